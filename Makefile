@@ -1,0 +1,35 @@
+# Two commands for users: `make demo` shows it, `make test` checks it. `make bench` measures it.
+
+CARGO ?= cargo
+
+.PHONY: build demo test bench fuzz-crashes lint setup clean
+
+build: setup
+	$(CARGO) build --release
+
+setup:
+	@scripts/setup
+
+demo: setup
+	@$(CARGO) build --release
+	@scripts/demo
+
+test: setup
+	@scripts/test
+
+lint: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+bench: setup
+	@$(CARGO) build --release --workspace --examples
+	@scripts/bench
+
+# Crash enumeration for as long as you like: make fuzz-crashes STATES=100000 SEED=1
+STATES ?= 100000
+SEED ?= 1
+fuzz-crashes: setup
+	$(CARGO) run --release -p onejournal-sim --bin sim -- --seed $(SEED) --states $(STATES)
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,199 @@
+//! `onejournal mount`: opens the volume, mounts it, and serves it until it is unmounted.
+//!
+//! Without `-f` the command starts itself again with `--announce`; that process serves, and says
+//! `ready` on its standard output when the mount can be used.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered};
+use ext4::Volume;
+use mount::{MountHandle, Session, Source, StatSource};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::mount_options::{self, Parsed};
+use crate::{CliError, MountArgs, Result, target};
+
+const READY: &str = "ready";
+
+pub fn run(args: &MountArgs) -> Result<u8> {
+    let parsed = mount_options::parse(&args.options)?;
+    check_directory(&args.dir)?;
+    if args.foreground || args.announce { serve(args, parsed) } else { start(args) }
+}
+
+fn check_directory(dir: &Path) -> Result<()> {
+    match std::fs::metadata(dir) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(CliError::at(dir, "is not a directory")),
+        Err(error) if error.raw_os_error() == Some(107) => Err(CliError::at(
+            dir,
+            "a mount whose daemon died is still there; run: umount -l (or fusermount3 -uz) on it",
+        )),
+        Err(error) => Err(CliError::at(dir, error)),
+    }
+}
+
+/// Starts the serving process and returns when it is ready or has failed.
+fn start(args: &MountArgs) -> Result<u8> {
+    let program = std::env::current_exe().map_err(|error| CliError::new(error.to_string()))?;
+    let mut command = Command::new(program);
+    command.args(["mount", "--announce"]);
+    if !args.options.is_empty() {
+        command.arg("-o").arg(args.options.join(","));
+    }
+    if let Some(log) = &args.log {
+        command.arg("--log").arg(log);
+    }
+    command.arg("--").arg(&args.target).arg(&args.dir);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| CliError::new(format!("starting the daemon: {error}")))?;
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("it was asked for");
+    let _ = BufReader::new(stdout).read_line(&mut line);
+    if line.trim() == READY {
+        return Ok(0);
+    }
+    let status = child.wait().map_err(|error| CliError::new(error.to_string()))?;
+    match status.code().and_then(|code| u8::try_from(code).ok()) {
+        Some(code) if code > 0 => Ok(code), // it has said why
+        _ => Err(CliError::new(format!("the daemon ended early: {status}"))),
+    }
+}
+
+fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
+    start_log(args)?;
+    let path = target::absolute(&args.target)?;
+    let (disk, read_only) = open_disk(&path, parsed.mount.read_only)?;
+    check_durability(&path, &disk, &parsed)?;
+    let durability = disk.durability().name();
+    let device = Arc::new(Metered::new(disk));
+    let options = ext4::OpenOptions {
+        read_only,
+        data_mode: parsed.data_mode,
+        region_count: parsed.region_count,
+        commit_interval: Some(parsed.commit_interval),
+        ..ext4::OpenOptions::default()
+    };
+    let volume = Volume::open(device.clone(), options).map_err(|e| CliError::at(&path, e))?;
+    let counted = device.clone();
+    let stat_source = StatSource {
+        target: path.display().to_string(),
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        durability,
+        device_counters: Arc::new(move || counted.counters()),
+    };
+    let (source, attached) = mount_source(&path, device.inner());
+    let session = Session::mount(volume, &source, &args.dir, &parsed.mount, stat_source)
+        .map_err(|error| CliError::new(error.to_string()))?;
+    drop(attached);
+    unmount_on_signal(session.handle())?;
+    if args.announce {
+        announce()?;
+    }
+    session.run().map_err(|error| CliError::at(&path, error))?;
+    Ok(0)
+}
+
+/// Opens the target for writing: recovery writes even when the mount is to be read-only. A target
+/// that cannot be written can still be mounted read-only.
+fn open_disk(path: &Path, read_only: bool) -> Result<(Disk, bool)> {
+    match target::open(path, Access::ReadWrite) {
+        Ok(disk) => Ok((disk, read_only)),
+        Err(_) if read_only => Ok((target::open(path, Access::ReadOnly)?, true)),
+        Err(error) => Err(error),
+    }
+}
+
+fn check_durability(path: &Path, disk: &Disk, parsed: &Parsed) -> Result<()> {
+    if disk.durability() == Durability::Power || parsed.process_durability {
+        return Ok(());
+    }
+    let class = disk.durability().name();
+    Err(CliError::at(
+        path,
+        format!(
+            "lies on a medium of durability class `{class}`: nothing on it survives a power cut. \
+             Mount with -o durability=process if that is what you want"
+        ),
+    ))
+}
+
+/// What the kernel shall see as the source of the mount. As root an image file gets a loop device,
+/// which detaches itself with the mount, because only mounts of block devices are told about
+/// `sync` and waited for by `umount`; our own I/O goes to the file directly.
+fn mount_source(path: &Path, disk: &Disk) -> (Source, Option<File>) {
+    let plain = Source::Plain { name: path.display().to_string() };
+    if !rustix::process::geteuid().is_root() {
+        return (plain, None);
+    }
+    if !path.is_file() {
+        disk.release_exclusive();
+        return (Source::BlockDevice(path.to_owned()), None);
+    }
+    match attach_loop(path) {
+        Ok((device_path, file)) => (Source::BlockDevice(device_path), Some(file)),
+        Err(error) => {
+            tracing::warn!("no loop device ({error}): `sync` is left to the commit timer");
+            (plain, None)
+        }
+    }
+}
+
+fn attach_loop(path: &Path) -> std::result::Result<(PathBuf, File), String> {
+    let file = OpenOptions::new().read(true).write(true).open(path).map_err(|e| e.to_string())?;
+    let options = LoopOptions { autoclear: true, ..LoopOptions::default() };
+    let device = LoopDevice::attach(&file, options).map_err(|e| e.to_string())?;
+    Ok(device.into_parts())
+}
+
+/// Tells the parent that the mount is ready, and lets go of its terminal.
+fn announce() -> Result<()> {
+    let failed = |error: std::io::Error| CliError::new(format!("becoming a daemon: {error}"));
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).map_err(failed)?;
+    let _ = rustix::process::setsid();
+    let null = OpenOptions::new().write(true).open("/dev/null").map_err(failed)?;
+    rustix::stdio::dup2_stdout(&null).map_err(|errno| failed(errno.into()))?;
+    rustix::stdio::dup2_stderr(&null).map_err(|errno| failed(errno.into()))?;
+    std::env::set_current_dir("/").map_err(failed)
+}
+
+/// SIGTERM, SIGINT and SIGHUP unmount; while programs use the mount it is detached, and the daemon
+/// ends with the last of them.
+fn unmount_on_signal(handle: MountHandle) -> Result<()> {
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
+    let mut signals = signals.map_err(|error| CliError::new(format!("signals: {error}")))?;
+    let body = move || {
+        for _ in signals.forever() {
+            if handle.unmount().is_err()
+                && let Err(error) = handle.unmount_lazily()
+            {
+                tracing::error!("unmounting: {error}");
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("oj-signals".into()).spawn(body);
+    thread.map(|_| ()).map_err(|error| CliError::new(format!("signals: {error}")))
+}
+
+fn start_log(args: &MountArgs) -> Result<()> {
+    let builder = tracing_subscriber::fmt().with_ansi(false).with_target(false);
+    let builder = builder.with_max_level(tracing::Level::WARN);
+    match &args.log {
+        Some(path) => {
+            let file = OpenOptions::new().create(true).append(true).open(path);
+            let file = file.map_err(|error| CliError::at(path, error))?;
+            builder.with_writer(std::sync::Mutex::new(file)).init();
+        }
+        None => builder.with_writer(std::io::stderr).init(),
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! `onejournal dump`: prints the journal. Reads only.
+
+use std::sync::Arc;
+
+use device::{Access, BlockDevice};
+use ext4::Survey;
+use journal::{End, Record, Scan};
+use serde_json::{Value, json};
+
+use crate::{CliError, DumpArgs, Result, target};
+
+pub fn run(args: &DumpArgs) -> Result<u8> {
+    let path = &args.target;
+    let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadOnly)?);
+    let survey = Survey::take(&device).map_err(|error| CliError::at(path, error))?;
+    let scan = journal::scan(&survey.space, &survey.uuid).map_err(|error| match error {
+        journal::JournalError::Damaged(_) if !survey.needs_recovery => {
+            CliError::at(path, "has never been mounted by OneJournal: there is no journal yet")
+        }
+        error => CliError::at(path, error),
+    })?;
+    if args.json {
+        let text = serde_json::to_string_pretty(&as_json(&survey, &scan));
+        println!("{}", text.expect("numbers and strings always render"));
+    } else {
+        print_text(&survey, &scan);
+    }
+    Ok(0)
+}
+
+fn print_text(survey: &Survey, scan: &Scan) {
+    let header = &scan.header;
+    println!("volume      {} blocks, uuid {}", survey.block_count, uuid_text(&survey.uuid));
+    println!("state       {}", if survey.needs_recovery { "not closed" } else { "clean" });
+    println!("life        {:016x}, header {}", header.life, header.sequence);
+    println!("regions     {} of {} bytes", header.region_count, header.region_bytes);
+    println!("tail        region {}, transaction {}", header.tail_region, header.tail_tid);
+    for record in &scan.records {
+        println!(
+            "transaction {} at {} ({} bytes): {} blocks, {} revokes",
+            record.tid,
+            record.offset,
+            record.record_bytes,
+            record.tags.len(),
+            record.revokes.len()
+        );
+        for tag in &record.tags {
+            let end = u32::from(tag.offset) + u32::from(tag.len);
+            let form = form_name(tag.form);
+            println!(
+                "  {} {form} bytes {}..{end}, {} stored",
+                tag.home, tag.offset, tag.stored_bytes
+            );
+        }
+        for block in &record.revokes {
+            println!("  {block} revoked");
+        }
+    }
+    println!("end         {} at {}", end_text(&scan.end), scan.end_offset);
+}
+
+fn as_json(survey: &Survey, scan: &Scan) -> Value {
+    let header = &scan.header;
+    json!({
+        "uuid": uuid_text(&survey.uuid),
+        "block_count": survey.block_count,
+        "needs_recovery": survey.needs_recovery,
+        "header": {
+            "life": format!("{:016x}", header.life),
+            "sequence": header.sequence,
+            "clean": header.clean,
+            "region_count": header.region_count,
+            "region_bytes": header.region_bytes,
+            "tail_region": header.tail_region,
+            "tail_tid": header.tail_tid.0,
+        },
+        "transactions": scan.records.iter().map(record_json).collect::<Vec<_>>(),
+        "end": end_text(&scan.end),
+        "end_offset": scan.end_offset,
+    })
+}
+
+fn record_json(record: &Record) -> Value {
+    let tag = |tag: &journal::Tag| {
+        json!({
+            "home": tag.home.0,
+            "form": form_name(tag.form),
+            "offset": tag.offset,
+            "len": tag.len,
+            "stored_bytes": tag.stored_bytes,
+        })
+    };
+    json!({
+        "tid": record.tid.0,
+        "time_ns": record.time_ns,
+        "offset": record.offset,
+        "record_bytes": record.record_bytes,
+        "tags": record.tags.iter().map(tag).collect::<Vec<_>>(),
+        "revokes": record.revokes.iter().map(|block| block.0).collect::<Vec<_>>(),
+    })
+}
+
+fn form_name(form: u8) -> String {
+    match form {
+        journal::format::FORM_BLOCK => "block".into(),
+        other => format!("form {other}"),
+    }
+}
+
+fn end_text(end: &End) -> String {
+    match end {
+        End::Tail => "nothing valid follows".into(),
+        End::Damaged { missing, found, found_offset } => format!(
+            "DAMAGED: transaction {missing} is unreadable, transaction {found} is whole at \
+             {found_offset}"
+        ),
+        End::Unknown { tid, what } => format!("transaction {tid} is not understood: {what}"),
+    }
+}
+
+fn uuid_text(uuid: &[u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}

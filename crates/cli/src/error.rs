@@ -1,0 +1,48 @@
+//! A failed command: one sentence for a person, and an exit code of fsck(8).
+
+use std::fmt;
+use std::path::Path;
+
+/// Exit code: errors were corrected.
+pub const CORRECTED: u8 = 1;
+/// Exit code: errors are left.
+pub const UNCORRECTED: u8 = 4;
+/// Exit code: the operation could not be done.
+pub const OPERATIONAL: u8 = 8;
+/// Exit code: the command line makes no sense.
+pub const USAGE: u8 = 16;
+
+/// Result of a command: its exit code.
+pub type Result<T> = std::result::Result<T, CliError>;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub struct CliError {
+    /// What to tell.
+    pub text: String,
+    /// What to exit with.
+    pub code: u8,
+}
+
+impl CliError {
+    /// An operational error.
+    pub fn new(text: impl Into<String>) -> CliError {
+        CliError { text: text.into(), code: OPERATIONAL }
+    }
+
+    /// A usage error.
+    pub fn usage(text: impl Into<String>) -> CliError {
+        CliError { text: text.into(), code: USAGE }
+    }
+
+    /// An error about a path.
+    pub fn at(path: &Path, what: impl fmt::Display) -> CliError {
+        CliError::new(format!("{}: {what}", path.display()))
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

@@ -1,0 +1,149 @@
+//! The `onejournal` command: reads the command line, runs one subcommand, and turns errors into a
+//! sentence and an exit code. It must not know the ext4 or the journal format.
+
+mod daemon;
+mod dump;
+mod error;
+mod fsck;
+mod mkfs;
+mod mount_options;
+mod stat;
+mod target;
+mod umount;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+pub use error::{CliError, Result};
+
+/// A user-space ext4 volume with a journal whose fsync is one device write.
+#[derive(Parser)]
+#[command(name = "onejournal", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make an ext4 volume (runs mke2fs with the block and inode size OneJournal needs)
+    Mkfs(MkfsArgs),
+    /// Mount a volume; returns when it is ready
+    Mount(MountArgs),
+    /// Unmount a volume; returns when everything is home and the volume is clean
+    Umount(UmountArgs),
+    /// Recover a volume, then check it with e2fsck
+    ///
+    /// Exit codes are those of fsck(8): 0 clean, 1 errors corrected, 4 errors left, 8 operational
+    /// error, 16 usage error.
+    Fsck(FsckArgs),
+    /// Print the journal of a volume; changes nothing
+    Dump(DumpArgs),
+    /// Print the counters of a mounted volume
+    Stat(StatArgs),
+}
+
+#[derive(Args)]
+struct MkfsArgs {
+    /// Size of the volume, for a target that does not exist or is empty (e.g. 256M, 4G)
+    #[arg(long, value_parser = target::parse_size)]
+    size: Option<u64>,
+    /// Size of the journal (default: what mke2fs chooses, at least 4M)
+    #[arg(long, value_parser = target::parse_size)]
+    journal_size: Option<u64>,
+    /// Label of the volume (at most 16 bytes)
+    #[arg(short = 'L', long)]
+    label: Option<String>,
+    /// Overwrite what the target holds
+    #[arg(long)]
+    force: bool,
+    /// Block device or file
+    target: PathBuf,
+}
+
+#[derive(Args)]
+struct MountArgs {
+    /// Stay in the foreground
+    #[arg(short = 'f', long)]
+    foreground: bool,
+    #[arg(short = 'o', long = "options", value_name = "OPTIONS", value_delimiter = ',',
+          help = mount_options::HELP)]
+    options: Vec<String>,
+    /// Append messages of the daemon to this file
+    #[arg(long)]
+    log: Option<PathBuf>,
+    /// Tell the parent process on standard output that the mount is ready (internal)
+    #[arg(long, hide = true)]
+    announce: bool,
+    /// Block device or file that holds the volume
+    target: PathBuf,
+    /// Directory to mount it on
+    dir: PathBuf,
+}
+
+#[derive(Args)]
+struct UmountArgs {
+    /// Directory the volume is mounted on
+    dir: PathBuf,
+}
+
+#[derive(Args)]
+struct FsckArgs {
+    /// Change nothing: say what recovery would do, check what can be checked
+    #[arg(short = 'n')]
+    dry_run: bool,
+    /// Answer yes to all questions of e2fsck (default: repair only what is safe)
+    #[arg(short = 'y', conflicts_with = "dry_run")]
+    yes: bool,
+    /// Where the journal is damaged, give up the history behind the damage
+    #[arg(long, conflicts_with = "dry_run")]
+    discard_damaged: bool,
+    /// Block device or file that holds the volume
+    target: PathBuf,
+}
+
+#[derive(Args)]
+struct DumpArgs {
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// Block device or file that holds the volume
+    target: PathBuf,
+}
+
+#[derive(Args)]
+struct StatArgs {
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// A file or directory of a mounted volume
+    dir: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            let is_failure = error.use_stderr();
+            return ExitCode::from(if is_failure { error::USAGE } else { 0 });
+        }
+    };
+    let result = match cli.command {
+        Command::Mkfs(args) => mkfs::run(&args),
+        Command::Mount(args) => daemon::run(&args),
+        Command::Umount(args) => umount::run(&args.dir),
+        Command::Fsck(args) => fsck::run(&args),
+        Command::Dump(args) => dump::run(&args),
+        Command::Stat(args) => stat::run(&args),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("onejournal: {error}");
+            ExitCode::from(error.code)
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `onejournal mkfs`: mke2fs with the sizes OneJournal needs.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use device::{Access, BlockDevice};
+
+use crate::target::{cannot_start, e2fsprogs};
+use crate::{CliError, MkfsArgs, Result, target};
+
+/// Smallest volume with a journal of four regions.
+const MIN_VOLUME_BYTES: u64 = 8 << 20;
+/// Smallest journal of four regions.
+const MIN_JOURNAL_BYTES: u64 = 4 << 20;
+
+pub fn run(args: &MkfsArgs) -> Result<u8> {
+    check_sizes(args)?;
+    let made = prepare(args)?;
+    let result = make(args);
+    if result.is_err() && made {
+        let _ = std::fs::remove_file(&args.target);
+    }
+    result.map(|()| 0)
+}
+
+fn check_sizes(args: &MkfsArgs) -> Result<()> {
+    if args.size.is_some_and(|size| size < MIN_VOLUME_BYTES) {
+        return Err(CliError::usage("a volume needs at least 8M"));
+    }
+    if args.journal_size.is_some_and(|size| size < MIN_JOURNAL_BYTES) {
+        return Err(CliError::usage("a journal needs at least 4M"));
+    }
+    Ok(())
+}
+
+/// Makes sure that the target exists, has its size and may be overwritten. `true`: it was made now.
+fn prepare(args: &MkfsArgs) -> Result<bool> {
+    let path = args.target.as_path();
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let size = args.size.ok_or_else(|| {
+                CliError::at(path, "does not exist; give --size to make a file of that size")
+            })?;
+            set_size(path, true, size)?;
+            Ok(true)
+        }
+        Err(error) => Err(CliError::at(path, error)),
+        Ok(found) if found.is_file() && found.len() == 0 => {
+            let size = args.size.ok_or_else(|| CliError::at(path, "is empty; give --size"))?;
+            set_size(path, false, size)?;
+            Ok(false)
+        }
+        Ok(found) if found.is_file() || found.file_type().is_block_device() => {
+            check_may_overwrite(args, path)?;
+            match args.size {
+                Some(size) if found.is_file() && size != found.len() => {
+                    set_size(path, false, size)?
+                }
+                _ => {}
+            }
+            Ok(false)
+        }
+        Ok(_) => Err(CliError::at(path, "is neither a file nor a block device")),
+    }
+}
+
+fn set_size(path: &Path, create: bool, size: u64) -> Result<()> {
+    let file: std::io::Result<File> = OpenOptions::new().write(true).create_new(create).open(path);
+    let sized = file.and_then(|file| file.set_len(size));
+    sized.map_err(|error| CliError::at(path, error))
+}
+
+/// Refuses a target in use, and, without `--force`, one that does not look empty.
+fn check_may_overwrite(args: &MkfsArgs, path: &Path) -> Result<()> {
+    let disk = target::open(path, Access::ReadWrite)?;
+    if args.force {
+        return Ok(());
+    }
+    let count = disk.size_bytes().min(64 << 10) / 4096 * 4096;
+    let mut head = device::AlignedBuf::zeroed(count as usize);
+    disk.read(0, &mut head).map_err(|error| CliError::at(path, error))?;
+    if head.iter().any(|byte| *byte != 0) {
+        return Err(CliError::at(path, "is not empty; --force overwrites it"));
+    }
+    Ok(())
+}
+
+fn make(args: &MkfsArgs) -> Result<()> {
+    let mut command = e2fsprogs("mke2fs");
+    command.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256"]);
+    if let Some(bytes) = args.journal_size {
+        command.args(["-J", &format!("size={}", bytes.div_ceil(1 << 20))]);
+    }
+    if let Some(label) = &args.label {
+        command.args(["-L", label]);
+    }
+    if let Some(size) = args.size {
+        command.arg(&args.target).arg(format!("{}", size / 4096));
+    } else {
+        command.arg(&args.target);
+    }
+    let status = command.status().map_err(|error| cannot_start("mke2fs", &error))?;
+    if !status.success() {
+        return Err(CliError::at(&args.target, "mke2fs failed"));
+    }
+    check_openable(&args.target)
+}
+
+/// A volume we made must be one we can mount.
+fn check_openable(path: &Path) -> Result<()> {
+    let disk = target::open(path, Access::ReadOnly)?;
+    ext4::Survey::take(&(std::sync::Arc::new(disk) as _))
+        .map(|_| ())
+        .map_err(|error| CliError::at(path, error))
+}

@@ -1,0 +1,144 @@
+//! `-o` of `onejournal mount`.
+
+use std::time::Duration;
+
+use ext4::DataMode;
+use mount::MountOptions;
+
+use crate::{CliError, Result};
+
+/// Shown by `--help`.
+pub const HELP: &str = "Mount options, separated by commas: ro, rw, data=journal|ordered, \
+commit=SECONDS (5), regions=2..16 (4), durability=power|process, allow_other, \
+default_permissions, nosuid, nodev, noexec, noatime, writeback_cache, threads=N, fsname=NAME";
+
+/// What the options ask for.
+pub struct Parsed {
+    /// For the FUSE side.
+    pub mount: MountOptions,
+    /// Where file data goes.
+    pub data_mode: DataMode,
+    /// Age at which a transaction is committed without being asked.
+    pub commit_interval: Duration,
+    /// Regions of the journal.
+    pub region_count: usize,
+    /// A medium that does not survive a power cut was asked for by name.
+    pub process_durability: bool,
+}
+
+/// Parses the options of the command line.
+pub fn parse(options: &[String]) -> Result<Parsed> {
+    let mut parsed = Parsed {
+        mount: MountOptions::default(),
+        data_mode: DataMode::Journal,
+        commit_interval: Duration::from_secs(5),
+        region_count: 4,
+        process_durability: false,
+    };
+    for option in options.iter().map(|option| option.trim()).filter(|option| !option.is_empty()) {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        if !set_flag(&mut parsed.mount, name, value) {
+            set_value(&mut parsed, name, value)?;
+        }
+    }
+    Ok(parsed)
+}
+
+/// Options without a value. `false`: not one of them.
+fn set_flag(mount: &mut MountOptions, name: &str, value: Option<&str>) -> bool {
+    if value.is_some() {
+        return false;
+    }
+    match name {
+        "ro" => mount.read_only = true,
+        "rw" => mount.read_only = false,
+        "allow_other" => mount.allow_other = true,
+        "default_permissions" => mount.default_permissions = true,
+        "nosuid" => mount.nosuid = true,
+        "suid" => mount.nosuid = false,
+        "nodev" => mount.nodev = true,
+        "dev" => mount.nodev = false,
+        "noexec" => mount.noexec = true,
+        "exec" => mount.noexec = false,
+        "noatime" => mount.noatime = true,
+        "relatime" => mount.noatime = false,
+        "writeback_cache" => mount.writeback_cache = true,
+        // What mount(8) adds to an fstab entry and what is the default anyway.
+        "defaults" | "auto" | "noauto" | "user" | "nouser" | "nofail" | "_netdev" => {}
+        _ => return false,
+    }
+    true
+}
+
+fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()> {
+    let bad = |wanted: &str| {
+        CliError::usage(format!("option {name}={} must be {wanted}", value.unwrap_or_default()))
+    };
+    match (name, value) {
+        ("data", Some("journal")) => parsed.data_mode = DataMode::Journal,
+        ("data", Some("ordered")) => parsed.data_mode = DataMode::Ordered,
+        ("data", _) => return Err(bad("journal or ordered")),
+        ("commit", Some(text)) => {
+            let seconds: u64 = text.parse().map_err(|_| bad("a number of seconds"))?;
+            if !(1..=300).contains(&seconds) {
+                return Err(bad("1 to 300 seconds"));
+            }
+            parsed.commit_interval = Duration::from_secs(seconds);
+        }
+        ("regions", Some(text)) => {
+            let count: usize = text.parse().map_err(|_| bad("a number"))?;
+            if !(2..=16).contains(&count) {
+                return Err(bad("2 to 16"));
+            }
+            parsed.region_count = count;
+        }
+        ("threads", Some(text)) => {
+            let count: usize = text.parse().map_err(|_| bad("a number"))?;
+            if !(1..=256).contains(&count) {
+                return Err(bad("1 to 256"));
+            }
+            parsed.mount.thread_count = count;
+        }
+        ("durability", Some("process")) => parsed.process_durability = true,
+        ("durability", Some("power")) => parsed.process_durability = false,
+        ("durability", _) => return Err(bad("power or process")),
+        ("fsname", Some(text)) => parsed.mount.fsname = Some(text.to_string()),
+        _ => {
+            return Err(CliError::usage(format!("unknown option {name}; see onejournal mount -h")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_text(text: &str) -> Result<Parsed> {
+        parse(&text.split(',').map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn known_options() {
+        let parsed = parse_text("ro,data=ordered,commit=30,regions=8,threads=2,fsname=x").unwrap();
+        assert!(parsed.mount.read_only);
+        assert_eq!(parsed.data_mode, DataMode::Ordered);
+        assert_eq!(parsed.commit_interval, Duration::from_secs(30));
+        assert_eq!((parsed.region_count, parsed.mount.thread_count), (8, 2));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_name() {
+        let bad =
+            ["data=fast", "commit=0", "commit=x", "regions=1", "threads=0", "durability=dram"];
+        for text in bad {
+            let name = text.split('=').next().unwrap();
+            let error = parse_text(text).err().unwrap();
+            assert!(error.text.contains(name), "{text}: {error}");
+        }
+        assert!(parse_text("frobnicate").err().unwrap().text.contains("frobnicate"));
+    }
+}

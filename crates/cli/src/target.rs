@@ -1,0 +1,67 @@
+//! The device or file a command works on: opening it, and the programs of e2fsprogs around it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use device::{Access, Disk};
+
+use crate::{CliError, Result};
+
+/// Opens the target, or says what is wrong with it.
+pub fn open(path: &Path, access: Access) -> Result<Disk> {
+    Disk::open(path, access).map_err(|error| CliError::at(path, error.source))
+}
+
+/// The absolute path of the target, for messages and the mount table.
+pub fn absolute(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().map_err(|error| CliError::at(path, error))
+}
+
+/// A command of e2fsprogs, also where `/sbin` is not on the path.
+pub fn e2fsprogs(name: &str) -> Command {
+    let in_sbin = ["/usr/sbin", "/sbin"].map(|dir| Path::new(dir).join(name));
+    let found = in_sbin.into_iter().find(|path| path.exists());
+    Command::new(found.unwrap_or_else(|| PathBuf::from(name)))
+}
+
+/// The error of a program that could not be started.
+pub fn cannot_start(name: &str, error: &io::Error) -> CliError {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            CliError::new(format!("{name} is not installed (apt install e2fsprogs)"))
+        }
+        _ => CliError::new(format!("{name}: {error}")),
+    }
+}
+
+/// Parses a size: a number of bytes, with K, M, G or T for powers of 1024.
+pub fn parse_size(text: &str) -> std::result::Result<u64, String> {
+    let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(digits_end);
+    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
+        "" => 0,
+        "k" | "K" => 10,
+        "m" | "M" => 20,
+        "g" | "G" => 30,
+        "t" | "T" => 40,
+        _ => return Err(format!("unknown unit {unit:?}; use K, M, G or T")),
+    };
+    let number: u64 = digits.parse().map_err(|_| "not a size (try 256M)".to_string())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_size;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!(parse_size("256M"), Ok(256 << 20));
+        assert_eq!(parse_size("1GiB"), Ok(1 << 30));
+        assert!(parse_size("12 parsecs").is_err());
+        assert!(parse_size("M").is_err());
+        assert!(parse_size("99999999T").is_err());
+    }
+}

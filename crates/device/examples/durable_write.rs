@@ -1,0 +1,161 @@
+//! What a durable write costs, done in each possible way: time, and flushes of the device.
+//!
+//! ```text
+//! cargo run --release -p onejournal-device --example durable_write -- PATH [SIZE_KIB,...] [ROUNDS]
+//! ```
+//!
+//! A PATH that does not exist is made as a file of 64 MiB and removed afterwards; a file or
+//! block device that exists is OVERWRITTEN, so this asks for `OVERWRITE=yes` in the
+//! environment. The ways take turns within each round, so that they meet the same device.
+//! Flushes are counted for the whole device PATH lies on, other users' included: a loop
+//! device of one's own gives exact numbers.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSlice, Write as _};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use device::{Access, AlignedBuf, BlockDevice, Disk};
+use io_uring::{IoUring, opcode, types};
+use rustix::fs::OFlags;
+use rustix::io::ReadWriteFlags;
+
+const AREA_BYTES: u64 = 64 << 20;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Writes the bytes at the offset, durably.
+type Write<'a> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 'a;
+
+/// One way to write durably.
+struct Way<'a> {
+    name: &'static str,
+    write: Box<Write<'a>>,
+    times: Vec<Duration>,
+    flush_count: u64,
+}
+
+impl<'a> Way<'a> {
+    fn new(name: &'static str, write: impl FnMut(u64, &[u8]) -> io::Result<()> + 'a) -> Self {
+        Way { name, write: Box::new(write), times: Vec::new(), flush_count: 0 }
+    }
+}
+
+fn main() -> Outcome<()> {
+    let mut args = std::env::args().skip(1);
+    let path =
+        PathBuf::from(args.next().ok_or("usage: durable_write PATH [SIZE_KIB,...] [ROUNDS]")?);
+    let sizes = args.next().unwrap_or_else(|| "4,16,64,1024,2048".to_owned());
+    let sizes: Vec<usize> = sizes.split(',').map(str::parse).collect::<Result<_, _>>()?;
+    let round_count: u64 = args.next().unwrap_or_else(|| "200".to_owned()).parse()?;
+
+    let made = !path.exists();
+    if made {
+        let mut file = File::create(&path)?;
+        (0..AREA_BYTES >> 20).try_for_each(|_| file.write_all(&[0; 1 << 20]))?;
+        file.sync_all()?;
+    } else if std::env::var_os("OVERWRITE").is_none_or(|value| value != "yes") {
+        return Err("PATH exists and would be overwritten; set OVERWRITE=yes if it may be".into());
+    }
+    let measured = measure(&path, &sizes, round_count);
+    if made {
+        fs::remove_file(&path)?;
+    }
+    measured
+}
+
+fn measure(path: &Path, sizes_kib: &[usize], round_count: u64) -> Outcome<()> {
+    let disk = Disk::open(path, Access::ReadWrite)?;
+    let flags = OFlags::DIRECT.bits().cast_signed();
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+    let mut ring = IoUring::builder().setup_coop_taskrun().build(2)?;
+    let stat = stat_path(path)?;
+    let area_bytes = disk.size_bytes().min(AREA_BYTES);
+    println!("{} sector {} bytes", path.display(), disk.sector_bytes());
+    println!("{:>9} {:<24} {:>10} {:>10} {:>8}", "KiB", "way", "median us", "p90 us", "flushes");
+    for &size_kib in sizes_kib {
+        let data = AlignedBuf::from_slice(&vec![0x5a; size_kib << 10]);
+        let mut ways = [
+            Way::new("pwritev2(RWF_DSYNC)", |offset, data| pwrite(&file, offset, data, true)),
+            Way::new("io_uring(RWF_DSYNC)", |offset, data| uring(&mut ring, &file, offset, data)),
+            Way::new("pwrite, fdatasync", |offset, data| {
+                pwrite(&file, offset, data, false)?;
+                file.sync_data()
+            }),
+            Way::new("Disk::write_durable", |offset, data| {
+                disk.write_durable(offset, data).map_err(io::Error::other)
+            }),
+        ];
+        let slot_count = area_bytes / data.len() as u64;
+        for slot in 0..round_count * ways.len() as u64 {
+            let way_count = ways.len() as u64;
+            let way = &mut ways[usize::try_from(slot % way_count)?];
+            let before = flush_count(&stat)?;
+            let start = Instant::now();
+            (way.write)(slot % slot_count * data.len() as u64, &data)?;
+            way.times.push(start.elapsed());
+            way.flush_count += flush_count(&stat)? - before;
+        }
+        ways.iter_mut().for_each(|way| print(size_kib, way));
+    }
+    Ok(())
+}
+
+fn print(size_kib: usize, way: &mut Way<'_>) {
+    way.times.sort();
+    let count = way.times.len();
+    let micros = |index: usize| way.times[index].as_secs_f64() * 1e6;
+    let flushes = way.flush_count as f64 / count as f64;
+    let (median, p90) = (micros(count / 2), micros(count * 9 / 10));
+    println!("{size_kib:>9} {:<24} {median:>10.1} {p90:>10.1} {flushes:>8.2}", way.name);
+}
+
+fn pwrite(file: &File, offset: u64, data: &[u8], dsync: bool) -> io::Result<()> {
+    let flags = if dsync { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+    let count = rustix::io::pwritev2(file, &[IoSlice::new(data)], offset, flags)?;
+    whole(count, data)
+}
+
+fn uring(ring: &mut IoUring, file: &File, offset: u64, data: &[u8]) -> io::Result<()> {
+    let len_bytes = u32::try_from(data.len()).map_err(io::Error::other)?;
+    let write = opcode::Write::new(types::Fd(file.as_raw_fd()), data.as_ptr(), len_bytes)
+        .offset(offset)
+        .rw_flags(ReadWriteFlags::DSYNC.bits().cast_signed())
+        .build();
+    // SAFETY: `file` and `data` are borrowed until this function returns; it returns when the
+    // write has completed, and anything else ends the process.
+    unsafe { ring.submission().push(&write) }.expect("the ring is empty");
+    loop {
+        let entered = ring.submit_and_wait(1);
+        if let Some(completed) = ring.completion().next() {
+            let count = usize::try_from(completed.result());
+            let error = io::Error::from_raw_os_error(-completed.result());
+            return count.map_err(|_| error).and_then(|count| whole(count, data));
+        }
+        if entered.is_err_and(|e| e.kind() != io::ErrorKind::Interrupted) {
+            std::process::abort();
+        }
+    }
+}
+
+fn whole(count: usize, data: &[u8]) -> io::Result<()> {
+    if count == data.len() { Ok(()) } else { Err(io::Error::other("a short write")) }
+}
+
+/// The statistics of the block device that `path` is, or lies on.
+fn stat_path(path: &Path) -> Outcome<PathBuf> {
+    let metadata = fs::metadata(path)?;
+    let is_block = metadata.file_type().is_block_device();
+    let device = if is_block { metadata.rdev() } else { metadata.dev() };
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let own = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    Ok(if own.join("partition").exists() { own.join("../stat") } else { own.join("stat") })
+}
+
+/// Flushes that the device has completed; 0 where it has no statistics.
+fn flush_count(stat: &Path) -> Outcome<u64> {
+    let Ok(stat) = fs::read_to_string(stat) else { return Ok(0) };
+    Ok(stat.split_whitespace().nth(15).map(str::parse).transpose()?.unwrap_or(0))
+}

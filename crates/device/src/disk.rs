@@ -1,0 +1,226 @@
+//! A real disk: a block device, or a regular file used as one.
+//!
+//! All I/O is direct, so a write that has returned is at most in the device's own cache and
+//! one flush makes it durable. Where a file system refuses direct I/O the page cache is used,
+//! and the same calls give the same promise.
+//!
+//! # One flush for one durable write
+//!
+//! | disk | durable write |
+//! |---|---|
+//! | file | `pwritev2(RWF_DSYNC)`, whatever its size |
+//! | block device, write fits one request | io_uring write with `RWF_DSYNC` |
+//! | block device, larger write, or no io_uring | writes, then `fdatasync` |
+//!
+//! `examples/durable_write.rs` measures why.
+//!
+//! A `Disk` may be used by many threads at once; it orders nothing between them.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::claim::{self, Access, Claimed};
+use crate::geometry::{Geometry, Kind};
+use crate::ring::RingPool;
+use crate::{AlignedBuf, BlockDevice, DeviceError, Durability, Operation, Result, check_span};
+
+/// A file or block device, locked against other users for as long as it is open.
+pub struct Disk {
+    fd: OwnedFd,
+    access: Access,
+    geometry: Geometry,
+    /// On a block device that is opened for writing: the claim against the kernel's own users.
+    exclusive: Mutex<Option<OwnedFd>>,
+    /// On a block device, where io_uring is allowed.
+    rings: Option<RingPool>,
+    /// Whether `pwritev2(RWF_DSYNC)` is to be used: a file, until a kernel says it cannot.
+    dsync: AtomicBool,
+}
+
+impl Disk {
+    /// Opens `path`. Fails when somebody else uses it ("in use"), when it is neither a file
+    /// nor a block device, and when it does not hold one sector.
+    ///
+    /// For writing, the disk is claimed against every other user, a kernel mount of the block
+    /// device included; for reading, against writers that lock it.
+    pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Disk> {
+        let path = path.as_ref();
+        let Claimed { fd, exclusive, kind, stat } = claim::claim(path, access)?;
+        let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| claim::errno(path, e))?;
+        if geometry.size_bytes == 0 {
+            let why = format!("is smaller than one sector of {} bytes", geometry.sector_bytes);
+            return Err(claim::refused(path, io::ErrorKind::InvalidInput, why));
+        }
+        let rings = match (kind, access) {
+            (Kind::Block, Access::ReadWrite) => RingPool::new().ok(),
+            _ => None,
+        };
+        let dsync = AtomicBool::new(kind == Kind::File);
+        Ok(Disk { fd, access, geometry, exclusive: Mutex::new(exclusive), rings, dsync })
+    }
+
+    /// Gives up the claim against the kernel's own users, so that a `fuseblk` mount can claim
+    /// the block device itself; the disk stays open and locked. Does nothing on a file.
+    pub fn release_exclusive(&self) {
+        self.exclusive.lock().take();
+    }
+
+    /// Whether direct I/O takes memory at `address`.
+    fn is_aligned(&self, address: *const u8) -> bool {
+        address.addr().is_multiple_of(self.geometry.memory_align_bytes)
+    }
+
+    fn check(&self, operation: Operation, offset: u64, len_bytes: usize) -> Result<()> {
+        let Geometry { sector_bytes, size_bytes, .. } = self.geometry;
+        check_span(operation, offset, len_bytes, sector_bytes, size_bytes)?;
+        if operation != Operation::Read && self.access == Access::ReadOnly {
+            let why = io::Error::new(io::ErrorKind::PermissionDenied, "opened for reading only");
+            return Err(DeviceError::new(operation, offset, len_bytes, why));
+        }
+        Ok(())
+    }
+
+    fn write_aligned(&self, offset: u64, data: &[u8], durable: bool) -> io::Result<()> {
+        if !durable {
+            return write_all(self.fd.as_fd(), offset, data, ReadWriteFlags::empty());
+        }
+        if self.dsync.load(Ordering::Relaxed) {
+            match write_all(self.fd.as_fd(), offset, data, ReadWriteFlags::DSYNC) {
+                Err(e) if is_unsupported(&e) => self.dsync.store(false, Ordering::Relaxed),
+                written => return written,
+            }
+        }
+        let written = match &self.rings {
+            Some(rings) if data.len() as u64 <= self.geometry.request_bytes_max => {
+                write_ring(rings, self.fd.as_fd(), offset, data)
+            }
+            _ => None,
+        };
+        written.unwrap_or_else(|| {
+            write_all(self.fd.as_fd(), offset, data, ReadWriteFlags::empty())?;
+            sync_data(self.fd.as_fd())
+        })
+    }
+
+    fn write_any(&self, offset: u64, data: &[u8], durable: bool) -> Result<()> {
+        self.check(Operation::Write, offset, data.len())?;
+        if self.is_aligned(data.as_ptr()) {
+            self.write_aligned(offset, data, durable)
+        } else {
+            self.write_aligned(offset, &AlignedBuf::from_slice(data), durable)
+        }
+        .map_err(|e| DeviceError::new(Operation::Write, offset, data.len(), e))
+    }
+}
+
+impl BlockDevice for Disk {
+    fn size_bytes(&self) -> u64 {
+        self.geometry.size_bytes
+    }
+
+    fn sector_bytes(&self) -> usize {
+        self.geometry.sector_bytes
+    }
+
+    fn durability(&self) -> Durability {
+        self.geometry.durability
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buf.len())?;
+        let len_bytes = buf.len();
+        if self.is_aligned(buf.as_ptr()) {
+            read_all(self.fd.as_fd(), offset, buf)
+        } else {
+            let mut bounce = AlignedBuf::zeroed(len_bytes);
+            read_all(self.fd.as_fd(), offset, &mut bounce).map(|()| buf.copy_from_slice(&bounce))
+        }
+        .map_err(|e| DeviceError::new(Operation::Read, offset, len_bytes, e))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_any(offset, data, false)
+    }
+
+    fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_any(offset, data, true)
+    }
+
+    fn flush(&self) -> Result<()> {
+        sync_data(self.fd.as_fd()).map_err(|e| DeviceError::new(Operation::Flush, 0, 0, e))
+    }
+}
+
+/// Errors by which a kernel says that it does not know `RWF_DSYNC`, before it has written.
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::OPNOTSUPP | Errno::NOSYS))
+}
+
+/// Repeated only after EINTR, which says that the call was interrupted by a signal and not
+/// that a write was lost; every other error is final.
+fn sync_data(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::fdatasync(fd))?)
+}
+
+fn read_all(fd: BorrowedFd<'_>, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
+    while !buf.is_empty() {
+        let count = rustix::io::retry_on_intr(|| rustix::io::pread(fd, &mut *buf, offset))?;
+        if count == 0 {
+            let why = "the disk has become shorter than it was when it was opened";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+        }
+        offset += count as u64;
+        buf = &mut buf[count..];
+    }
+    Ok(())
+}
+
+fn write_all(
+    fd: BorrowedFd<'_>,
+    mut offset: u64,
+    mut data: &[u8],
+    flags: ReadWriteFlags,
+) -> io::Result<()> {
+    while !data.is_empty() {
+        let slices = [IoSlice::new(data)];
+        let count = rustix::io::retry_on_intr(|| rustix::io::pwritev2(fd, &slices, offset, flags))?;
+        advance(count, &mut offset, &mut data)?;
+    }
+    Ok(())
+}
+
+/// `None` when nothing durable can be said and the caller has to write in another way.
+fn write_ring(
+    rings: &RingPool,
+    fd: BorrowedFd<'_>,
+    mut offset: u64,
+    mut data: &[u8],
+) -> Option<io::Result<()>> {
+    while !data.is_empty() {
+        let written = match rings.write_dsync(fd, offset, data)? {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            written => written,
+        };
+        if let Err(e) = written.and_then(|count| advance(count, &mut offset, &mut data)) {
+            return Some(Err(e));
+        }
+    }
+    Some(Ok(()))
+}
+
+fn advance(count: usize, offset: &mut u64, data: &mut &[u8]) -> io::Result<()> {
+    if count == 0 {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    *offset += count as u64;
+    *data = &data[count..];
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! Tests of real disks: files, and loop devices where the tests may make some.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+use tempfile::{NamedTempFile, TempDir};
+
+use super::*;
+use crate::{LoopDevice, LoopOptions};
+
+const SIZE_BYTES: u64 = 8 << 20;
+
+/// A file of zeros, on a disk file system (not on tmpfs) where there is one.
+fn backing() -> NamedTempFile {
+    let file = tempfile::Builder::new().tempfile_in("/var/tmp").expect("temporary file");
+    fs::write(file.path(), vec![0; SIZE_BYTES as usize]).expect("zeros");
+    file
+}
+
+/// A loop device over `file`, detached when dropped; `None`, said aloud, where that is not
+/// allowed here.
+fn attach(file: &File) -> Option<LoopDevice> {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+        eprintln!("skipped: needs root and /dev/loop-control");
+        return None;
+    }
+    let options = LoopOptions { autoclear: true, direct_io: true, ..LoopOptions::default() };
+    Some(LoopDevice::attach(file, options).expect("attach"))
+}
+
+/// Flushes that the loop device at `path` has completed.
+fn flush_count(path: &Path) -> u64 {
+    let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+    let stat = fs::read_to_string(format!("/sys/block/{name}/stat")).expect("statistics");
+    stat.split_whitespace().nth(15).expect("flushes").parse().expect("a number")
+}
+
+fn numbered(len_bytes: usize, seed: u64) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    (0..len_bytes).map(|_| rng.u8(..)).collect()
+}
+
+/// Writes in every way, at aligned and unaligned addresses, and reads it all back.
+fn write_and_read_back(disk: &Disk) {
+    let mut expected = vec![0; SIZE_BYTES as usize];
+    let mut put = |offset: usize, data: &[u8]| {
+        expected[offset..offset + data.len()].copy_from_slice(data);
+        offset as u64
+    };
+    let unaligned = numbered(1 + (3 << 20), 1);
+    let aligned = AlignedBuf::from_slice(&numbered(8192, 2));
+    disk.write_durable(put(0, &aligned), &aligned).expect("aligned");
+    disk.write_durable(put(1 << 20, &unaligned[1..]), &unaligned[1..]).expect("large");
+    disk.write(put(5 << 20, &unaligned[1..4097]), &unaligned[1..4097]).expect("plain");
+    disk.flush().expect("flush");
+    let end = SIZE_BYTES as usize - 4096;
+    disk.write_durable(put(end, &aligned[..4096]), &aligned[..4096]).expect("at the end");
+    let mut found = vec![0; SIZE_BYTES as usize + 1];
+    disk.read(0, &mut found[1..]).expect("read");
+    assert!(found[1..] == expected);
+    let mut part = AlignedBuf::zeroed(4096);
+    disk.read(4096, &mut part).expect("read");
+    assert!(part[..] == expected[4096..8192]);
+}
+
+fn open_error(path: impl AsRef<Path>, access: Access) -> String {
+    let error = Disk::open(path, access).err().expect("must be refused");
+    assert_eq!(error.operation, Operation::Open);
+    error.to_string()
+}
+
+#[test]
+fn a_file_holds_what_was_written() {
+    let file = backing();
+    let disk = Disk::open(file.path(), Access::ReadWrite).expect("open");
+    assert_eq!(disk.size_bytes(), SIZE_BYTES);
+    assert!((512..=4096).contains(&disk.sector_bytes()));
+    write_and_read_back(&disk);
+}
+
+#[test]
+fn a_file_without_rwf_dsync_is_written_and_synced() {
+    let file = backing();
+    let disk = Disk::open(file.path(), Access::ReadWrite).expect("open");
+    disk.dsync.store(false, Ordering::Relaxed);
+    write_and_read_back(&disk);
+}
+
+#[test]
+fn memory_is_never_called_durable() {
+    if fs::metadata("/dev/shm").is_err() {
+        return eprintln!("skipped: needs /dev/shm");
+    }
+    let file = tempfile::Builder::new().tempfile_in("/dev/shm").expect("temporary file");
+    file.as_file().set_len(SIZE_BYTES).expect("size");
+    if file_system_of(&file) != Some("tmpfs") {
+        return eprintln!("skipped: /dev/shm is no tmpfs");
+    }
+    let disk = Disk::open(file.path(), Access::ReadWrite).expect("open");
+    assert_eq!(disk.durability(), Durability::Process);
+    write_and_read_back(&disk);
+    drop(disk);
+    let Some(device) = attach(file.as_file()) else { return };
+    let disk = Disk::open(device.path(), Access::ReadWrite).expect("open");
+    assert_eq!(disk.durability(), Durability::Process);
+}
+
+fn file_system_of(file: &NamedTempFile) -> Option<&'static str> {
+    let statfs = rustix::fs::fstatfs(file.as_file()).ok()?;
+    (statfs.f_type == 0x0102_1994).then_some("tmpfs")
+}
+
+#[test]
+fn a_writer_is_alone_and_readers_share() {
+    let file = backing();
+    let reader = Disk::open(file.path(), Access::ReadOnly).expect("first reader");
+    let second = Disk::open(file.path(), Access::ReadOnly).expect("second reader");
+    assert!(open_error(file.path(), Access::ReadWrite).contains("in use"));
+    drop((reader, second));
+    let writer = Disk::open(file.path(), Access::ReadWrite).expect("writer");
+    assert!(open_error(file.path(), Access::ReadWrite).contains("in use"));
+    assert!(open_error(file.path(), Access::ReadOnly).contains("in use"));
+    drop(writer);
+    Disk::open(file.path(), Access::ReadWrite).expect("free again");
+}
+
+#[test]
+fn what_is_no_disk_is_refused_by_name() {
+    let dir = TempDir::new().expect("directory");
+    let missing: PathBuf = dir.path().join("missing");
+    let small = NamedTempFile::new().expect("temporary file");
+    small.as_file().set_len(511).expect("size");
+    for access in [Access::ReadOnly, Access::ReadWrite] {
+        assert!(open_error(dir.path(), access).contains("is a directory"));
+        assert!(open_error("/dev/null", access).contains("is a character device"));
+        assert!(open_error(&missing, access).contains("No such file"));
+        assert!(open_error(small.path(), access).contains("smaller than one sector"));
+    }
+}
+
+#[test]
+fn a_file_of_somebody_else_is_refused() {
+    if rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: root may open everything");
+    }
+    assert!(open_error("/etc/shadow", Access::ReadWrite).contains("Permission denied"));
+}
+
+#[test]
+fn the_size_is_made_of_whole_sectors() {
+    let file = backing();
+    file.as_file().set_len(SIZE_BYTES - 1).expect("size");
+    let disk = Disk::open(file.path(), Access::ReadOnly).expect("open");
+    assert_eq!(disk.size_bytes(), SIZE_BYTES - disk.sector_bytes() as u64);
+}
+
+#[test]
+fn spans_outside_and_writes_to_a_reader_are_refused() {
+    let file = backing();
+    let disk = Disk::open(file.path(), Access::ReadOnly).expect("open");
+    disk.read(SIZE_BYTES, &mut [0; 4096]).expect_err("outside");
+    let error = disk.write_durable(0, &[0; 4096]).expect_err("opened for reading");
+    assert_eq!(error.source.kind(), io::ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn a_disk_that_has_shrunk_gives_an_error() {
+    let file = backing();
+    let disk = Disk::open(file.path(), Access::ReadOnly).expect("open");
+    file.as_file().set_len(4096).expect("size");
+    let error = disk.read(0, &mut [0; 8192]).expect_err("half of it is gone");
+    assert_eq!(error.source.kind(), io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn a_block_device_holds_what_was_written() {
+    let file = backing();
+    let Some(device) = attach(file.as_file()) else { return };
+    let mut disk = Disk::open(device.path(), Access::ReadWrite).expect("open");
+    assert_eq!(disk.size_bytes(), SIZE_BYTES);
+    assert_eq!(disk.durability(), Durability::Power);
+    write_and_read_back(&disk);
+    disk.write(0, &vec![0; SIZE_BYTES as usize]).expect("zeros");
+    disk.rings = None;
+    write_and_read_back(&disk);
+}
+
+#[test]
+fn a_durable_write_to_a_block_device_costs_one_flush() {
+    let file = backing();
+    let Some(device) = attach(file.as_file()) else { return };
+    let mut disk = Disk::open(device.path(), Access::ReadWrite).expect("open");
+    let flushes = |disk: &Disk, len_bytes: usize, durable: bool| {
+        let before = flush_count(device.path());
+        let data = AlignedBuf::zeroed(len_bytes);
+        match durable {
+            true => disk.write_durable(0, &data).expect("durable write"),
+            false => disk.write(0, &data).expect("write"),
+        }
+        flush_count(device.path()) - before
+    };
+    if disk.rings.is_none() {
+        eprintln!("without io_uring: only the other way is tested");
+    }
+    for _ in 0..2 {
+        for len_bytes in [512, 4096, 16 << 10, 64 << 10, 1 << 20, 3 << 20] {
+            assert_eq!(flushes(&disk, len_bytes, true), 1, "{len_bytes} bytes");
+        }
+        assert_eq!(flushes(&disk, 4096, false), 0);
+        disk.rings = None;
+    }
+    let before = flush_count(device.path());
+    disk.flush().expect("flush");
+    assert_eq!(flush_count(device.path()) - before, 1);
+}
+
+#[test]
+fn threads_write_durably_at_the_same_time() {
+    let file = backing();
+    let Some(device) = attach(file.as_file()) else { return };
+    let disk = Disk::open(device.path(), Access::ReadWrite).expect("open");
+    let area_bytes = 1 << 20;
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let disk = &disk;
+            scope.spawn(move || {
+                for n in 0..40 {
+                    let offset = thread * area_bytes + n * 8192;
+                    disk.write_durable(offset, &numbered(8192, offset)).expect("write");
+                }
+            });
+        }
+    });
+    for offset in (0..4).flat_map(|thread| (0..40).map(move |n| thread * area_bytes + n * 8192)) {
+        let mut found = AlignedBuf::zeroed(8192);
+        disk.read(offset, &mut found).expect("read");
+        assert!(found[..] == numbered(8192, offset), "at {offset}");
+    }
+}
+
+#[test]
+fn a_block_device_is_claimed_against_the_kernel_until_released() {
+    let file = backing();
+    let Some(device) = attach(file.as_file()) else { return };
+    let claim = || {
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL;
+        rustix::fs::open(device.path(), flags, rustix::fs::Mode::empty())
+    };
+    let other = claim().expect("nobody else has it");
+    assert!(open_error(device.path(), Access::ReadWrite).contains("in use (mounted?)"));
+    drop(other);
+    let disk = Disk::open(device.path(), Access::ReadWrite).expect("open");
+    assert_eq!(claim().err(), Some(Errno::BUSY));
+    disk.release_exclusive();
+    let other = claim().expect("released");
+    disk.write_durable(0, &[1; 4096]).expect("still open");
+    drop(other);
+    assert!(open_error(device.path(), Access::ReadWrite).contains("in use"), "still locked");
+}
+
+#[test]
+fn a_mounted_block_device_is_refused_and_unharmed() {
+    let file = backing();
+    let Some(device) = attach(file.as_file()) else { return };
+    let Some(mounted) = Mounted::new(device.path()) else { return };
+    assert!(open_error(device.path(), Access::ReadWrite).contains("in use (mounted?)"));
+    drop(mounted);
+    Disk::open(device.path(), Access::ReadWrite).expect("not mounted any more");
+}
+
+/// An ext4 that the kernel has mounted, until dropped.
+struct Mounted(TempDir);
+
+impl Mounted {
+    fn new(device: &Path) -> Option<Mounted> {
+        let dir = TempDir::new().expect("directory");
+        let run = |program: &str, args: &[&Path]| {
+            std::process::Command::new(program)
+                .args(args)
+                .output()
+                .is_ok_and(|o| o.status.success())
+        };
+        let options = [Path::new("-q"), device];
+        if !run("mkfs.ext4", &options) || !run("mount", &[device, dir.path()]) {
+            eprintln!("skipped: needs mkfs.ext4 and mount");
+            return None;
+        }
+        Some(Mounted(dir))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let status = std::process::Command::new("umount").arg(self.0.path()).status();
+        if !status.is_ok_and(|status| status.success()) {
+            eprintln!("{} stays mounted", self.0.path().display());
+        }
+    }
+}

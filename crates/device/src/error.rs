@@ -1,0 +1,88 @@
+//! The error of a device operation: which operation, where, and why.
+
+use std::fmt;
+use std::io;
+
+/// Result of a device operation.
+pub type Result<T> = std::result::Result<T, DeviceError>;
+
+/// What was being done when a device failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Opening the device.
+    Open,
+    /// A read.
+    Read,
+    /// A write, durable or not.
+    Write,
+    /// A flush of the write cache.
+    Flush,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::Open => "open",
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Flush => "flush",
+        })
+    }
+}
+
+/// A failed device operation.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", self.what())]
+pub struct DeviceError {
+    /// What was tried.
+    pub operation: Operation,
+    /// Byte offset on the device.
+    pub offset: u64,
+    /// Length in bytes (0 for a flush).
+    pub len_bytes: usize,
+    /// The reason.
+    pub source: io::Error,
+}
+
+impl DeviceError {
+    /// An error of `operation` on `len_bytes` bytes at `offset`.
+    pub fn new(operation: Operation, offset: u64, len_bytes: usize, source: io::Error) -> Self {
+        DeviceError { operation, offset, len_bytes, source }
+    }
+
+    /// The operation and, where it has one, its span.
+    fn what(&self) -> String {
+        let DeviceError { operation, offset, len_bytes, .. } = self;
+        match operation {
+            Operation::Open | Operation::Flush => operation.to_string(),
+            Operation::Read | Operation::Write => {
+                format!("{operation} of {len_bytes} bytes at offset {offset}")
+            }
+        }
+    }
+
+    pub(crate) fn outside(
+        operation: Operation,
+        offset: u64,
+        len_bytes: usize,
+        size_bytes: u64,
+    ) -> Self {
+        let why = format!("outside of the device, which has {size_bytes} bytes");
+        Self::new(operation, offset, len_bytes, io::Error::new(io::ErrorKind::InvalidInput, why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_failed_where_and_why() {
+        let error = |operation| {
+            let why = io::Error::other("no reason");
+            DeviceError::new(operation, 512, 1024, why).to_string()
+        };
+        assert_eq!(error(Operation::Read), "read of 1024 bytes at offset 512: no reason");
+        assert_eq!(error(Operation::Flush), "flush: no reason");
+    }
+}

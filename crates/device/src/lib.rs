@@ -1,0 +1,106 @@
+//! Where bytes become durable: block devices, real and simulated.
+//!
+//! The only crate that issues I/O on a volume. It must not know what the bytes mean: no
+//! journal, no file system. Everything above speaks to a medium through [`BlockDevice`].
+//!
+//! # What we assume of a block medium
+//!
+//! The simulator ([`SimDevice`]) breaks everything that is not on this list.
+//!
+//! 1. A logical sector is written whole or not at all. Nothing larger is.
+//! 2. A write that has returned is visible to later reads, and may be lost in a power cut
+//!    until a flush that was issued after it has returned.
+//! 3. Unflushed writes survive a power cut in any subset and in any order.
+//! 4. `write_durable` returns when its own bytes survive a power cut. It says nothing about
+//!    the writes before it.
+//! 5. After a failed write the sectors it covered hold old or new bytes, each by itself.
+//!    After a failed flush nothing is known of any unflushed write, for ever: nobody retries.
+
+mod aligned;
+mod claim;
+mod disk;
+mod error;
+mod geometry;
+mod loop_attach;
+mod memory;
+mod metered;
+mod ring;
+mod sim;
+
+pub use aligned::AlignedBuf;
+pub use claim::Access;
+pub use disk::Disk;
+pub use error::{DeviceError, Operation, Result};
+pub use loop_attach::{LoopDevice, LoopOptions};
+pub use memory::MemoryDevice;
+pub use metered::{Counters, Metered};
+pub use sim::{Cursor, Event, Fault, Image, SimDevice, Survival, Trace};
+
+/// What a completed durable write survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// Only the process: the medium is ordinary memory (tmpfs, an in-memory device).
+    Process,
+    /// A reboot, not a power cut (reserved or battery-backed memory).
+    Reboot,
+    /// A power cut.
+    Power,
+}
+
+impl Durability {
+    /// The word shown to users: `process`, `reboot` or `power`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Process => "process",
+            Durability::Reboot => "reboot",
+            Durability::Power => "power",
+        }
+    }
+}
+
+/// A medium of logical sectors. Offsets and lengths are in bytes and multiples of
+/// [`BlockDevice::sector_bytes`]; an implementation panics when they are not (a bug of the
+/// caller) and returns an error when they lie outside of the device.
+///
+/// Buffers need no alignment; an [`AlignedBuf`] saves the copy that an unaligned one costs.
+pub trait BlockDevice: Send + Sync {
+    /// Size of the device in bytes.
+    fn size_bytes(&self) -> u64;
+
+    /// Size of a logical sector in bytes: a power of two, 512 to 4096.
+    fn sector_bytes(&self) -> usize;
+
+    /// What a durable write survives.
+    fn durability(&self) -> Durability;
+
+    /// Fills `buf` from `offset`.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
+
+    /// Writes `data` at `offset`; durable after the next [`BlockDevice::flush`].
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()>;
+
+    /// Writes `data` at `offset` and returns when it is durable. Not atomic beyond a sector.
+    fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()>;
+
+    /// Returns when every write that returned before this call is durable.
+    fn flush(&self) -> Result<()>;
+}
+
+/// Panics unless the span is made of whole sectors; an error unless it lies on the device.
+fn check_span(
+    operation: Operation,
+    offset: u64,
+    len_bytes: usize,
+    sector_bytes: usize,
+    size_bytes: u64,
+) -> Result<()> {
+    let sector = sector_bytes as u64;
+    assert!(
+        offset.is_multiple_of(sector) && (len_bytes as u64).is_multiple_of(sector),
+        "{operation} of {len_bytes} bytes at {offset} is not made of {sector_bytes}-byte sectors"
+    );
+    match offset.checked_add(len_bytes as u64) {
+        Some(end) if end <= size_bytes => Ok(()),
+        _ => Err(DeviceError::outside(operation, offset, len_bytes, size_bytes)),
+    }
+}

@@ -1,0 +1,172 @@
+//! Counting what reaches a device.
+
+use std::ops::Sub;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{BlockDevice, Durability, Result};
+
+/// Operations and bytes that were asked of a device, failed ones included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Reads.
+    pub read_count: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes, durable ones included.
+    pub write_count: u64,
+    /// Bytes written, durable ones included.
+    pub write_bytes: u64,
+    /// Durable writes.
+    pub durable_write_count: u64,
+    /// Bytes written durably.
+    pub durable_write_bytes: u64,
+    /// Flushes, the one of each durable write included.
+    pub flush_count: u64,
+}
+
+impl Sub for Counters {
+    type Output = Counters;
+
+    /// What happened between `earlier` and `self`.
+    fn sub(self, earlier: Counters) -> Counters {
+        Counters {
+            read_count: self.read_count - earlier.read_count,
+            read_bytes: self.read_bytes - earlier.read_bytes,
+            write_count: self.write_count - earlier.write_count,
+            write_bytes: self.write_bytes - earlier.write_bytes,
+            durable_write_count: self.durable_write_count - earlier.durable_write_count,
+            durable_write_bytes: self.durable_write_bytes - earlier.durable_write_bytes,
+            flush_count: self.flush_count - earlier.flush_count,
+        }
+    }
+}
+
+/// A number of operations and their bytes.
+#[derive(Default)]
+struct Meter {
+    count: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Meter {
+    fn add(&self, len_bytes: usize) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(len_bytes as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> (u64, u64) {
+        (self.count.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+}
+
+/// A device that counts what is asked of the one inside.
+pub struct Metered<D> {
+    inner: D,
+    reads: Meter,
+    plain_writes: Meter,
+    durable_writes: Meter,
+    plain_flushes: Meter,
+}
+
+impl<D> Metered<D> {
+    /// `inner` with all counters at zero.
+    pub fn new(inner: D) -> Self {
+        Metered {
+            inner,
+            reads: Meter::default(),
+            plain_writes: Meter::default(),
+            durable_writes: Meter::default(),
+            plain_flushes: Meter::default(),
+        }
+    }
+
+    /// The device inside.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// The counters now. Each is exact; operations that run meanwhile may be in some of them.
+    pub fn counters(&self) -> Counters {
+        let (read_count, read_bytes) = self.reads.get();
+        let (plain_count, plain_bytes) = self.plain_writes.get();
+        let (durable_write_count, durable_write_bytes) = self.durable_writes.get();
+        let (plain_flush_count, _) = self.plain_flushes.get();
+        Counters {
+            read_count,
+            read_bytes,
+            write_count: plain_count + durable_write_count,
+            write_bytes: plain_bytes + durable_write_bytes,
+            durable_write_count,
+            durable_write_bytes,
+            flush_count: plain_flush_count + durable_write_count,
+        }
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Metered<D> {
+    fn size_bytes(&self) -> u64 {
+        self.inner.size_bytes()
+    }
+
+    fn sector_bytes(&self) -> usize {
+        self.inner.sector_bytes()
+    }
+
+    fn durability(&self) -> Durability {
+        self.inner.durability()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.reads.add(buf.len());
+        self.inner.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.plain_writes.add(data.len());
+        self.inner.write(offset, data)
+    }
+
+    fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.durable_writes.add(data.len());
+        self.inner.write_durable(offset, data)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.plain_flushes.add(0);
+        self.inner.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryDevice;
+
+    #[test]
+    fn counts_each_operation_and_a_durable_write_as_write_and_flush() {
+        let device = Metered::new(MemoryDevice::new(8192, 512));
+        device.write(0, &[1; 1024]).expect("write");
+        let before = device.counters();
+        device.write_durable(512, &[2; 512]).expect("durable write");
+        device.flush().expect("flush");
+        device.read(0, &mut [0; 1536]).expect("read");
+        let expected = Counters {
+            read_count: 1,
+            read_bytes: 1536,
+            write_count: 1,
+            write_bytes: 512,
+            durable_write_count: 1,
+            durable_write_bytes: 512,
+            flush_count: 2,
+        };
+        assert_eq!(device.counters() - before, expected);
+        assert_eq!(device.counters().write_bytes, 1536);
+    }
+
+    #[test]
+    fn counts_what_failed_too() {
+        let device = Metered::new(MemoryDevice::new(512, 512));
+        device.write(512, &[0; 512]).expect_err("outside of the device");
+        assert_eq!(device.counters().write_count, 1);
+    }
+}

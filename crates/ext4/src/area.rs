@@ -1,0 +1,93 @@
+//! The journal area: the blocks of the ext4 journal inode. The first holds the superblock of the
+//! kernel's journal and stays; the engine lives in the others while the kernel's journal is empty.
+
+use std::ops::Range;
+
+use device::BlockDevice;
+use journal::{BLOCK_BYTES, HomeBlock, JournalError};
+
+use crate::features::incompat;
+use crate::layout::jbd2::{
+    JBD2_KNOWN_INCOMPAT, JBD2_MAGIC, JBD2_ONEJOURNAL, JBD2_SUPERBLOCK_V2, Jbd2SuperBlock,
+};
+use crate::layout::superblock::SuperBlock;
+use crate::marks::jbd2_of;
+use crate::raw::{RawVolume, read_block};
+use crate::{Error, InodeNo, Result};
+
+/// Where the journal lies, and what the kernel's superblock of it says.
+pub(crate) struct JournalArea {
+    /// The block with the JBD2 superblock.
+    pub(crate) jbd2_block: HomeBlock,
+    /// The other blocks, as runs of block numbers.
+    pub(crate) runs: Vec<Range<u64>>,
+    /// Is one of our marks set?
+    pub(crate) is_marked: bool,
+}
+
+impl JournalArea {
+    /// Finds the journal of the volume and checks that the kernel's is empty or ours.
+    pub(crate) fn find(raw: &RawVolume, superblock: &SuperBlock) -> Result<JournalArea> {
+        if superblock.s_journal_dev.get() != 0 || superblock.s_journal_inum.get() == 0 {
+            let why = "the volume's journal is on another device, which is not supported";
+            return Err(Error::Incompatible(why.into()));
+        }
+        let inode = raw.read_inode(InodeNo(superblock.s_journal_inum.get()), "journal inode")?;
+        let mut runs = raw.file_blocks(&inode, "journal inode")?;
+        let jbd2_block = HomeBlock(runs[0].start); // file_blocks gives at least one block
+        runs[0].start += 1;
+        runs.retain(|run| !run.is_empty());
+        let jbd2 = jbd2_of(&*read_block(&*raw.device, jbd2_block)?);
+        check_jbd2(&jbd2)?;
+        let has = |bit| superblock.s_feature_incompat.get() & bit != 0;
+        let is_marked = jbd2.is_marked() || has(incompat::ONEJOURNAL);
+        if jbd2.s_start.get() != 0 || !is_marked && has(incompat::RECOVER) {
+            let why = "the kernel's journal is not empty; run: e2fsck -p TARGET";
+            return Err(Error::Incompatible(why.into()));
+        }
+        Ok(JournalArea { jbd2_block, runs, is_marked })
+    }
+
+    /// The engine's space on `device`.
+    pub(crate) fn space(
+        &self,
+        device: std::sync::Arc<dyn BlockDevice>,
+    ) -> std::result::Result<journal::Space, JournalError> {
+        let bytes = |block: u64| block * BLOCK_BYTES as u64;
+        let extents = self.runs.iter().map(|run| bytes(run.start)..bytes(run.end)).collect();
+        journal::Space::new(device, extents)
+    }
+
+    /// Every block of the journal, that of its superblock too.
+    pub(crate) fn all_runs(&self) -> Vec<Range<u64>> {
+        let mut all = self.runs.clone();
+        all.push(self.jbd2_block.0..self.jbd2_block.0 + 1);
+        all
+    }
+}
+
+fn check_jbd2(jbd2: &Jbd2SuperBlock) -> Result<()> {
+    let corrupt = |what: &str| Err(Error::corrupt(what, "the superblock of the kernel's journal"));
+    if jbd2.h_magic.get() != JBD2_MAGIC {
+        return corrupt("magic number");
+    }
+    if jbd2.h_blocktype.get() != JBD2_SUPERBLOCK_V2 {
+        return Err(Error::Incompatible("the kernel's journal has an unknown version".into()));
+    }
+    let unknown = jbd2.s_feature_incompat.get() & !(JBD2_KNOWN_INCOMPAT | JBD2_ONEJOURNAL);
+    if unknown != 0 {
+        let why = format!("the kernel's journal has unknown features ({unknown:#x})");
+        return Err(Error::Incompatible(why));
+    }
+    if jbd2.has_checksum() && jbd2.s_checksum.get() != jbd2.checksum() {
+        return corrupt("checksum");
+    }
+    if jbd2.s_blocksize.get() != BLOCK_BYTES as u32 {
+        return corrupt("block size");
+    }
+    if jbd2.s_errno.get() != 0 {
+        let why = "the kernel's journal records an error; run: e2fsck -f TARGET";
+        return Err(Error::Incompatible(why.into()));
+    }
+    Ok(())
+}

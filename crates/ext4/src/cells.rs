@@ -1,0 +1,163 @@
+//! What is known of an inode in memory: its locks, how often it is pinned, and what its fsync
+//! has to wait for.
+//!
+//! A cell may only be dropped when nobody holds it, nobody pins it, and everything it waits for
+//! is committed; so "no cell" means "nothing to sync". Cells without a pin wait in a queue of
+//! their shard until that is so.
+//!
+//! Lock: one mutex a shard; under it only the journal is asked what is committed.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use journal::Tid;
+use parking_lot::{Mutex, RwLock};
+
+use crate::InodeNo;
+
+const SHARD_COUNT: usize = 16;
+
+/// The in-memory companion of an inode.
+#[derive(Default)]
+pub(crate) struct InodeCell {
+    /// Content of the inode: see the crate's lock order.
+    pub(crate) content: RwLock<()>,
+    /// Attributes of the inode: see the crate's lock order.
+    pub(crate) xattr: RwLock<()>,
+    sync_tid: AtomicU64,
+    datasync_tid: AtomicU64,
+}
+
+impl InodeCell {
+    /// The last transaction that changed the inode: what `fsync` commits.
+    pub(crate) fn sync_tid(&self) -> Tid {
+        Tid(self.sync_tid.load(Ordering::Acquire))
+    }
+
+    /// The last transaction that `fdatasync` has to commit (data, size, extents).
+    pub(crate) fn datasync_tid(&self) -> Tid {
+        Tid(self.datasync_tid.load(Ordering::Acquire))
+    }
+
+    /// The inode was changed by `tid`.
+    pub(crate) fn note_change(&self, tid: Tid, for_datasync: bool) {
+        self.sync_tid.fetch_max(tid.0, Ordering::AcqRel);
+        if for_datasync {
+            self.datasync_tid.fetch_max(tid.0, Ordering::AcqRel);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Entry {
+    cell: Arc<InodeCell>,
+    pin_count: u64,
+}
+
+#[derive(Default)]
+struct Shard {
+    entries: HashMap<InodeNo, Entry>,
+    /// Every inode without a pin is here at least once.
+    unpinned: VecDeque<InodeNo>,
+}
+
+/// All cells of a volume.
+#[derive(Default)]
+pub(crate) struct Cells {
+    shards: [Mutex<Shard>; SHARD_COUNT],
+}
+
+impl Cells {
+    fn shard(&self, ino: InodeNo) -> &Mutex<Shard> {
+        &self.shards[ino.0 as usize % SHARD_COUNT]
+    }
+
+    /// The cell of an inode, made when there is none. `committed` gives the journal's newest durable
+    /// transaction, for dropping cells that are not needed any more.
+    pub(crate) fn get(&self, ino: InodeNo, committed: impl FnOnce() -> Tid) -> Arc<InodeCell> {
+        let mut shard = self.shard(ino).lock();
+        if let Some(entry) = shard.entries.get(&ino) {
+            return entry.cell.clone();
+        }
+        shard.collect(committed());
+        let cell = Arc::<InodeCell>::default();
+        shard.entries.insert(ino, Entry { cell: cell.clone(), pin_count: 0 });
+        shard.unpinned.push_back(ino);
+        cell
+    }
+
+    /// Pins an inode once.
+    pub(crate) fn pin(&self, ino: InodeNo) {
+        self.shard(ino).lock().entries.entry(ino).or_default().pin_count += 1;
+    }
+
+    /// Takes `count` pins off. True when these were the last.
+    pub(crate) fn unpin(&self, ino: InodeNo, count: u64, committed: Tid) -> bool {
+        let mut shard = self.shard(ino).lock();
+        let Some(entry) = shard.entries.get_mut(&ino) else { return false };
+        let was_pinned = entry.pin_count > 0;
+        entry.pin_count = entry.pin_count.saturating_sub(count);
+        if entry.pin_count > 0 {
+            return false;
+        }
+        if was_pinned {
+            shard.unpinned.push_back(ino);
+        }
+        shard.collect(committed);
+        was_pinned
+    }
+}
+
+impl Shard {
+    /// Drops a few cells that nobody needs. Bounded work: two a call, so that the queue shrinks
+    /// faster than it grows.
+    fn collect(&mut self, committed: Tid) {
+        for _ in 0..2 {
+            let Some(ino) = self.unpinned.pop_front() else { return };
+            let Some(entry) = self.entries.get(&ino) else { continue };
+            if entry.pin_count > 0 {
+                continue;
+            }
+            // The count cannot grow meanwhile: clones are made under the shard's lock.
+            let in_use = Arc::strong_count(&entry.cell) > 1;
+            if in_use || entry.cell.sync_tid() > committed {
+                self.unpinned.push_back(ino);
+            } else {
+                self.entries.remove(&ino);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_lives_while_it_is_pinned_held_or_uncommitted() {
+        let cells = Cells::default();
+        let count = || cells.shards.iter().map(|s| s.lock().entries.len()).sum::<usize>();
+        let (a, b) = (InodeNo(16), InodeNo(32));
+        cells.pin(a);
+        cells.get(a, || Tid(0)).note_change(Tid(5), true);
+        assert!(!cells.unpin(a, 0, Tid(9)));
+        assert!(cells.unpin(a, 1, Tid(4)));
+        assert_eq!(cells.get(a, || Tid(4)).datasync_tid(), Tid(5));
+        let held = cells.get(b, || Tid(5));
+        assert_eq!(count(), 1, "a is committed and gone, b is held");
+        cells.pin(InodeNo(48));
+        cells.unpin(InodeNo(48), 1, Tid(5));
+        assert!(Arc::ptr_eq(&held, &cells.get(b, || Tid(5))));
+    }
+
+    #[test]
+    fn pins_are_counted() {
+        let cells = Cells::default();
+        cells.pin(InodeNo(11));
+        cells.pin(InodeNo(11));
+        assert!(!cells.unpin(InodeNo(11), 1, Tid(0)));
+        assert!(cells.unpin(InodeNo(11), 7, Tid(9)));
+        assert!(!cells.unpin(InodeNo(11), 1, Tid(9)), "only the last pin counts as the last");
+    }
+}

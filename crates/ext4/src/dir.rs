@@ -1,0 +1,291 @@
+//! A directory as a map from names to inodes: find, insert, remove, whatever its form is.
+//!
+//! It is *linear* (blocks of entries) or *indexed* (a tree of name hashes over such blocks). One
+//! that outgrows its first block becomes indexed when the volume has the feature dir_index.
+//! Callers hold an inode's copy: they put it back after a change.
+
+use journal::{BlockRef, HomeBlock};
+
+use crate::dir_block::{self, RawEntry};
+use crate::dir_seal::Sealer;
+use crate::error::{Error, Result};
+use crate::extent_tree::{self, Target};
+use crate::features::compat;
+use crate::hash::{HashVersion, NameHasher};
+use crate::htree;
+use crate::inode::{Inode, flags};
+use crate::op::Op;
+use crate::source::Source;
+use crate::types::{FileKind, InodeNo};
+use crate::volume::Volume;
+
+/// Bytes of a block, as sizes count them.
+const BLOCK: u64 = journal::BLOCK_BYTES as u64;
+
+/// `s_flags`: characters above 127 are positive in name hashes.
+const FLAG_UNSIGNED_HASH: u32 = 0x2;
+
+/// An entry that was found, and where it is. Valid until the directory changes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub ino: InodeNo,
+    home: HomeBlock,
+    offset: usize,
+}
+
+impl Found {
+    pub(crate) fn new(home: HomeBlock, entry: &RawEntry) -> Found {
+        Found { ino: InodeNo(entry.ino), home, offset: entry.offset }
+    }
+}
+
+/// `EXT4_FT_*` of a kind.
+pub(crate) fn file_type(kind: FileKind) -> u8 {
+    match kind {
+        FileKind::Regular => 1,
+        FileKind::Directory => 2,
+        FileKind::CharDevice => 3,
+        FileKind::BlockDevice => 4,
+        FileKind::Fifo => 5,
+        FileKind::Socket => 6,
+        FileKind::Symlink => 7,
+    }
+}
+
+/// The kind that an entry's `EXT4_FT_*` says, if it does.
+pub(crate) fn kind_of(file_type: u8) -> Option<FileKind> {
+    Some(match file_type {
+        1 => FileKind::Regular,
+        2 => FileKind::Directory,
+        3 => FileKind::CharDevice,
+        4 => FileKind::BlockDevice,
+        5 => FileKind::Fifo,
+        6 => FileKind::Socket,
+        7 => FileKind::Symlink,
+        _ => return None,
+    })
+}
+
+/// Whether new directories get an index when they grow.
+pub(crate) fn volume_has_index(volume: &Volume) -> bool {
+    volume.superblock().s_feature_compat.get() & compat::DIR_INDEX != 0
+}
+
+/// Whether the directory is indexed.
+pub(crate) fn is_indexed(dir: &Inode) -> bool {
+    dir.has_flag(flags::INDEX)
+}
+
+/// The hash function of an index with this version.
+pub(crate) fn hasher(volume: &Volume, version: HashVersion) -> NameHasher {
+    let superblock = volume.superblock();
+    let unsigned = superblock.s_flags.get() & FLAG_UNSIGNED_HASH != 0;
+    NameHasher { version, unsigned, seed: superblock.s_hash_seed.map(|word| word.get()) }
+}
+
+/// The hash function of new indexes.
+pub(crate) fn default_hasher(volume: &Volume) -> Result<NameHasher> {
+    let version = HashVersion::from_disk(volume.superblock().s_def_hash_version)?;
+    Ok(hasher(volume, version))
+}
+
+/// Number of blocks of a directory, from its size.
+pub(crate) fn block_count(dir: &Inode) -> Result<u32> {
+    let size = dir.size();
+    match u32::try_from(size / BLOCK) {
+        Ok(count @ 1..) if size.is_multiple_of(BLOCK) => Ok(count),
+        _ => Err(Error::corrupt("directory size", dir.ino)),
+    }
+}
+
+/// Any block of a directory, unchecked.
+pub(crate) fn read_block(
+    source: &impl Source,
+    dir: &Inode,
+    logical: u32,
+) -> Result<(HomeBlock, BlockRef)> {
+    if logical >= block_count(dir)? {
+        return Err(Error::corrupt(format!("directory block {logical} past the end"), dir.ino));
+    }
+    match extent_tree::map(source, dir, logical, 1)?.target {
+        Target::Written(home) => Ok((home, source.block(home)?)),
+        _ => Err(Error::corrupt(format!("hole at directory block {logical}"), dir.ino)),
+    }
+}
+
+/// A block of entries, its checksum checked.
+pub(crate) fn read_leaf(
+    source: &impl Source,
+    dir: &Inode,
+    logical: u32,
+) -> Result<(HomeBlock, BlockRef)> {
+    let (home, block) = read_block(source, dir, logical)?;
+    Sealer::new(source, dir).check_leaf(&block, dir.ino)?;
+    Ok((home, block))
+}
+
+/// Looks a name up (not `.` or `..`, which an index does not hold).
+pub(crate) fn find(source: &impl Source, dir: &Inode, name: &[u8]) -> Result<Option<Found>> {
+    if is_indexed(dir) {
+        return htree::find(source, dir, name);
+    }
+    let has_tail = Sealer::new(source, dir).has_tail();
+    for logical in 0..block_count(dir)? {
+        let (home, block) = read_leaf(source, dir, logical)?;
+        if let Some(entry) = dir_block::find(&block, has_tail, name)? {
+            return Ok(Some(Found::new(home, &entry)));
+        }
+    }
+    Ok(None)
+}
+
+/// Adds a name that is not there yet. The caller puts the inode back.
+pub(crate) fn insert(
+    op: &mut Op<'_>,
+    dir: &mut Inode,
+    name: &[u8],
+    ino: InodeNo,
+    kind: FileKind,
+) -> Result<()> {
+    let file_type = file_type(kind);
+    if is_indexed(dir) {
+        return htree::insert(op, dir, name, ino, file_type);
+    }
+    let count = block_count(dir)?;
+    for logical in 0..count {
+        let (home, block) = read_leaf(op, dir, logical)?;
+        if insert_into(op, dir, home, &block, name, ino, file_type)? {
+            return Ok(());
+        }
+    }
+    if count == 1 && volume_has_index(op.volume()) {
+        htree::convert(op, dir)?;
+        return htree::insert(op, dir, name, ino, file_type);
+    }
+    let sealer = Sealer::new(op, dir);
+    let (_, home) = extent_tree::append_block(op, dir)?;
+    let block = op.create_block(home)?;
+    dir_block::fill(block, sealer.has_tail(), [(name, ino.0, file_type)].into_iter());
+    sealer.seal_leaf(block);
+    Ok(())
+}
+
+/// Inserts into this block if there is room.
+pub(crate) fn insert_into(
+    op: &mut Op<'_>,
+    dir: &Inode,
+    home: HomeBlock,
+    block: &BlockRef,
+    name: &[u8],
+    ino: InodeNo,
+    file_type: u8,
+) -> Result<bool> {
+    let sealer = Sealer::new(op, dir);
+    if !dir_block::has_room(block, sealer.has_tail(), name)? {
+        return Ok(false);
+    }
+    let block = op.write_block(home)?;
+    let inserted = dir_block::insert(block, sealer.has_tail(), name, ino.0, file_type)?;
+    assert!(inserted, "room that was just seen");
+    sealer.seal_leaf(block);
+    Ok(true)
+}
+
+/// Takes an entry out that was found in this state of the directory.
+pub(crate) fn remove(op: &mut Op<'_>, dir: &Inode, found: &Found) -> Result<()> {
+    let sealer = Sealer::new(op, dir);
+    let block = op.write_block(found.home)?;
+    dir_block::remove(block, sealer.has_tail(), found.offset)?;
+    sealer.seal_leaf(block);
+    Ok(())
+}
+
+/// Lets an entry that was found in this state of the directory name another inode.
+pub(crate) fn set_target(
+    op: &mut Op<'_>,
+    dir: &Inode,
+    found: &Found,
+    ino: InodeNo,
+    kind: FileKind,
+) -> Result<()> {
+    let sealer = Sealer::new(op, dir);
+    let block = op.write_block(found.home)?;
+    dir_block::set_target(block, found.offset, ino.0, file_type(kind));
+    sealer.seal_leaf(block);
+    Ok(())
+}
+
+/// Whether there is nothing but `.` and `..`.
+pub(crate) fn is_empty(source: &impl Source, dir: &Inode) -> Result<bool> {
+    if is_indexed(dir) {
+        return htree::is_empty(source, dir);
+    }
+    for logical in 0..block_count(dir)? {
+        let (_, block) = read_leaf(source, dir, logical)?;
+        if !leaf_is_empty(source, dir, &block)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a block of entries holds nothing but `.` and `..`.
+pub(crate) fn leaf_is_empty(source: &impl Source, dir: &Inode, block: &BlockRef) -> Result<bool> {
+    for entry in dir_block::used_entries(block, Sealer::new(source, dir).has_tail()) {
+        if !matches!(entry?.name, b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Block 0 with its first two entries checked to be `.` and `..`; the second one.
+fn read_dot_dot(source: &impl Source, dir: &Inode) -> Result<(HomeBlock, RawEntry<'static>)> {
+    let (home, block) = if is_indexed(dir) {
+        htree::read_root_block(source, dir)?
+    } else {
+        read_leaf(source, dir, 0)?
+    };
+    // To an index root `..` reaches to the very end of the block, over the tail.
+    let mut entries = dir_block::entries(&block, false);
+    let (dot, dot_dot) = (entries.next().transpose()?, entries.next().transpose()?);
+    match (dot, dot_dot) {
+        (Some(dot), Some(dot_dot))
+            if dot.name == b"."
+                && dot.ino == dir.ino.0
+                && dot.len == 12
+                && dot_dot.name == b".." =>
+        {
+            Ok((home, RawEntry { name: b"..", ..dot_dot }))
+        }
+        _ => Err(Error::corrupt("`.` and `..`", dir.ino)),
+    }
+}
+
+/// The directory above this one.
+pub(crate) fn parent(source: &impl Source, dir: &Inode) -> Result<InodeNo> {
+    Ok(InodeNo(read_dot_dot(source, dir)?.1.ino))
+}
+
+/// Sets the directory above this one.
+pub(crate) fn set_parent(op: &mut Op<'_>, dir: &Inode, parent: InodeNo) -> Result<()> {
+    let (home, entry) = read_dot_dot(op, dir)?;
+    if is_indexed(dir) {
+        return htree::set_parent(op, dir, parent);
+    }
+    let found = Found::new(home, &entry);
+    set_target(op, dir, &found, parent, FileKind::Directory)
+}
+
+/// Gives a new directory its first block. The caller puts the inode back.
+pub(crate) fn init(op: &mut Op<'_>, dir: &mut Inode, parent: InodeNo) -> Result<()> {
+    let sealer = Sealer::new(op, dir);
+    let (_, home) = extent_tree::append_block(op, dir)?;
+    let ino = dir.ino;
+    let block = op.create_block(home)?;
+    let kind = file_type(FileKind::Directory);
+    let entries = [(&b"."[..], ino.0, kind), (b"..", parent.0, kind)];
+    dir_block::fill(block, sealer.has_tail(), entries.into_iter());
+    sealer.seal_leaf(block);
+    Ok(())
+}

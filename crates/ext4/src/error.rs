@@ -1,0 +1,80 @@
+//! The errors of a file-system operation, in the file system's own words (no errno here).
+
+use journal::JournalError;
+
+/// Result of a file-system operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation failed. Nothing of a failed operation is left behind.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The medium or the journal failed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The volume holds something that cannot be right. `place` says where (a block or inode).
+    #[error("corrupt {what} in {place}; run e2fsck")]
+    Corrupt {
+        /// What is wrong.
+        what: String,
+        /// Where it is.
+        place: String,
+    },
+    /// The volume uses something this driver does not know; it was not touched.
+    #[error("{0}")]
+    Incompatible(String),
+    /// No such name or inode.
+    #[error("not found")]
+    NotFound,
+    /// The name exists.
+    #[error("exists")]
+    Exists,
+    /// Not a directory.
+    #[error("not a directory")]
+    NotDirectory,
+    /// A directory where none may be.
+    #[error("is a directory")]
+    IsDirectory,
+    /// The directory has entries.
+    #[error("directory not empty")]
+    NotEmpty,
+    /// No free block or inode.
+    #[error("no space left on the volume")]
+    NoSpace,
+    /// A name over 255 bytes, or a symlink target over 4095.
+    #[error("name too long")]
+    NameTooLong,
+    /// The link count is at its limit.
+    #[error("too many links")]
+    TooManyLinks,
+    /// Arguments that make no sense (a directory into itself, a negative offset).
+    #[error("invalid argument")]
+    InvalidArgument,
+    /// Forbidden by the file's nature or flags (immutable, append-only).
+    #[error("operation not permitted")]
+    NotPermitted,
+    /// The volume is mounted read-only, or turned so after an error.
+    #[error("read-only volume")]
+    ReadOnly,
+    /// Past the largest file offset.
+    #[error("file too large")]
+    FileTooBig,
+    /// No such extended attribute, or no data/hole past this offset.
+    #[error("no such attribute")]
+    NoAttribute,
+    /// SEEK_DATA/SEEK_HOLE at or past the end, or nothing found.
+    #[error("no such offset")]
+    NoSuchOffset,
+    /// An extended attribute value or set that does not fit.
+    #[error("attribute too large")]
+    AttributeTooLarge,
+    /// This driver or this file type does not do that.
+    #[error("not supported")]
+    NotSupported,
+}
+
+impl Error {
+    /// A [`Error::Corrupt`] from anything printable.
+    pub fn corrupt(what: impl Into<String>, place: impl std::fmt::Display) -> Error {
+        Error::Corrupt { what: what.into(), place: place.to_string() }
+    }
+}

@@ -1,0 +1,80 @@
+//! Freeing inodes that have no name any more: when the last pin goes, and when a volume is opened
+//! after a crash or closed.
+//!
+//! Only who takes the last pin off frees the inode. Nobody can pin it again: it has no name.
+
+use crate::inode::{Inode, read_inode};
+use crate::op::{Op, credits};
+use crate::volume::Volume;
+use crate::{Error, FileKind, InodeNo, Result, xattr};
+
+/// Attribute block (its bits, or its reference count), orphan, inode.
+const CREDITS: usize = 1 + credits::FREE_BLOCKS + credits::ORPHAN + credits::FREE_INODE;
+
+impl Volume {
+    /// Takes `count` pins off an inode. One that has no name is freed with its last pin.
+    pub fn forget(&self, ino: InodeNo, count: u64) {
+        if !self.cells.unpin(ino, count, self.committed()) || self.is_read_only() {
+            return;
+        }
+        if let Err(error) = self.evict_if_unlinked(ino) {
+            // It stays an orphan: the next opening tries again.
+            tracing::warn!("{ino} cannot be freed: {error}");
+        }
+    }
+
+    fn evict_if_unlinked(&self, ino: InodeNo) -> Result<()> {
+        match read_inode(self, ino) {
+            Ok(inode) if inode.link_count() == 0 => self.evict(&inode),
+            Ok(_) | Err(Error::NotFound) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn evict(&self, inode: &Inode) -> Result<()> {
+        let ino = inode.ino;
+        self.free_inode_blocks(ino)?;
+        self.with_op(CREDITS, |op| {
+            let mut inode = op.inode(ino)?;
+            assert!(inode.link_count() == 0, "freeing {ino}, which has names");
+            release_attributes(op, &mut inode)?;
+            op.orphan_remove(&mut inode)?;
+            op.free_inode(ino, inode.kind())
+        })
+    }
+
+    /// Frees or cuts every orphan there is. One that cannot be is left alone with a warning.
+    pub(crate) fn clean_up_orphans(&self) -> Result<()> {
+        let orphans = self.orphans.all(self)?;
+        for ino in orphans {
+            let inode = match read_inode(self, ino) {
+                Ok(inode) => inode,
+                Err(error) => {
+                    tracing::warn!("orphan {ino} cannot be read: {error}");
+                    continue;
+                }
+            };
+            let cleaned = match (inode.link_count(), inode.kind()) {
+                (0, _) => self.evict(&inode),
+                (_, FileKind::Regular) => self.finish_truncate(ino),
+                _ => Err(Error::corrupt("orphan: has names and cannot be cut", ino)),
+            };
+            match cleaned {
+                Ok(()) => {}
+                Err(error @ Error::Corrupt { .. }) => {
+                    tracing::warn!("orphan {ino} cannot be cleaned up: {error}");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn release_attributes(op: &mut Op<'_>, inode: &mut Inode) -> Result<()> {
+    if inode.file_acl().0 == 0 {
+        return Ok(());
+    }
+    xattr::release_block(op, inode)?;
+    op.put_inode(inode)
+}

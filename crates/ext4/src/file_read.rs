@@ -1,0 +1,108 @@
+//! Reading a file, and the access time that it leaves.
+
+use journal::{BLOCK_BYTES, HomeBlock};
+
+use crate::extent_tree::{self, Target};
+use crate::file::{BLOCK, FILE_BYTES_MAX, block_of, place_in_block, regular_file};
+use crate::inode::{Inode, flags, read_inode};
+use crate::op::credits;
+use crate::volume::Volume;
+use crate::{InodeNo, Result, Timestamp};
+
+/// Access times are brought up to date when they are older than this, in seconds.
+const ATIME_AGE_MAX_SECONDS: i64 = 24 * 60 * 60;
+
+impl Volume {
+    /// Fills `out` from the file's content at `offset`. Returns how many bytes there were: fewer
+    /// than asked only at the end of the file. Holes read as zeros.
+    pub fn read(&self, ino: InodeNo, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let cell = self.cell(ino);
+        let content = cell.content.read();
+        let inode = regular_file(self, ino)?;
+        let end = inode.size().min(FILE_BYTES_MAX);
+        let left = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let len_bytes = out.len().min(left);
+        self.read_mapped(&inode, offset, &mut out[..len_bytes])?;
+        drop(content);
+        if len_bytes > 0 {
+            // The data were read. That their time could not be noted is no failure of the read; an
+            // aborted journal tells those who write.
+            let _ = self.note_access(&inode);
+        }
+        Ok(len_bytes)
+    }
+
+    /// Fills `out` from an inode's blocks, wherever its size ends.
+    fn read_mapped(&self, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < out.len() {
+            let at = offset + done as u64;
+            let skip = place_in_block(at);
+            let wanted = (skip + out.len() - done).div_ceil(BLOCK_BYTES);
+            let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+            let mapping = extent_tree::map(self, inode, block_of(at), wanted)?;
+            let mapped = mapping.count as usize * BLOCK_BYTES - skip;
+            let piece_end = (done + mapped).min(out.len());
+            let piece = &mut out[done..piece_end];
+            match mapping.target {
+                Target::Written(block) => self.read_run(block, skip, piece)?,
+                Target::Hole | Target::Unwritten(_) => piece.fill(0),
+            }
+            done = piece_end;
+        }
+        Ok(())
+    }
+
+    /// Fills `out` from `skip` bytes behind the start of a run of blocks: whole blocks directly, the
+    /// edges through a copy.
+    fn read_run(&self, start: HomeBlock, skip: usize, out: &mut [u8]) -> Result<()> {
+        let head_len = if skip == 0 { 0 } else { out.len().min(BLOCK_BYTES - skip) };
+        let (head, rest) = out.split_at_mut(head_len);
+        let mut next = start;
+        if head_len > 0 {
+            head.copy_from_slice(&self.read_one(next)?[skip..skip + head_len]);
+            next.0 += 1;
+        }
+        let (whole, tail) = rest.split_at_mut(rest.len() - rest.len() % BLOCK_BYTES);
+        if !whole.is_empty() {
+            self.journal().read_data(next, whole)?;
+            next.0 += whole.len() as u64 / BLOCK;
+        }
+        if !tail.is_empty() {
+            tail.copy_from_slice(&self.read_one(next)?[..tail.len()]);
+        }
+        Ok(())
+    }
+
+    fn read_one(&self, block: HomeBlock) -> Result<[u8; BLOCK_BYTES]> {
+        let mut bytes = [0; BLOCK_BYTES];
+        self.journal().read_data(block, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The inode was read (file content, directory, symlink target): sets its access time when it
+    /// is not newer than its last change, or a day old. Costs nothing otherwise.
+    pub(crate) fn note_access(&self, inode: &Inode) -> Result<()> {
+        if self.is_read_only() || !is_access_due(inode, self.now()) {
+            return Ok(());
+        }
+        self.with_op(credits::PUT_INODE, |op| {
+            let mut inode = read_inode(op, inode.ino)?;
+            if is_access_due(&inode, op.now()) {
+                inode.set_atime(op.now());
+                op.store_inode(&inode)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn is_access_due(inode: &Inode, now: Timestamp) -> bool {
+    if inode.has_flag(flags::NOATIME) {
+        return false;
+    }
+    let atime = inode.atime();
+    let is_old = now.seconds.saturating_sub(atime.seconds) >= ATIME_AGE_MAX_SECONDS;
+    // A clock that stands still must not make every read a write.
+    (is_old || atime <= inode.mtime() || atime <= inode.ctime()) && atime != now
+}

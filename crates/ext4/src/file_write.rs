@@ -1,0 +1,300 @@
+//! Writing a file.
+//!
+//! A write is cut into chunks, each one operation: blocks are mapped, allocated where there are
+//! none, and the size follows, all in one transaction with (the order of) the data:
+//!
+//! - `data=journal`: the data are journaled blocks of the same operation.
+//! - `data=ordered`: a run of at least 64 KiB of whole blocks is written home from the caller's
+//!   buffer after the operation was published, under a guard that holds the commit back until it
+//!   is there; other blocks are buffered, and the engine writes them home before it commits. The
+//!   file's content lock is held all the while, so nobody reads what is not there yet.
+
+use std::sync::Arc;
+
+use journal::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock, InPlaceGuard};
+
+use crate::extent_tree::{self, Target};
+use crate::extent_update::edit_credit_count;
+use crate::file::{
+    BLOCK, FILE_BYTES_MAX, block_of, change_data, check_may_change, place_in_block, put_data,
+    regular_file, touch, zero_tail,
+};
+use crate::inode::Inode;
+use crate::op::Op;
+use crate::volume::Volume;
+use crate::{DataMode, Error, InodeNo, Result};
+
+/// Allocations and conversions that one operation does at most.
+pub(crate) const EDIT_COUNT_MAX: usize = 8;
+
+/// Whole blocks that are worth an I/O of their own in ordered mode.
+const IN_PLACE_COUNT_MIN: usize = 16;
+
+/// Blocks of one chunk in ordered mode.
+const ORDERED_CHUNK_COUNT: usize = 2048;
+
+/// Blocks of metadata that an operation with this many allocations or conversions may change.
+pub(crate) fn edits_credit_count(edit_count: usize, depth: u16) -> usize {
+    // Each: bitmap and descriptor, its leaf, and the leaf's new half with bitmap and descriptor.
+    // Then the nodes above, the inode, and the block that held the old end of the file.
+    6 * edit_count + edit_credit_count(depth) + 2
+}
+
+/// Some of a file's blocks, next to each other on the volume and in the file.
+struct Piece {
+    logical: u32,
+    count: u32,
+    home: HomeBlock,
+    /// Holds nothing yet.
+    fresh: bool,
+}
+
+/// Data of the caller that go home after the operation was published.
+struct InPlace {
+    home: HomeBlock,
+    /// Byte range of the chunk's data.
+    range: std::ops::Range<usize>,
+}
+
+/// What an operation has done of a chunk.
+struct Written {
+    len_bytes: usize,
+    in_place: Vec<InPlace>,
+    guard: Option<InPlaceGuard>,
+}
+
+/// A part of a write that one operation does.
+struct Chunk<'a> {
+    ino: InodeNo,
+    offset: u64,
+    data: &'a [u8],
+    /// Copies of the whole blocks in `data`, made before the handle was opened; empty when the
+    /// whole blocks go in place.
+    copies: Vec<BlockRef>,
+    kill_privileges: bool,
+}
+
+impl Volume {
+    /// Writes `data` at `offset`, growing the file as needed. Returns how much was written: less
+    /// than asked when the volume or the largest file size is reached on the way.
+    pub fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
+        self.write_file(ino, offset, data, false)
+    }
+
+    /// [`Volume::write`] by somebody whose writes clear set-user-ID and set-group-ID.
+    pub fn write_killing_privileges(
+        &self,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        self.write_file(ino, offset, data, true)
+    }
+
+    fn write_file(&self, ino: InodeNo, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
+        self.check_writable()?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        if offset >= FILE_BYTES_MAX {
+            return Err(Error::FileTooBig);
+        }
+        let left = usize::try_from(FILE_BYTES_MAX - offset).unwrap_or(usize::MAX);
+        let data = &data[..data.len().min(left)];
+        let cell = self.cell(ino);
+        let _content = cell.content.write();
+        let mut done = 0;
+        while done < data.len() {
+            match self.write_some(ino, offset + done as u64, &data[done..], kill) {
+                Ok(len_bytes) => done += len_bytes,
+                Err(Error::NoSpace) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes the start of `data`, as much as one operation can. The caller holds the content lock.
+    fn write_some(&self, ino: InodeNo, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
+        let depth = extent_tree::depth(&regular_file(self, ino)?);
+        let most = edits_credit_count(EDIT_COUNT_MAX, depth);
+        let count_max = match self.data_mode() {
+            DataMode::Journal => self.journal().max_credit_count().saturating_sub(most).max(1),
+            DataMode::Ordered => ORDERED_CHUNK_COUNT,
+        };
+        let room = count_max.saturating_mul(BLOCK_BYTES) - place_in_block(offset);
+        let data = &data[..data.len().min(room)];
+        let chunk = Chunk::new(self.data_mode(), ino, offset, data, kill);
+        let edits = edits_credit_count(chunk.block_count().min(EDIT_COUNT_MAX), depth);
+        let written = self.with_op(edits + chunk.data_credit_count(), |op| chunk.write(op))?;
+        for place in &written.in_place {
+            self.journal().write_in_place(place.home, &data[place.range.clone()])?;
+        }
+        drop(written.guard);
+        Ok(written.len_bytes)
+    }
+}
+
+impl<'a> Chunk<'a> {
+    fn new(mode: DataMode, ino: InodeNo, offset: u64, data: &'a [u8], kill: bool) -> Chunk<'a> {
+        let mut chunk = Chunk { ino, offset, data, copies: Vec::new(), kill_privileges: kill };
+        let whole = chunk.whole_blocks();
+        if mode == DataMode::Journal || whole.len() < IN_PLACE_COUNT_MIN * BLOCK_BYTES {
+            let blocks = chunk.data[whole].chunks_exact(BLOCK_BYTES);
+            chunk.copies = blocks.map(copy_block).collect();
+        }
+        chunk
+    }
+
+    fn end(&self) -> u64 {
+        self.offset + self.data.len() as u64
+    }
+
+    fn block_count(&self) -> usize {
+        (place_in_block(self.offset) + self.data.len()).div_ceil(BLOCK_BYTES)
+    }
+
+    /// Byte range of the whole blocks in `data`.
+    fn whole_blocks(&self) -> std::ops::Range<usize> {
+        let skip = place_in_block(self.offset);
+        let start = if skip == 0 { 0 } else { self.data.len().min(BLOCK_BYTES - skip) };
+        start..start + (self.data.len() - start) / BLOCK_BYTES * BLOCK_BYTES
+    }
+
+    /// Blocks of data that pass through the operation.
+    fn data_credit_count(&self) -> usize {
+        self.block_count() - self.whole_blocks().len() / BLOCK_BYTES + self.copies.len()
+    }
+
+    /// Byte range of `data` that falls into these logical blocks.
+    fn range_of(&self, logical: u32, count: u32) -> std::ops::Range<usize> {
+        let start = (u64::from(logical) * BLOCK).max(self.offset);
+        let end = ((u64::from(logical) + u64::from(count)) * BLOCK).min(self.end());
+        let in_data = |at: u64| usize::try_from(at - self.offset).expect("within the data");
+        in_data(start)..in_data(end)
+    }
+
+    /// The operation: maps and allocates, puts the data, sets size and times.
+    fn write(&self, op: &mut Op<'_>) -> Result<Written> {
+        let mut inode = regular_file(op, self.ino)?;
+        check_may_change(&inode, self.offset)?;
+        let old_size = inode.size();
+        if self.offset > old_size {
+            zero_tail(op, &inode, old_size)?;
+        }
+        let pieces = self.map(op, &mut inode)?;
+        let mut written = Written { len_bytes: 0, in_place: Vec::new(), guard: None };
+        for piece in &pieces {
+            written.len_bytes = self.range_of(piece.logical, piece.count).end;
+            self.put_piece(op, piece, &mut written.in_place)?;
+        }
+        if !written.in_place.is_empty() {
+            written.guard = Some(op.begin_in_place());
+        }
+        let end = self.offset + written.len_bytes as u64;
+        inode.set_size(old_size.max(end));
+        touch(op, &mut inode);
+        if self.kill_privileges {
+            kill_privileges(&mut inode);
+        }
+        let is_journaled = op.volume_ref().data_mode() == DataMode::Journal;
+        if is_journaled || end > old_size || pieces.iter().any(|piece| piece.fresh) {
+            op.put_inode(&inode)?;
+        } else {
+            op.put_inode_times(&inode)?;
+        }
+        Ok(written)
+    }
+
+    /// Finds a block for each block of the chunk, from its start on: all, or as many as few enough
+    /// changes of the tree and the volume's free space allow, but at least one.
+    fn map(&self, op: &mut Op<'_>, inode: &mut Inode) -> Result<Vec<Piece>> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut edit_count = 0;
+        let mut next = block_of(self.offset);
+        let last = block_of(self.end() - 1);
+        while next <= last && edit_count < EDIT_COUNT_MAX {
+            let piece = match map_piece(op, inode, next, last - next + 1) {
+                Err(Error::NoSpace) if !pieces.is_empty() => break,
+                piece => piece?,
+            };
+            edit_count += usize::from(piece.fresh);
+            next += piece.count;
+            pieces.push(piece);
+        }
+        Ok(pieces)
+    }
+
+    fn put_piece(&self, op: &mut Op<'_>, piece: &Piece, places: &mut Vec<InPlace>) -> Result<()> {
+        let whole = self.whole_blocks();
+        let range = self.range_of(piece.logical, piece.count);
+        let start = range.start.clamp(whole.start, whole.end);
+        let end = range.end.clamp(whole.start, whole.end);
+        let first = u64::from(piece.logical);
+        let home_of =
+            |at: usize| HomeBlock(piece.home.0 + (self.offset + at as u64) / BLOCK - first);
+        if range.start < start {
+            self.put_part(op, piece, home_of(range.start), range.start..start)?;
+        }
+        if start < end && self.copies.is_empty() {
+            places.push(InPlace { home: home_of(start), range: start..end });
+        } else {
+            for at in (start..end).step_by(BLOCK_BYTES) {
+                let copy = self.copies[(at - whole.start) / BLOCK_BYTES].clone();
+                put_data(op, home_of(at), copy)?;
+            }
+        }
+        if end < range.end {
+            self.put_part(op, piece, home_of(end), end..range.end)?;
+        }
+        Ok(())
+    }
+
+    /// Puts data that cover a part of one block.
+    fn put_part(
+        &self,
+        op: &mut Op<'_>,
+        piece: &Piece,
+        home: HomeBlock,
+        range: std::ops::Range<usize>,
+    ) -> Result<()> {
+        let place = place_in_block(self.offset + range.start as u64);
+        let data = &self.data[range];
+        let fill = |bytes: &mut BlockBytes| bytes[place..place + data.len()].copy_from_slice(data);
+        if !piece.fresh {
+            return change_data(op, home, fill);
+        }
+        let mut bytes: BlockRef = Arc::new([0; BLOCK_BYTES]);
+        fill(Arc::make_mut(&mut bytes));
+        put_data(op, home, bytes)
+    }
+}
+
+/// A block, or several that lie together, to write `logical` and what follows it to.
+fn map_piece(op: &mut Op<'_>, inode: &mut Inode, logical: u32, count: u32) -> Result<Piece> {
+    let mapping = extent_tree::map(&*op, inode, logical, count)?;
+    let count = mapping.count;
+    match mapping.target {
+        Target::Written(home) => Ok(Piece { logical, count, home, fresh: false }),
+        Target::Unwritten(home) => {
+            extent_tree::mark(op, inode, logical, count, false)?;
+            Ok(Piece { logical, count, home, fresh: true })
+        }
+        Target::Hole => {
+            let run = extent_tree::allocate(op, inode, logical, count, false)?;
+            let home = HomeBlock(run.physical);
+            Ok(Piece { logical, count: run.count, home, fresh: true })
+        }
+    }
+}
+
+fn copy_block(bytes: &[u8]) -> BlockRef {
+    Arc::new(bytes.try_into().expect("chunks of a block's size"))
+}
+
+/// Clears set-user-ID, and set-group-ID where it means that (and not mandatory locking).
+fn kill_privileges(inode: &mut Inode) {
+    let mode = inode.mode();
+    let group = if mode & 0o010 != 0 { 0o2000 } else { 0 };
+    inode.set_permissions(mode & 0o7777 & !(0o4000 | group));
+}

@@ -1,0 +1,129 @@
+//! The superblock of the kernel's journal (JBD2): the first 1024 bytes of the journal inode.
+//!
+//! Only as much as is needed to tell that the kernel's journal is empty, and to put our mark
+//! into it. All fields are big endian.
+
+use zerocopy::big_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Size of the JBD2 superblock in bytes.
+pub const JBD2_SUPERBLOCK_BYTES: usize = 1024;
+/// `h_magic`.
+pub const JBD2_MAGIC: u32 = 0xC03B_3998;
+/// `h_blocktype` of a superblock that has feature words.
+pub const JBD2_SUPERBLOCK_V2: u32 = 4;
+/// Incompatible features the kernel knows: revoke, 64bit, async commit, checksums v2 and v3,
+/// fast commit.
+pub const JBD2_KNOWN_INCOMPAT: u32 = 0x3F;
+/// Incompatible features under which the superblock has a checksum (v2 and v3).
+pub const JBD2_CSUM: u32 = 0x18;
+/// Our mark: an incompatible feature unknown to kernel and e2fsck. While it is set the area
+/// holds a journal of ours that may not be empty. (The ext4 superblock has such a mark too.)
+pub const JBD2_ONEJOURNAL: u32 = 0x4000_0000;
+
+/// The JBD2 superblock under the kernel's names.
+#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+#[allow(missing_docs)] // the kernel's journal format documentation describes every field
+pub struct Jbd2SuperBlock {
+    pub h_magic: U32,
+    pub h_blocktype: U32,
+    pub h_sequence: U32,
+    pub s_blocksize: U32,
+    pub s_maxlen: U32,
+    pub s_first: U32,
+    pub s_sequence: U32,
+    pub s_start: U32,
+    pub s_errno: U32,
+    pub s_feature_compat: U32,
+    pub s_feature_incompat: U32,
+    pub s_feature_ro_compat: U32,
+    pub s_uuid: [u8; 16],
+    pub s_nr_users: U32,
+    pub s_dynsuper: U32,
+    pub s_max_transaction: U32,
+    pub s_max_trans_data: U32,
+    pub s_checksum_type: u8,
+    pub s_padding2: [u8; 3],
+    pub s_num_fc_blks: U32,
+    pub s_head: U32,
+    pub s_padding: [u8; 160],
+    pub s_checksum: U32,
+    pub s_users: [u8; 768],
+}
+
+const _: () = assert!(size_of::<Jbd2SuperBlock>() == JBD2_SUPERBLOCK_BYTES);
+const _: () = assert!(std::mem::offset_of!(Jbd2SuperBlock, s_checksum) == 0xFC);
+
+impl Jbd2SuperBlock {
+    /// Is our mark set?
+    pub fn is_marked(&self) -> bool {
+        self.s_feature_incompat.get() & JBD2_ONEJOURNAL != 0
+    }
+
+    /// Sets or removes our mark, and brings the checksum up to date. Both lie in the first 512
+    /// bytes, so that one sector decides.
+    pub fn set_marked(&mut self, marked: bool) {
+        let others = self.s_feature_incompat.get() & !JBD2_ONEJOURNAL;
+        self.s_feature_incompat.set(if marked { others | JBD2_ONEJOURNAL } else { others });
+        if self.has_checksum() {
+            self.s_checksum.set(self.checksum());
+        }
+    }
+
+    /// Does this superblock have a checksum?
+    pub fn has_checksum(&self) -> bool {
+        self.s_feature_incompat.get() & JBD2_CSUM != 0
+    }
+
+    /// CRC32C of the superblock, its checksum field taken as zero.
+    pub fn checksum(&self) -> u32 {
+        let mut copy = self.clone();
+        copy.s_checksum.set(0);
+        // The kernel starts at ~0 and does not invert the end.
+        !crc32c::crc32c(copy.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn golden() -> [u8; JBD2_SUPERBLOCK_BYTES] {
+        let mut bytes = [0u8; JBD2_SUPERBLOCK_BYTES];
+        bytes[..4].copy_from_slice(&[0xC0, 0x3B, 0x39, 0x98]);
+        bytes[0x07] = 4;
+        bytes[0x0E] = 0x10;
+        bytes[0x12] = 0x40;
+        bytes[0x17] = 1;
+        bytes[0x2B] = 0x12;
+        bytes[0x50] = 4;
+        bytes
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let superblock = Jbd2SuperBlock::read_from_bytes(&golden()).unwrap();
+        assert_eq!(superblock.h_magic.get(), JBD2_MAGIC);
+        assert_eq!(superblock.h_blocktype.get(), JBD2_SUPERBLOCK_V2);
+        assert_eq!(superblock.s_blocksize.get(), 4096);
+        assert_eq!(superblock.s_maxlen.get(), 0x4000);
+        assert_eq!(superblock.s_first.get(), 1);
+        assert_eq!(superblock.s_feature_incompat.get(), 0x12);
+        assert_eq!(superblock.s_checksum_type, 4);
+        assert_eq!(superblock.as_bytes(), golden());
+    }
+
+    #[test]
+    fn the_mark_changes_one_sector_and_comes_off_again() {
+        let mut superblock = Jbd2SuperBlock::read_from_bytes(&golden()).unwrap();
+        superblock.set_marked(false); // gives it its checksum
+        let before = superblock.clone();
+        superblock.set_marked(true);
+        assert!(superblock.is_marked() && !before.is_marked());
+        assert_ne!(superblock.s_checksum, before.s_checksum);
+        assert_eq!(superblock.as_bytes()[512..], before.as_bytes()[512..]);
+        superblock.set_marked(false);
+        assert_eq!(superblock.as_bytes(), before.as_bytes());
+    }
+}

@@ -1,0 +1,90 @@
+//! The ext4 format and its operations, each one inside a journal handle.
+//!
+//! A [`Volume`] is an ext4 file system on a block device, made by `mke2fs`, whose journal is
+//! ours. It must not know FUSE or errno: the same operations run mounted and in the simulator.
+//!
+//! # Concurrency
+//!
+//! Every change is an operation ([`op::Op`]) around one journal handle, and handles are
+//! exclusive: there is one total order of changes. A change is private to its handle until it
+//! finishes, all at once; dropped unfinished it never happened. Readers do not take part in that
+//! order, they read published blocks.
+//!
+//! Locks, in the order in which they are taken:
+//! 1. `InodeCell::content` of **one regular file** (shared: read, seek; exclusive: write, truncate,
+//!    fallocate, freeing its blocks), held from before the handle until after it.
+//! 2. `InodeCell::xattr` of one inode (shared: get, list; exclusive: set, remove), the same way.
+//! 3. the journal handle.
+//! 4. `InodeCell::content` of **directories**: exclusive, by ascending inode number, only while a
+//!    finished operation is published (`Op::finish`); readers (lookup, readdir) hold it shared and
+//!    take nothing else.
+
+mod acl;
+#[cfg(test)]
+mod alloc_test;
+mod area;
+mod attr;
+mod bitmap;
+mod blocks;
+mod cells;
+mod checksum;
+mod dir;
+mod dir_block;
+mod dir_seal;
+mod error;
+mod evict;
+mod extent_node;
+mod extent_run;
+#[cfg(test)]
+mod extent_test;
+mod extent_tree;
+mod extent_update;
+mod extent_walk;
+mod fallocate;
+mod features;
+mod file;
+mod file_read;
+#[cfg(test)]
+mod file_test;
+mod file_write;
+mod free_budget;
+mod frees;
+mod geometry;
+mod groups;
+mod hash;
+mod htree;
+mod htree_node;
+mod inode;
+mod inode_time;
+mod inodes;
+pub mod layout;
+mod make;
+mod marks;
+mod names;
+mod op;
+mod open;
+mod orphan;
+mod raw;
+mod read_dir;
+mod rename;
+mod seek;
+mod source;
+mod stat_fs;
+mod survey;
+mod sync;
+mod totals;
+mod truncate;
+mod types;
+mod unlink;
+mod volume;
+mod xattr;
+mod xattr_set;
+
+pub use error::{Error, Result};
+pub use fallocate::Allocate;
+pub use survey::Survey;
+pub use types::{
+    Attr, DataMode, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr,
+    SetTime, StatFs, Timestamp, XattrFlags,
+};
+pub use volume::{OpenOptions, Volume};

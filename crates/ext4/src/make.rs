@@ -1,0 +1,209 @@
+//! Making inodes: files, directories, symbolic links, special files; and more names for them.
+
+use crate::acl::Acl;
+use crate::dir;
+use crate::error::{Error, Result};
+use crate::extent_tree;
+use crate::inode::{Inode, flags};
+use crate::names::{self, change_dir, read_dir_inode};
+use crate::op::{Op, credits};
+use crate::types::{Attr, FileKind, InodeNo, NewNode, Owner};
+use crate::volume::Volume;
+use crate::xattr;
+use crate::xattr_set::{ACL_ACCESS, ACL_DEFAULT};
+
+/// Longest target of a symbolic link in bytes.
+const TARGET_MAX: usize = 4095;
+/// Targets up to this lie in the inode.
+const FAST_TARGET_MAX: usize = 59;
+const SET_GROUP_ID: u16 = 0o2000;
+
+/// What a new inode takes over from its directory: secrm, unrm, compr, sync, nodump, noatime,
+/// nocompr, journal-data, notail, dirsync, dax.
+const INHERITED_FLAGS: u32 =
+    0x1 | 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x400 | 0x4000 | 0x8000 | 0x1_0000 | 0x0200_0000;
+
+/// Permissions of a new inode, and the access control lists that it inherits.
+struct Inherited {
+    permissions: u16,
+    access: Option<Acl>,
+    default: Option<Acl>,
+}
+
+fn kind_of(node: NewNode<'_>) -> Result<FileKind> {
+    match node {
+        NewNode::Regular => Ok(FileKind::Regular),
+        NewNode::Directory => Ok(FileKind::Directory),
+        NewNode::Symlink(target) => {
+            if target.len() > TARGET_MAX {
+                return Err(Error::NameTooLong);
+            }
+            let is_bad = target.is_empty() || target.contains(&0);
+            if is_bad { Err(Error::InvalidArgument) } else { Ok(FileKind::Symlink) }
+        }
+        NewNode::Special(kind, _) => match kind {
+            FileKind::CharDevice | FileKind::BlockDevice | FileKind::Fifo | FileKind::Socket => {
+                Ok(kind)
+            }
+            _ => Err(Error::InvalidArgument),
+        },
+    }
+}
+
+fn inherited_flags(dir: &Inode, kind: FileKind) -> u32 {
+    let inherited = dir.flags() & INHERITED_FLAGS;
+    match kind {
+        FileKind::Directory => inherited,
+        FileKind::Regular => inherited & !(flags::DIRSYNC | flags::TOPDIR),
+        _ => inherited & (flags::NODUMP | flags::NOATIME),
+    }
+}
+
+/// POSIX: the directory's default list becomes the access list, narrowed by the permissions, and
+/// the umask does not count; without one the umask does.
+fn inherit(
+    op: &Op<'_>,
+    dir: &Inode,
+    kind: FileKind,
+    permissions: u16,
+    umask: u16,
+) -> Result<Inherited> {
+    let permissions = permissions & 0o7777;
+    if kind == FileKind::Symlink {
+        return Ok(Inherited { permissions, access: None, default: None });
+    }
+    let Some(default) = xattr::get_acl(op, dir, &ACL_DEFAULT)? else {
+        return Ok(Inherited { permissions: permissions & !umask, access: None, default: None });
+    };
+    let mut access = default.clone();
+    let bits = access.inherit(permissions);
+    Ok(Inherited {
+        permissions: permissions & !0o777 | bits,
+        access: (!access.is_minimal()).then_some(access),
+        default: (kind == FileKind::Directory).then_some(default),
+    })
+}
+
+/// Writes what the kind of the new inode asks for.
+fn fill(op: &mut Op<'_>, inode: &mut Inode, parent: InodeNo, node: NewNode<'_>) -> Result<()> {
+    match node {
+        NewNode::Regular => extent_tree::init_root(inode),
+        NewNode::Directory => {
+            extent_tree::init_root(inode);
+            dir::init(op, inode, parent)?;
+        }
+        NewNode::Symlink(target) => write_target(op, inode, target)?,
+        NewNode::Special(FileKind::CharDevice | FileKind::BlockDevice, rdev) => {
+            inode.set_rdev(rdev);
+        }
+        NewNode::Special(..) => {}
+    }
+    Ok(())
+}
+
+fn write_target(op: &mut Op<'_>, inode: &mut Inode, target: &[u8]) -> Result<()> {
+    if target.len() <= FAST_TARGET_MAX {
+        inode.i_block_mut()[..target.len()].copy_from_slice(target);
+    } else {
+        extent_tree::init_root(inode);
+        let (_, home) = extent_tree::append_block(op, inode)?;
+        op.create_block(home)?[..target.len()].copy_from_slice(target);
+    }
+    inode.set_size(target.len() as u64);
+    Ok(())
+}
+
+impl Volume {
+    /// Makes an inode with a name. `permissions` are what the caller asked for, without his
+    /// `umask`, which counts only when the directory has no default access control list. Pins
+    /// the inode.
+    pub fn make(
+        &self,
+        parent: InodeNo,
+        name: &[u8],
+        node: NewNode<'_>,
+        permissions: u16,
+        umask: u16,
+        owner: Owner,
+    ) -> Result<Attr> {
+        names::check_name(name)?;
+        let kind = kind_of(node)?;
+        let credit_count = self.make_credit_count(parent)?;
+        self.with_op(credit_count, |op| {
+            let dir = check_new_name(op, parent, name)?;
+            let ino = op.alloc_inode(parent, kind)?;
+            let generation = op.new_generation();
+            let mut inode = Inode::new(ino, kind, generation, op.now());
+            let inherited = inherit(op, &dir, kind, permissions, umask)?;
+            inode.set_permissions(inherited.permissions);
+            inode.set_uid(owner.uid);
+            inode.set_gid(owner.gid);
+            if dir.mode() & SET_GROUP_ID != 0 {
+                inode.set_gid(dir.gid());
+                if kind == FileKind::Directory {
+                    inode.set_permissions(inherited.permissions | SET_GROUP_ID);
+                }
+            }
+            inode.set_flags(inherited_flags(&dir, kind));
+            inode.set_link_count(if kind == FileKind::Directory { 2 } else { 1 });
+            fill(op, &mut inode, parent, node)?;
+            for (name, acl) in [(ACL_DEFAULT, inherited.default), (ACL_ACCESS, inherited.access)] {
+                if let Some(acl) = acl {
+                    xattr::store(op, &mut inode, &name, Some(&acl.to_disk()))?;
+                }
+            }
+            op.put_inode(&inode)?;
+            change_dir(op, parent, |op, dir| {
+                if kind == FileKind::Directory {
+                    names::add_subdirectory(op, dir)?;
+                }
+                dir::insert(op, dir, name, ino, kind)
+            })?;
+            op.pin(ino);
+            Ok(inode.attr())
+        })
+    }
+
+    fn make_credit_count(&self, parent: InodeNo) -> Result<usize> {
+        let dir = read_dir_inode(self, parent)?;
+        let own_block = 1 + extent_tree::append_credit_count(&dir);
+        let attributes = 2 * xattr::STORE_CREDITS;
+        let inode = credits::ALLOC_INODE + credits::PUT_INODE;
+        Ok(names::insert_credit_count(&dir) + own_block + attributes + inode)
+    }
+
+    /// Gives an inode that is not a directory one more name. Pins the inode.
+    pub fn link(&self, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr> {
+        names::check_name(name)?;
+        let dir = read_dir_inode(self, parent)?;
+        let credit_count = names::insert_credit_count(&dir) + credits::PUT_INODE;
+        self.with_op(credit_count, |op| {
+            let mut inode = op.inode(ino)?;
+            match inode.kind() {
+                FileKind::Directory => return Err(Error::NotPermitted),
+                _ if inode.link_count() == 0 => return Err(Error::NotFound),
+                _ if inode.link_count() >= names::LINK_MAX => return Err(Error::TooManyLinks),
+                _ => names::check_linkable(&inode)?,
+            }
+            check_new_name(op, parent, name)?;
+            inode.set_link_count(inode.link_count() + 1);
+            inode.set_ctime(op.now());
+            inode.bump_version();
+            op.put_inode(&inode)?;
+            let kind = inode.kind();
+            change_dir(op, parent, |op, dir| dir::insert(op, dir, name, ino, kind))?;
+            op.pin(ino);
+            Ok(inode.attr())
+        })
+    }
+}
+
+/// The directory, in which the name is free and may be added.
+fn check_new_name(op: &Op<'_>, parent: InodeNo, name: &[u8]) -> Result<Inode> {
+    let dir = read_dir_inode(op, parent)?;
+    if matches!(name, b"." | b"..") || dir::find(op, &dir, name)?.is_some() {
+        return Err(Error::Exists);
+    }
+    names::check_addable_to(&dir)?;
+    Ok(dir)
+}

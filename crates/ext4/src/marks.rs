@@ -1,0 +1,119 @@
+//! The marks of a mounted volume, which keep the kernel and e2fsprogs away from it.
+//!
+//! The outer mark is a feature of ours in the ext4 superblock, with `needs_recovery`: every tool
+//! refuses such a volume before it writes anything. (With an unknown feature of the journal alone,
+//! `e2fsck -p` would note an error in the superblock.) The inner mark is a feature of ours in the
+//! superblock of the kernel's journal (JBD2), for whoever takes the outer one off by force.
+//!
+//! Order: outer, inner, each durable, then the first transaction is written; after everything is
+//! home they come off in the opposite order. A volume with either mark is ours to recover; the
+//! engine's header, which is durable before the outer mark is set, says what there is.
+//!
+//! Torn writes: the inner mark and its checksum lie in one sector. The superblock has two, and its
+//! checksum is in the second; setting or removing the outer mark changes nothing else, so of a
+//! torn write of it one of both readings has the right checksum ([`read_superblock`]).
+
+use std::sync::Arc;
+
+use device::BlockDevice;
+use journal::{BlockBytes, HomeBlock};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::checksum::Checksums;
+use crate::features::incompat;
+use crate::layout::jbd2::{JBD2_SUPERBLOCK_BYTES, Jbd2SuperBlock};
+use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
+use crate::op::superblock_of;
+use crate::raw::{read_block, write_block};
+use crate::{Error, Result};
+
+/// Puts the marks on a volume and takes them off.
+pub(crate) struct Marks {
+    device: Arc<dyn BlockDevice>,
+    checksums: Checksums,
+    /// The block that holds the JBD2 superblock.
+    jbd2_block: HomeBlock,
+}
+
+/// The bits of the outer mark.
+const OUTER: u32 = incompat::RECOVER | incompat::ONEJOURNAL;
+
+/// A superblock, and whether its checksum was right as it is or with the outer mark turned.
+pub(crate) struct FoundSuperBlock {
+    pub(crate) superblock: SuperBlock,
+    pub(crate) is_sound: bool,
+}
+
+/// Reads the superblock. Of a torn write of the outer mark it gives the reading that has the
+/// right checksum. One that has it in neither is given too: if the volume bears our mark, the
+/// journal may hold the right one, and until then everything in it is only believed if it fits.
+pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<FoundSuperBlock> {
+    if device.size_bytes() < 4096 {
+        return Err(Error::Incompatible("not an ext4 volume: too small".into()));
+    }
+    let superblock = superblock_of(&*read_block(device, HomeBlock(0))?);
+    let is_ok = |superblock: &SuperBlock| Checksums::new(superblock).superblock_ok(superblock);
+    if is_ok(&superblock) {
+        return Ok(FoundSuperBlock { superblock, is_sound: true });
+    }
+    let mut turned = superblock.clone();
+    turned.s_feature_incompat.set(superblock.s_feature_incompat.get() ^ OUTER);
+    if is_ok(&turned) {
+        return Ok(FoundSuperBlock { superblock: turned, is_sound: true });
+    }
+    Ok(FoundSuperBlock { superblock, is_sound: false })
+}
+
+/// The JBD2 superblock in the first block of the journal inode.
+pub(crate) fn jbd2_of(block: &BlockBytes) -> Jbd2SuperBlock {
+    let (jbd2, _) = Jbd2SuperBlock::read_from_prefix(&block[..]).expect("a block is large enough");
+    jbd2
+}
+
+impl Marks {
+    /// The marks of the volume on `device`.
+    pub(crate) fn new(
+        device: Arc<dyn BlockDevice>,
+        checksums: Checksums,
+        jbd2_block: HomeBlock,
+    ) -> Marks {
+        Marks { device, checksums, jbd2_block }
+    }
+
+    /// The block that holds the superblock of the kernel's journal.
+    #[cfg(test)]
+    pub(crate) fn jbd2_block(&self) -> HomeBlock {
+        self.jbd2_block
+    }
+
+    /// Sets both marks, durably. The engine is open and has not committed anything.
+    pub(crate) fn set(&self) -> Result<()> {
+        self.set_outer(true)?;
+        self.set_inner(true)
+    }
+
+    /// Takes both marks off, durably. The engine is closed, everything is home.
+    pub(crate) fn remove(&self) -> Result<()> {
+        self.set_inner(false)?;
+        self.set_outer(false)
+    }
+
+    fn set_inner(&self, marked: bool) -> Result<()> {
+        let mut block = read_block(&*self.device, self.jbd2_block)?;
+        let mut jbd2 = jbd2_of(&block);
+        jbd2.set_marked(marked);
+        block[..JBD2_SUPERBLOCK_BYTES].copy_from_slice(jbd2.as_bytes());
+        write_block(&*self.device, self.jbd2_block, &block)
+    }
+
+    fn set_outer(&self, marked: bool) -> Result<()> {
+        let mut block = read_block(&*self.device, HomeBlock(0))?;
+        let mut superblock = read_superblock(&*self.device)?.superblock;
+        let others = superblock.s_feature_incompat.get() & !OUTER;
+        superblock.s_feature_incompat.set(if marked { others | OUTER } else { others });
+        self.checksums.seal_superblock(&mut superblock);
+        block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES]
+            .copy_from_slice(superblock.as_bytes());
+        write_block(&*self.device, HomeBlock(0), &block)
+    }
+}

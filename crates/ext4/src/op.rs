@@ -1,0 +1,302 @@
+//! An operation: one journal handle, and what it changes besides blocks.
+//!
+//! Until [`Op::finish`] nothing of it can be seen; dropping it instead undoes everything. What an
+//! operation keeps in memory (free counts, freed ranges, which inodes changed) is collected here
+//! and applied at the end; only the orphan table is changed at once, and is read again from the
+//! volume when an operation that touched it is dropped.
+
+use std::ops::Range;
+
+use journal::{BlockBytes, BlockRef, Handle, HomeBlock, InPlaceGuard, Tid};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::inode::{Inode, read_inode};
+use crate::layout::inode::INODE_BYTES;
+use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
+use crate::source::{Source, check_on_volume};
+use crate::volume::Volume;
+use crate::{Error, InodeNo, Result, Timestamp, groups};
+
+/// Blocks that the parts of an operation may change, to add up what [`Volume::op`] is asked for.
+/// Asking for more than is used costs nothing but an earlier commit of a nearly full transaction.
+pub(crate) mod credits {
+    /// One `alloc_blocks`: bitmap and descriptor.
+    pub(crate) const ALLOC_BLOCKS: usize = 2;
+    /// One `free_blocks`, for each group that it touches: bitmap and descriptor.
+    pub(crate) const FREE_BLOCKS: usize = 2;
+    /// One `alloc_inode`: both bitmaps, descriptor, the new inode's table block.
+    pub(crate) const ALLOC_INODE: usize = 4;
+    /// One `free_inode`: bitmap, descriptor, table block.
+    pub(crate) const FREE_INODE: usize = 3;
+    /// One `put_inode`: its table block.
+    pub(crate) const PUT_INODE: usize = 1;
+    /// One `orphan_add` or `orphan_remove`: superblock, block of the orphan file, neighbour.
+    pub(crate) const ORPHAN: usize = 3;
+}
+
+/// An operation in progress. Only one exists at a time on a volume.
+pub(crate) struct Op<'v> {
+    volume: &'v Volume,
+    /// `None` only while `finish` takes it out.
+    handle: Option<Handle<'v>>,
+    now: Timestamp,
+    changed: Vec<InodeNo>,
+    touched: Vec<InodeNo>,
+    directories: Vec<InodeNo>,
+    pins: Vec<InodeNo>,
+    freed: Vec<Range<u64>>,
+    pub(crate) free_block_delta: i64,
+    pub(crate) free_inode_delta: i64,
+    pub(crate) touched_orphans: bool,
+}
+
+impl Volume {
+    /// Begins an operation that changes up to `credit_count` blocks. Waits while another is open:
+    /// never call it while one is open in the same thread. `Error::ReadOnly` on such a volume.
+    pub(crate) fn op(&self, credit_count: usize) -> Result<Op<'_>> {
+        self.check_writable()?;
+        let handle = self.journal.begin(credit_count)?;
+        Ok(Op {
+            volume: self,
+            handle: Some(handle),
+            now: self.now(),
+            changed: Vec::new(),
+            touched: Vec::new(),
+            directories: Vec::new(),
+            pins: Vec::new(),
+            freed: Vec::new(),
+            free_block_delta: 0,
+            free_inode_delta: 0,
+            touched_orphans: false,
+        })
+    }
+
+    /// Runs `body` in an operation and finishes it; when `body` fails, everything is undone.
+    ///
+    /// `body` must be able to run twice: when it fails with `NoSpace` while there are blocks whose
+    /// free is not committed yet, they are committed and `body` runs once more in a new operation.
+    /// So take results out through the return value, not through captured variables, and hold no
+    /// `InPlaceGuard` of an earlier operation (the commit would wait for it for ever).
+    pub(crate) fn with_op<T>(
+        &self,
+        credit_count: usize,
+        mut body: impl FnMut(&mut Op<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut attempt = || {
+            let mut op = self.op(credit_count)?;
+            let value = body(&mut op)?;
+            op.finish(&[])?;
+            Ok(value)
+        };
+        match attempt() {
+            Err(Error::NoSpace) => {
+                let Some(tid) = self.frees.newest(self.committed()) else {
+                    return Err(Error::NoSpace);
+                };
+                self.journal.sync(tid)?;
+                attempt()
+            }
+            result => result,
+        }
+    }
+}
+
+impl Source for Op<'_> {
+    fn block(&self, block: HomeBlock) -> Result<BlockRef> {
+        check_on_volume(self.volume, block)?;
+        Ok(self.handle().read(block)?)
+    }
+
+    fn super_bytes(&self) -> Result<BlockRef> {
+        Ok(self.handle().read(HomeBlock(0))?)
+    }
+
+    fn volume(&self) -> &Volume {
+        self.volume
+    }
+}
+
+impl<'v> Op<'v> {
+    fn handle(&self) -> &Handle<'v> {
+        self.handle.as_ref().expect("only finish takes the handle")
+    }
+
+    fn handle_mut(&mut self) -> &mut Handle<'v> {
+        self.handle.as_mut().expect("only finish takes the handle")
+    }
+
+    /// The volume, for as long as the operation may live.
+    pub(crate) fn volume_ref(&self) -> &'v Volume {
+        self.volume
+    }
+
+    /// The operation's time: one value, whenever it is asked.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Write access to a metadata block (or journaled data): a private copy of it.
+    pub(crate) fn write_block(&mut self, block: HomeBlock) -> Result<&mut BlockBytes> {
+        check_on_volume(self.volume, block)?;
+        Ok(self.handle_mut().write(block)?)
+    }
+
+    /// Write access to the block as zeros, without reading it.
+    pub(crate) fn create_block(&mut self, block: HomeBlock) -> Result<&mut BlockBytes> {
+        check_on_volume(self.volume, block)?;
+        Ok(self.handle_mut().create(block)?)
+    }
+
+    /// Replaces the whole block.
+    pub(crate) fn put_block(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
+        check_on_volume(self.volume, block)?;
+        Ok(self.handle_mut().put(block, bytes)?)
+    }
+
+    /// Replaces the whole block with data that goes home in place before this commits.
+    pub(crate) fn put_ordered(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
+        check_on_volume(self.volume, block)?;
+        Ok(self.handle_mut().put_ordered(block, bytes)?)
+    }
+
+    /// The commit of this operation waits until the guard is dropped.
+    pub(crate) fn begin_in_place(&mut self) -> InPlaceGuard {
+        self.handle_mut().begin_in_place()
+    }
+
+    /// The inode as this operation sees it.
+    pub(crate) fn inode(&self, ino: InodeNo) -> Result<Inode> {
+        read_inode(self, ino)
+    }
+
+    /// Writes the inode (with its checksum) into its table block; `fsync` and `fdatasync` of it
+    /// commit this operation.
+    pub(crate) fn put_inode(&mut self, inode: &Inode) -> Result<()> {
+        self.changed.push(inode.ino);
+        self.store_inode(inode)
+    }
+
+    /// [`Op::put_inode`] when only times changed: `fdatasync` does without this operation.
+    pub(crate) fn put_inode_times(&mut self, inode: &Inode) -> Result<()> {
+        self.touched.push(inode.ino);
+        self.store_inode(inode)
+    }
+
+    /// [`Op::put_inode`] without anything for `fsync` to wait for.
+    pub(crate) fn store_inode(&mut self, inode: &Inode) -> Result<()> {
+        let (block, offset) = groups::inode_place(self, inode.ino)?;
+        let mut raw = inode.raw.clone();
+        if let Some(next) = self.volume.orphans.next_of(self, inode.ino)? {
+            // i_dtime is the orphan list's; the caller's copy of it may be older than the list.
+            raw.i_dtime = next.into();
+        }
+        self.volume.checksums.seal_inode(inode.ino, &mut raw);
+        let bytes = self.handle_mut().write(block)?;
+        bytes[offset..offset + INODE_BYTES].copy_from_slice(raw.as_bytes());
+        Ok(())
+    }
+
+    /// This directory's content changed: its content lock is held while the operation is published.
+    pub(crate) fn directory_changed(&mut self, ino: InodeNo) {
+        self.directories.push(ino);
+    }
+
+    /// Pins the inode once, if and when the operation is published (before anyone can see it).
+    pub(crate) fn pin(&mut self, ino: InodeNo) {
+        self.pins.push(ino);
+    }
+
+    /// A generation for a new inode.
+    pub(crate) fn new_generation(&mut self) -> u32 {
+        (self.volume.random() >> 32) as u32 // 32 random bits are wanted
+    }
+
+    /// These blocks were freed: what the engine still holds of them is dropped.
+    pub(crate) fn forget_blocks(&mut self, start: HomeBlock, count: u64) {
+        self.handle_mut().forget(start, count);
+        self.freed.push(start.0..start.0 + count);
+    }
+
+    /// Ranges that this operation itself freed.
+    pub(crate) fn own_frees(&self) -> &[Range<u64>] {
+        &self.freed
+    }
+
+    /// The superblock as this operation sees it.
+    pub(crate) fn superblock(&self) -> Result<SuperBlock> {
+        Ok(superblock_of(&*self.super_bytes()?))
+    }
+
+    /// Changes the superblock; its free counts and write time are brought up to date as well.
+    pub(crate) fn change_superblock(&mut self, change: impl FnOnce(&mut SuperBlock)) -> Result<()> {
+        let mut superblock = self.superblock()?;
+        change(&mut superblock);
+        self.fill_in_totals(&mut superblock);
+        superblock.s_wtime.set((self.now.seconds & 0xFFFF_FFFF) as u32);
+        superblock.s_wtime_hi = (self.now.seconds >> 32 & 0xFF) as u8;
+        self.volume.checksums.seal_superblock(&mut superblock);
+        let bytes = self.handle_mut().write(HomeBlock(0))?;
+        bytes[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES]
+            .copy_from_slice(superblock.as_bytes());
+        Ok(())
+    }
+
+    fn fill_in_totals(&self, superblock: &mut SuperBlock) {
+        let (totals, geometry) = (&self.volume.totals, &self.volume.geometry);
+        let blocks = totals.free_block_count().saturating_add_signed(self.free_block_delta);
+        let inodes = totals.free_inode_count().saturating_add_signed(self.free_inode_delta);
+        let inodes = u32::try_from(inodes).unwrap_or(geometry.inode_count);
+        superblock.set_free_block_count(blocks.min(geometry.block_count), geometry.wide);
+        superblock.s_free_inodes_count.set(inodes.min(geometry.inode_count));
+    }
+
+    /// Publishes everything at once. The content locks of these directories, and of those given
+    /// to [`Op::directory_changed`], are held meanwhile.
+    pub(crate) fn finish(mut self, directories: &[InodeNo]) -> Result<Tid> {
+        let volume = self.volume;
+        let mut locked = std::mem::take(&mut self.directories);
+        locked.extend_from_slice(directories);
+        locked.sort_unstable();
+        locked.dedup();
+        let cells: Vec<_> = locked.iter().map(|ino| volume.cell(*ino)).collect();
+        let guards: Vec<_> = cells.iter().map(|cell| cell.content.write()).collect();
+        let handle = self.handle.take().expect("an operation is finished once");
+        let tid = handle.tid();
+        self.apply(tid);
+        handle.stop();
+        drop(guards);
+        Ok(tid)
+    }
+
+    /// What the operation changed in memory; before it is published, so that nobody who sees its
+    /// blocks can miss it.
+    fn apply(&mut self, tid: Tid) {
+        let volume = self.volume;
+        self.pins.drain(..).for_each(|ino| volume.cells.pin(ino));
+        self.freed.drain(..).for_each(|range| volume.frees.add(range, tid));
+        volume.totals.add(self.free_block_delta, self.free_inode_delta);
+        for ino in self.changed.drain(..) {
+            volume.cell(ino).note_change(tid, true);
+        }
+        for ino in self.touched.drain(..) {
+            volume.cell(ino).note_change(tid, false);
+        }
+    }
+}
+
+impl Drop for Op<'_> {
+    fn drop(&mut self) {
+        let unfinished = self.handle.is_some();
+        if unfinished && self.touched_orphans {
+            // The handle is still open here, so no other operation can have looked meanwhile.
+            self.volume.orphans.invalidate();
+        }
+    }
+}
+
+/// The superblock in block 0.
+pub(crate) fn superblock_of(block: &BlockBytes) -> SuperBlock {
+    let (superblock, _) =
+        SuperBlock::read_from_prefix(&block[SUPERBLOCK_OFFSET..]).expect("block 0 is large enough");
+    superblock
+}

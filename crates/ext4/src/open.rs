@@ -1,0 +1,279 @@
+//! Opening and closing a volume.
+//!
+//! Opening: read and check the superblock; find the journal; if our mark is on it, recover and
+//! begin again; open the engine; set the marks; count the free space again and clean up orphans
+//! if there was a crash. Nothing is written to a volume that is refused.
+//!
+//! Closing: free what was unlinked but open, bring everything home, take the marks off.
+//!
+//! Opening reads a few blocks, however large the volume is; only after a crash all descriptors.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use device::{BlockDevice, MemoryDevice};
+use journal::{HomeBlock, Journal, Options, RecoverOptions, Space};
+
+use crate::area::JournalArea;
+use crate::cells::Cells;
+use crate::checksum::Checksums;
+use crate::features::{self, compat, ro_compat};
+use crate::frees::Frees;
+use crate::geometry::Geometry;
+use crate::groups::{GroupCache, merge, read_desc};
+use crate::layout::superblock::{STATE_ERROR, SUPERBLOCK_MAGIC, SuperBlock};
+use crate::marks::{Marks, read_superblock};
+use crate::orphan::{OrphanFile, Orphans};
+use crate::raw::RawVolume;
+use crate::totals::Totals;
+use crate::volume::{OpenOptions, Volume};
+use crate::{Error, InodeNo, Result};
+
+/// Size in bytes of the journal in memory that a read-only volume gets: it is never written.
+const READ_ONLY_JOURNAL_BYTES: usize = 8 << 20;
+
+/// Blocks of the largest orphan file that the kernel takes.
+const ORPHAN_FILE_BLOCK_LIMIT: u64 = 512;
+
+/// What is known of a volume before its journal is open.
+pub(crate) struct Found {
+    pub(crate) raw: RawVolume,
+    pub(crate) superblock: SuperBlock,
+    is_sound: bool,
+    pub(crate) area: JournalArea,
+    orphan_file: Option<(OrphanFile, Vec<std::ops::Range<u64>>)>,
+}
+
+impl Volume {
+    /// Opens the ext4 volume on `device`. A journal of ours that is not empty is recovered first,
+    /// also for a read-only volume. Refuses, without writing anything, what it does not know.
+    pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Volume> {
+        let mut found = find(&device)?;
+        let crashed = found.area.is_marked;
+        if crashed {
+            recover(&found, &options)?;
+            found = find(&device)?;
+        }
+        if !found.is_sound {
+            return Err(Error::corrupt("checksum", "the superblock"));
+        }
+        if options.read_only {
+            if crashed {
+                let writable = OpenOptions { read_only: false, ..options.clone() };
+                Volume::open(device.clone(), writable)?.close()?;
+                found = find(&device)?;
+            }
+            return open_read_only(found, options);
+        }
+        open_writable(found, options, crashed)
+    }
+
+    /// Brings everything home, frees what was unlinked but still in use, and takes the marks off:
+    /// the volume is then an ordinary clean ext4. After an error it is as after a crash.
+    pub fn close(self) -> Result<()> {
+        if let Some(marks) = &self.marks {
+            self.clean_up_orphans()?;
+            self.write_last_superblock()?;
+            self.journal.close()?;
+            return marks.remove();
+        }
+        Ok(self.journal.close()?)
+    }
+
+    fn write_last_superblock(&self) -> Result<()> {
+        let mut op = self.op(1)?;
+        let has_orphans = !self.orphans.all(&op)?.is_empty();
+        op.change_superblock(|superblock| {
+            let features = superblock.s_feature_ro_compat.get();
+            if !has_orphans {
+                superblock.s_feature_ro_compat.set(features & !ro_compat::ORPHAN_PRESENT);
+            }
+        })?;
+        op.finish(&[])?;
+        Ok(())
+    }
+
+    /// The first operation of a mount, after the marks are set.
+    fn start(&self, crashed: bool) -> Result<()> {
+        if crashed {
+            self.count_free_space()?;
+        }
+        let mut op = self.op(1)?;
+        let now = op.now();
+        op.change_superblock(|superblock| {
+            let count = superblock.s_mnt_count.get();
+            superblock.s_mnt_count.set(count.saturating_add(1));
+            superblock.s_mtime.set((now.seconds & 0xFFFF_FFFF) as u32);
+            superblock.s_mtime_hi = (now.seconds >> 32 & 0xFF) as u8;
+        })?;
+        op.finish(&[])?;
+        self.clean_up_orphans()
+    }
+
+    /// After a crash the superblock's totals are old: the descriptors know better.
+    fn count_free_space(&self) -> Result<()> {
+        let (mut blocks, mut inodes) = (0, 0);
+        for group in 0..self.geometry.group_count {
+            let desc = read_desc(self, group)?;
+            blocks += i64::from(desc.free_block_count());
+            inodes += i64::from(desc.free_inode_count());
+        }
+        let (old_blocks, old_inodes) =
+            (self.totals.free_block_count(), self.totals.free_inode_count());
+        // Both are below 2^48.
+        self.totals.add(blocks - old_blocks as i64, inodes - old_inodes as i64);
+        Ok(())
+    }
+}
+
+pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<Found> {
+    let found = read_superblock(&**device)?;
+    let superblock = found.superblock;
+    if superblock.s_magic.get() != SUPERBLOCK_MAGIC {
+        return Err(Error::Incompatible("not an ext4 volume: no superblock found".into()));
+    }
+    features::check(&superblock)?;
+    let geometry = Geometry::new(&superblock, device.size_bytes())?;
+    let checksums = Checksums::new(&superblock);
+    let raw = RawVolume { device: device.clone(), geometry, checksums };
+    let area = JournalArea::find(&raw, &superblock)?;
+    if !found.is_sound && !area.is_marked {
+        return Err(Error::corrupt("checksum", "the superblock"));
+    }
+    let orphan_file = find_orphan_file(&raw, &superblock)?;
+    Ok(Found { raw, superblock, is_sound: found.is_sound, area, orphan_file })
+}
+
+fn find_orphan_file(
+    raw: &RawVolume,
+    superblock: &SuperBlock,
+) -> Result<Option<(OrphanFile, Vec<std::ops::Range<u64>>)>> {
+    if superblock.s_feature_compat.get() & compat::ORPHAN_FILE == 0 {
+        return Ok(None);
+    }
+    let ino = InodeNo(superblock.s_orphan_file_inum.get());
+    let inode = raw.read_inode(ino, "orphan file")?;
+    let runs = raw.file_blocks(&inode, "orphan file")?;
+    if inode.size() / 4096 > ORPHAN_FILE_BLOCK_LIMIT {
+        return Err(Error::corrupt("orphan file: too large", ino));
+    }
+    let block_count = (inode.size() / 4096) as usize; // below the limit
+    let blocks = runs.iter().cloned().flatten().map(HomeBlock).take(block_count).collect();
+    let seed = raw.checksums.inode_seed(ino, inode.generation());
+    Ok(Some((OrphanFile { blocks, seed }, runs)))
+}
+
+fn recover(found: &Found, options: &OpenOptions) -> Result<()> {
+    let device = &found.raw.device;
+    let space = found.area.space(device.clone())?;
+    let how = RecoverOptions {
+        discard_damaged: options.discard_damaged,
+        #[cfg(feature = "canary")]
+        broken: options.broken,
+        ..RecoverOptions::default()
+    };
+    let recovery = journal::recover(device, &space, &found.superblock.s_uuid, &how)?;
+    tracing::info!(
+        "recovered {} transactions, {} blocks",
+        recovery.transaction_count,
+        recovery.replayed_blocks
+    );
+    Ok(())
+}
+
+fn open_read_only(found: Found, options: OpenOptions) -> Result<Volume> {
+    // Nothing is ever written into it: the engine serves only as a cache.
+    let memory = Arc::new(MemoryDevice::new(READ_ONLY_JOURNAL_BYTES, 4096));
+    let space = Space::new(memory, std::iter::once(0..READ_ONLY_JOURNAL_BYTES as u64).collect())?;
+    let engine_options = Options {
+        region_count: 2,
+        commit_interval: None,
+        background: false,
+        life: options.random_seed,
+        ..Options::default()
+    };
+    build(found, options, space, engine_options, false)
+}
+
+fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Volume> {
+    if found.superblock.s_state.get() & STATE_ERROR != 0 {
+        let why = "the volume is marked as having errors; run: e2fsck -f TARGET";
+        return Err(Error::Incompatible(why.into()));
+    }
+    let space = found.area.space(found.raw.device.clone())?;
+    let engine_options = Options {
+        region_count: u32::try_from(options.region_count).unwrap_or(u32::MAX),
+        commit_interval: options.commit_interval,
+        background: options.background,
+        life: life(&found.superblock, options.random_seed),
+        #[cfg(feature = "canary")]
+        broken: options.broken,
+        ..Options::default()
+    };
+    let volume = build(found, options, space, engine_options, true)?;
+    let marks = volume.marks.as_ref().expect("a writable volume has marks");
+    marks.set()?;
+    match volume.start(crashed) {
+        Ok(()) => Ok(volume),
+        Err(error) => {
+            abandon(volume);
+            Err(error)
+        }
+    }
+}
+
+/// A failed opening must not leave a volume that only we can open, if it can be helped.
+fn abandon(volume: Volume) {
+    let Volume { journal, marks: Some(marks), .. } = volume else { return };
+    if let Err(error) = journal.close().map_err(Error::from).and_then(|()| marks.remove()) {
+        tracing::warn!("the volume stays marked: {error}");
+    }
+}
+
+fn build(
+    found: Found,
+    options: OpenOptions,
+    space: Space,
+    engine_options: Options,
+    writable: bool,
+) -> Result<Volume> {
+    let Found { raw, superblock, area, orphan_file, .. } = found;
+    let RawVolume { device, geometry, checksums } = raw;
+    let mut reserved = area.all_runs();
+    let orphan_file = orphan_file.map(|(file, runs)| {
+        reserved.extend(runs);
+        file
+    });
+    let journal = Journal::open(device.clone(), space, superblock.s_uuid, engine_options)?;
+    let totals = Totals::new(
+        superblock.free_block_count(geometry.wide).min(geometry.block_count),
+        u64::from(superblock.s_free_inodes_count.get()),
+    );
+    let marks = Marks::new(device.clone(), checksums, area.jbd2_block);
+    Ok(Volume {
+        groups: GroupCache::new(geometry.group_count, merge(reserved)),
+        random: AtomicU64::new(options.random_seed),
+        marks: writable.then_some(marks),
+        orphans: Orphans::new(orphan_file),
+        superblock: Box::new(superblock),
+        cells: Cells::default(),
+        frees: Frees::default(),
+        journal,
+        options,
+        geometry,
+        checksums,
+        totals,
+    })
+}
+
+/// A number for the engine's new life that differs from mount to mount even if the seed does not.
+fn life(superblock: &SuperBlock, seed: u64) -> u64 {
+    let words = [
+        u64::from(superblock.s_mnt_count.get()),
+        u64::from(superblock.s_mtime.get()),
+        u64::from(superblock.s_wtime.get()),
+    ];
+    let mix =
+        |state: u64, word: u64| (state ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    words.iter().fold(seed, |state, word| mix(state, *word))
+}

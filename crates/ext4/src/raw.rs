@@ -1,0 +1,175 @@
+//! Reading the volume before its journal is open: straight from the device.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use device::{AlignedBuf, BlockDevice};
+use journal::{BLOCK_BYTES, BlockBytes, HomeBlock, JournalError};
+use zerocopy::FromBytes;
+
+use crate::checksum::Checksums;
+use crate::extent_node::{NodeView, WHOLE_FILE, Window};
+use crate::geometry::{Geometry, INODES_PER_BLOCK};
+use crate::groups::{check_desc, collect_fixed};
+use crate::inode::{Inode, flags};
+use crate::layout::group::GroupDesc;
+use crate::layout::inode::{INODE_BYTES, RawInode};
+use crate::{Error, InodeNo, Result};
+
+/// Extents that a file of the file system itself may have: far more than any has.
+const EXTENT_LIMIT: usize = 16384;
+
+/// A volume without its journal.
+pub(crate) struct RawVolume {
+    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) geometry: Geometry,
+    pub(crate) checksums: Checksums,
+}
+
+/// Reads one block from the device.
+pub(crate) fn read_block(device: &dyn BlockDevice, block: HomeBlock) -> Result<Box<BlockBytes>> {
+    let mut buf = AlignedBuf::zeroed(BLOCK_BYTES);
+    device.read(block.offset_bytes(), &mut buf).map_err(JournalError::from)?;
+    Ok(Box::new(buf[..].try_into().expect("one block was read")))
+}
+
+/// Writes one block to the device and makes it durable.
+pub(crate) fn write_block(
+    device: &dyn BlockDevice,
+    block: HomeBlock,
+    bytes: &BlockBytes,
+) -> Result<()> {
+    let buf = AlignedBuf::from_slice(bytes);
+    device.write(block.offset_bytes(), &buf).map_err(JournalError::from)?;
+    Ok(device.flush().map_err(JournalError::from)?)
+}
+
+impl RawVolume {
+    /// A group's descriptor.
+    pub(crate) fn read_desc(&self, group: u32) -> Result<GroupDesc> {
+        let (block, offset) = self.geometry.desc_place(group);
+        let bytes = read_block(&*self.device, block)?;
+        let desc = GroupDesc::from_disk(&bytes[offset..offset + self.geometry.desc_bytes]);
+        check_desc(&self.geometry, &self.checksums, group, &desc)?;
+        Ok(desc)
+    }
+
+    /// The inode of a file of the file system itself.
+    pub(crate) fn read_inode(&self, ino: InodeNo, what: &str) -> Result<Inode> {
+        let (group, index) = self.geometry.group_of_inode(ino)?;
+        let table = self.read_desc(group)?.inode_table();
+        let block = HomeBlock(table + u64::from(index / INODES_PER_BLOCK));
+        let bytes = read_block(&*self.device, block)?;
+        let offset = (index % INODES_PER_BLOCK) as usize * INODE_BYTES;
+        let (raw, _) = RawInode::read_from_prefix(&bytes[offset..]).expect("it lies in a block");
+        if !self.checksums.inode_ok(ino, &raw) {
+            return Err(Error::corrupt(format!("checksum of the {what}"), ino));
+        }
+        let inode = Inode { ino, raw };
+        if inode.mode() & crate::inode::S_IFMT != 0o100000 || inode.link_count() == 0 {
+            return Err(Error::corrupt(format!("{what}: not a regular file"), ino));
+        }
+        if !inode.has_flag(flags::EXTENTS) {
+            return Err(Error::Incompatible(format!("the {what} is not mapped by extents")));
+        }
+        Ok(inode)
+    }
+
+    /// The blocks of a file of the file system itself, in order. It has no holes, and none of its
+    /// blocks is fixed metadata.
+    pub(crate) fn file_blocks(&self, inode: &Inode, what: &str) -> Result<Vec<Range<u64>>> {
+        let mut walk = Walk { raw: self, inode, runs: Vec::new(), next: 0 };
+        let walked = walk.root();
+        let (runs, next) = (walk.runs, walk.next);
+        walked.map_err(|why| match why {
+            Stop::Fault(fault) => Error::corrupt(format!("{what}: {fault}"), inode.ino),
+            Stop::Error(error) => error,
+        })?;
+        let block_count = inode.size() / BLOCK_BYTES as u64;
+        if next < block_count || block_count == 0 {
+            return Err(Error::corrupt(format!("{what}: fewer blocks than its size"), inode.ino));
+        }
+        self.check_not_fixed(&runs, what, inode.ino)?;
+        Ok(runs)
+    }
+
+    fn check_not_fixed(&self, runs: &[Range<u64>], what: &str, ino: InodeNo) -> Result<()> {
+        for run in runs {
+            let mut group = self.geometry.group_of_block(HomeBlock(run.start));
+            let last = self.geometry.group_of_block(HomeBlock(run.end - 1));
+            while group <= last {
+                let flex = self.geometry.flex_groups(group);
+                group = flex.end;
+                let fixed = collect_fixed(&self.geometry, flex, |group| self.read_desc(group))?;
+                if fixed.iter().any(|range| range.start < run.end && run.start < range.end) {
+                    return Err(Error::corrupt(format!("{what}: lies on metadata"), ino));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+enum Stop {
+    Fault(&'static str),
+    Error(Error),
+}
+
+impl From<&'static str> for Stop {
+    fn from(fault: &'static str) -> Stop {
+        Stop::Fault(fault)
+    }
+}
+
+/// A walk over all extents of a file, from left to right.
+struct Walk<'a> {
+    raw: &'a RawVolume,
+    inode: &'a Inode,
+    runs: Vec<Range<u64>>,
+    next: u64,
+}
+
+impl Walk<'_> {
+    fn holds(&self) -> impl Fn(u64, u64) -> bool + use<> {
+        let block_count = self.raw.geometry.block_count;
+        move |start, count| start != 0 && start.checked_add(count).is_some_and(|e| e <= block_count)
+    }
+
+    fn root(&mut self) -> std::result::Result<(), Stop> {
+        let inode = self.inode;
+        let view = NodeView::of_root(inode.i_block(), self.holds())?;
+        self.node(&view, &WHOLE_FILE)
+    }
+
+    /// Depth sinks by one in each step down (`of_block` checks it), so this ends.
+    fn node(&mut self, view: &NodeView<'_>, window: &Window) -> std::result::Result<(), Stop> {
+        let depth = view.head().depth;
+        if depth == 0 {
+            return self.leaf(view);
+        }
+        for (at, child) in view.children().iter().enumerate() {
+            let window = view.child_window(at, window);
+            let bytes = read_block(&*self.raw.device, child.block).map_err(Stop::Error)?;
+            let checksums = &self.raw.checksums;
+            let seed = checksums.inode_seed(self.inode.ino, self.inode.generation());
+            let seed = checksums.enabled().then_some(seed);
+            let below = NodeView::of_block(&bytes, depth - 1, &window, seed, self.holds())?;
+            self.node(&below, &window)?;
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, view: &NodeView<'_>) -> std::result::Result<(), Stop> {
+        for run in view.runs() {
+            if u64::from(run.logical) != self.next || run.unwritten {
+                return Err("holes or unwritten blocks".into());
+            }
+            if self.runs.len() >= EXTENT_LIMIT {
+                return Err("too many extents".into());
+            }
+            self.next = run.end();
+            self.runs.push(run.physical..run.physical + u64::from(run.count));
+        }
+        Ok(())
+    }
+}

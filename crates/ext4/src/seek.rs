@@ -1,0 +1,33 @@
+//! Finding data and holes. Allocated blocks that were never written are a hole.
+
+use crate::extent_tree::{self, Target};
+use crate::file::{BLOCK, FILE_BYTES_MAX, block_of, regular_file};
+use crate::volume::Volume;
+use crate::{Error, InodeNo, Result, SeekTo};
+
+impl Volume {
+    /// The first byte at or after `offset` that is data, or in a hole; the end of the file is one.
+    /// `NoSuchOffset` when the offset is not within the file, or no data follow.
+    pub fn seek(&self, ino: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
+        let cell = self.cell(ino);
+        let _content = cell.content.read();
+        let inode = regular_file(self, ino)?;
+        let size = inode.size().min(FILE_BYTES_MAX);
+        if offset >= size {
+            return Err(Error::NoSuchOffset);
+        }
+        let mut at = offset;
+        while at < size {
+            let mapping = extent_tree::map(self, &inode, block_of(at), u32::MAX)?;
+            let is_data = matches!(mapping.target, Target::Written(_));
+            if is_data == (to == SeekTo::Data) {
+                return Ok(at);
+            }
+            at = (u64::from(mapping.logical) + u64::from(mapping.count)) * BLOCK;
+        }
+        match to {
+            SeekTo::Data => Err(Error::NoSuchOffset),
+            SeekTo::Hole => Ok(size),
+        }
+    }
+}

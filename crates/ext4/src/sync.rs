@@ -1,0 +1,34 @@
+//! Making changes durable.
+
+use crate::volume::Volume;
+use crate::{DataMode, InodeNo, Result};
+
+impl Volume {
+    /// Returns when everything that was done to the inode before is durable; with `data_only`, when
+    /// its content and what is needed to reach it are. No I/O when that is so already.
+    pub fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {
+        if self.is_read_only() {
+            return Ok(());
+        }
+        let cell = self.cell(ino);
+        // A write that has been acknowledged has left its transaction in the cell.
+        let tid = if data_only { cell.datasync_tid() } else { cell.sync_tid() };
+        if tid > self.committed() {
+            return Ok(self.journal().sync(tid)?);
+        }
+        // Data that overwrote data in place changed nothing that a commit would carry.
+        if self.data_mode() == DataMode::Ordered {
+            return Ok(self.journal().flush_in_place()?);
+        }
+        Ok(())
+    }
+
+    /// Returns when everything that was done to the volume before is durable.
+    pub fn sync(&self) -> Result<()> {
+        if self.is_read_only() {
+            return Ok(());
+        }
+        self.journal().sync(self.journal().running_tid())?;
+        Ok(self.journal().flush_in_place()?)
+    }
+}

@@ -1,0 +1,162 @@
+//! A mounted volume: what its operations share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use journal::{Journal, Tid};
+
+use crate::cells::{Cells, InodeCell};
+use crate::checksum::Checksums;
+use crate::frees::Frees;
+use crate::geometry::Geometry;
+use crate::groups::GroupCache;
+use crate::layout::superblock::SuperBlock;
+use crate::marks::Marks;
+use crate::orphan::Orphans;
+use crate::totals::Totals;
+use crate::{DataMode, Error, InodeNo, Result, Timestamp};
+
+/// How a volume is opened.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// Nothing is changed, except that a journal of ours that is not empty is recovered first.
+    pub read_only: bool,
+    /// Where file data goes.
+    pub data_mode: DataMode,
+    /// Regions of the journal, 2 to 16.
+    pub region_count: usize,
+    /// Commit on its own after this time; `None`: only when asked to.
+    pub commit_interval: Option<Duration>,
+    /// Threads for checkpoints and the commit timer; without them everything happens in the
+    /// caller's thread, deterministically.
+    pub background: bool,
+    /// The clock that gives inodes their times.
+    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Seed of inode generations and of the journal's life. Must differ between mounts.
+    pub random_seed: u64,
+    /// Go on although the journal is damaged before its end: what lies behind the damage is lost.
+    pub discard_damaged: bool,
+    /// A fault to build into the engine, so that a check can be seen to fail.
+    #[cfg(feature = "canary")]
+    pub broken: journal::Broken,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions {
+            read_only: false,
+            data_mode: DataMode::Journal,
+            region_count: 4,
+            commit_interval: Some(Duration::from_secs(5)),
+            background: true,
+            clock: Arc::new(system_time),
+            random_seed: system_seed(),
+            discard_damaged: false,
+            #[cfg(feature = "canary")]
+            broken: journal::Broken::Nothing,
+        }
+    }
+}
+
+fn system_time() -> Timestamp {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => Timestamp {
+            seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+            nanoseconds: since.subsec_nanos(),
+        },
+        Err(_) => Timestamp::default(),
+    }
+}
+
+/// A number that differs between processes and calls: std's hash keys are random.
+fn system_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(SystemTime::now())
+}
+
+/// An ext4 file system on a block device, with our journal.
+///
+/// Every method may be called from any thread. Dropping a volume instead of closing it is a
+/// crash: nothing that is not durable yet is brought home.
+pub struct Volume {
+    pub(crate) journal: Journal,
+    pub(crate) options: OpenOptions,
+    pub(crate) geometry: Geometry,
+    pub(crate) checksums: Checksums,
+    /// As it was read when the volume was opened. Only what never changes may be used.
+    pub(crate) superblock: Box<SuperBlock>,
+    pub(crate) cells: Cells,
+    pub(crate) groups: GroupCache,
+    pub(crate) frees: Frees,
+    pub(crate) totals: Totals,
+    pub(crate) orphans: Orphans,
+    /// `None` on a read-only volume.
+    pub(crate) marks: Option<Marks>,
+    pub(crate) random: AtomicU64,
+}
+
+impl Volume {
+    /// Is the volume read-only?
+    pub fn is_read_only(&self) -> bool {
+        self.options.read_only
+    }
+
+    /// Where file data goes.
+    pub fn data_mode(&self) -> DataMode {
+        self.options.data_mode
+    }
+
+    /// The engine, for its counters.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Where things lie.
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The checksum functions.
+    pub(crate) fn checksums(&self) -> &Checksums {
+        &self.checksums
+    }
+
+    /// The superblock as it was at opening: for features, hash seed and the like.
+    pub(crate) fn superblock(&self) -> &SuperBlock {
+        &self.superblock
+    }
+
+    /// The volume's clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.options.clock)()
+    }
+
+    /// Fails on a read-only volume.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// The in-memory companion of an inode.
+    pub(crate) fn cell(&self, ino: InodeNo) -> Arc<InodeCell> {
+        self.cells.get(ino, || self.committed())
+    }
+
+    /// Pins an inode: while it is pinned it is not freed, even without a name.
+    pub fn pin(&self, ino: InodeNo) {
+        self.cells.pin(ino);
+    }
+
+    pub(crate) fn committed(&self) -> Tid {
+        self.journal.committed_tid()
+    }
+
+    /// A pseudo-random number (SplitMix64): for generations and for spreading directories.
+    pub(crate) fn random(&self) -> u64 {
+        let step = 0x9E37_79B9_7F4A_7C15;
+        let mut z = self.random.fetch_add(step, Ordering::Relaxed).wrapping_add(step);
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+}

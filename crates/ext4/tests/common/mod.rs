@@ -1,0 +1,117 @@
+//! Images that `mke2fs` makes and `e2fsck` judges, as devices in memory.
+
+#![allow(dead_code)] // each test program uses its part
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use device::MemoryDevice;
+use ext4::{DataMode, OpenOptions, Timestamp, Volume};
+
+/// An ext4 image in a temporary directory.
+pub struct Image {
+    directory: tempfile::TempDir,
+}
+
+pub fn run(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program).args(arguments).output().expect("e2fsprogs are installed")
+}
+
+impl Image {
+    /// `mke2fs -t ext4` with more arguments; `size` as mke2fs takes it.
+    pub fn new(arguments: &[&str], size: &str) -> Image {
+        let image = Image { directory: tempfile::tempdir().expect("a temporary directory") };
+        image.make(arguments, size)
+    }
+
+    /// The same on a medium full of old bytes, which mke2fs leaves where it does not write.
+    pub fn on_garbage(arguments: &[&str], size_mib: usize) -> Image {
+        let image = Image { directory: tempfile::tempdir().expect("a temporary directory") };
+        image.put(&vec![0xA5; size_mib << 20]);
+        let mut all = vec!["-E", "nodiscard,lazy_itable_init=1"];
+        all.extend_from_slice(arguments);
+        image.make(&all, &format!("{size_mib}M"))
+    }
+
+    fn make(self, arguments: &[&str], size: &str) -> Image {
+        let image = self;
+        let path = image.path();
+        let path = path.to_str().expect("a path in UTF-8");
+        let mut all = vec!["-q", "-F", "-t", "ext4", "-b", "4096"];
+        all.extend_from_slice(arguments);
+        all.extend_from_slice(&[path, size]);
+        let output = run("mke2fs", &all);
+        assert!(output.status.success(), "mke2fs {all:?}: {output:?}");
+        image
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("image")
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        std::fs::read(self.path()).expect("the image can be read")
+    }
+
+    pub fn put(&self, bytes: &[u8]) {
+        std::fs::write(self.path(), bytes).expect("room in the temporary directory");
+    }
+
+    /// The image as a device in memory.
+    pub fn device(&self) -> Arc<MemoryDevice> {
+        Arc::new(MemoryDevice::from_bytes(self.bytes(), 512))
+    }
+
+    /// Runs e2fsck on the image; its exit code and what it said.
+    pub fn e2fsck(&self, how: &str) -> (i32, String) {
+        let path = self.path();
+        let output = run("e2fsck", &[how, path.to_str().expect("a path in UTF-8")]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        (output.status.code().expect("an exit code"), text)
+    }
+
+    /// Takes over what the device holds; e2fsck must find nothing to complain about.
+    pub fn assert_clean(&self, device: &MemoryDevice) {
+        self.put(&device.to_bytes());
+        let (code, text) = self.e2fsck("-fn");
+        assert_eq!(code, 0, "{text}");
+    }
+
+    /// Runs a debugfs command on the image, with write access.
+    pub fn debugfs(&self, command: &str) -> String {
+        let path = self.path();
+        let output = run("debugfs", &["-w", "-R", command, path.to_str().expect("UTF-8")]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+/// Options under which everything depends on the calls alone.
+pub fn options() -> OpenOptions {
+    let seconds = AtomicI64::new(1_700_000_000);
+    OpenOptions {
+        data_mode: DataMode::Journal,
+        commit_interval: None,
+        background: false,
+        clock: Arc::new(move || Timestamp {
+            seconds: seconds.fetch_add(1, Ordering::Relaxed),
+            nanoseconds: 1,
+        }),
+        random_seed: 7,
+        ..OpenOptions::default()
+    }
+}
+
+pub fn open(device: &Arc<MemoryDevice>) -> ext4::Result<Volume> {
+    Volume::open(device.clone(), options())
+}
+
+/// The error of an opening that must fail without having written anything.
+pub fn refused(device: &Arc<MemoryDevice>) -> ext4::Error {
+    let before = device.to_bytes();
+    let error = open(device).err().expect("the volume must be refused");
+    assert!(before == device.to_bytes(), "a refused volume was written to: {error}");
+    error
+}

@@ -1,0 +1,120 @@
+//! Measures a commit against a bare durable write of the same number of bytes.
+//!
+//! ```text
+//! cargo run --release -p onejournal-journal --example commit_ratio -- PATH [ROUNDS]
+//! ```
+//!
+//! PATH is a block device, or a file that is created with 64 MiB. WHATEVER IT HOLDS IS LOST. The
+//! two are measured in turn within one run, so that both see the same device in the same mood. A
+//! commit is a handle that changes n blocks, `stop`, and `sync`, by one caller; the bare write is
+//! `write_durable` of as many bytes as the record has, in an area that was written before. Printed
+//! are medians over the rounds; `engine` is a commit to a device in memory: the processor's share.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use device::{Access, AlignedBuf, BlockDevice, Disk, MemoryDevice};
+use journal::{BLOCK_BYTES, HomeBlock, Journal, Options, Space};
+
+type Failure = Box<dyn std::error::Error>;
+
+const HOME_BYTES: u64 = 8 << 20;
+const RAW_BYTES: u64 = 8 << 20;
+const TOTAL_BYTES: u64 = 64 << 20;
+const UUID: [u8; 16] = [1; 16];
+
+fn main() -> Result<(), Failure> {
+    let mut args = std::env::args().skip(1);
+    let path = args.next().ok_or("give the path of a file or block device that may be lost")?;
+    let rounds: usize = args.next().map_or(Ok(2000), |text| text.parse())?;
+    let disk: Arc<dyn BlockDevice> = Arc::new(open(Path::new(&path))?);
+    let memory: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(TOTAL_BYTES as usize, disk.sector_bytes()));
+    println!("blocks  bytes  raw_us  commit_us  ratio  engine_us");
+    let (on_disk, in_memory) = (Bench::new(disk)?, Bench::new(memory)?);
+    for block_count in [1, 2, 4, 8, 16] {
+        measure(&on_disk, &in_memory, block_count, rounds)?;
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<Disk, Failure> {
+    if !path.exists() || path.metadata()?.is_file() {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        file.set_len(TOTAL_BYTES)?;
+    }
+    Ok(Disk::open(path, Access::ReadWrite)?)
+}
+
+/// A device: home blocks, an area for bare writes, a journal.
+struct Bench {
+    device: Arc<dyn BlockDevice>,
+    journal: Journal,
+}
+
+impl Bench {
+    fn new(device: Arc<dyn BlockDevice>) -> Result<Bench, Failure> {
+        if device.size_bytes() < TOTAL_BYTES {
+            return Err(format!("it is smaller than {TOTAL_BYTES} bytes").into());
+        }
+        let zeros = AlignedBuf::zeroed(1 << 20);
+        for offset in (0..HOME_BYTES + RAW_BYTES).step_by(zeros.len()) {
+            device.write(offset, &zeros)?;
+        }
+        let extent = HOME_BYTES + RAW_BYTES..TOTAL_BYTES;
+        let space = Space::new(device.clone(), std::iter::once(extent).collect())?;
+        let options = Options { commit_interval: None, ..Options::default() };
+        let journal = Journal::open(device.clone(), space, UUID, options)?;
+        Ok(Bench { device, journal })
+    }
+
+    fn commit(&self, block_count: u64, round: usize) -> Result<Duration, Failure> {
+        let started = Instant::now();
+        let mut handle = self.journal.begin(block_count as usize)?;
+        for block in 0..block_count {
+            handle.write(HomeBlock(block * 7))?[round % BLOCK_BYTES] ^= 1;
+        }
+        let tid = handle.stop();
+        self.journal.sync(tid)?;
+        Ok(started.elapsed())
+    }
+
+    fn write_bare(&self, data: &AlignedBuf, round: usize) -> Result<Duration, Failure> {
+        let slots = RAW_BYTES / data.len() as u64;
+        let offset = HOME_BYTES + round as u64 % slots * data.len() as u64;
+        let started = Instant::now();
+        self.device.write_durable(offset, data)?;
+        Ok(started.elapsed())
+    }
+
+    /// The size of the record of a commit of so many blocks.
+    fn record_bytes(&self, block_count: u64) -> Result<usize, Failure> {
+        let before = self.journal.stats().journal_bytes;
+        self.commit(block_count, 0)?;
+        Ok(usize::try_from(self.journal.stats().journal_bytes - before)?)
+    }
+}
+
+fn measure(disk: &Bench, memory: &Bench, block_count: u64, rounds: usize) -> Result<(), Failure> {
+    let data = AlignedBuf::zeroed(disk.record_bytes(block_count)?);
+    let (mut bare, mut commit, mut engine) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..rounds {
+        bare.push(disk.write_bare(&data, round)?);
+        commit.push(disk.commit(block_count, round)?);
+        engine.push(memory.commit(block_count, round)?);
+    }
+    let [bare, commit, engine] = [bare, commit, engine].map(median_us);
+    let ratio = commit / bare;
+    println!(
+        "{block_count:6}  {:5}  {bare:6.1}  {commit:9.1}  {ratio:5.3}  {engine:9.1}",
+        data.len()
+    );
+    Ok(())
+}
+
+fn median_us(mut times: Vec<Duration>) -> f64 {
+    times.sort_unstable();
+    times[times.len() / 2].as_secs_f64() * 1e6
+}

@@ -1,0 +1,128 @@
+//! Group checkpoint: a filled region is brought home as a whole.
+//!
+//! Newest committed version of each block whose newest record lies in the region, sorted, merged
+//! into large writes, one flush, one durable header that frees the region. A block with a newer
+//! record in a later region, or a revoke, is not written at all (cancelled).
+
+use device::{AlignedBuf, BlockDevice};
+
+use crate::engine::Engine;
+use crate::options::Broken;
+use crate::state::RegionUse;
+use crate::stats::Counters;
+use crate::{BLOCK_BYTES, BlockRef, HomeBlock, Result};
+
+/// Largest write home in blocks: 1 MiB.
+const RUN_LIMIT: usize = 256;
+/// Blocks that are announced as being written home at a time; in-place writers may wait for them.
+const BATCH_LIMIT: usize = 1024;
+
+impl Engine {
+    /// Brings the tail region home and frees it. `false` if it is not filled.
+    pub(crate) fn checkpoint_tail(&self) -> Result<bool> {
+        let mut state = self.state.lock();
+        while state.checkpointing {
+            self.changed.wait(&mut state);
+        }
+        self.check_aborted()?;
+        let Some(tail) = state.filled_tail() else { return Ok(false) };
+        state.checkpointing = true;
+        let versions = state.versions_to_bring_home(tail);
+        drop(state);
+        let result = self.or_abort(self.bring_home(tail, &versions));
+        let mut state = self.state.lock();
+        state.checkpointing = false;
+        self.changed.notify_all();
+        drop(state);
+        result.map(|()| true)
+    }
+
+    fn bring_home(&self, region_index: u32, versions: &[(HomeBlock, BlockRef)]) -> Result<()> {
+        let mut written = Vec::with_capacity(versions.len());
+        for batch in versions.chunks(BATCH_LIMIT) {
+            let batch = self.announce(region_index, batch);
+            let result = self.write_home(&batch);
+            self.state.lock().writing_home.clear();
+            self.changed.notify_all();
+            Counters::add(&self.counters.home_bytes, result?);
+            written.extend(batch);
+        }
+        if !self.is_broken(Broken::CheckpointNotFlushed) {
+            self.flush_home()?;
+        }
+        let mut state = self.state.lock();
+        for (block, version) in &written {
+            if state.note_home(*block, version) {
+                self.cache.unpin(*block, version);
+            }
+        }
+        let header = state.header_without_tail();
+        drop(state);
+        header.write(&self.space)?;
+        Counters::add(&self.counters.checkpoints, 1);
+        self.state.lock().free_tail(header);
+        Ok(())
+    }
+
+    /// The part of the batch that still has to go home, announced as under way.
+    fn announce(
+        &self,
+        region_index: u32,
+        batch: &[(HomeBlock, BlockRef)],
+    ) -> Vec<(HomeBlock, BlockRef)> {
+        let mut state = self.state.lock();
+        let batch: Vec<_> = batch
+            .iter()
+            .filter(|(block, _)| state.version_in(*block, region_index).is_some())
+            .cloned()
+            .collect();
+        state.writing_home = batch.iter().map(|(block, _)| *block).collect();
+        batch
+    }
+
+    pub(crate) fn write_home(&self, blocks: &[(HomeBlock, BlockRef)]) -> Result<usize> {
+        write_home(self.home.as_ref(), blocks)
+    }
+
+    /// Closes the active region, whatever it holds, and brings everything home. Waits for the
+    /// commit in flight first: its record has a place in the active region but is not in `live`.
+    pub(crate) fn checkpoint_all(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        while state.commit_in_flight {
+            self.changed.wait(&mut state);
+        }
+        let active = state.active;
+        if state.region(active).head_bytes > 0 {
+            state.region(active).usage = RegionUse::Filled;
+        }
+        drop(state);
+        while self.checkpoint_tail()? {}
+        Ok(())
+    }
+}
+
+/// Writes sorted blocks home, those that follow each other in one write. Returns the bytes.
+pub(crate) fn write_home(
+    home: &dyn BlockDevice,
+    blocks: &[(HomeBlock, BlockRef)],
+) -> Result<usize> {
+    let mut rest = blocks;
+    while !rest.is_empty() {
+        let run_len = run_length(rest);
+        let (run, tail) = rest.split_at(run_len);
+        let mut buf = AlignedBuf::zeroed(run_len * BLOCK_BYTES);
+        for (slot, (_, version)) in buf.chunks_exact_mut(BLOCK_BYTES).zip(run) {
+            slot.copy_from_slice(version.as_ref());
+        }
+        home.write(run[0].0.offset_bytes(), &buf)?;
+        rest = tail;
+    }
+    Ok(blocks.len() * BLOCK_BYTES)
+}
+
+/// How many blocks at the start of `blocks` follow each other on the device.
+fn run_length(blocks: &[(HomeBlock, BlockRef)]) -> usize {
+    let first = blocks[0].0.0;
+    let consecutive = blocks.iter().zip(first..).take_while(|((block, _), n)| block.0 == *n);
+    consecutive.take(RUN_LIMIT).count()
+}

@@ -1,0 +1,205 @@
+//! Commit: one durable write for everyone who waits.
+//!
+//! The caller of [`Engine::sync`] commits by itself when no commit is in flight (it is the
+//! *leader*, no thread switch); otherwise it waits and is either served by a commit that began
+//! after its transaction closed, or leads the next one.
+//!
+//! Phases, each a function: close the running transaction; write its ordered data home; reserve
+//! space in a region; write the record; publish. A failure in any of them aborts the journal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::engine::Engine;
+use crate::options::Broken;
+use crate::record::{self, Contents};
+use crate::running::{InPlaceCount, Running};
+use crate::state::{Committing, RegionUse};
+use crate::stats::Counters;
+use crate::{BlockRef, HomeBlock, Result, Tid};
+
+impl Engine {
+    /// Returns when `tid` and everything before it is durable.
+    pub(crate) fn sync(&self, tid: Tid) -> Result<()> {
+        let mut is_first_look = true;
+        Counters::add(&self.counters.syncs, 1);
+        loop {
+            let mut state = self.state.lock();
+            loop {
+                self.check_aborted()?;
+                if state.committed >= tid {
+                    Counters::add(&self.counters.syncs_without_io, usize::from(is_first_look));
+                    return Ok(());
+                }
+                is_first_look = false;
+                if !state.commit_in_flight {
+                    break;
+                }
+                self.changed.wait(&mut state);
+            }
+            state.commit_in_flight = true;
+            drop(state);
+            let result = self.or_abort(self.commit_running());
+            let mut state = self.state.lock();
+            state.commit_in_flight = false;
+            self.changed.notify_all();
+            drop(state);
+            if !result? {
+                Counters::add(&self.counters.syncs_without_io, 1);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Commits the running transaction; `false` if it was empty. One caller at a time.
+    fn commit_running(&self) -> Result<bool> {
+        let Some((transaction, in_place)) = self.close_running()? else {
+            self.flush_home_if_written()?;
+            return Ok(false);
+        };
+        in_place.wait_for_zero();
+        self.flush_home_if_written()?;
+        // Data in place that failed must not be followed by the metadata that points to it.
+        self.check_aborted()?;
+        let life = self.state.lock().header.life;
+        let no_revokes = BTreeSet::new();
+        let drops_revokes = self.is_broken(Broken::RevokesDropped);
+        let revokes = if drops_revokes { &no_revokes } else { &transaction.revokes };
+        let mut record_buf = self.record_buf.lock();
+        let encoded = record::encode(
+            &Contents {
+                tid: transaction.tid,
+                time_ns: (self.options.now_ns)(),
+                blocks: &transaction.blocks,
+                revokes,
+            },
+            life,
+            self.checksum_seed,
+            self.space.sector_bytes(),
+            &mut record_buf,
+        );
+        let offset = self.reserve(encoded.len() as u64, transaction.tid)?;
+        if self.is_broken(Broken::HomeBeforeCommit) {
+            for (block, version) in &transaction.blocks {
+                self.home.write(block.offset_bytes(), version.as_ref())?;
+            }
+        }
+        if self.is_broken(Broken::CommitNotDurable) {
+            self.space.write(offset, encoded)?;
+        } else {
+            self.space.write_durable(offset, encoded)?;
+        }
+        self.publish_commit(&transaction, encoded.len());
+        Ok(true)
+    }
+
+    /// Takes the running transaction, starts the next one, and writes the buffered ordered data
+    /// of the one that was taken.
+    fn close_running(&self) -> Result<Option<(Arc<Committing>, Arc<InPlaceCount>)>> {
+        let in_place_lock = self.in_place.write();
+        let mut running = self.running.lock();
+        if running.is_empty() {
+            return Ok(None);
+        }
+        let next = Running::new(running.tid.next());
+        let closed = std::mem::replace(&mut *running, next);
+        let transaction = Arc::new(Committing {
+            tid: closed.tid,
+            blocks: closed.blocks,
+            revokes: closed.revokes,
+        });
+        self.state.lock().committing = Some(transaction.clone());
+        drop(running);
+        self.write_ordered(&closed.ordered)?;
+        drop(in_place_lock);
+        Ok(Some((transaction, closed.in_place)))
+    }
+
+    /// Writes buffered ordered data home. The caller holds `in_place` exclusively.
+    pub(crate) fn write_ordered(&self, ordered: &BTreeMap<HomeBlock, BlockRef>) -> Result<()> {
+        if ordered.is_empty() {
+            return Ok(());
+        }
+        self.wait_until_not_writing_home(ordered.keys().copied());
+        let blocks: Vec<_> = ordered.iter().map(|(b, version)| (*b, version.clone())).collect();
+        let written_bytes = self.write_home(&blocks)?;
+        Counters::add(&self.counters.in_place_bytes, written_bytes);
+        self.in_place_written.fetch_add(1, Ordering::SeqCst);
+        for (block, version) in &blocks {
+            self.cache.unpin(*block, version);
+        }
+        Ok(())
+    }
+
+    /// Space for a record: behind the last one, or at the start of the next region, once free.
+    fn reserve(&self, record_bytes: u64, tid: Tid) -> Result<u64> {
+        let mut state = self.state.lock();
+        let active = state.active;
+        let region_bytes = state.header.region_bytes;
+        assert!(record_bytes <= region_bytes, "a transaction is bounded by the region");
+        let must_free = state.dirty_block_count >= self.options.dirty_block_limit;
+        let is_full = state.region(active).usage == RegionUse::Filled
+            || state.region(active).head_bytes + record_bytes > region_bytes;
+        if is_full || (must_free && state.region(active).head_bytes > 0) {
+            state.region(active).usage = RegionUse::Filled;
+            self.checkpoint_wanted.notify_one();
+            drop(state);
+            self.wait_for_next_region()?;
+            state = self.state.lock();
+            state.active = state.next_region(active);
+        }
+        let active = state.active;
+        let region = state.region(active);
+        if region.usage == RegionUse::Free {
+            region.usage = RegionUse::Active;
+            region.first_tid = tid;
+        }
+        let offset = region.head_bytes;
+        region.head_bytes += record_bytes;
+        Ok(state.header.region_offset(active) + offset)
+    }
+
+    /// Returns when the region after the active one is free: a stall, if it is not.
+    fn wait_for_next_region(&self) -> Result<()> {
+        let started = Instant::now();
+        let mut has_stalled = false;
+        loop {
+            // Looked at under the lock, or the notification of an abort could be missed.
+            let mut state = self.state.lock();
+            self.check_aborted()?;
+            let next = state.next_region(state.active);
+            if state.region(next).usage == RegionUse::Free {
+                break;
+            }
+            if !has_stalled {
+                Counters::add(&self.counters.stalls, 1);
+                has_stalled = true;
+            }
+            if self.options.background && !state.stopping {
+                self.changed.wait(&mut state);
+            } else {
+                drop(state);
+                self.checkpoint_tail()?;
+            }
+        }
+        if has_stalled {
+            let stall_ns = usize::try_from(started.elapsed().as_nanos()).unwrap_or(usize::MAX);
+            Counters::add(&self.counters.stall_ns, stall_ns);
+        }
+        Ok(())
+    }
+
+    fn publish_commit(&self, transaction: &Committing, record_bytes: usize) {
+        Counters::add(&self.counters.commits, 1);
+        Counters::add(&self.counters.journal_bytes, record_bytes);
+        Counters::add(&self.counters.logged_blocks, transaction.blocks.len());
+        Counters::add(&self.counters.revokes, transaction.revokes.len());
+        let mut state = self.state.lock();
+        let cancelled = state.note_committed(transaction);
+        state.committing = None;
+        Counters::add(&self.counters.cancelled_blocks, cancelled);
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,206 @@
+//! The engine's shared parts, and reading through them.
+//!
+//! Locks, in the order in which they are taken: `in_place` (in-place writers shared, write-out of
+//! buffered ordered data exclusive), `running` (the handle lock), `flushing`, `state`, a cache
+//! shard. None of them is held during I/O but `in_place`, `flushing`, and `running` while an
+//! operation reads a cold block.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use device::{AlignedBuf, BlockDevice};
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use crate::cache::Cache;
+use crate::handle::Handle;
+use crate::options::{Broken, Options};
+use crate::record::RecordBuf;
+use crate::running::Running;
+use crate::state::State;
+use crate::stats::Counters;
+use crate::{BLOCK_BYTES, BlockRef, HomeBlock, JournalError, Result, Space, Tid, record};
+
+pub(crate) struct Engine {
+    pub home: Arc<dyn BlockDevice>,
+    pub space: Space,
+    pub options: Options,
+    pub checksum_seed: u32,
+    pub max_transaction_blocks: usize,
+    pub cache: Cache,
+    pub in_place: RwLock<()>,
+    /// Held while the home device is flushed.
+    pub flushing: Mutex<()>,
+    /// Of the commit in flight alone.
+    pub record_buf: Mutex<RecordBuf>,
+    pub running: Mutex<Running>,
+    pub state: Mutex<State>,
+    /// Signalled when anything in `state` changed that an operation may wait for.
+    pub changed: Condvar,
+    /// Signalled when the checkpoint thread has something to do.
+    pub checkpoint_wanted: Condvar,
+    /// Signalled when the threads are to end.
+    pub stop_wanted: Condvar,
+    pub counters: Counters,
+    /// In-place writes that have completed, and how many of them a flush has covered.
+    pub in_place_written: AtomicU64,
+    pub in_place_flushed: AtomicU64,
+    is_aborted: AtomicBool,
+    abort_reason: OnceLock<String>,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        home: Arc<dyn BlockDevice>,
+        space: Space,
+        options: Options,
+        state: State,
+    ) -> Result<Engine> {
+        let header = state.header;
+        let max_transaction_blocks = transaction_limit(header.region_bytes, header.region_count);
+        if max_transaction_blocks < 128 {
+            return Err(JournalError::TooSmall(format!(
+                "{} regions of {} bytes; make the journal larger or the regions fewer",
+                header.region_count, header.region_bytes
+            )));
+        }
+        Ok(Engine {
+            checksum_seed: crate::format::record_seed(&header.uuid, header.life),
+            max_transaction_blocks,
+            cache: Cache::new(options.clean_block_limit),
+            in_place: RwLock::new(()),
+            flushing: Mutex::new(()),
+            record_buf: Mutex::new(RecordBuf::new()),
+            running: Mutex::new(Running::new(state.committed.next())),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            checkpoint_wanted: Condvar::new(),
+            stop_wanted: Condvar::new(),
+            counters: Counters::default(),
+            in_place_written: AtomicU64::new(0),
+            in_place_flushed: AtomicU64::new(0),
+            is_aborted: AtomicBool::new(false),
+            abort_reason: OnceLock::new(),
+            home,
+            space,
+            options,
+        })
+    }
+
+    pub(crate) fn is_broken(&self, how: Broken) -> bool {
+        self.options.is_broken(how)
+    }
+
+    /// Latches the abort: from now on nothing is accepted and nothing is acknowledged.
+    pub(crate) fn abort(&self, error: &JournalError) {
+        let _ = self.abort_reason.set(error.to_string());
+        self.is_aborted.store(true, Ordering::SeqCst);
+        tracing::error!("journal aborted: {error}");
+        let _state = self.state.lock();
+        self.changed.notify_all();
+        self.checkpoint_wanted.notify_all();
+    }
+
+    pub(crate) fn check_aborted(&self) -> Result<()> {
+        if !self.is_aborted.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let reason = self.abort_reason.get().cloned().unwrap_or_default();
+        Err(JournalError::Aborted(reason))
+    }
+
+    pub(crate) fn abort_reason(&self) -> Option<String> {
+        self.abort_reason.get().cloned()
+    }
+
+    /// Runs `work`; if it fails, aborts.
+    pub(crate) fn or_abort<T>(&self, work: Result<T>) -> Result<T> {
+        work.inspect_err(|error| self.abort(error))
+    }
+
+    pub(crate) fn read(&self, block: HomeBlock) -> Result<BlockRef> {
+        loop {
+            let ticket = match self.cache.get_or_ticket(block) {
+                Ok(version) => return Ok(version),
+                Err(ticket) => ticket,
+            };
+            let mut buf = AlignedBuf::zeroed(BLOCK_BYTES);
+            self.home.read(block.offset_bytes(), &mut buf)?;
+            let mut version: BlockRef = Arc::new([0; BLOCK_BYTES]);
+            Arc::make_mut(&mut version).copy_from_slice(&buf);
+            if self.cache.fill(block, version.clone(), ticket) {
+                return Ok(version);
+            }
+        }
+    }
+
+    /// Fills `out` (whole blocks) with the newest published versions from `start` on.
+    pub(crate) fn read_data(&self, start: HomeBlock, out: &mut [u8]) -> Result<()> {
+        assert!(out.len().is_multiple_of(BLOCK_BYTES), "file data is read in whole blocks");
+        let mut cold: Option<Range<usize>> = None;
+        let block_count = out.len() / BLOCK_BYTES;
+        for index in 0..block_count {
+            let bytes = index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES;
+            match self.cache.get(HomeBlock(start.0 + index as u64)) {
+                Some(version) => {
+                    self.read_cold(start, cold.take(), out)?;
+                    out[bytes].copy_from_slice(version.as_ref());
+                }
+                None => cold = Some(cold.map_or(bytes.start, |c| c.start)..bytes.end),
+            }
+        }
+        self.read_cold(start, cold, out)
+    }
+
+    fn read_cold(
+        &self,
+        start: HomeBlock,
+        bytes: Option<Range<usize>>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let Some(bytes) = bytes else { return Ok(()) };
+        let offset = start.offset_bytes() + bytes.start as u64;
+        Ok(self.home.read(offset, &mut out[bytes])?)
+    }
+
+    pub(crate) fn begin(&self, credit_count: usize) -> Result<Handle<'_>> {
+        if credit_count > self.max_transaction_blocks {
+            return Err(JournalError::TooSmall(format!(
+                "an operation needs {credit_count} blocks, a transaction holds {}",
+                self.max_transaction_blocks
+            )));
+        }
+        loop {
+            self.check_aborted()?;
+            let running = self.running.lock();
+            let block_count = running.blocks.len() + running.ordered.len();
+            if block_count + credit_count <= self.max_transaction_blocks {
+                return Ok(Handle::new(self, running, credit_count));
+            }
+            let full = running.tid;
+            drop(running);
+            self.sync(full)?;
+        }
+    }
+
+    pub(crate) fn logged_blocks_in(&self, range: &Range<u64>, out: &mut BTreeSet<HomeBlock>) {
+        self.state.lock().logged_blocks_in(range, out);
+    }
+
+    pub(crate) fn committed_tid(&self) -> Tid {
+        self.state.lock().committed
+    }
+}
+
+/// How many blocks a transaction may have so that its record fits into one region, whatever it
+/// revokes: at most every block that the whole journal can hold, and those of the transaction that
+/// was being committed meanwhile.
+fn transaction_limit(region_bytes: u64, region_count: u32) -> usize {
+    let region_bytes = usize::try_from(region_bytes).unwrap_or(usize::MAX / 64).min(1 << 30);
+    let revoke_limit = region_bytes / BLOCK_BYTES * (region_count as usize + 1);
+    let fixed = record::used_bytes(0, revoke_limit) + BLOCK_BYTES;
+    let per_block = record::used_bytes(1, 0) - record::used_bytes(0, 0);
+    // A transaction of 64 MiB is large enough for anything and bounds the buffer it is encoded in.
+    (region_bytes.saturating_sub(fixed) / per_block).min(16384)
+}

@@ -1,0 +1,199 @@
+//! Bytes of the journal on its medium; `docs/format/journal.md` is the prose.
+//!
+//! ```text
+//! space:   | header slot 0 | header slot 1 | region 0 | region 1 | ... | region n-1 |
+//! bytes:     4096            4096            region_bytes each
+//!
+//! region:  | record | record | ... | unused |
+//! record:  | descriptor | tags | revokes | payloads | commit record | zeros to the sector |
+//! ```
+//!
+//! All numbers are little endian. A record is one transaction. Its commit record holds a CRC32C
+//! of everything before it in the record, started from the volume's UUID and the journal's life,
+//! so that no byte of another volume or of an earlier life can pass for it.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Size of a header slot in bytes.
+pub const HEADER_SLOT_BYTES: u64 = 4096;
+/// Where the regions begin in the space, in bytes.
+pub const REGIONS_OFFSET: u64 = 2 * HEADER_SLOT_BYTES;
+/// Version of everything on this page.
+pub const FORMAT_VERSION: u32 = 1;
+/// `OJHD`
+pub const HEADER_MAGIC: u32 = u32::from_le_bytes(*b"OJHD");
+/// `OJTX`
+pub const DESCRIPTOR_MAGIC: u32 = u32::from_le_bytes(*b"OJTX");
+/// `OJCM`
+pub const COMMIT_MAGIC: u32 = u32::from_le_bytes(*b"OJCM");
+/// Header flag: everything is home, the regions hold nothing.
+pub const HEADER_CLEAN: u32 = 1;
+
+/// A header slot: the journal's shape and where recovery starts. The valid slot with the higher
+/// `sequence` counts.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct RawHeader {
+    /// [`HEADER_MAGIC`].
+    pub magic: U32,
+    /// [`FORMAT_VERSION`].
+    pub version: U32,
+    /// CRC32C of the header with this field zero.
+    pub checksum: U32,
+    /// [`HEADER_CLEAN`] or 0.
+    pub flags: U32,
+    /// UUID of the volume.
+    pub uuid: [u8; 16],
+    /// Random number of this life of the journal: from one opening to the next.
+    pub life: U64,
+    /// Counts header writes, over all lives.
+    pub sequence: U64,
+    /// Size of a region in bytes.
+    pub region_bytes: U64,
+    /// Number of regions.
+    pub region_count: U32,
+    /// The region recovery starts in.
+    pub tail_region: U32,
+    /// The transaction recovery starts with, first in `tail_region`.
+    pub tail_tid: U64,
+}
+
+/// The start of a record.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct RawDescriptor {
+    /// [`DESCRIPTOR_MAGIC`].
+    pub magic: U32,
+    /// Number of tags behind the descriptor.
+    pub tag_count: U32,
+    /// The journal's life.
+    pub life: U64,
+    /// The transaction.
+    pub tid: U64,
+    /// When it was committed: nanoseconds since 1970, for people only.
+    pub time_ns: U64,
+    /// Number of revokes behind the tags.
+    pub revoke_count: U32,
+    /// Bytes of all payloads.
+    pub payload_bytes: U32,
+    /// Bytes of the record without the padding, commit record included.
+    pub used_bytes: U32,
+    /// Zero.
+    pub reserved: U32,
+}
+
+/// One logged change: which bytes of which home block, and how they are written.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct RawTag {
+    /// The home block.
+    pub home: U64,
+    /// Bytes of this change in the payload area; payloads follow each other in tag order.
+    pub stored_bytes: U32,
+    /// First changed byte in the block (0 for a whole block).
+    pub offset: U16,
+    /// Number of bytes the change spans (4096 for a whole block).
+    pub len: U16,
+    /// Record form: [`FORM_BLOCK`] and the forms to come.
+    pub form: u8,
+    /// Zero.
+    pub flags: u8,
+    /// Zero.
+    pub reserved: [u8; 6],
+}
+
+/// Record form: the payload is the whole home block.
+pub const FORM_BLOCK: u8 = 1;
+
+/// The end of a record.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct RawCommit {
+    /// [`COMMIT_MAGIC`].
+    pub magic: U32,
+    /// CRC32C of the record up to this commit record.
+    pub checksum: U32,
+    /// The transaction, as in the descriptor.
+    pub tid: U64,
+}
+
+const _: () = assert!(size_of::<RawHeader>() == 72);
+const _: () = assert!(size_of::<RawDescriptor>() == 48);
+const _: () = assert!(size_of::<RawTag>() == 24);
+const _: () = assert!(size_of::<RawCommit>() == 16);
+
+/// Where the checksum of a record starts from: the volume and the life.
+pub fn record_seed(uuid: &[u8; 16], life: u64) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(uuid), &life.to_le_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes_of_a_descriptor_and_a_tag() {
+        let descriptor = RawDescriptor {
+            magic: U32::new(DESCRIPTOR_MAGIC),
+            tag_count: U32::new(2),
+            life: U64::new(0x0807_0605_0403_0201),
+            tid: U64::new(9),
+            time_ns: U64::new(10),
+            revoke_count: U32::new(11),
+            payload_bytes: U32::new(12),
+            used_bytes: U32::new(13),
+            reserved: U32::new(0),
+        };
+        let mut golden = b"OJTX\x02\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08".to_vec();
+        golden.extend(b"\x09\0\0\0\0\0\0\0\x0a\0\0\0\0\0\0\0");
+        golden.extend(b"\x0b\0\0\0\x0c\0\0\0\x0d\0\0\0\0\0\0\0");
+        assert_eq!(descriptor.as_bytes(), golden);
+
+        let tag = RawTag {
+            home: U64::new(0x1_0000_0000),
+            stored_bytes: U32::new(4096),
+            offset: U16::new(3),
+            len: U16::new(4096),
+            form: FORM_BLOCK,
+            flags: 0,
+            reserved: [0; 6],
+        };
+        assert_eq!(tag.as_bytes(), b"\0\0\0\0\x01\0\0\0\0\x10\0\0\x03\0\0\x10\x01\0\0\0\0\0\0\0");
+    }
+
+    #[test]
+    fn golden_bytes_of_a_commit_record_and_a_header() {
+        let commit = RawCommit {
+            magic: U32::new(COMMIT_MAGIC),
+            checksum: U32::new(0xa1b2_c3d4),
+            tid: U64::new(7),
+        };
+        assert_eq!(commit.as_bytes(), b"OJCM\xd4\xc3\xb2\xa1\x07\0\0\0\0\0\0\0");
+        let header = RawHeader {
+            magic: U32::new(HEADER_MAGIC),
+            version: U32::new(1),
+            checksum: U32::new(0),
+            flags: U32::new(HEADER_CLEAN),
+            uuid: [0xee; 16],
+            life: U64::new(1),
+            sequence: U64::new(2),
+            region_bytes: U64::new(3),
+            region_count: U32::new(4),
+            tail_region: U32::new(5),
+            tail_tid: U64::new(6),
+        };
+        let mut golden = b"OJHD\x01\0\0\0\0\0\0\0\x01\0\0\0".to_vec();
+        golden.extend([0xee; 16]);
+        golden.extend(b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0");
+        golden.extend(b"\x04\0\0\0\x05\0\0\0\x06\0\0\0\0\0\0\0");
+        assert_eq!(header.as_bytes(), golden);
+    }
+
+    #[test]
+    fn the_checksum_starts_elsewhere_for_another_volume_or_life() {
+        let seed = record_seed(&[1; 16], 7);
+        assert_ne!(seed, record_seed(&[2; 16], 7));
+        assert_ne!(seed, record_seed(&[1; 16], 8));
+    }
+}

@@ -1,0 +1,187 @@
+//! A handle: one operation's changes, published all at once or not at all.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::MutexGuard;
+
+use crate::engine::Engine;
+use crate::running::{InPlaceGuard, Running};
+use crate::stats::Counters;
+use crate::{BlockBytes, BlockRef, HomeBlock, JournalError, Result, Tid};
+
+/// Where a changed block goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Route {
+    Journal,
+    InPlace,
+}
+
+struct Change {
+    block: BlockRef,
+    route: Route,
+}
+
+/// An open handle on the running transaction. Only one is open at a time.
+///
+/// Changes are private until [`Handle::stop`]; dropping the handle instead undoes them.
+pub struct Handle<'a> {
+    engine: &'a Engine,
+    running: MutexGuard<'a, Running>,
+    changes: HashMap<HomeBlock, Change>,
+    freed: Vec<Range<u64>>,
+    credit_count: usize,
+}
+
+impl<'a> Handle<'a> {
+    pub(crate) fn new(
+        engine: &'a Engine,
+        running: MutexGuard<'a, Running>,
+        credit_count: usize,
+    ) -> Handle<'a> {
+        Handle { engine, running, changes: HashMap::new(), freed: Vec::new(), credit_count }
+    }
+
+    /// The transaction this handle belongs to.
+    pub fn tid(&self) -> Tid {
+        self.running.tid
+    }
+
+    /// The block as this handle sees it: its own change, else the newest published version.
+    pub fn read(&self, block: HomeBlock) -> Result<BlockRef> {
+        match self.changes.get(&block) {
+            Some(change) => Ok(change.block.clone()),
+            None => self.engine.read(block),
+        }
+    }
+
+    /// Write access to the block: a private copy of what [`Handle::read`] gives.
+    pub fn write(&mut self, block: HomeBlock) -> Result<&mut BlockBytes> {
+        self.spend_credit(block)?;
+        let change = match self.changes.entry(block) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let newest = self.engine.read(block)?;
+                entry.insert(Change { block: newest, route: Route::Journal })
+            }
+        };
+        change.route = Route::Journal;
+        Ok(Arc::make_mut(&mut change.block))
+    }
+
+    /// Write access to the block as zeros, without reading it.
+    pub fn create(&mut self, block: HomeBlock) -> Result<&mut BlockBytes> {
+        self.put(block, Arc::new([0; crate::BLOCK_BYTES]))?;
+        let change = self.changes.get_mut(&block).expect("it was just put there");
+        Ok(Arc::make_mut(&mut change.block))
+    }
+
+    /// Replaces the whole block.
+    pub fn put(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
+        self.spend_credit(block)?;
+        self.changes.insert(block, Change { block: bytes, route: Route::Journal });
+        Ok(())
+    }
+
+    /// Replaces the whole block with data that goes home in place before this transaction
+    /// commits. Readers see it as soon as the handle stops. A block that [`Handle::is_logged`] is
+    /// journaled instead.
+    pub fn put_ordered(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
+        self.spend_credit(block)?;
+        self.changes.insert(block, Change { block: bytes, route: Route::InPlace });
+        Ok(())
+    }
+
+    /// The journal holds a record of the block that is not revoked, or will get one. Such a block
+    /// must not be written with `Journal::write_in_place`.
+    pub fn is_logged(&self, block: HomeBlock) -> bool {
+        self.changes.get(&block).is_some_and(|change| change.route == Route::Journal)
+            || self.running.blocks.contains_key(&block)
+            || self.engine.state.lock().is_logged(block)
+    }
+
+    /// The commit of this transaction waits until the guard is dropped. For data that is written
+    /// with `Journal::write_in_place` after the handle has stopped.
+    pub fn begin_in_place(&mut self) -> InPlaceGuard {
+        InPlaceGuard::new(&self.running.in_place)
+    }
+
+    /// The blocks were freed: their versions on the way home are dropped once this transaction has
+    /// committed, and a revoke is written for those that recovery would bring back.
+    pub fn forget(&mut self, start: HomeBlock, count: u64) {
+        let range = start.0..start.0 + count;
+        if count <= self.changes.len() as u64 {
+            range.clone().for_each(|n| drop(self.changes.remove(&HomeBlock(n))));
+        } else {
+            self.changes.retain(|block, _| !range.contains(&block.0));
+        }
+        self.freed.push(range);
+    }
+
+    /// Publishes the changes and closes the handle.
+    pub fn stop(mut self) -> Tid {
+        let freed = std::mem::take(&mut self.freed);
+        for range in freed {
+            self.publish_freed(range);
+        }
+        self.keep_logged_blocks_journaled();
+        for (block, change) in self.changes.drain() {
+            self.engine.cache.publish(block, change.block.clone());
+            let running = &mut *self.running;
+            let (target, other) = match change.route {
+                Route::Journal => (&mut running.blocks, &mut running.ordered),
+                Route::InPlace => (&mut running.ordered, &mut running.blocks),
+            };
+            other.remove(&block);
+            target.insert(block, change.block);
+        }
+        self.running.handle_count += 1;
+        self.running.since.get_or_insert_with(Instant::now);
+        Counters::add(&self.engine.counters.handles, 1);
+        self.running.tid
+    }
+
+    /// In-place data of a block of which the journal holds a record goes through the journal too:
+    /// else a checkpoint or recovery would put the older record on top of it.
+    fn keep_logged_blocks_journaled(&mut self) {
+        let mut in_place: Vec<_> =
+            self.changes.iter_mut().filter(|(_, c)| c.route == Route::InPlace).collect();
+        if in_place.is_empty() {
+            return;
+        }
+        let state = self.engine.state.lock();
+        for (block, change) in &mut in_place {
+            if state.is_logged(**block) {
+                change.route = Route::Journal;
+            }
+        }
+    }
+
+    fn publish_freed(&mut self, range: Range<u64>) {
+        let blocks = HomeBlock(range.start)..HomeBlock(range.end);
+        let running = &mut *self.running;
+        for map in [&mut running.blocks, &mut running.ordered] {
+            let gone: Vec<HomeBlock> = map.range(blocks.clone()).map(|(block, _)| *block).collect();
+            gone.iter().for_each(|block| drop(map.remove(block)));
+        }
+        self.engine.logged_blocks_in(&range, &mut running.revokes);
+        self.engine.cache.forget(range);
+    }
+
+    /// Refuses what cannot fit into one transaction: an operation must ask for enough credits.
+    fn spend_credit(&mut self, block: HomeBlock) -> Result<()> {
+        if self.changes.len() < self.credit_count || self.changes.contains_key(&block) {
+            return Ok(());
+        }
+        debug_assert!(false, "a handle used more than its {} credits", self.credit_count);
+        let used = self.changes.len() + self.running.blocks.len();
+        if used < self.engine.max_transaction_blocks {
+            return Ok(());
+        }
+        let text = format!("an operation changed more than {} blocks", self.changes.len());
+        Err(JournalError::TooSmall(text))
+    }
+}

@@ -1,0 +1,205 @@
+//! The header: two slots written in turn, so that one of them is always whole.
+//!
+//! Where a life begins or ends both are written, so that losing one slot to damage never brings
+//! back the header of another life, or a *clean* that is no longer true.
+
+use device::AlignedBuf;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::format::{
+    FORMAT_VERSION, HEADER_CLEAN, HEADER_MAGIC, HEADER_SLOT_BYTES, REGIONS_OFFSET, RawHeader,
+};
+use crate::{JournalError, Result, Space, Tid};
+
+/// What the header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// UUID of the volume the journal belongs to.
+    pub uuid: [u8; 16],
+    /// Random number of this life of the journal.
+    pub life: u64,
+    /// Counts header writes.
+    pub sequence: u64,
+    /// Everything is home; the regions hold nothing to recover.
+    pub clean: bool,
+    /// Number of regions.
+    pub region_count: u32,
+    /// Size of a region in bytes.
+    pub region_bytes: u64,
+    /// The region recovery starts in.
+    pub tail_region: u32,
+    /// The transaction recovery starts with.
+    pub tail_tid: Tid,
+}
+
+impl Header {
+    /// Offset of a region in the space, in bytes.
+    pub fn region_offset(&self, region_index: u32) -> u64 {
+        REGIONS_OFFSET + u64::from(region_index) * self.region_bytes
+    }
+
+    /// Writes the header durably to the slot whose turn it is.
+    pub(crate) fn write(&self, space: &Space) -> Result<()> {
+        let mut buf = AlignedBuf::zeroed(HEADER_SLOT_BYTES as usize);
+        buf[..size_of::<RawHeader>()].copy_from_slice(self.to_raw().as_bytes());
+        space.write_durable(self.sequence % 2 * HEADER_SLOT_BYTES, &buf)
+    }
+
+    /// Writes the header durably to both slots, the older one first. Returns it as it is then.
+    pub(crate) fn write_both(&self, space: &Space) -> Result<Header> {
+        self.write(space)?;
+        let again = Header { sequence: self.sequence + 1, ..*self };
+        again.write(space)?;
+        Ok(again)
+    }
+
+    /// The newest valid header of the volume `uuid`, or why there is none.
+    pub(crate) fn read(space: &Space, uuid: &[u8; 16]) -> Result<Header> {
+        if space.len_bytes() < REGIONS_OFFSET {
+            return Err(JournalError::TooSmall("no room for the headers".into()));
+        }
+        let mut newest: Option<Header> = None;
+        for slot in 0..2 {
+            let mut buf = AlignedBuf::zeroed(HEADER_SLOT_BYTES as usize);
+            space.read(slot * HEADER_SLOT_BYTES, &mut buf)?;
+            // A whole slot that cannot be used may be the newer one: nothing is known then.
+            match Self::parse(&buf, space, uuid)? {
+                Some(header) if newest.is_none_or(|n| n.sequence < header.sequence) => {
+                    newest = Some(header);
+                }
+                _ => {}
+            }
+        }
+        newest.ok_or_else(|| JournalError::Damaged("neither of its two headers is valid".into()))
+    }
+
+    fn to_raw(self) -> RawHeader {
+        let mut raw = RawHeader {
+            magic: U32::new(HEADER_MAGIC),
+            version: U32::new(FORMAT_VERSION),
+            checksum: U32::new(0),
+            flags: U32::new(if self.clean { HEADER_CLEAN } else { 0 }),
+            uuid: self.uuid,
+            life: U64::new(self.life),
+            sequence: U64::new(self.sequence),
+            region_bytes: U64::new(self.region_bytes),
+            region_count: U32::new(self.region_count),
+            tail_region: U32::new(self.tail_region),
+            tail_tid: U64::new(self.tail_tid.0),
+        };
+        raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
+        raw
+    }
+
+    /// `Ok(None)`: no header at all (torn, or never written).
+    fn parse(slot: &[u8], space: &Space, uuid: &[u8; 16]) -> Result<Option<Header>> {
+        let Ok((raw, _)) = RawHeader::read_from_prefix(slot) else { return Ok(None) };
+        let unsummed = RawHeader { checksum: U32::new(0), ..raw };
+        if raw.magic.get() != HEADER_MAGIC
+            || raw.checksum.get() != crc32c::crc32c(unsummed.as_bytes())
+        {
+            return Ok(None);
+        }
+        if raw.version.get() != FORMAT_VERSION {
+            let text = format!("its format version is {}", raw.version.get());
+            return Err(JournalError::Incompatible(text));
+        }
+        if raw.uuid != *uuid {
+            return Err(JournalError::Incompatible("it belongs to another volume".into()));
+        }
+        let header = Header {
+            uuid: raw.uuid,
+            life: raw.life.get(),
+            sequence: raw.sequence.get(),
+            clean: raw.flags.get() & HEADER_CLEAN != 0,
+            region_count: raw.region_count.get(),
+            region_bytes: raw.region_bytes.get(),
+            tail_region: raw.tail_region.get(),
+            tail_tid: Tid(raw.tail_tid.get()),
+        };
+        header.check_shape(space)?;
+        Ok(Some(header))
+    }
+
+    fn check_shape(&self, space: &Space) -> Result<()> {
+        let regions_bytes = u64::from(self.region_count).checked_mul(self.region_bytes);
+        let end = regions_bytes.and_then(|bytes| bytes.checked_add(REGIONS_OFFSET));
+        let fits = end.is_some_and(|end| end <= space.len_bytes());
+        // No journal counts that far; what is below can be counted up from without overflow.
+        let countable = self.sequence < 1 << 62 && (1..1 << 62).contains(&self.tail_tid.0);
+        let whole = countable && self.region_bytes.is_multiple_of(4096) && self.region_bytes > 0;
+        if !fits || !whole || self.region_count < 2 || self.tail_region >= self.region_count {
+            return Err(JournalError::Damaged(format!(
+                "its header describes {} regions of {} bytes, tail {}, in {} bytes",
+                self.region_count,
+                self.region_bytes,
+                self.tail_region,
+                space.len_bytes()
+            )));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // One extent is a list of extents too.
+mod tests {
+    use super::*;
+    use device::MemoryDevice;
+    use std::sync::Arc;
+
+    fn space() -> Space {
+        Space::new(Arc::new(MemoryDevice::new(1 << 20, 512)), vec![0..1 << 20]).unwrap()
+    }
+
+    fn header(sequence: u64) -> Header {
+        Header {
+            uuid: [7; 16],
+            life: 99,
+            sequence,
+            clean: false,
+            region_count: 4,
+            region_bytes: 65536,
+            tail_region: 1,
+            tail_tid: Tid(5),
+        }
+    }
+
+    #[test]
+    fn the_newer_of_two_slots_counts_and_a_torn_one_does_not() {
+        let space = space();
+        header(4).write(&space).unwrap();
+        header(5).write(&space).unwrap();
+        assert_eq!(Header::read(&space, &[7; 16]).unwrap(), header(5));
+        space.write(HEADER_SLOT_BYTES, &[0xff; 512]).unwrap();
+        assert_eq!(Header::read(&space, &[7; 16]).unwrap(), header(4));
+        space.write(0, &[0; 512]).unwrap();
+        assert!(matches!(Header::read(&space, &[7; 16]), Err(JournalError::Damaged(_))));
+    }
+
+    #[test]
+    fn a_foreign_journal_is_told_apart_from_a_damaged_one() {
+        let space = space();
+        header(4).write(&space).unwrap();
+        assert!(matches!(Header::read(&space, &[8; 16]), Err(JournalError::Incompatible(_))));
+    }
+
+    #[test]
+    fn impossible_shapes_are_refused() {
+        let space = space();
+        for bad in [
+            Header { region_count: 1, ..header(4) },
+            Header { region_bytes: 1 << 40, ..header(4) },
+            Header { region_bytes: !4095, ..header(4) },
+            Header { tail_region: 4, ..header(4) },
+            Header { region_bytes: 0, ..header(4) },
+            Header { tail_tid: Tid(u64::MAX), ..header(4) },
+            Header { tail_tid: Tid(0), ..header(4) },
+            Header { sequence: u64::MAX - 1, ..header(4) },
+        ] {
+            bad.write(&space).unwrap();
+            assert!(matches!(Header::read(&space, &[7; 16]), Err(JournalError::Damaged(_))));
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The journal as its users hold it: opening, the calls of the engine, closing, and the threads.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use device::{AlignedBuf, BlockDevice};
+
+use crate::engine::Engine;
+use crate::format::REGIONS_OFFSET;
+use crate::handle::Handle;
+use crate::header::Header;
+use crate::options::Options;
+use crate::state::State;
+use crate::stats::Stats;
+use crate::{BlockRef, HomeBlock, JournalError, Result, Space, Tid};
+
+/// An open journal.
+///
+/// Dropping it is like a power cut: nothing more is written. [`Journal::close`] is the end that
+/// leaves everything home.
+pub struct Journal {
+    engine: Arc<Engine>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Journal {
+    /// Opens the journal in `space` for the volume `uuid` on `home` and begins a new life.
+    ///
+    /// Whatever the space holds is given up: call [`crate::recover`] first if it may hold
+    /// history. A space that was never a journal is written with zeros once, so that commits
+    /// never have to allocate underneath.
+    pub fn open(
+        home: Arc<dyn BlockDevice>,
+        space: Space,
+        uuid: [u8; 16],
+        options: Options,
+    ) -> Result<Journal> {
+        if !(2..=16).contains(&options.region_count) {
+            let text = format!("{} regions asked for; 2 to 16 can be had", options.region_count);
+            return Err(JournalError::Incompatible(text));
+        }
+        let previous = match Header::read(&space, &uuid) {
+            Ok(header) => Some(header),
+            Err(error @ (JournalError::Io(_) | JournalError::TooSmall(_))) => return Err(error),
+            Err(_) => None,
+        };
+        let header = first_header(&space, uuid, &options, previous)?;
+        if previous.is_none() {
+            write_zeros(&space)?;
+        }
+        let engine = Engine::new(home, space, options, State::new(header))?;
+        engine.state.lock().header = header.write_both(&engine.space)?;
+        let engine = Arc::new(engine);
+        let threads = if engine.options.background { spawn_threads(&engine) } else { Vec::new() };
+        Ok(Journal { engine, threads })
+    }
+
+    /// The newest published version of a block. Kept in memory: for metadata.
+    pub fn read(&self, block: HomeBlock) -> Result<BlockRef> {
+        self.engine.read(block)
+    }
+
+    /// Fills `out` (whole blocks) with the newest published versions of the blocks from `start`
+    /// on. What is not in memory is read in large pieces and not kept: for file data.
+    pub fn read_data(&self, start: HomeBlock, out: &mut [u8]) -> Result<()> {
+        self.engine.read_data(start, out)
+    }
+
+    /// Opens a handle that may change up to `credit_count` blocks and free any number. Waits while
+    /// another one is open, and for a commit when the running transaction has no room.
+    pub fn begin(&self, credit_count: usize) -> Result<Handle<'_>> {
+        self.engine.begin(credit_count)
+    }
+
+    /// The largest `credit_count` that [`Journal::begin`] accepts: at least 128.
+    pub fn max_credit_count(&self) -> usize {
+        self.engine.max_transaction_blocks
+    }
+
+    /// The transaction that a handle opened now would join.
+    pub fn running_tid(&self) -> Tid {
+        self.engine.running.lock().tid
+    }
+
+    /// This transaction and everything before it is durable.
+    pub fn committed_tid(&self) -> Tid {
+        self.engine.committed_tid()
+    }
+
+    /// Returns when `tid` and everything before it is durable. Without I/O when it already is.
+    pub fn sync(&self, tid: Tid) -> Result<()> {
+        self.engine.sync(tid)
+    }
+
+    /// Writes whole blocks of data home now; see `docs/architecture.md`, ordered data.
+    pub fn write_in_place(&self, start: HomeBlock, data: &[u8]) -> Result<()> {
+        self.engine.write_in_place(start, data)
+    }
+
+    /// Makes all in-place data written or buffered so far durable.
+    pub fn flush_in_place(&self) -> Result<()> {
+        self.engine.flush_in_place()
+    }
+
+    /// Commits what is running and brings everything home; the journal is then empty but open.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.sync(self.running_tid())?;
+        self.engine.checkpoint_all()
+    }
+
+    /// What the engine has done.
+    pub fn stats(&self) -> Stats {
+        self.engine.counters.snapshot()
+    }
+
+    /// Why the journal is aborted, if it is.
+    pub fn abort_reason(&self) -> Option<String> {
+        self.engine.abort_reason()
+    }
+
+    /// The header as it is now.
+    pub fn header(&self) -> Header {
+        self.engine.state.lock().header
+    }
+
+    /// Commits, brings everything home, and marks the journal clean.
+    pub fn close(mut self) -> Result<()> {
+        self.engine.check_aborted()?;
+        self.engine.sync(self.running_tid())?;
+        self.stop_threads();
+        self.engine.checkpoint_all()?;
+        self.engine.flush_home_if_written()?;
+        let header = self.header();
+        let clean = Header { clean: true, sequence: header.sequence + 1, ..header };
+        clean.write_both(&self.engine.space)?;
+        Ok(())
+    }
+
+    fn stop_threads(&mut self) {
+        self.engine.state.lock().stopping = true;
+        self.engine.checkpoint_wanted.notify_all();
+        self.engine.stop_wanted.notify_all();
+        self.engine.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.stop_threads();
+    }
+}
+
+fn first_header(
+    space: &Space,
+    uuid: [u8; 16],
+    options: &Options,
+    previous: Option<Header>,
+) -> Result<Header> {
+    let room = space.len_bytes().saturating_sub(REGIONS_OFFSET);
+    let region_bytes = room / u64::from(options.region_count) / 4096 * 4096;
+    if region_bytes == 0 {
+        return Err(JournalError::TooSmall(format!("it has {} bytes", space.len_bytes())));
+    }
+    Ok(Header {
+        uuid,
+        life: options.life,
+        sequence: previous.map_or(1, |header| header.sequence + 1),
+        clean: false,
+        region_count: options.region_count,
+        region_bytes,
+        tail_region: 0,
+        tail_tid: previous.map_or(Tid(1), |header| header.tail_tid.max(Tid(1))),
+    })
+}
+
+fn write_zeros(space: &Space) -> Result<()> {
+    let zeros = AlignedBuf::zeroed(1 << 20);
+    let mut offset = 0;
+    while offset < space.len_bytes() {
+        let count = (space.len_bytes() - offset).min(zeros.len() as u64);
+        space.write(offset, &zeros[..count as usize])?;
+        offset += count;
+    }
+    Ok(space.device().flush()?)
+}
+
+fn spawn_threads(engine: &Arc<Engine>) -> Vec<JoinHandle<()>> {
+    let mut threads = vec![spawn("oj-checkpoint", engine, run_checkpoints)];
+    if engine.options.commit_interval.is_some() {
+        threads.push(spawn("oj-commit", engine, run_commit_timer));
+    }
+    threads
+}
+
+fn spawn(name: &str, engine: &Arc<Engine>, body: fn(&Engine)) -> JoinHandle<()> {
+    let engine = engine.clone();
+    let builder = std::thread::Builder::new().name(name.into());
+    builder.spawn(move || body(&engine)).expect("the system can start a thread")
+}
+
+/// Brings filled regions home until the journal is closed or aborted.
+fn run_checkpoints(engine: &Engine) {
+    loop {
+        let mut state = engine.state.lock();
+        while !state.stopping && state.filled_tail().is_none() {
+            engine.checkpoint_wanted.wait(&mut state);
+        }
+        if state.stopping {
+            return;
+        }
+        drop(state);
+        if engine.checkpoint_tail().is_err() {
+            return;
+        }
+    }
+}
+
+/// Commits the running transaction when it is older than the commit interval.
+fn run_commit_timer(engine: &Engine) {
+    let interval = engine.options.commit_interval.unwrap_or(Duration::MAX);
+    let mut pause = interval;
+    loop {
+        let deadline = std::time::Instant::now() + pause;
+        let mut state = engine.state.lock();
+        while !state.stopping {
+            if engine.stop_wanted.wait_until(&mut state, deadline).timed_out() {
+                break;
+            }
+        }
+        if state.stopping {
+            return;
+        }
+        drop(state);
+        let running = engine.running.lock();
+        let (tid, age) = (running.tid, running.since.map(|since| since.elapsed()));
+        drop(running);
+        match age {
+            Some(age) if age < interval => pause = interval - age,
+            Some(_) if engine.sync(tid).is_err() => return,
+            _ => pause = interval,
+        }
+    }
+}

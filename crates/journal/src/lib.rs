@@ -1,0 +1,54 @@
+//! The engine: transactions, commit, regions, checkpoint, recovery, revoke.
+//!
+//! Sees *home blocks* (4 KiB blocks of the volume, by number) and byte ranges of them. It must
+//! not know what they hold: no ext4, no FUSE. All I/O goes through `device::BlockDevice`.
+//!
+//! A user of the engine reads blocks with [`Journal::read`], changes them inside a [`Handle`],
+//! and asks with [`Journal::sync`] for a transaction to be durable.
+//!
+//! # A transaction's life
+//!
+//! ```text
+//! handles -> running -> committing -> checkpoint (in a region) -> home
+//!            memory     one durable    memory and journal         region freed
+//!                       write
+//! ```
+//!
+//! The words are JBD2's. What differs: one checksummed write commits (no second barrier), versions
+//! are immutable once published, handles are exclusive and undo themselves when dropped, and a
+//! checkpoint frees a whole region with one flush and one header (DJFS, group checkpointing).
+
+mod cache;
+mod checkpoint;
+mod commit;
+mod engine;
+mod error;
+pub mod format;
+mod handle;
+mod header;
+mod in_place;
+mod journal;
+mod options;
+mod record;
+mod recovery;
+mod running;
+mod scan;
+mod space;
+mod state;
+mod stats;
+mod types;
+
+pub use error::{JournalError, Result};
+pub use handle::Handle;
+pub use header::Header;
+pub use journal::Journal;
+#[cfg(feature = "canary")]
+pub use options::Broken;
+pub use options::Options;
+pub use record::{Record, Tag};
+pub use recovery::{RecoverOptions, Recovery, recover};
+pub use running::InPlaceGuard;
+pub use scan::{End, Scan, scan};
+pub use space::Space;
+pub use stats::Stats;
+pub use types::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock, Tid};

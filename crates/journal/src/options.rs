@@ -1,0 +1,85 @@
+//! How the engine is opened.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Options of `Journal::open`.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Number of regions, 2 to 16.
+    pub region_count: u32,
+    /// Commit the running transaction when it is this old; `None`: only when asked to.
+    pub commit_interval: Option<Duration>,
+    /// Run threads for the commit timer and for checkpoints. Without them everything happens in
+    /// the caller's thread, in an order that depends on the calls alone.
+    pub background: bool,
+    /// A random number that no earlier life of this journal had.
+    pub life: u64,
+    /// Clean blocks kept in memory.
+    pub clean_block_limit: usize,
+    /// Committed blocks that are not home, kept in memory; reaching it starts a checkpoint.
+    pub dirty_block_limit: usize,
+    /// Time of day in nanoseconds since 1970, for the records' time stamps.
+    pub now_ns: fn() -> u64,
+    /// A fault to build in, so that a check can be seen to fail.
+    #[cfg(feature = "canary")]
+    pub broken: Broken,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            region_count: 4,
+            commit_interval: Some(Duration::from_secs(5)),
+            background: true,
+            life: random_life(),
+            clean_block_limit: 16384,
+            dirty_block_limit: 65536,
+            now_ns: wall_clock_ns,
+            #[cfg(feature = "canary")]
+            broken: Broken::Nothing,
+        }
+    }
+}
+
+/// Ways to break the engine on purpose.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Broken {
+    /// It works.
+    #[default]
+    Nothing,
+    /// Recovery believes records without looking at their checksum.
+    ChecksumIgnored,
+    /// Changed blocks are written home before their transaction commits.
+    HomeBeforeCommit,
+    /// Revokes are not written.
+    RevokesDropped,
+    /// Commits are acknowledged without waiting for the medium.
+    CommitNotDurable,
+    /// Regions are freed without flushing what was written home.
+    CheckpointNotFlushed,
+}
+
+impl Options {
+    #[cfg(feature = "canary")]
+    pub(crate) fn is_broken(&self, how: Broken) -> bool {
+        self.broken == how
+    }
+
+    #[cfg(not(feature = "canary"))]
+    pub(crate) fn is_broken(&self, _how: Broken) -> bool {
+        false
+    }
+}
+
+fn wall_clock_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn random_life() -> u64 {
+    let mut bytes = [0u8; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => u64::from_le_bytes(bytes),
+        _ => wall_clock_ns(),
+    }
+}

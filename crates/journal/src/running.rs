@@ -1,0 +1,91 @@
+//! The running transaction: what handles have published since the last commit began.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{BlockRef, HomeBlock, Tid};
+
+/// The running transaction. Its mutex is the handle lock: whoever holds it has the open handle.
+pub(crate) struct Running {
+    pub tid: Tid,
+    /// Newest version of each block changed in this transaction.
+    pub blocks: BTreeMap<HomeBlock, BlockRef>,
+    /// Data that goes home in place before this transaction commits.
+    pub ordered: BTreeMap<HomeBlock, BlockRef>,
+    /// Blocks freed in this transaction of which older versions are in the journal.
+    pub revokes: BTreeSet<HomeBlock>,
+    /// In-place writes that began with a handle of this transaction and are not done.
+    pub in_place: Arc<InPlaceCount>,
+    pub handle_count: usize,
+    /// When the first handle changed something.
+    pub since: Option<Instant>,
+}
+
+impl Running {
+    pub(crate) fn new(tid: Tid) -> Running {
+        Running {
+            tid,
+            blocks: BTreeMap::new(),
+            ordered: BTreeMap::new(),
+            revokes: BTreeSet::new(),
+            in_place: Arc::default(),
+            handle_count: 0,
+            since: None,
+        }
+    }
+
+    /// Nothing to commit.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+            && self.revokes.is_empty()
+            && self.ordered.is_empty()
+            && self.in_place.is_zero()
+    }
+}
+
+/// Counts in-place writes under way.
+#[derive(Default)]
+pub(crate) struct InPlaceCount {
+    count: Mutex<usize>,
+    zero: Condvar,
+}
+
+impl InPlaceCount {
+    fn is_zero(&self) -> bool {
+        *self.count.lock() == 0
+    }
+
+    /// Returns when none is under way.
+    pub(crate) fn wait_for_zero(&self) {
+        let mut count = self.count.lock();
+        while *count > 0 {
+            self.zero.wait(&mut count);
+        }
+    }
+}
+
+/// An in-place write that belongs to a transaction: that one does not commit before this is
+/// dropped.
+pub struct InPlaceGuard {
+    in_place: Arc<InPlaceCount>,
+}
+
+impl InPlaceGuard {
+    pub(crate) fn new(in_place: &Arc<InPlaceCount>) -> InPlaceGuard {
+        *in_place.count.lock() += 1;
+        InPlaceGuard { in_place: in_place.clone() }
+    }
+}
+
+impl Drop for InPlaceGuard {
+    fn drop(&mut self) {
+        let mut count = self.in_place.count.lock();
+        *count -= 1;
+        if *count == 0 {
+            self.in_place.zero.notify_all();
+        }
+    }
+}

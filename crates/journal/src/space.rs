@@ -1,0 +1,143 @@
+//! Where the journal's bytes lie: a list of byte extents on a device, seen as one linear space.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use device::BlockDevice;
+
+use crate::{JournalError, Result};
+
+/// The linear byte space of a journal.
+#[derive(Clone)]
+pub struct Space {
+    device: Arc<dyn BlockDevice>,
+    extents: Vec<Range<u64>>,
+    len_bytes: u64,
+}
+
+impl Space {
+    /// The bytes of `extents` (byte ranges of `device`, each made of whole 4 KiB blocks), in order.
+    pub fn new(device: Arc<dyn BlockDevice>, extents: Vec<Range<u64>>) -> Result<Space> {
+        let mut len_bytes = 0u64;
+        for extent in &extents {
+            let whole = extent.start.is_multiple_of(4096) && extent.end.is_multiple_of(4096);
+            if extent.start >= extent.end || extent.end > device.size_bytes() || !whole {
+                let text = format!("bytes {}..{} cannot hold a journal", extent.start, extent.end);
+                return Err(JournalError::Incompatible(text));
+            }
+            len_bytes += extent.end - extent.start;
+        }
+        Ok(Space { device, extents: merge(extents), len_bytes })
+    }
+
+    /// Size of the space in bytes.
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// The device that holds the space.
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
+    }
+
+    /// Logical sector size of the device in bytes.
+    pub fn sector_bytes(&self) -> usize {
+        self.device.sector_bytes()
+    }
+
+    /// Fills `buf` from `offset` of the space.
+    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut rest = buf;
+        for piece in self.pieces(offset, rest.len()) {
+            let (part, tail) = rest.split_at_mut(length(&piece));
+            self.device.read(piece.start, part)?;
+            rest = tail;
+        }
+        Ok(())
+    }
+
+    /// Writes `data` at `offset` of the space; durable after a flush of the device.
+    pub fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let mut rest = data;
+        for piece in self.pieces(offset, data.len()) {
+            let (part, tail) = rest.split_at(length(&piece));
+            self.device.write(piece.start, part)?;
+            rest = tail;
+        }
+        Ok(())
+    }
+
+    /// Writes `data` at `offset` of the space and returns when it is durable: one durable write,
+    /// or, where the span crosses from one extent to the next, one for each piece. (Not writes and
+    /// one flush: another thread's failed flush could have lost what that flush then reports done.)
+    pub fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let mut rest = data;
+        for piece in self.pieces(offset, data.len()) {
+            let (part, tail) = rest.split_at(length(&piece));
+            self.device.write_durable(piece.start, part)?;
+            rest = tail;
+        }
+        Ok(())
+    }
+
+    /// The device ranges of a span of the space. Panics when the span is outside (our own bug).
+    fn pieces(&self, offset: u64, len_bytes: usize) -> Vec<Range<u64>> {
+        let mut wanted = offset..offset + len_bytes as u64;
+        assert!(wanted.end <= self.len_bytes, "span {wanted:?} outside of the journal");
+        let mut pieces = Vec::with_capacity(1);
+        let mut base = 0;
+        for extent in &self.extents {
+            let size = extent.end - extent.start;
+            if wanted.start < base + size && wanted.start < wanted.end {
+                let from = extent.start + (wanted.start - base);
+                let count = (wanted.end - wanted.start).min(extent.end - from);
+                pieces.push(from..from + count);
+                wanted.start += count;
+            }
+            base += size;
+        }
+        pieces
+    }
+}
+
+fn length(range: &Range<u64>) -> usize {
+    (range.end - range.start) as usize
+}
+
+/// Joins extents that follow each other on the device.
+fn merge(extents: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let mut merged: Vec<Range<u64>> = Vec::with_capacity(extents.len());
+    for extent in extents {
+        match merged.last_mut() {
+            Some(last) if last.end == extent.start => last.end = extent.end,
+            _ => merged.push(extent),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // One extent is a list of extents too.
+mod tests {
+    use super::*;
+    use device::MemoryDevice;
+
+    #[test]
+    fn a_span_over_two_extents_reads_back() {
+        let device = Arc::new(MemoryDevice::new(64 * 4096, 512));
+        let space = Space::new(device.clone(), vec![8192..16384, 40960..49152]).unwrap();
+        let data: Vec<u8> = (0..8192u32).map(|i| (i / 32) as u8).collect();
+        space.write_durable(4096, &data).unwrap();
+        let mut back = vec![0; 8192];
+        space.read(4096, &mut back).unwrap();
+        assert_eq!(back, data);
+        assert_eq!(device.to_bytes()[40960..45056], data[4096..]);
+    }
+
+    #[test]
+    fn extents_outside_of_the_device_are_refused() {
+        let device = Arc::new(MemoryDevice::new(4096, 512));
+        assert!(Space::new(device.clone(), vec![0..8192]).is_err());
+        assert!(Space::new(device, vec![0..100]).is_err());
+    }
+}

@@ -1,0 +1,56 @@
+//! Counters of the engine.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Live counters.
+        #[derive(Default)]
+        pub(crate) struct Counters { $(pub $name: AtomicU64,)* }
+
+        /// What the engine has done since it was opened.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Stats { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counters {
+            pub(crate) fn snapshot(&self) -> Stats {
+                Stats { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Transactions written to the journal.
+    commits,
+    /// Handles that joined those transactions.
+    handles,
+    /// Calls of `sync` that asked for a transaction.
+    syncs,
+    /// Calls of `sync` that found it committed already.
+    syncs_without_io,
+    /// Bytes written to the journal, padding included.
+    journal_bytes,
+    /// Blocks logged.
+    logged_blocks,
+    /// Revoke records written.
+    revokes,
+    /// Bytes brought home by checkpoints.
+    home_bytes,
+    /// Bytes written in place (ordered data).
+    in_place_bytes,
+    /// Regions brought home.
+    checkpoints,
+    /// Logged blocks that needed no write home: overwritten or freed since.
+    cancelled_blocks,
+    /// Times a commit had to wait for a free region.
+    stalls,
+    /// Time spent in those waits, in nanoseconds.
+    stall_ns,
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, count: usize) {
+        counter.fetch_add(count as u64, Ordering::Relaxed);
+    }
+}

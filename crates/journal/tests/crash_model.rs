@@ -1,0 +1,442 @@
+//! Random operations, the power cut at every event, recovery, and a comparison with a model.
+//!
+//! The model knows what each sector holds after each transaction. What recovery leaves must be
+//! the state after one transaction, not older than the last that was acknowledged. Only data that
+//! went in place over existing data may be newer: it is not part of the transaction.
+//!
+//! A failure names the seed, the cut and what survived; the three replay it.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use common::UUID;
+use device::{BlockDevice, SimDevice, Survival, Trace};
+use fastrand::Rng;
+use journal::{
+    BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock, Journal, Options, RecoverOptions, Space, Tid,
+};
+
+const HOME_BLOCKS: u64 = 40;
+const SECTORS: usize = BLOCK_BYTES / 512;
+const REGION_COUNT: u32 = 2;
+
+/// A number for each sector of a block; the sector is filled with it.
+type Stamps = [u64; SECTORS];
+
+/// What a block holds from a transaction on; `None`: it is free, nobody looks.
+#[derive(Clone, Copy)]
+struct Version {
+    tid: Tid,
+    stamps: Option<Stamps>,
+    /// It may be home before the transaction commits.
+    in_place: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Free(Tid),
+    Used,
+}
+
+/// Everything a run leaves behind for the checks.
+struct Run {
+    trace: Trace,
+    history: BTreeMap<u64, Vec<Version>>,
+    last_tid: Tid,
+}
+
+struct Workload {
+    rng: Rng,
+    device: Arc<SimDevice>,
+    journal: Option<Journal>,
+    life: u64,
+    broken: Broken,
+    stamp: u64,
+    kinds: Vec<Kind>,
+    history: BTreeMap<u64, Vec<Version>>,
+}
+
+#[cfg(feature = "canary")]
+use journal::Broken;
+
+#[cfg(not(feature = "canary"))]
+#[derive(Clone, Copy)]
+enum Broken {
+    Nothing,
+}
+
+fn options(life: u64, broken: Broken) -> Options {
+    let mut options = common::quiet();
+    options.life = life;
+    options.region_count = REGION_COUNT;
+    options.clean_block_limit = 8;
+    set_broken(&mut options, broken);
+    options
+}
+
+#[cfg(feature = "canary")]
+fn set_broken(options: &mut Options, broken: Broken) {
+    options.broken = broken;
+}
+
+#[cfg(not(feature = "canary"))]
+fn set_broken(_: &mut Options, Broken::Nothing: Broken) {}
+
+#[cfg(feature = "canary")]
+fn recover_options(broken: Broken) -> RecoverOptions {
+    RecoverOptions { broken, ..Default::default() }
+}
+
+#[cfg(not(feature = "canary"))]
+fn recover_options(_: Broken) -> RecoverOptions {
+    RecoverOptions::default()
+}
+
+/// The journal lies behind the home blocks, in two pieces that do not follow each other.
+fn space(device: &Arc<SimDevice>) -> Space {
+    let home = HOME_BLOCKS * 4096;
+    let end = device.size_bytes();
+    let cut = home + 8192 + 33 * 4096;
+    Space::new(device.clone(), vec![home..cut, cut + 4096..end]).expect("it lies on the device")
+}
+
+fn device_bytes() -> u64 {
+    HOME_BLOCKS * 4096 + 8192 + 4096 + u64::from(REGION_COUNT) * common::REGION_BYTES
+}
+
+fn fill(stamps: &Stamps) -> BlockRef {
+    let mut bytes: BlockBytes = [0; BLOCK_BYTES];
+    for (sector, stamp) in bytes.chunks_exact_mut(512).zip(stamps) {
+        sector.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&stamp.to_le_bytes()));
+    }
+    Arc::new(bytes)
+}
+
+fn stamps_of(bytes: &[u8]) -> Option<Stamps> {
+    let mut stamps = [0; SECTORS];
+    for (sector, stamp) in bytes.chunks_exact(512).zip(&mut stamps) {
+        *stamp = u64::from_le_bytes(sector[..8].try_into().expect("eight bytes"));
+        if sector.chunks_exact(8).any(|word| word != &sector[..8]) {
+            return None;
+        }
+    }
+    Some(stamps)
+}
+
+impl Workload {
+    fn new(seed: u64, broken: Broken) -> Workload {
+        let device = Arc::new(SimDevice::new(device_bytes(), 512));
+        let open = Journal::open(device.clone(), space(&device), UUID, options(1, broken));
+        device.start_trace();
+        Workload {
+            rng: Rng::with_seed(seed),
+            device,
+            journal: Some(open.expect("it opens")),
+            life: 1,
+            broken,
+            stamp: 0,
+            kinds: vec![Kind::Free(Tid(0)); HOME_BLOCKS as usize],
+            history: BTreeMap::new(),
+        }
+    }
+
+    fn run(mut self, step_count: usize) -> Run {
+        for _ in 0..step_count {
+            match self.rng.u8(..100) {
+                0..62 => self.operation(),
+                62..68 => self.write_fresh_in_place(),
+                68..92 => self.sync(),
+                92..95 => self.journal().flush_in_place().expect("it flushes"),
+                95..97 => self.look(),
+                97..99 => self.checkpoint(),
+                _ => self.reopen(),
+            }
+        }
+        self.sync();
+        let last_tid = self.journal().running_tid();
+        Run { trace: self.device.take_trace(), history: self.history, last_tid }
+    }
+
+    fn journal(&self) -> &Journal {
+        self.journal.as_ref().expect("it is open")
+    }
+
+    fn new_stamps(&mut self) -> Stamps {
+        self.stamp += 1;
+        [self.stamp; SECTORS]
+    }
+
+    fn newest(&self, block: u64) -> Option<Stamps> {
+        self.history.get(&block)?.last()?.stamps
+    }
+
+    /// One handle with a few changes; now and then it is dropped.
+    fn operation(&mut self) {
+        let journal = self.journal.take().expect("it is open");
+        let committed = journal.committed_tid();
+        let mut handle = journal.begin(HOME_BLOCKS as usize).expect("a handle");
+        let tid = handle.tid();
+        let (kinds, mut changes) = (self.kinds.clone(), Vec::new());
+        for _ in 0..self.rng.usize(1..12) {
+            let block = self.rng.u64(..HOME_BLOCKS);
+            let home = HomeBlock(block);
+            let newest = changes
+                .iter()
+                .rev()
+                .find(|(b, _)| *b == block)
+                .map(|(_, v): &(_, Version)| v.stamps);
+            let newest = newest.unwrap_or_else(|| self.newest(block));
+            let free_since = match self.kinds[block as usize] {
+                Kind::Free(tid) => Some(tid),
+                Kind::Used => None,
+            };
+            let (stamps, in_place) = match (free_since, self.rng.u8(..10)) {
+                (None, 0..2) => {
+                    handle.forget(home, 1);
+                    self.kinds[block as usize] = Kind::Free(tid);
+                    changes.push((block, Version { tid, stamps: None, in_place: false }));
+                    continue;
+                }
+                (None, 2..6) => {
+                    let mut stamps = newest.expect("a used block has content");
+                    let sector = self.rng.usize(..SECTORS);
+                    stamps[sector] = self.new_stamps()[0];
+                    let bytes = handle.write(home).expect("within the credits");
+                    let part = sector * 512..sector * 512 + 512;
+                    bytes[part.clone()].copy_from_slice(&fill(&stamps)[part]);
+                    (stamps, false)
+                }
+                (Some(since), 0..4) if since <= committed => {
+                    let stamps = self.new_stamps();
+                    handle.put_ordered(home, fill(&stamps)).expect("within the credits");
+                    (stamps, true)
+                }
+                (None, 6..8) => {
+                    let stamps = self.new_stamps();
+                    handle.put_ordered(home, fill(&stamps)).expect("within the credits");
+                    (stamps, true)
+                }
+                _ => {
+                    let stamps = self.new_stamps();
+                    handle
+                        .create(home)
+                        .expect("within the credits")
+                        .copy_from_slice(&fill(&stamps)[..]);
+                    (stamps, false)
+                }
+            };
+            self.kinds[block as usize] = Kind::Used;
+            changes.push((block, Version { tid, stamps: Some(stamps), in_place }));
+        }
+        if self.rng.u8(..6) == 0 {
+            drop(handle);
+            self.kinds = kinds;
+        } else {
+            handle.stop();
+            changes.into_iter().for_each(|(b, v)| self.history.entry(b).or_default().push(v));
+        }
+        self.journal = Some(journal);
+    }
+
+    /// A few neighbouring blocks that are free for good, written directly under a guard.
+    fn write_fresh_in_place(&mut self) {
+        let journal = self.journal.take().expect("it is open");
+        let committed = journal.committed_tid();
+        let is_free = |kind: &Kind| matches!(kind, Kind::Free(since) if *since <= committed);
+        let start = self.rng.usize(..self.kinds.len());
+        let count = self.kinds[start..].iter().take(3).take_while(|kind| is_free(kind)).count();
+        let mut handle = journal.begin(1).expect("a handle");
+        let tid = handle.tid();
+        let guard = handle.begin_in_place();
+        handle.stop();
+        let mut data = Vec::new();
+        for block in start..start + count {
+            let stamps = self.new_stamps();
+            data.extend_from_slice(&fill(&stamps)[..]);
+            self.kinds[block] = Kind::Used;
+            let version = Version { tid, stamps: Some(stamps), in_place: true };
+            self.history.entry(block as u64).or_default().push(version);
+        }
+        if count > 0 {
+            journal.write_in_place(HomeBlock(start as u64), &data).expect("it is written");
+        }
+        drop(guard);
+        self.journal = Some(journal);
+    }
+
+    fn sync(&mut self) {
+        let tid = self.journal().running_tid();
+        self.journal().sync(tid).expect("it commits");
+        self.device.mark(self.journal().committed_tid().0);
+    }
+
+    fn checkpoint(&mut self) {
+        self.journal().checkpoint().expect("it goes home");
+        self.device.mark(self.journal().committed_tid().0);
+    }
+
+    fn reopen(&mut self) {
+        let journal = self.journal.take().expect("it is open");
+        journal.close().expect("it closes");
+        self.life += 1;
+        let options = options(self.life, self.broken);
+        let journal = Journal::open(self.device.clone(), space(&self.device), UUID, options);
+        self.journal = Some(journal.expect("it opens"));
+    }
+
+    /// What is read is what was written last.
+    fn look(&mut self) {
+        let mut data = vec![0; HOME_BLOCKS as usize * BLOCK_BYTES];
+        self.journal().read_data(HomeBlock(0), &mut data).expect("it is readable");
+        for (block, bytes) in data.chunks_exact(BLOCK_BYTES).enumerate() {
+            let Some(expected) = self.newest(block as u64) else { continue };
+            assert_eq!(stamps_of(bytes), Some(expected), "block {block} through read_data");
+            let bytes = self.journal().read(HomeBlock(block as u64)).expect("it is readable");
+            assert_eq!(stamps_of(bytes.as_ref()), Some(expected), "block {block} through read");
+        }
+    }
+}
+
+impl Run {
+    /// Recovers what the cut left and compares. The error says what is wrong.
+    fn check(
+        &self,
+        device: &Arc<SimDevice>,
+        acknowledged: u64,
+        broken: Broken,
+    ) -> Result<(), String> {
+        let home: Arc<dyn BlockDevice> = device.clone();
+        journal::recover(&home, &space(device), &UUID, &recover_options(broken))
+            .map_err(|error| format!("recovery: {error}"))?;
+        let header = journal::scan(&space(device), &UUID).map_err(|e| e.to_string())?.header;
+        let state = header.tail_tid.0 - 1;
+        if !header.clean || state < acknowledged || state > self.last_tid.0 {
+            return Err(format!("state {state}, acknowledged {acknowledged}, {header:?}"));
+        }
+        self.history.iter().try_for_each(|(block, versions)| {
+            let mut bytes = [0; BLOCK_BYTES];
+            device.read(block * 4096, &mut bytes).map_err(|e| e.to_string())?;
+            check_block(&bytes, versions, Tid(state))
+                .map_err(|text| format!("block {block} at state {state}: {text}"))
+        })
+    }
+
+    /// Checks every cut with each survival. Returns how many states that were.
+    fn check_all(&self, seed: u64, broken: Broken) -> Result<usize, String> {
+        let mut state_count = 0;
+        let mut cursor = self.trace.cursor();
+        for cut in self.trace.cuts() {
+            cursor.advance_to(cut);
+            let acknowledged = self.trace.marks_before(cut).max().unwrap_or(0);
+            for survival in Survival::EXTREMES.into_iter().chain((0..3).map(Survival::Random)) {
+                let device = Arc::new(SimDevice::from_image(cursor.crash(survival), 512));
+                self.check(&device, acknowledged, broken)
+                    .map_err(|text| format!("seed {seed} cut {cut} {survival:?}: {text}"))?;
+                state_count += 1;
+            }
+            if cut % 23 == 0 {
+                state_count += self
+                    .check_recovery_cut(&cursor.crash(Survival::Issued), acknowledged, broken)
+                    .map_err(|text| format!("seed {seed} cut {cut}, recovery cut: {text}"))?;
+            }
+        }
+        Ok(state_count)
+    }
+
+    /// Cuts recovery itself at every event.
+    fn check_recovery_cut(
+        &self,
+        image: &device::Image,
+        acknowledged: u64,
+        broken: Broken,
+    ) -> Result<usize, String> {
+        let first = Arc::new(SimDevice::from_image(image.clone(), 512));
+        first.start_trace();
+        self.check(&first, acknowledged, broken)?;
+        let trace = first.take_trace();
+        let mut state_count = 0;
+        for cut in trace.cuts() {
+            for survival in [Survival::Nothing, Survival::Everything, Survival::Random(1)] {
+                let device = Arc::new(SimDevice::from_image(trace.crash(cut, survival), 512));
+                self.check(&device, acknowledged, broken)?;
+                state_count += 1;
+            }
+        }
+        Ok(state_count)
+    }
+}
+
+fn check_block(bytes: &[u8], versions: &[Version], state: Tid) -> Result<(), String> {
+    let is_past = |version: &&Version| version.tid <= state;
+    let Some(Version { stamps: Some(expected), .. }) = versions.iter().rev().find(is_past) else {
+        return Ok(());
+    };
+    let Some(found) = stamps_of(bytes) else { return Err("a sector is torn".into()) };
+    let newer_in_place = |sector: usize| {
+        versions
+            .iter()
+            .filter(|version| version.tid > state && version.in_place)
+            .filter_map(|version| version.stamps)
+            .any(|stamps| stamps[sector] == found[sector])
+    };
+    match (0..SECTORS)
+        .find(|sector| found[*sector] != expected[*sector] && !newer_in_place(*sector))
+    {
+        None => Ok(()),
+        Some(sector) => {
+            Err(format!("sector {sector} holds {}, not {}", found[sector], expected[sector]))
+        }
+    }
+}
+
+fn run_and_check(seed: u64, step_count: usize, broken: Broken) -> Result<usize, String> {
+    Workload::new(seed, broken).run(step_count).check_all(seed, broken)
+}
+
+#[test]
+fn every_cut_leaves_a_state_that_was_promised() {
+    let mut state_count = 0;
+    for seed in 0..6 {
+        state_count += run_and_check(seed, 250, Broken::Nothing).unwrap();
+    }
+    println!("{state_count} states");
+    assert!(state_count > 5000, "{state_count} states");
+}
+
+/// Each way to break the engine is seen by the check above.
+#[cfg(feature = "canary")]
+mod canary {
+    use super::*;
+
+    fn assert_caught(broken: Broken) {
+        let caught = (0..20).find_map(|seed| run_and_check(seed, 250, broken).err());
+        println!("{broken:?}: {}", caught.expect("nobody noticed"));
+    }
+
+    #[test]
+    fn a_checksum_that_is_ignored_is_caught() {
+        assert_caught(Broken::ChecksumIgnored);
+    }
+
+    #[test]
+    fn writing_home_before_the_commit_is_caught() {
+        assert_caught(Broken::HomeBeforeCommit);
+    }
+
+    #[test]
+    fn dropped_revokes_are_caught() {
+        assert_caught(Broken::RevokesDropped);
+    }
+
+    #[test]
+    fn a_commit_that_is_not_durable_is_caught() {
+        assert_caught(Broken::CommitNotDurable);
+    }
+
+    #[test]
+    fn a_checkpoint_without_a_flush_is_caught() {
+        assert_caught(Broken::CheckpointNotFlushed);
+    }
+}

@@ -1,0 +1,251 @@
+//! Data in place: ordered before the commit, never overtaken by what the journal holds.
+
+mod common;
+
+use common::{Rig, commit, filled, forget, put, put_ordered, quiet};
+use device::{Event, Survival};
+use journal::{HomeBlock, Journal};
+
+/// Cuts the power, recovers, and gives the first bytes of the blocks.
+fn after_crash<const N: usize>(rig: &Rig, blocks: [u64; N]) -> [u8; N] {
+    let after = rig.crash(Survival::Nothing);
+    after.recover().unwrap();
+    after.first_bytes(blocks)
+}
+
+fn free_durably(journal: &Journal, block: u64) {
+    let tid = forget(journal, block);
+    journal.sync(tid).unwrap();
+}
+
+#[test]
+fn a_freed_block_that_is_reused_in_place_is_not_brought_back() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    commit(&journal, 5, 1);
+    free_durably(&journal, 5);
+    assert_eq!(journal.stats().revokes, 1);
+    journal.write_in_place(HomeBlock(5), filled(9).as_ref()).unwrap();
+    journal.flush_in_place().unwrap();
+    assert_eq!(after_crash(&rig, [5]), [9]);
+    // The checkpoint leaves it alone too.
+    journal.checkpoint().unwrap();
+    assert_eq!(rig.at_home(5)[0], 9);
+}
+
+#[test]
+fn a_block_freed_while_its_version_is_being_committed_is_revoked() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    let gate = &rig.log.inner().durable_writes;
+    gate.close();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| commit(&journal, 5, 1));
+        gate.wait_for(1);
+        let tid = forget(&journal, 5);
+        gate.open();
+        first.join().unwrap();
+        journal.sync(tid).unwrap();
+    });
+    assert_eq!(journal.stats().revokes, 1);
+    journal.write_in_place(HomeBlock(5), filled(9).as_ref()).unwrap();
+    journal.flush_in_place().unwrap();
+    assert_eq!(after_crash(&rig, [5]), [9]);
+    journal.checkpoint().unwrap();
+    assert_eq!(rig.at_home(5)[0], 9);
+}
+
+#[test]
+fn a_freed_block_that_is_journaled_again_keeps_its_new_version() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    commit(&journal, 5, 1);
+    commit(&journal, 6, 1);
+    forget(&journal, 5);
+    put(&journal, 5, 2);
+    let mut handle = journal.begin(1).unwrap();
+    handle.forget(HomeBlock(6), 1);
+    handle.create(HomeBlock(6)).unwrap()[0] = 3;
+    let tid = handle.stop();
+    journal.sync(tid).unwrap();
+    assert_eq!(after_crash(&rig, [5, 6]), [2, 3]);
+    journal.checkpoint().unwrap();
+    assert_eq!(rig.first_bytes([5, 6]), [2, 3]);
+}
+
+#[test]
+fn a_block_that_was_never_committed_needs_no_revoke() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    put(&journal, 5, 1);
+    forget(&journal, 5);
+    put(&journal, 6, 1);
+    journal.sync(journal.running_tid()).unwrap();
+    assert_eq!((journal.stats().revokes, journal.stats().logged_blocks), (0, 1));
+}
+
+#[test]
+fn freeing_a_large_range_revokes_what_is_logged_of_it() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    [10, 600, 900].into_iter().for_each(|block| _ = commit(&journal, block, 1));
+    let mut handle = journal.begin(0).unwrap();
+    handle.forget(HomeBlock(100), 700);
+    let tid = handle.stop();
+    journal.sync(tid).unwrap();
+    assert_eq!(journal.stats().revokes, 1);
+    journal.write_in_place(HomeBlock(600), filled(9).as_ref()).unwrap();
+    journal.flush_in_place().unwrap();
+    assert_eq!(after_crash(&rig, [10, 600, 900]), [1, 9, 1]);
+}
+
+#[test]
+fn ordered_data_is_home_and_flushed_before_the_record_is_written() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    rig.home_sim().start_trace();
+    put_ordered(&journal, 5, 1);
+    put_ordered(&journal, 6, 1);
+    let tid = put(&journal, 7, 1);
+    assert_eq!(journal.read(HomeBlock(5)).unwrap()[0], 1, "visible at once");
+    let gate = &rig.log.inner().durable_writes;
+    gate.close();
+    std::thread::scope(|scope| {
+        scope.spawn(|| journal.sync(tid).unwrap());
+        gate.wait_for(1);
+        let events = rig.home_sim().take_trace().events;
+        assert!(
+            matches!(&events[..], [Event::Write { data, .. }, Event::Flush] if data.len() == 8192)
+        );
+        gate.open();
+    });
+    assert_eq!(journal.stats().logged_blocks, 1);
+    assert_eq!(journal.stats().in_place_bytes, 8192);
+    assert_eq!(after_crash(&rig, [5, 6, 7]), [1, 1, 1]);
+}
+
+#[test]
+fn a_commit_waits_for_the_data_that_its_operation_writes_in_place() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    let mut handle = journal.begin(1).unwrap();
+    handle.put(HomeBlock(7), filled(1)).unwrap();
+    let guard = handle.begin_in_place();
+    let tid = handle.stop();
+    std::thread::scope(|scope| {
+        let sync = scope.spawn(|| journal.sync(tid).unwrap());
+        common::wait_until("the transaction to close", || journal.running_tid() > tid);
+        let before = rig.log.counters();
+        journal.write_in_place(HomeBlock(5), filled(1).as_ref()).unwrap();
+        assert_eq!(rig.log.counters(), before, "not committed");
+        drop(guard);
+        sync.join().unwrap();
+    });
+    assert_eq!(after_crash(&rig, [5, 7]), [1, 1]);
+}
+
+#[test]
+fn flush_in_place_makes_buffered_and_written_data_durable_with_one_flush() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    put_ordered(&journal, 5, 1);
+    journal.write_in_place(HomeBlock(6), filled(2).as_ref()).unwrap();
+    let before = rig.counters();
+    journal.flush_in_place().unwrap();
+    journal.flush_in_place().unwrap();
+    let after = rig.counters();
+    let home = after.0 - before.0;
+    assert_eq!((home.write_count, home.flush_count), (1, 1));
+    assert_eq!(after.1, before.1, "the journal is not touched");
+    assert_eq!(after_crash(&rig, [5, 6]), [1, 2]);
+}
+
+#[test]
+fn a_sync_covers_data_whose_transaction_has_nothing_to_commit() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    let mut handle = journal.begin(0).unwrap();
+    let guard = handle.begin_in_place();
+    let tid = handle.stop();
+    journal.write_in_place(HomeBlock(6), filled(2).as_ref()).unwrap();
+    drop(guard);
+    journal.sync(tid).unwrap();
+    assert_eq!(after_crash(&rig, [6]), [2]);
+}
+
+#[test]
+fn the_last_of_buffered_and_direct_writes_of_a_block_counts() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    put_ordered(&journal, 5, 1);
+    journal.write_in_place(HomeBlock(5), filled(2).as_ref()).unwrap();
+    assert_eq!(journal.read(HomeBlock(5)).unwrap()[0], 2);
+    journal.write_in_place(HomeBlock(6), filled(1).as_ref()).unwrap();
+    put_ordered(&journal, 6, 2);
+    put_ordered(&journal, 7, 1);
+    put(&journal, 7, 2);
+    put(&journal, 8, 1);
+    put_ordered(&journal, 8, 2);
+    let seen = [5, 6, 7, 8].map(|block| journal.read(HomeBlock(block)).unwrap()[0]);
+    assert_eq!(seen, [2; 4]);
+    journal.sync(journal.running_tid()).unwrap();
+    assert_eq!(after_crash(&rig, [5, 6, 7, 8]), [2; 4]);
+    journal.close().unwrap();
+    assert_eq!(rig.first_bytes([5, 6, 7, 8]), [2; 4]);
+}
+
+/// Ordered data of a block with a record in the journal used to be overtaken by that record.
+#[test]
+fn regression_ordered_data_of_a_logged_block_is_not_overtaken_by_the_record() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    commit(&journal, 5, 1);
+    assert!(journal.begin(0).unwrap().is_logged(HomeBlock(5)));
+    let tid = put_ordered(&journal, 5, 2);
+    journal.sync(tid).unwrap();
+    assert_eq!(after_crash(&rig, [5]), [2]);
+    journal.checkpoint().unwrap();
+    assert_eq!(rig.at_home(5)[0], 2);
+    // The region is free: nothing stands in the way of going in place now.
+    assert!(!journal.begin(0).unwrap().is_logged(HomeBlock(5)));
+    let logged = journal.stats().logged_blocks;
+    let tid = put_ordered(&journal, 5, 3);
+    journal.sync(tid).unwrap();
+    assert_eq!(journal.stats().logged_blocks, logged);
+    assert_eq!(after_crash(&rig, [5]), [3]);
+}
+
+#[test]
+#[should_panic(expected = "it is in the journal")]
+fn writing_a_logged_block_in_place_is_a_bug_of_the_caller() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    commit(&journal, 5, 1);
+    let _ = journal.write_in_place(HomeBlock(4), &[0; 8192]);
+}
+
+#[test]
+fn an_old_version_on_its_way_home_does_not_land_on_data_in_place() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    commit(&journal, 5, 1);
+    let gate = &rig.home.inner().writes;
+    gate.close();
+    std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| journal.checkpoint().unwrap());
+        gate.wait_for(1);
+        // The checkpoint is writing block 5; it is freed, and reused in place.
+        free_durably(&journal, 5);
+        let reuse = scope.spawn(|| {
+            journal.write_in_place(HomeBlock(5), filled(9).as_ref()).unwrap();
+            journal.flush_in_place().unwrap();
+        });
+        gate.open();
+        reuse.join().unwrap();
+        checkpoint.join().unwrap();
+    });
+    assert_eq!(rig.at_home(5)[0], 9);
+    assert_eq!(after_crash(&rig, [5]), [9]);
+    journal.close().unwrap();
+    assert_eq!(rig.at_home(5)[0], 9);
+}

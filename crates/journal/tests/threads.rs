@@ -1,0 +1,249 @@
+//! Many threads: exclusive handles, group commit, readers, the commit timer.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::{Rig, commit, put, quiet, wait_until};
+use device::Survival;
+use journal::{HomeBlock, Journal, Options, Tid};
+
+fn busy(region_count: u32) -> Options {
+    Options { background: true, region_count, ..quiet() }
+}
+
+fn number(journal: &Journal, block: u64) -> u64 {
+    let bytes = journal.read(HomeBlock(block)).unwrap();
+    u64::from_le_bytes(bytes[..8].try_into().unwrap())
+}
+
+fn increment(journal: &Journal, block: u64) -> Tid {
+    let mut handle = journal.begin(1).unwrap();
+    let bytes = handle.write(HomeBlock(block)).unwrap();
+    let count = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+    bytes[..8].copy_from_slice(&(count + 1).to_le_bytes());
+    handle.stop()
+}
+
+#[test]
+fn no_increment_is_lost_between_handles() {
+    let rig = Rig::new();
+    let journal = rig.open(busy(2));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..500).for_each(|_| _ = increment(&journal, 3)));
+        }
+    });
+    assert_eq!(number(&journal, 3), 2000);
+}
+
+#[test]
+fn everyone_who_waits_is_served_by_the_next_commit() {
+    let rig = Rig::new();
+    let journal = rig.open(busy(2));
+    let gate = &rig.log.inner().durable_writes;
+    gate.close();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            commit(&journal, 0, 1);
+        });
+        gate.wait_for(1);
+        for block in 1..32 {
+            let journal = &journal;
+            scope.spawn(move || {
+                commit(journal, block, 1);
+            });
+        }
+        // All have published their change while the first commit is still being written.
+        wait_until("32 syncs", || journal.stats().syncs == 32);
+        gate.open();
+    });
+    assert_eq!(journal.stats().commits, 2);
+    assert_eq!(journal.stats().logged_blocks, 32);
+    drop(journal);
+    let after = rig.crash(Survival::Nothing);
+    assert_eq!(after.recover().unwrap().transaction_count, 2);
+    assert!((0..32).all(|block| after.at_home(block)[0] == 1));
+}
+
+#[test]
+fn a_sync_of_an_older_transaction_does_not_wait_for_the_one_in_flight() {
+    let rig = Rig::new();
+    let journal = rig.open(busy(2));
+    let old = commit(&journal, 1, 1);
+    let gate = &rig.log.inner().durable_writes;
+    gate.close();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            commit(&journal, 2, 1);
+        });
+        gate.wait_for(1);
+        journal.sync(old).unwrap();
+        // New operations go on while a commit is being written.
+        put(&journal, 2, 2);
+        assert_eq!(journal.read(HomeBlock(2)).unwrap()[0], 2);
+        gate.open();
+    });
+    assert_eq!(journal.stats().commits, 2);
+    drop(journal);
+    let after = rig.crash(Survival::Nothing);
+    after.recover().unwrap();
+    assert_eq!(after.at_home(2)[0], 1, "the version that was committed, not the one after it");
+}
+
+#[test]
+fn threads_around_the_ring_lose_nothing() {
+    for region_count in [2, 3, 4] {
+        let rig = Rig::with_regions(u64::from(region_count));
+        let journal = rig.open(busy(region_count));
+        let acknowledged: Vec<u64> = std::thread::scope(|scope| {
+            let journal = &journal;
+            let each = |block: u64| {
+                move || {
+                    for round in 0..400 {
+                        let tid = increment(journal, block);
+                        if round % 3 == 0 {
+                            journal.sync(tid).unwrap();
+                        }
+                    }
+                    journal.sync(journal.running_tid()).unwrap();
+                    number(journal, block)
+                }
+            };
+            let threads: Vec<_> = (0..4).map(|block| scope.spawn(each(block))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(acknowledged, [400; 4]);
+        drop(journal);
+        let after = rig.crash(Survival::Nothing);
+        after.recover().unwrap();
+        for block in 0..4 {
+            assert_eq!(after.at_home(block)[..8], 400u64.to_le_bytes(), "{region_count} regions");
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_on_request_waits_for_the_commit_in_flight() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    commit(&journal, 1, 1);
+    let gate = &rig.log.inner().durable_writes;
+    gate.close();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            commit(&journal, 2, 1);
+        });
+        gate.wait_for(1);
+        let checkpoint = scope.spawn(|| journal.checkpoint().unwrap());
+        wait_until("the checkpoint's own sync", || journal.stats().syncs == 3);
+        gate.open();
+        checkpoint.join().unwrap();
+    });
+    commit(&journal, 3, 1);
+    drop(journal);
+    let after = rig.crash(Survival::Nothing);
+    after.recover().unwrap();
+    assert_eq!(after.first_bytes([1, 2, 3]), [1, 1, 1]);
+}
+
+/// A checkpoint on request used to free the region in which a commit in flight had its place.
+#[test]
+fn regression_checkpoints_on_request_amid_commits_lose_nothing() {
+    let rig = Rig::with_regions(3);
+    let journal = rig.open(busy(3));
+    rig.log.inner().is_slow.store(true, Ordering::Relaxed);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|block| {
+                let journal = &journal;
+                scope.spawn(move || {
+                    for _ in 0..300 {
+                        journal.sync(increment(journal, block)).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let checkpoints = scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                journal.checkpoint().unwrap();
+            }
+        });
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        done.store(true, Ordering::SeqCst);
+        checkpoints.join().unwrap();
+    });
+    drop(journal);
+    let after = rig.crash(Survival::Nothing);
+    after.recover().unwrap();
+    for block in 0..3 {
+        assert_eq!(after.at_home(block)[..8], 300u64.to_le_bytes());
+    }
+}
+
+#[test]
+fn readers_never_see_a_version_go_back() {
+    let rig = Rig::new();
+    let journal = rig.open(Options { clean_block_limit: 1, ..busy(2) });
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut last = 0;
+                while !done.load(Ordering::SeqCst) {
+                    let now = number(&journal, 16);
+                    assert!(now >= last, "{now} after {last}");
+                    last = now;
+                }
+            });
+        }
+        for round in 0..600 {
+            let tid = increment(&journal, 16);
+            // The same shard of the cache, so that block 16 is dropped from it when it is clean.
+            let other = increment(&journal, 32 + round % 20 * 16);
+            journal.sync(tid.max(other)).unwrap();
+            if round % 50 == 0 {
+                journal.checkpoint().unwrap();
+            }
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(number(&journal, 16), 600);
+}
+
+#[test]
+fn the_timer_commits_without_being_asked() {
+    let rig = Rig::new();
+    let interval = Some(Duration::from_millis(1));
+    let journal = rig.open(Options { commit_interval: interval, ..busy(2) });
+    for round in 1..=3 {
+        let tid = put(&journal, 5, 1);
+        wait_until("a commit by the timer", || journal.committed_tid() >= tid);
+        assert_eq!(journal.stats().commits, round);
+    }
+}
+
+#[test]
+fn dropping_it_in_the_middle_of_a_stalled_timer_commit_does_not_hang() {
+    let rig = Rig::new();
+    let interval = Some(Duration::from_millis(1));
+    let journal = rig.open(Options { commit_interval: interval, ..busy(2) });
+    let gate = &rig.home.inner().writes;
+    gate.close();
+    let mut round = 0;
+    while journal.stats().stalls == 0 {
+        let mut handle = journal.begin(1).unwrap();
+        handle.put(HomeBlock(round % 1000), common::filled(1)).unwrap();
+        let tid = handle.stop();
+        wait_until("a commit or a stall", || {
+            journal.committed_tid() >= tid || journal.stats().stalls > 0
+        });
+        round += 1;
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(journal));
+        gate.open();
+    });
+}

@@ -1,0 +1,102 @@
+//! Attributes of inodes, and of the volume.
+
+use ext4::{SetAttr, SetTime};
+use rustix::io::Errno;
+
+use super::{Call, Outcome};
+use crate::abi::{SetattrIn, StatfsOut, fattr};
+use crate::convert::{attr_out, permissions, statx_out, timestamp};
+
+const NAME_MAX_BYTES: u32 = 255;
+
+impl Call<'_> {
+    pub(super) fn getattr(&mut self) -> Outcome {
+        let attr = self.volume.get_attr(self.ino()?)?;
+        Ok(self.reply.push(&attr_out(&attr))?)
+    }
+
+    pub(super) fn statx(&mut self) -> Outcome {
+        let attr = self.volume.get_attr(self.ino()?)?;
+        Ok(self.reply.push(&statx_out(&attr))?)
+    }
+
+    pub(super) fn setattr(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let request: SetattrIn = self.body.take()?;
+        let mut change = wanted_change(&request)?;
+        // Whoever changes the owner of a file takes its privileges off, root as well (the volume
+        // leaves directories alone).
+        change.kill_suid_sgid |= change.uid.is_some() || change.gid.is_some();
+        let attr = self.volume.set_attr(ino, &change)?;
+        Ok(self.reply.push(&attr_out(&attr))?)
+    }
+
+    pub(super) fn statfs(&mut self) -> Outcome {
+        let stat = self.volume.stat_fs()?;
+        Ok(self.reply.push(&StatfsOut {
+            blocks: stat.block_count,
+            bfree: stat.free_block_count,
+            bavail: stat.available_block_count,
+            files: stat.inode_count,
+            ffree: stat.free_inode_count,
+            bsize: stat.block_bytes,
+            frsize: stat.block_bytes,
+            namelen: NAME_MAX_BYTES,
+            ..StatfsOut::default()
+        })?)
+    }
+}
+
+fn wanted_change(request: &SetattrIn) -> Result<SetAttr, Errno> {
+    let has = |bit| request.valid & bit != 0;
+    let time = |set, now, seconds, nanoseconds| -> Result<Option<SetTime>, Errno> {
+        match (has(now), has(set)) {
+            (true, _) => Ok(Some(SetTime::Now)),
+            (false, true) => Ok(Some(SetTime::To(timestamp(seconds, nanoseconds)?))),
+            (false, false) => Ok(None),
+        }
+    };
+    let ctime =
+        if has(fattr::CTIME) { Some(timestamp(request.ctime, request.ctimensec)?) } else { None };
+    Ok(SetAttr {
+        mode: has(fattr::MODE).then_some(permissions(request.mode)),
+        uid: has(fattr::UID).then_some(request.uid),
+        gid: has(fattr::GID).then_some(request.gid),
+        size_bytes: has(fattr::SIZE).then_some(request.size),
+        atime: time(fattr::ATIME, fattr::ATIME_NOW, request.atime, request.atimensec)?,
+        mtime: time(fattr::MTIME, fattr::MTIME_NOW, request.mtime, request.mtimensec)?,
+        ctime,
+        kill_suid_sgid: has(fattr::KILL_SUIDGID),
+        flags: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ext4::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_marked_valid_is_changed() {
+        let request = SetattrIn {
+            valid: fattr::MODE | fattr::MTIME | fattr::ATIME | fattr::ATIME_NOW,
+            mode: 0o100_640,
+            uid: 7,
+            size: 9,
+            mtime: 5,
+            mtimensec: 6,
+            ..SetattrIn::default()
+        };
+        let mtime = Timestamp { seconds: 5, nanoseconds: 6 };
+        let expected = SetAttr {
+            mode: Some(0o640),
+            mtime: Some(SetTime::To(mtime)),
+            atime: Some(SetTime::Now),
+            ..SetAttr::default()
+        };
+        assert_eq!(wanted_change(&request), Ok(expected));
+        let bad = SetattrIn { mtimensec: u32::MAX, ..request };
+        assert_eq!(wanted_change(&bad), Err(Errno::INVAL));
+    }
+}

@@ -1,0 +1,121 @@
+//! File data: reading, writing, allocating, and making it durable.
+
+use ext4::{Allocate, Error, InodeNo, SeekTo, SetAttr};
+use rustix::io::Errno;
+
+use super::{Call, Outcome};
+use crate::abi::{
+    FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_KILL_SUIDGID, WriteIn,
+    WriteOut,
+};
+use crate::convert::SUID_SGID;
+use crate::stat::AdapterCounters;
+
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
+
+const FALLOC_KEEP_SIZE: u32 = 0x01;
+const FALLOC_PUNCH_HOLE: u32 = 0x02;
+const FALLOC_ZERO_RANGE: u32 = 0x10;
+
+const CAPABILITY_XATTR: &[u8] = b"security.capability";
+
+impl Call<'_> {
+    pub(super) fn read(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let read: ReadIn = self.body.take()?;
+        let len_bytes = usize::try_from(read.size).map_err(|_| Errno::INVAL)?;
+        let out = self.reply.spare(len_bytes)?;
+        let read_bytes = self.volume.read(ino, read.offset, out)?;
+        assert!(read_bytes <= len_bytes, "read more than asked for");
+        self.reply.advance(read_bytes);
+        Ok(())
+    }
+
+    pub(super) fn write(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let write: WriteIn = self.body.take()?;
+        let data = self.body.take_bytes(write.size)?;
+        self.drop_capabilities(ino)?;
+        let written_bytes = if write.write_flags & WRITE_KILL_SUIDGID != 0 {
+            self.volume.write_killing_privileges(ino, write.offset, data)?
+        } else {
+            self.volume.write(ino, write.offset, data)?
+        };
+        let counters = &self.adapter.counters;
+        AdapterCounters::add(&counters.app_writes, 1);
+        AdapterCounters::add(&counters.app_bytes, written_bytes as u64);
+        let size = u32::try_from(written_bytes).map_err(|_| Errno::IO)?;
+        Ok(self.reply.push(&WriteOut { size, padding: 0 })?)
+    }
+
+    /// Before a file's content changes: takes its capabilities off, if it has any.
+    fn drop_capabilities(&self, ino: InodeNo) -> Outcome {
+        let has_none = self.adapter.capabilities.check(ino, || {
+            match self.volume.get_xattr(ino, CAPABILITY_XATTR) {
+                Ok(_) => Ok(false),
+                Err(Error::NoAttribute | Error::NotSupported) => Ok(true),
+                Err(error) => Err(error),
+            }
+        })?;
+        if has_none || self.volume.is_read_only() {
+            return Ok(());
+        }
+        match self.volume.remove_xattr(ino, CAPABILITY_XATTR) {
+            Ok(()) | Err(Error::NoAttribute) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// For a request that does not say whether its sender may keep set-user-ID and set-group-ID:
+    /// only root may.
+    fn drop_ids_unless_root(&self, ino: InodeNo) -> Outcome {
+        if self.header.uid != 0 && self.volume.get_attr(ino)?.mode & SUID_SGID != 0 {
+            let change = SetAttr { kill_suid_sgid: true, ..SetAttr::default() };
+            self.volume.set_attr(ino, &change)?;
+        }
+        Ok(())
+    }
+
+    /// FSYNC and FSYNCDIR: answered when it is durable, in this thread.
+    pub(super) fn fsync(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let fsync: FsyncIn = self.body.take()?;
+        AdapterCounters::add(&self.adapter.counters.fsyncs, 1);
+        Ok(self.volume.fsync(ino, fsync.fsync_flags & FSYNC_FDATASYNC != 0)?)
+    }
+
+    pub(super) fn syncfs(&mut self) -> Outcome {
+        Ok(self.volume.sync()?)
+    }
+
+    pub(super) fn fallocate(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let fallocate: FallocateIn = self.body.take()?;
+        const PUNCH: u32 = FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE;
+        const ZERO_AND_KEEP: u32 = FALLOC_ZERO_RANGE | FALLOC_KEEP_SIZE;
+        let how = match fallocate.mode {
+            0 => Allocate::Extend,
+            FALLOC_KEEP_SIZE => Allocate::KeepSize,
+            PUNCH => Allocate::PunchHole,
+            FALLOC_ZERO_RANGE => Allocate::ZeroRange { keep_size: false },
+            ZERO_AND_KEEP => Allocate::ZeroRange { keep_size: true },
+            _ => return Err(Errno::OPNOTSUPP.into()),
+        };
+        self.drop_capabilities(ino)?;
+        self.drop_ids_unless_root(ino)?;
+        Ok(self.volume.fallocate(ino, how, fallocate.offset, fallocate.length)?)
+    }
+
+    pub(super) fn lseek(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let lseek: LseekIn = self.body.take()?;
+        let to = match lseek.whence {
+            SEEK_DATA => SeekTo::Data,
+            SEEK_HOLE => SeekTo::Hole,
+            _ => return Err(Errno::INVAL.into()),
+        };
+        let offset = self.volume.seek(ino, lseek.offset, to)?;
+        Ok(self.reply.push(&LseekOut { offset })?)
+    }
+}

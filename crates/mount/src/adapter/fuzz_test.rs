@@ -1,0 +1,102 @@
+//! Requests that no kernel sends: random operations with random bodies. Each must be answered,
+//! none may panic, and the volume must still be whole.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use device::MemoryDevice;
+use zerocopy::IntoBytes;
+
+use super::*;
+use crate::abi::InHeader;
+
+const IMAGE_BYTES: u64 = 16 << 20;
+const REQUEST_COUNT: u32 = 30_000;
+
+fn image() -> tempfile::NamedTempFile {
+    let image = tempfile::NamedTempFile::new().unwrap();
+    image.as_file().set_len(IMAGE_BYTES).unwrap();
+    let mke2fs = Command::new("mke2fs")
+        .args(["-q", "-t", "ext4", "-F", "-b", "4096", "-I", "256", "-J", "size=4"])
+        .arg(image.path())
+        .status();
+    assert!(mke2fs.expect("mke2fs is installed").success());
+    image
+}
+
+fn adapter(device: Arc<MemoryDevice>) -> Adapter {
+    let options = ext4::OpenOptions {
+        background: false,
+        commit_interval: None,
+        random_seed: 1,
+        ..ext4::OpenOptions::default()
+    };
+    let stat_source = StatSource {
+        target: "memory".into(),
+        version: "test".into(),
+        durability: "process",
+        device_counters: Arc::new(device::Counters::default),
+    };
+    Adapter::new(Volume::open(device, options).unwrap(), stat_source, true)
+}
+
+/// A body that often makes sense: small numbers, short names, and noise.
+fn random_body(random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut body = Vec::new();
+    for _ in 0..random.usize(0..12) {
+        let number = match random.u32(0..4) {
+            0 => 0,
+            1 => random.u64(0..16),
+            2 => random.u64(0..1 << 20),
+            _ => random.u64(..),
+        };
+        body.extend_from_slice(&number.to_ne_bytes());
+    }
+    for _ in 0..random.usize(0..3) {
+        body.push(b'a' + random.u8(0..6));
+        body.push(0);
+    }
+    let noise = random.usize(0..64);
+    body.extend((0..noise).map(|_| random.u8(..)));
+    body
+}
+
+fn random_request(random: &mut fastrand::Rng, unique: u64) -> Vec<u8> {
+    let body = random_body(random);
+    let header = InHeader {
+        len: u32::try_from(40 + body.len()).unwrap(),
+        opcode: match random.u32(0..56) {
+            // DESTROY would end it.
+            38 => 1,
+            opcode => opcode,
+        },
+        unique,
+        nodeid: if random.bool() { random.u64(0..24) } else { 1 },
+        uid: random.u32(0..2),
+        ..InHeader::default()
+    };
+    [header.as_bytes(), &body].concat()
+}
+
+#[test]
+fn no_request_makes_it_panic_and_the_volume_stays_whole() {
+    let image = image();
+    let device = Arc::new(MemoryDevice::from_bytes(std::fs::read(image.path()).unwrap(), 512));
+    let adapter = adapter(device.clone());
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut reply = Reply::new(1 << 20);
+    let mut done_count = 0;
+    for unique in 0..u64::from(REQUEST_COUNT) {
+        let bytes = random_request(&mut random, unique);
+        let request = Request::parse(&bytes).unwrap();
+        reply.clear();
+        let answer = adapter.serve(&request, &mut reply);
+        done_count += u32::from(answer == Answer::Done);
+        assert!(reply.finish(unique, answer).is_some() || answer == Answer::Silent);
+    }
+    assert!(done_count > REQUEST_COUNT / 100, "only {done_count} requests made sense");
+    adapter.close().unwrap();
+    std::fs::write(image.path(), device.to_bytes()).unwrap();
+    let check = Command::new("e2fsck").args(["-fn"]).arg(image.path()).output().unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+}

@@ -1,0 +1,137 @@
+//! The ioctls of `lsattr` and `chattr`: inode flags and the generation.
+
+use ext4::SetAttr;
+use rustix::io::Errno;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{Call, Outcome};
+use crate::abi::{IoctlIn, IoctlOut};
+
+const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
+const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+const FS_IOC32_GETFLAGS: u32 = 0x8004_6601;
+const FS_IOC32_SETFLAGS: u32 = 0x4004_6602;
+const FS_IOC_GETVERSION: u32 = 0x8008_7601;
+const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
+const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
+
+const FS_SYNC_FL: u32 = 0x0000_0008;
+const FS_IMMUTABLE_FL: u32 = 0x0000_0010;
+const FS_APPEND_FL: u32 = 0x0000_0020;
+const FS_NODUMP_FL: u32 = 0x0000_0040;
+const FS_NOATIME_FL: u32 = 0x0000_0080;
+
+/// Flags that both interfaces know: the bit of `FS_IOC_FSGETXATTR` and that of `FS_IOC_GETFLAGS`.
+const SHARED: [(u32, u32); 5] = [
+    (0x08, FS_IMMUTABLE_FL),
+    (0x10, FS_APPEND_FL),
+    (0x20, FS_SYNC_FL),
+    (0x40, FS_NOATIME_FL),
+    (0x80, FS_NODUMP_FL),
+];
+
+/// `struct fsxattr`: 28 bytes.
+#[derive(Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct FsXattr {
+    xflags: u32,
+    extent_size: u32,
+    extent_count: u32,
+    project_id: u32,
+    cow_extent_size: u32,
+    pad: [u8; 8],
+}
+
+const _: () = assert!(size_of::<FsXattr>() == 28);
+
+impl Call<'_> {
+    pub(super) fn ioctl(&mut self) -> Outcome {
+        let ioctl: IoctlIn = self.body.take()?;
+        let input = self.body.take_bytes(ioctl.in_size)?;
+        let ino = self.ino()?;
+        match ioctl.cmd {
+            FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => {
+                let flags = self.volume.get_attr(ino)?.flags;
+                self.push_number(&ioctl, flags)
+            }
+            FS_IOC_GETVERSION => {
+                let generation = self.volume.get_attr(ino)?.generation;
+                self.push_number(&ioctl, generation)
+            }
+            FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS => {
+                let (flags, _) = u32::read_from_prefix(input).map_err(|_| Errno::INVAL)?;
+                self.change_flags(flags, u32::MAX)
+            }
+            FS_IOC_FSGETXATTR => {
+                let flags = self.volume.get_attr(ino)?.flags;
+                let answer = FsXattr { xflags: to_xflags(flags), ..FsXattr::default() };
+                self.push_result(&ioctl, answer.as_bytes())
+            }
+            FS_IOC_FSSETXATTR => {
+                let (request, _) = FsXattr::read_from_prefix(input).map_err(|_| Errno::INVAL)?;
+                let flags = from_xflags(request.xflags)?;
+                if request.project_id != 0 || request.extent_size != 0 {
+                    return Err(Errno::OPNOTSUPP.into());
+                }
+                let shared = SHARED.iter().fold(0, |all, (_, flag)| all | flag);
+                self.change_flags(flags, shared)
+            }
+            _ => Err(Errno::NOTTY.into()),
+        }
+    }
+
+    /// Gives the flags in `mask` the values they have in `flags`. The volume refuses to change
+    /// what users may not.
+    fn change_flags(&mut self, flags: u32, mask: u32) -> Outcome {
+        let ino = self.ino()?;
+        let current = self.volume.get_attr(ino)?.flags;
+        let flags = (current & !mask) | (flags & mask);
+        if flags != current {
+            self.volume.set_attr(ino, &SetAttr { flags: Some(flags), ..SetAttr::default() })?;
+        }
+        Ok(self.reply.push(&IoctlOut::default())?)
+    }
+
+    /// An `int` or `long`, as wide as the caller's buffer.
+    fn push_number(&mut self, ioctl: &IoctlIn, value: u32) -> Outcome {
+        match ioctl.out_size {
+            4 => self.push_result(ioctl, &value.to_ne_bytes()),
+            8 => self.push_result(ioctl, &u64::from(value).to_ne_bytes()),
+            _ => Err(Errno::INVAL.into()),
+        }
+    }
+
+    fn push_result(&mut self, ioctl: &IoctlIn, value: &[u8]) -> Outcome {
+        if u64::from(ioctl.out_size) != value.len() as u64 {
+            return Err(Errno::INVAL.into());
+        }
+        self.reply.push(&IoctlOut::default())?;
+        Ok(self.reply.push_bytes(value)?)
+    }
+}
+
+fn to_xflags(flags: u32) -> u32 {
+    SHARED.iter().filter(|(_, flag)| flags & flag != 0).fold(0, |all, (xflag, _)| all | xflag)
+}
+
+fn from_xflags(xflags: u32) -> Result<u32, Errno> {
+    let known = SHARED.iter().fold(0, |all, (xflag, _)| all | xflag);
+    if xflags & !known != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let chosen = SHARED.iter().filter(|(xflag, _)| xflags & xflag != 0);
+    Ok(chosen.fold(0, |all, (_, flag)| all | flag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_the_same_through_both_interfaces() {
+        let flags = FS_IMMUTABLE_FL | FS_NODUMP_FL;
+        assert_eq!(to_xflags(flags | 0x0008_4000), 0x88);
+        assert_eq!(from_xflags(0x88), Ok(flags));
+        assert_eq!(from_xflags(0x8000_0000), Err(Errno::OPNOTSUPP));
+    }
+}

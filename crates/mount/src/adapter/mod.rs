@@ -1,0 +1,234 @@
+//! Every FUSE request, turned into an operation of the volume.
+//!
+//! Nothing is kept for an open file: OPEN and OPENDIR are answered ENOSYS, which makes the kernel
+//! stop asking and keep its caches; CREATE likewise, so that creating a file is one MKNOD. An inode
+//! number is its own node number, but for the root; the kernel's lookup counts are the volume's pins.
+//!
+//! Lock: `volume` is held shared by every request and exclusively only to close it.
+
+mod attributes;
+mod data;
+mod directory;
+#[cfg(test)]
+mod fuzz_test;
+mod ioctl;
+mod names;
+mod xattr;
+
+use ext4::{InodeNo, Volume};
+use parking_lot::{Mutex, RwLock};
+use rustix::io::Errno;
+
+use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode};
+use crate::capabilities::Capabilities;
+use crate::connection::Serve;
+use crate::convert;
+use crate::errno::{errno, is_grave};
+use crate::reply::{Answer, Reply};
+use crate::request::{Body, Request};
+use crate::stat::{AdapterCounters, StatSource};
+
+/// The volume as a FUSE server.
+pub(crate) struct Adapter {
+    /// `None` once it is closed.
+    volume: RwLock<Option<Volume>>,
+    /// How closing went, once it was tried.
+    close_result: Mutex<Option<ext4::Result<()>>>,
+    counters: AdapterCounters,
+    capabilities: Capabilities,
+    stat_source: StatSource,
+    /// SETXATTR has its longer form.
+    long_setxattr: bool,
+}
+
+impl Adapter {
+    pub(crate) fn new(volume: Volume, stat_source: StatSource, long_setxattr: bool) -> Adapter {
+        Adapter {
+            volume: RwLock::new(Some(volume)),
+            close_result: Mutex::new(None),
+            counters: AdapterCounters::default(),
+            capabilities: Capabilities::default(),
+            stat_source,
+            long_setxattr,
+        }
+    }
+
+    /// Closes the volume when all requests in progress are done. The second call does nothing but
+    /// tell how the first went.
+    pub(crate) fn close(&self) -> ext4::Result<()> {
+        let mut result = self.close_result.lock();
+        if let Some(volume) = self.volume.write().take() {
+            *result = Some(volume.close());
+        }
+        result.clone().expect("the first call closes")
+    }
+
+    fn destroy(&self) -> Answer {
+        match self.close() {
+            Ok(()) => Answer::Done,
+            Err(error) => {
+                tracing::error!(%error, "closing the volume");
+                Answer::Failed(errno(&error))
+            }
+        }
+    }
+
+    fn forget(&self, request: &Request<'_>) -> Result<(), Errno> {
+        let volume = self.volume.read();
+        let Some(volume) = volume.as_ref() else { return Ok(()) };
+        let forget_one = |node: u64, lookup_count: u64| {
+            let Ok(ino) = convert::inode_of(node) else { return };
+            // The kernel never counts lookups of the root, it is always there.
+            if ino != InodeNo::ROOT {
+                self.capabilities.changed(ino);
+                volume.forget(ino, lookup_count);
+            }
+        };
+        let mut body = request.body;
+        if request.opcode == Some(Opcode::Forget) {
+            let forget: ForgetIn = body.take()?;
+            forget_one(request.header.nodeid, forget.nlookup);
+        } else {
+            let batch: BatchForgetIn = body.take()?;
+            for _ in 0..batch.count {
+                let one: ForgetOne = body.take()?;
+                forget_one(one.nodeid, one.nlookup);
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&self, opcode: Opcode, header: &InHeader, failure: Failure) -> Errno {
+        match failure {
+            Failure::Errno(errno) => errno,
+            Failure::Volume(error) => {
+                if is_grave(&error) {
+                    tracing::error!(?opcode, node = header.nodeid, %error, "a failed operation");
+                    *self.counters.last_error.lock() = Some(error.to_string());
+                }
+                errno(&error)
+            }
+        }
+    }
+}
+
+impl Serve for Adapter {
+    fn serve(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        AdapterCounters::add(&self.counters.requests, 1);
+        let Some(opcode) = request.opcode else { return Answer::Failed(Errno::NOSYS) };
+        match opcode {
+            Opcode::Destroy => return self.destroy(),
+            Opcode::Interrupt => return Answer::Silent,
+            Opcode::Forget | Opcode::BatchForget => {
+                if self.forget(request).is_err() {
+                    tracing::warn!(len_bytes = request.header.len, "a garbled FORGET");
+                }
+                return Answer::Silent;
+            }
+            _ => {}
+        }
+        let volume = self.volume.read();
+        let Some(volume) = volume.as_ref() else { return Answer::Failed(Errno::IO) };
+        let mut call =
+            Call { adapter: self, volume, header: request.header, body: request.body, reply };
+        match call.dispatch(opcode) {
+            Ok(()) => Answer::Done,
+            Err(failure) => Answer::Failed(self.report(opcode, &request.header, failure)),
+        }
+    }
+}
+
+/// Why a request fails.
+enum Failure {
+    /// By the rules of the protocol.
+    Errno(Errno),
+    /// In the volume.
+    Volume(ext4::Error),
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Self {
+        Failure::Errno(errno)
+    }
+}
+
+impl From<ext4::Error> for Failure {
+    fn from(error: ext4::Error) -> Self {
+        Failure::Volume(error)
+    }
+}
+
+/// Outcome of a request; the payload is in the reply.
+type Outcome = Result<(), Failure>;
+
+/// One request on its way through the volume.
+struct Call<'a> {
+    adapter: &'a Adapter,
+    volume: &'a Volume,
+    header: InHeader,
+    body: Body<'a>,
+    reply: &'a mut Reply,
+}
+
+impl Call<'_> {
+    /// The inode that the request is about.
+    fn ino(&self) -> Result<InodeNo, Errno> {
+        convert::inode_of(self.header.nodeid)
+    }
+
+    fn dispatch(&mut self, opcode: Opcode) -> Outcome {
+        match opcode {
+            Opcode::Lookup => self.lookup(),
+            Opcode::Readlink => self.readlink(),
+            Opcode::Symlink => self.symlink(),
+            Opcode::Mknod => self.mknod(),
+            Opcode::Mkdir => self.mkdir(),
+            Opcode::Unlink => self.unlink(),
+            Opcode::Rmdir => self.rmdir(),
+            Opcode::Rename => self.rename(),
+            Opcode::Rename2 => self.rename2(),
+            Opcode::Link => self.link(),
+            Opcode::Readdir => self.readdir(),
+            Opcode::Readdirplus => self.readdirplus(),
+            Opcode::Getattr => self.getattr(),
+            Opcode::Setattr => self.setattr(),
+            Opcode::Statx => self.statx(),
+            Opcode::Statfs => self.statfs(),
+            Opcode::Read => self.read(),
+            Opcode::Write => self.write(),
+            Opcode::Fsync | Opcode::Fsyncdir => self.fsync(),
+            Opcode::Syncfs => self.syncfs(),
+            Opcode::Fallocate => self.fallocate(),
+            Opcode::Lseek => self.lseek(),
+            Opcode::Setxattr => self.setxattr(),
+            Opcode::Getxattr => self.getxattr(),
+            Opcode::Listxattr => self.listxattr(),
+            Opcode::Removexattr => self.removexattr(),
+            Opcode::Ioctl => self.ioctl(),
+            Opcode::Release | Opcode::Releasedir => Ok(()),
+            // ENOSYS makes the kernel stop asking: no state per open file, no locks of our own,
+            // its own permission checks, its own fallback for the rest.
+            Opcode::Open
+            | Opcode::Opendir
+            | Opcode::Create
+            | Opcode::Flush
+            | Opcode::Access
+            | Opcode::Getlk
+            | Opcode::Setlk
+            | Opcode::Setlkw
+            | Opcode::Bmap
+            | Opcode::Poll
+            | Opcode::CopyFileRange
+            | Opcode::Tmpfile
+            | Opcode::Setupmapping
+            | Opcode::Removemapping
+            | Opcode::NotifyReply => Err(Errno::NOSYS.into()),
+            // A second handshake, and what `serve` has answered before.
+            Opcode::Init
+            | Opcode::Forget
+            | Opcode::BatchForget
+            | Opcode::Interrupt
+            | Opcode::Destroy => Err(Errno::IO.into()),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Names: looking them up, making, moving and removing them.
+
+use ext4::{Attr, Error, FileKind, InodeNo, NewNode, Owner, RenameHow};
+use rustix::io::Errno;
+
+use super::{Call, Outcome};
+use crate::abi::{LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn};
+use crate::convert::{entry_out, inode_of, kind_of_mode, negative_entry, permissions};
+
+const RENAME_NOREPLACE: u32 = 1;
+const RENAME_EXCHANGE: u32 = 2;
+
+impl Call<'_> {
+    pub(super) fn lookup(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let name = self.body.take_name()?;
+        let found = match name {
+            // These two come from file handles (NFS, open_by_handle_at) alone.
+            b"." => self.pin_existing(ino),
+            b".." => self.parent_of(ino).and_then(|parent| self.pin_existing(parent)),
+            _ => self.volume.lookup(ino, name),
+        };
+        match found {
+            Ok(attr) => Ok(self.reply.push(&entry_out(&attr))?),
+            Err(Error::NotFound) => Ok(self.reply.push(&negative_entry())?),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn pin_existing(&self, ino: InodeNo) -> ext4::Result<Attr> {
+        let attr = self.volume.get_attr(ino)?;
+        if attr.link_count == 0 {
+            return Err(Error::NotFound);
+        }
+        self.volume.pin(ino);
+        Ok(attr)
+    }
+
+    fn parent_of(&self, ino: InodeNo) -> ext4::Result<InodeNo> {
+        let mut parent = Err(Error::NotFound);
+        self.volume.read_dir(ino, 0, &mut |entry| {
+            if entry.name == b".." {
+                parent = Ok(entry.ino);
+            }
+            parent.is_err()
+        })?;
+        parent
+    }
+
+    pub(super) fn readlink(&mut self) -> Outcome {
+        let target = self.volume.read_link(self.ino()?)?;
+        Ok(self.reply.push_bytes(&target)?)
+    }
+
+    pub(super) fn symlink(&mut self) -> Outcome {
+        let name = self.body.take_name()?;
+        let target = self.body.take_string()?;
+        self.make(name, NewNode::Symlink(target), 0o777, 0)
+    }
+
+    pub(super) fn mknod(&mut self) -> Outcome {
+        let mknod: MknodIn = self.body.take()?;
+        let name = self.body.take_name()?;
+        let node = match kind_of_mode(mknod.mode).ok_or(Errno::INVAL)? {
+            FileKind::Regular => NewNode::Regular,
+            FileKind::Directory | FileKind::Symlink => return Err(Errno::INVAL.into()),
+            kind => NewNode::Special(kind, mknod.rdev),
+        };
+        self.make(name, node, permissions(mknod.mode), permissions(mknod.umask))
+    }
+
+    pub(super) fn mkdir(&mut self) -> Outcome {
+        let mkdir: MkdirIn = self.body.take()?;
+        let name = self.body.take_name()?;
+        self.make(name, NewNode::Directory, permissions(mkdir.mode), permissions(mkdir.umask))
+    }
+
+    fn make(&mut self, name: &[u8], node: NewNode<'_>, permissions: u16, umask: u16) -> Outcome {
+        let owner = Owner { uid: self.header.uid, gid: self.header.gid };
+        let attr = self.volume.make(self.ino()?, name, node, permissions, umask, owner)?;
+        Ok(self.reply.push(&entry_out(&attr))?)
+    }
+
+    pub(super) fn unlink(&mut self) -> Outcome {
+        let name = self.body.take_name()?;
+        Ok(self.volume.unlink(self.ino()?, name)?)
+    }
+
+    pub(super) fn rmdir(&mut self) -> Outcome {
+        let name = self.body.take_name()?;
+        Ok(self.volume.rmdir(self.ino()?, name)?)
+    }
+
+    pub(super) fn rename(&mut self) -> Outcome {
+        let rename: RenameIn = self.body.take()?;
+        self.rename_to(rename.newdir, RenameHow::Replace)
+    }
+
+    pub(super) fn rename2(&mut self) -> Outcome {
+        let rename: Rename2In = self.body.take()?;
+        let how = match rename.flags {
+            0 => RenameHow::Replace,
+            RENAME_NOREPLACE => RenameHow::NoReplace,
+            RENAME_EXCHANGE => RenameHow::Exchange,
+            _ => return Err(Errno::INVAL.into()),
+        };
+        self.rename_to(rename.newdir, how)
+    }
+
+    fn rename_to(&mut self, new_parent: u64, how: RenameHow) -> Outcome {
+        let (parent, new_parent) = (self.ino()?, inode_of(new_parent)?);
+        let name = self.body.take_name()?;
+        let new_name = self.body.take_name()?;
+        Ok(self.volume.rename(parent, name, new_parent, new_name, how)?)
+    }
+
+    pub(super) fn link(&mut self) -> Outcome {
+        let link: LinkIn = self.body.take()?;
+        let name = self.body.take_name()?;
+        let attr = self.volume.link(inode_of(link.oldnodeid)?, self.ino()?, name)?;
+        Ok(self.reply.push(&entry_out(&attr))?)
+    }
+}

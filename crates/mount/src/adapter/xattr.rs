@@ -1,0 +1,99 @@
+//! Extended attributes, and the two of our own that no file holds (see `crate::stat`).
+
+use ext4::{SetAttr, XattrFlags};
+use rustix::io::Errno;
+
+use super::{Call, Outcome};
+use crate::abi::{GetxattrIn, GetxattrOut, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInShort};
+use crate::stat::{PID_XATTR, STAT_XATTR, render};
+
+const XATTR_CREATE: u32 = 1;
+const XATTR_REPLACE: u32 = 2;
+/// Linux's limit for a value and for a list.
+const XATTR_MAX_BYTES: usize = 65_536;
+const S_ISGID: u16 = 0o2000;
+
+impl Call<'_> {
+    pub(super) fn getxattr(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let get: GetxattrIn = self.body.take()?;
+        let name = self.body.take_string()?;
+        let value = match name {
+            STAT_XATTR => render(&self.adapter.stat_source, &self.adapter.counters, self.volume),
+            PID_XATTR => std::process::id().to_string().into_bytes(),
+            _ => self.volume.get_xattr(ino, name)?,
+        };
+        self.push_sized(get.size, &value)
+    }
+
+    pub(super) fn listxattr(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let get: GetxattrIn = self.body.take()?;
+        let mut list = Vec::new();
+        for name in self.volume.list_xattr(ino)? {
+            // As on other file systems, `trusted.*` is for root's eyes.
+            if self.header.uid == 0 || !name.starts_with(b"trusted.") {
+                list.extend_from_slice(&name);
+                list.push(0);
+            }
+        }
+        self.push_sized(get.size, &list)
+    }
+
+    /// The value when the caller has room for it; its size when the caller asked with 0.
+    fn push_sized(&mut self, room_bytes: u32, value: &[u8]) -> Outcome {
+        let size = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
+        if value.len() > XATTR_MAX_BYTES {
+            return Err(Errno::TOOBIG.into());
+        }
+        match room_bytes {
+            0 => Ok(self.reply.push(&GetxattrOut { size, padding: 0 })?),
+            room_bytes if room_bytes < size => Err(Errno::RANGE.into()),
+            _ => Ok(self.reply.push_bytes(value)?),
+        }
+    }
+
+    pub(super) fn setxattr(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let set = if self.adapter.long_setxattr {
+            self.body.take::<SetxattrIn>()?
+        } else {
+            let SetxattrInShort { size, flags } = self.body.take()?;
+            SetxattrIn { size, flags, ..SetxattrIn::default() }
+        };
+        let name = self.body.take_string()?;
+        let value = self.body.take_bytes(set.size)?;
+        let flags = match set.flags {
+            0 => XattrFlags::Any,
+            XATTR_CREATE => XattrFlags::Create,
+            XATTR_REPLACE => XattrFlags::Replace,
+            _ => return Err(Errno::INVAL.into()),
+        };
+        refuse_our_own(name)?;
+        self.volume.set_xattr(ino, name, value, flags)?;
+        if set.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 {
+            self.drop_set_group_id(ino)?;
+        }
+        self.adapter.capabilities.changed(ino);
+        Ok(())
+    }
+
+    fn drop_set_group_id(&self, ino: ext4::InodeNo) -> Outcome {
+        let mode = self.volume.get_attr(ino)?.mode & 0o7777;
+        if mode & S_ISGID != 0 {
+            let change = SetAttr { mode: Some(mode & !S_ISGID), ..SetAttr::default() };
+            self.volume.set_attr(ino, &change)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn removexattr(&mut self) -> Outcome {
+        let name = self.body.take_string()?;
+        refuse_our_own(name)?;
+        Ok(self.volume.remove_xattr(self.ino()?, name)?)
+    }
+}
+
+fn refuse_our_own(name: &[u8]) -> Result<(), Errno> {
+    if name == STAT_XATTR || name == PID_XATTR { Err(Errno::PERM) } else { Ok(()) }
+}

@@ -1,0 +1,290 @@
+//! Putting a FUSE file system onto a directory and taking it off: mount(2) as root, else
+//! `fusermount3`, which is set-user-ID root and hands the opened device over a socket.
+
+use std::ffi::CString;
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
+
+use crate::options::{MountError, MountOptions, Source};
+
+const FUSERMOUNT: &str = "fusermount3";
+
+/// Who can take the mount off again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Helper {
+    /// We ourselves, by umount(2).
+    Kernel,
+    /// fusermount3.
+    Fusermount,
+}
+
+/// A mount that exists: from any thread it can be asked to go away.
+#[derive(Debug, Clone)]
+pub struct MountHandle {
+    dir: PathBuf,
+    helper: Helper,
+}
+
+impl MountHandle {
+    /// The directory, without symbolic links.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Unmounts; [`MountError::MountBusy`] while programs use it. The session then ends by itself.
+    pub fn unmount(&self) -> Result<(), MountError> {
+        self.unmount_with(UnmountFlags::NOFOLLOW, &["-u"])
+    }
+
+    /// Takes the mount out of the name space now; it ends when the last program that uses it does.
+    pub fn unmount_lazily(&self) -> Result<(), MountError> {
+        self.unmount_with(UnmountFlags::NOFOLLOW | UnmountFlags::DETACH, &["-u", "-z"])
+    }
+
+    fn unmount_with(&self, flags: UnmountFlags, arguments: &[&str]) -> Result<(), MountError> {
+        match self.helper {
+            Helper::Kernel => rustix::mount::unmount(&self.dir, flags).map_err(|errno| {
+                if errno == Errno::BUSY {
+                    MountError::MountBusy(self.dir.clone())
+                } else {
+                    MountError::System { what: "unmounting", errno }
+                }
+            }),
+            Helper::Fusermount => {
+                let output = Command::new(FUSERMOUNT)
+                    .args(arguments)
+                    .arg("--")
+                    .arg(&self.dir)
+                    .output()
+                    .map_err(|_| MountError::NoFusermount)?;
+                if output.status.success() {
+                    return Ok(());
+                }
+                let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                if message.contains("busy") {
+                    return Err(MountError::MountBusy(self.dir.clone()));
+                }
+                Err(MountError::Fusermount(message))
+            }
+        }
+    }
+}
+
+/// Mounts, and returns the device on which the kernel sends its requests.
+pub(crate) fn attach(
+    source: &Source,
+    dir: &Path,
+    options: &MountOptions,
+) -> Result<(OwnedFd, MountHandle), MountError> {
+    let dir = check_directory(dir)?;
+    if rustix::process::geteuid().is_root() {
+        let device = attach_as_root(source, &dir, options)?;
+        Ok((device, MountHandle { dir, helper: Helper::Kernel }))
+    } else {
+        let device = attach_by_fusermount(source, &dir, options)?;
+        Ok((device, MountHandle { dir, helper: Helper::Fusermount }))
+    }
+}
+
+fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
+    let refuse = |why: String| MountError::Directory { dir: dir.to_owned(), why };
+    match std::fs::metadata(dir) {
+        Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => {
+            Err(refuse("a mount whose program died is still there; umount it first".into()))
+        }
+        Err(error) => Err(refuse(error.to_string())),
+        Ok(metadata) if !metadata.is_dir() => Err(refuse("not a directory".into())),
+        Ok(_) => dir.canonicalize().map_err(|error| refuse(error.to_string())),
+    }
+}
+
+fn attach_as_root(
+    source: &Source,
+    dir: &Path,
+    options: &MountOptions,
+) -> Result<OwnedFd, MountError> {
+    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(MountError::NoFuse)?;
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={}",
+        device.as_raw_fd(),
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw()
+    );
+    if options.allow_other {
+        data.push_str(",allow_other");
+    }
+    if options.default_permissions {
+        data.push_str(",default_permissions");
+    }
+    let (name, kind) = match source {
+        Source::BlockDevice(path) => {
+            data.push_str(",blksize=4096");
+            (path.clone(), "fuseblk.onejournal")
+        }
+        Source::Plain { name } => {
+            (options.fsname.as_ref().unwrap_or(name).into(), "fuse.onejournal")
+        }
+    };
+    let data = CString::new(data).expect("digits and words");
+    rustix::mount::mount(&name, dir, kind, mount_flags(options), data.as_c_str()).map_err(
+        |errno| match source {
+            Source::BlockDevice(path) if errno == Errno::BUSY => {
+                MountError::DeviceBusy(path.clone())
+            }
+            _ => MountError::Refused { dir: dir.to_owned(), errno },
+        },
+    )?;
+    Ok(device)
+}
+
+fn mount_flags(options: &MountOptions) -> MountFlags {
+    [
+        (options.read_only, MountFlags::RDONLY),
+        (options.nosuid, MountFlags::NOSUID),
+        (options.nodev, MountFlags::NODEV),
+        (options.noexec, MountFlags::NOEXEC),
+        (options.noatime, MountFlags::NOATIME),
+    ]
+    .into_iter()
+    .filter_map(|(wanted, flag)| wanted.then_some(flag))
+    .collect()
+}
+
+fn attach_by_fusermount(
+    source: &Source,
+    dir: &Path,
+    options: &MountOptions,
+) -> Result<OwnedFd, MountError> {
+    let system = |what| move |errno| MountError::System { what, errno };
+    // Without CLOEXEC on the child's end: it is inherited by fusermount3.
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::empty(),
+        None,
+    )
+    .map_err(system("socketpair"))?;
+    rustix::io::fcntl_setfd(&ours, rustix::io::FdFlags::CLOEXEC).map_err(system("fcntl"))?;
+    let child = Command::new(FUSERMOUNT)
+        .arg("-o")
+        .arg(fusermount_options(source, options))
+        .arg("--")
+        .arg(dir)
+        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|_| MountError::NoFusermount)?;
+    drop(theirs);
+    let received = receive_descriptor(&ours);
+    let output = child
+        .wait_with_output()
+        .map_err(|_| MountError::Fusermount("its end could not be waited for".into()))?;
+    match received {
+        Ok(Some(device)) if output.status.success() => Ok(device),
+        _ => Err(fusermount_error(&String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+fn fusermount_error(message: &str) -> MountError {
+    if message.contains("user_allow_other") {
+        return MountError::NoUserAllowOther;
+    }
+    match message.trim() {
+        "" => MountError::Fusermount("failed without a word".into()),
+        message => MountError::Fusermount(message.trim_start_matches("fusermount3: ").to_owned()),
+    }
+}
+
+fn fusermount_options(source: &Source, options: &MountOptions) -> String {
+    let name = match (&options.fsname, source) {
+        (Some(name), _) => name.clone(),
+        (None, Source::BlockDevice(path)) => path.display().to_string(),
+        (None, Source::Plain { name }) => name.clone(),
+    };
+    let name = name.replace('\\', "\\\\").replace(',', "\\,");
+    let mut list = format!("fsname={name},subtype=onejournal");
+    for (wanted, word) in [
+        (options.read_only, "ro"),
+        (options.nosuid, "nosuid"),
+        (options.nodev, "nodev"),
+        (options.noexec, "noexec"),
+        (options.noatime, "noatime"),
+        (options.allow_other, "allow_other"),
+        (options.default_permissions, "default_permissions"),
+    ] {
+        if wanted {
+            list.push(',');
+            list.push_str(word);
+        }
+    }
+    list
+}
+
+/// Receives the descriptor that fusermount3 sends with one byte; `None` when it sent none.
+fn receive_descriptor(socket: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
+    let mut byte = [0u8; 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    rustix::net::recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
+            return Ok(descriptors.next());
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_cannot_be_used_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let message = check_directory(&file).unwrap_err().to_string();
+        assert!(message.contains("file: not a directory"), "{message}");
+        let message = check_directory(&dir.path().join("none")).unwrap_err().to_string();
+        assert!(message.contains("No such file"), "{message}");
+        assert!(check_directory(dir.path()).is_ok());
+    }
+
+    #[test]
+    fn options_for_fusermount_are_escaped() {
+        let source = Source::Plain { name: "a,b".into() };
+        let options = MountOptions { read_only: true, allow_other: false, ..Default::default() };
+        assert_eq!(
+            fusermount_options(&source, &options),
+            "fsname=a\\,b,subtype=onejournal,ro,default_permissions"
+        );
+    }
+
+    #[test]
+    fn a_missing_permission_is_recognised() {
+        let text = "fusermount3: option allow_other only allowed if 'user_allow_other' is set in /etc/fuse.conf\n";
+        assert!(matches!(fusermount_error(text), MountError::NoUserAllowOther));
+        let text = "fusermount3: mount failed: Operation not permitted\n";
+        assert_eq!(
+            fusermount_error(text).to_string(),
+            "fusermount3: mount failed: Operation not permitted"
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! Which files are known to carry no file capabilities, which a write has to take off.
+//!
+//! Having agreed to `HANDLE_KILLPRIV_V2`, the kernel leaves that to us; looking for the attribute at
+//! each write would cost about as much as a small write.
+//!
+//! Lock: one mutex, taken before any lock of the volume by [`Capabilities::check`] and after all of
+//! them by [`Capabilities::changed`]. So a check either sees the new capability or its result is
+//! forgotten again.
+
+use std::collections::HashSet;
+
+use ext4::InodeNo;
+use parking_lot::Mutex;
+
+/// Results kept; reaching this, all are forgotten.
+const KEPT_COUNT: usize = 65_536;
+
+/// The files that were found to have none.
+#[derive(Default)]
+pub(crate) struct Capabilities {
+    without: Mutex<HashSet<InodeNo>>,
+}
+
+impl Capabilities {
+    /// Runs `has_none` unless the answer is known; remembers a yes.
+    pub(crate) fn check<E>(
+        &self,
+        ino: InodeNo,
+        has_none: impl FnOnce() -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let mut without = self.without.lock();
+        if without.contains(&ino) {
+            return Ok(true);
+        }
+        let none = has_none()?;
+        if none {
+            if without.len() >= KEPT_COUNT {
+                without.clear();
+            }
+            without.insert(ino);
+        }
+        Ok(none)
+    }
+
+    /// The file was, or may have been, given capabilities; or its number may be used again.
+    pub(crate) fn changed(&self, ino: InodeNo) {
+        self.without.lock().remove(&ino);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clean_bill_is_remembered() {
+        let capabilities = Capabilities::default();
+        let ino = InodeNo(12);
+        assert_eq!(capabilities.check(ino, || Ok::<_, ()>(false)), Ok(false));
+        assert_eq!(capabilities.check(ino, || Ok::<_, ()>(true)), Ok(true));
+        assert_eq!(capabilities.check(ino, || Err(())), Ok(true));
+        capabilities.changed(ino);
+        assert_eq!(capabilities.check(ino, || Err(())), Err(()));
+    }
+}

@@ -1,0 +1,29 @@
+//! The FUSE adapter: the only place that knows FUSE and errno.
+//!
+//! From the kernel upwards: `attach` mounts, `connection` shakes hands, `workers` read requests and
+//! answer them through [`Serve`], `adapter` makes each an operation of the volume; [`Session`] is
+//! all of it. The adapter is thin: what a file system does is decided in `ext4`.
+
+pub mod abi;
+mod adapter;
+mod attach;
+mod capabilities;
+mod connection;
+mod convert;
+mod errno;
+mod options;
+mod proximity;
+mod reply;
+mod request;
+mod session;
+mod stat;
+mod workers;
+
+pub use attach::MountHandle;
+pub use connection::{Connection, MAX_TRANSFER_BYTES, Serve};
+pub use errno::errno;
+pub use options::{MountError, MountOptions, Source};
+pub use reply::{Answer, Reply};
+pub use request::{Body, Request};
+pub use session::{Session, SessionError};
+pub use stat::{PID_XATTR, STAT_XATTR, StatSource};

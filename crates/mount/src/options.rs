@@ -1,0 +1,120 @@
+//! What a mount can be asked for, and what can go wrong with it.
+
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+
+/// What is mounted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A block device. As root this becomes a `fuseblk` mount: `sync` reaches the volume, `umount`
+    /// returns when everything is home, and nobody else can mount the device.
+    BlockDevice(PathBuf),
+    /// Anything else; the name is what `df` and `mount` show.
+    Plain {
+        /// Shown as the source of the mount.
+        name: String,
+    },
+}
+
+/// Options of a mount. [`MountOptions::default`] is a writable mount for everybody when we are
+/// root, and for ourselves when we are not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Refuse changes.
+    pub read_only: bool,
+    /// Let other users in (for those who are not root, `/etc/fuse.conf` has to allow that).
+    pub allow_other: bool,
+    /// Let the kernel check permissions and ACLs.
+    pub default_permissions: bool,
+    /// Ignore set-user-ID bits.
+    pub nosuid: bool,
+    /// Ignore device files.
+    pub nodev: bool,
+    /// Execute nothing.
+    pub noexec: bool,
+    /// Shown in the mount table; access times are never updated by reading.
+    pub noatime: bool,
+    /// Let the kernel collect writes (faster for small ones, hides what was written when).
+    pub writeback_cache: bool,
+    /// Most threads that answer requests at a time; as many `fsync`s can share a commit.
+    pub thread_count: usize,
+    /// Shown as the source of the mount instead of the device or file.
+    pub fsname: Option<String>,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        MountOptions {
+            read_only: false,
+            allow_other: rustix::process::geteuid().is_root(),
+            default_permissions: true,
+            nosuid: false,
+            nodev: false,
+            noexec: false,
+            noatime: false,
+            writeback_cache: false,
+            thread_count: DEFAULT_THREAD_COUNT,
+            fsname: None,
+        }
+    }
+}
+
+/// Most threads that answer requests, unless asked otherwise.
+const DEFAULT_THREAD_COUNT: usize = 16;
+
+/// Why there is no mount, or why it could not be taken away.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The kernel has no FUSE, or this container may not use it.
+    #[error(
+        "/dev/fuse: {0}; load the module (modprobe fuse), or in a container give it the device \
+         (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
+    )]
+    NoFuse(Errno),
+    /// The directory to mount on cannot be used.
+    #[error("{}: {why}", dir.display())]
+    Directory {
+        /// The directory.
+        dir: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The device is in use.
+    #[error("{}: in use: mounted already, or opened exclusively by another program", .0.display())]
+    DeviceBusy(PathBuf),
+    /// The kernel refused the mount.
+    #[error(
+        "mounting on {}: {errno}{}", dir.display(),
+        if *errno == Errno::PERM { " (needs root or CAP_SYS_ADMIN)" } else { "" }
+    )]
+    Refused {
+        /// The directory.
+        dir: PathBuf,
+        /// What mount(2) said.
+        errno: Errno,
+    },
+    /// There is no fusermount3, which those who are not root need.
+    #[error("fusermount3 is not installed (apt install fuse3), and only root can do without it")]
+    NoFusermount,
+    /// fusermount3 failed.
+    #[error("fusermount3: {0}")]
+    Fusermount(String),
+    /// `allow_other` without permission for it.
+    #[error("allow_other needs the line user_allow_other in /etc/fuse.conf")]
+    NoUserAllowOther,
+    /// The kernel's protocol is too old, or it did not speak it.
+    #[error("FUSE protocol: {0}")]
+    Protocol(String),
+    /// The mount is in use.
+    #[error("{}: in use by a program (fuser -vm shows which)", .0.display())]
+    MountBusy(PathBuf),
+    /// Any other failing system call.
+    #[error("{what}: {errno}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What it said.
+        errno: Errno,
+    },
+}

@@ -1,0 +1,142 @@
+//! A request as it came from the kernel, and the checked reading of its body.
+//!
+//! Nothing the kernel (or whoever holds the device) sends may make us panic: every read from a
+//! body is bounded, and a body that is too short is `EIO`.
+
+use rustix::io::Errno;
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use crate::abi::{InHeader, Opcode};
+
+/// One request: its header and the bytes behind it.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The header; `len` has been checked.
+    pub header: InHeader,
+    /// The operation; `None` for one that is not known here.
+    pub opcode: Option<Opcode>,
+    /// What follows the header.
+    pub body: Body<'a>,
+}
+
+impl<'a> Request<'a> {
+    /// Takes apart what one `read` of the device returned.
+    pub fn parse(bytes: &'a [u8]) -> Result<Request<'a>, Errno> {
+        let (header, rest) = InHeader::read_from_prefix(bytes).map_err(|_| Errno::IO)?;
+        if u64::from(header.len) != bytes.len() as u64 {
+            return Err(Errno::IO);
+        }
+        // Extensions (security context, supplementary groups) stand at the end; none is asked for.
+        let extension_bytes = usize::from(header.total_extlen) * 8;
+        let body_bytes = rest.len().checked_sub(extension_bytes).ok_or(Errno::IO)?;
+        let opcode = Opcode::from_wire(header.opcode);
+        Ok(Request { header, opcode, body: Body(&rest[..body_bytes]) })
+    }
+}
+
+/// Bytes of a request that have not been read yet.
+#[derive(Debug, Clone, Copy)]
+pub struct Body<'a>(pub &'a [u8]);
+
+impl<'a> Body<'a> {
+    /// Reads one structure.
+    pub fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Result<T, Errno> {
+        let (value, rest) = T::read_from_prefix(self.0).map_err(|_| Errno::IO)?;
+        self.0 = rest;
+        Ok(value)
+    }
+
+    /// Reads `len_bytes` bytes.
+    pub fn take_bytes(&mut self, len_bytes: u32) -> Result<&'a [u8], Errno> {
+        let len_bytes = usize::try_from(len_bytes).map_err(|_| Errno::IO)?;
+        let (value, rest) = self.0.split_at_checked(len_bytes).ok_or(Errno::IO)?;
+        self.0 = rest;
+        Ok(value)
+    }
+
+    /// Reads bytes up to a NUL, which is swallowed (a symlink's target, an attribute's name).
+    pub fn take_string(&mut self) -> Result<&'a [u8], Errno> {
+        let end = self.0.iter().position(|&byte| byte == 0).ok_or(Errno::IO)?;
+        let value = &self.0[..end];
+        self.0 = &self.0[end + 1..];
+        Ok(value)
+    }
+
+    /// Reads the name of a directory entry: not empty, without a slash.
+    pub fn take_name(&mut self) -> Result<&'a [u8], Errno> {
+        let name = self.take_string()?;
+        if name.is_empty() || name.contains(&b'/') {
+            return Err(Errno::INVAL);
+        }
+        Ok(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::IntoBytes;
+
+    use super::*;
+    use crate::abi::MkdirIn;
+
+    fn request(body: &[u8]) -> Vec<u8> {
+        let len = u32::try_from(40 + body.len()).unwrap();
+        let header = InHeader { len, opcode: 9, unique: 1, nodeid: 1, ..InHeader::default() };
+        [header.as_bytes(), body].concat()
+    }
+
+    #[test]
+    fn a_body_is_read_piece_by_piece() {
+        let mkdir = MkdirIn { mode: 0o755, umask: 0o22 };
+        let bytes = request(&[mkdir.as_bytes(), b"name\0rest"].concat());
+        let mut request = Request::parse(&bytes).unwrap();
+        assert_eq!(request.opcode, Some(Opcode::Mkdir));
+        assert_eq!(request.body.take::<MkdirIn>().unwrap().mode, 0o755);
+        assert_eq!(request.body.take_name().unwrap(), b"name");
+        assert_eq!(request.body.take_bytes(4).unwrap(), b"rest");
+        assert!(request.body.take_bytes(1).is_err());
+    }
+
+    #[test]
+    fn what_is_too_short_or_lies_about_its_length_is_refused() {
+        assert!(Request::parse(&[0; 39]).is_err());
+        let mut bytes = request(b"x");
+        bytes.push(0);
+        assert!(Request::parse(&bytes).is_err());
+        let bytes = request(b"no end");
+        assert!(Request::parse(&bytes).unwrap().body.take_string().is_err());
+        let mut bytes = request(b"");
+        bytes[36] = 1; // an extension of 8 bytes that is not there
+        assert!(Request::parse(&bytes).is_err());
+    }
+
+    #[test]
+    fn random_bytes_are_parsed_or_refused_but_never_panic() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut parsed_count = 0;
+        for _ in 0..100_000 {
+            let mut bytes = vec![0; random.usize(0..200)];
+            random.fill(&mut bytes);
+            // Half of them with an honest length, or nothing would come through.
+            if random.bool() && bytes.len() >= 40 {
+                let len = u32::try_from(bytes.len()).unwrap();
+                bytes[0..4].copy_from_slice(&len.to_ne_bytes());
+                bytes[37] = 0;
+            }
+            let Ok(mut request) = Request::parse(&bytes) else { continue };
+            parsed_count += 1;
+            let _ = request.body.take::<MkdirIn>();
+            let _ = request.body.take_name();
+            let _ = request.body.take_bytes(random.u32(..));
+            let _ = request.body.take_string();
+        }
+        assert!(parsed_count > 1000, "only {parsed_count} were parsed at all");
+    }
+
+    #[test]
+    fn names_are_checked() {
+        for bad in [&b"\0"[..], b"a/b\0"] {
+            assert_eq!(Body(bad).take_name(), Err(Errno::INVAL));
+        }
+    }
+}

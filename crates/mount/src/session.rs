@@ -1,0 +1,70 @@
+//! A mounted volume, from mount to a clean close.
+
+use std::path::Path;
+
+use crate::abi::init;
+use crate::adapter::Adapter;
+use crate::attach::MountHandle;
+use crate::connection::Connection;
+use crate::options::{MountError, MountOptions, Source};
+use crate::stat::StatSource;
+use ext4::Volume;
+
+/// Why a session did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The connection to the kernel failed; the volume was closed nevertheless.
+    #[error(transparent)]
+    Connection(#[from] MountError),
+    /// The volume could not be closed: it is recovered at its next mount.
+    #[error("closing the volume: {0}; it will be recovered at the next mount")]
+    Close(ext4::Error),
+}
+
+/// A volume that is mounted and usable as soon as [`Session::run`] runs.
+pub struct Session {
+    connection: Connection,
+    adapter: Adapter,
+}
+
+impl Session {
+    /// Mounts `volume` on `dir` and finishes the handshake with the kernel. On failure the volume
+    /// is closed.
+    pub fn mount(
+        volume: Volume,
+        source: &Source,
+        dir: &Path,
+        options: &MountOptions,
+        stat_source: StatSource,
+    ) -> Result<Session, MountError> {
+        match Connection::mount(source, dir, options) {
+            Ok(connection) => {
+                let long_setxattr = connection.agreed_flags() & init::SETXATTR_EXT != 0;
+                let adapter = Adapter::new(volume, stat_source, long_setxattr);
+                Ok(Session { connection, adapter })
+            }
+            Err(error) => {
+                if let Err(error) = volume.close() {
+                    tracing::error!(%error, "closing the volume");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// With it any thread can unmount, which ends [`Session::run`].
+    pub fn handle(&self) -> MountHandle {
+        self.connection.handle()
+    }
+
+    /// Serves until the volume is unmounted, and closes it: when this returns `Ok`, everything is
+    /// home and the volume is clean.
+    ///
+    /// On a `fuseblk` mount closing happens inside of umount(2); elsewhere the kernel only hangs
+    /// up, and closing happens after umount(2) has returned.
+    pub fn run(self) -> Result<(), SessionError> {
+        let served = self.connection.run(&self.adapter);
+        self.adapter.close().map_err(SessionError::Close)?;
+        Ok(served?)
+    }
+}

@@ -1,0 +1,172 @@
+//! The short id of a run, and of one crash in it: enough to do exactly that again.
+//!
+//! ```text
+//! random:17:60:journal                              a run: workload, seed, operations, data mode
+//! random:17:60:journal@cut=123,sub=5                a crash of it: cut, choice of what survives
+//! random:17:60:journal@cut=123,sub=5,recut=4,resub=2    a crash of the recovery from that
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use device::Survival;
+use ext4::DataMode;
+
+use crate::content::mix;
+use crate::format::Shape;
+use crate::workload::Workload;
+
+/// A run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Case {
+    /// What is done.
+    pub workload: Workload,
+    /// Decides everything that chance decides.
+    pub seed: u64,
+    /// Number of operations asked for; hand-written workloads round it.
+    pub op_count: usize,
+    /// Route of file data.
+    pub data_mode: DataMode,
+}
+
+impl Case {
+    /// The form of the volume, by seed.
+    pub fn shape(&self) -> Shape {
+        let index = usize::try_from(mix(self.seed ^ 0x5a) % 4).expect("below 4");
+        Shape::ALL[index]
+    }
+}
+
+/// Where power was cut, and what survived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Crash {
+    /// Number of device events that were done.
+    pub cut: usize,
+    /// 0 to 3: the extremes of [`Survival`]; above: random.
+    pub sub: u32,
+}
+
+impl Crash {
+    /// What survives in this crash of that run.
+    pub fn survival(self, case: &Case) -> Survival {
+        match usize::try_from(self.sub).ok().and_then(|sub| Survival::EXTREMES.get(sub)) {
+            Some(extreme) => *extreme,
+            None => Survival::Random(mix(case.seed ^ u64::from(self.sub) << 32)),
+        }
+    }
+}
+
+/// A run, or one crash in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Id {
+    /// The run.
+    pub case: Case,
+    /// The crash.
+    pub crash: Option<Crash>,
+    /// The crash of the recovery from it.
+    pub again: Option<Crash>,
+}
+
+impl Id {
+    /// The run itself.
+    pub fn run(case: Case) -> Id {
+        Id { case, crash: None, again: None }
+    }
+}
+
+/// `journal` or `ordered`.
+pub fn mode_name(mode: DataMode) -> &'static str {
+    match mode {
+        DataMode::Journal => "journal",
+        DataMode::Ordered => "ordered",
+    }
+}
+
+/// The mode of that name.
+pub fn mode_of(name: &str) -> Result<DataMode, String> {
+    match name {
+        "journal" => Ok(DataMode::Journal),
+        "ordered" => Ok(DataMode::Ordered),
+        _ => Err(format!("{name}: the data modes are journal and ordered")),
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Case { workload, seed, op_count, data_mode } = self;
+        write!(f, "{workload}:{seed}:{op_count}:{}", mode_name(*data_mode))
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.case)?;
+        if let Some(Crash { cut, sub }) = self.crash {
+            write!(f, "@cut={cut},sub={sub}")?;
+        }
+        if let Some(Crash { cut, sub }) = self.again {
+            write!(f, ",recut={cut},resub={sub}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Case {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Case, String> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let [workload, seed, op_count, mode] = parts[..] else {
+            return Err(format!("{text}: not WORKLOAD:SEED:OPERATIONS:MODE"));
+        };
+        Ok(Case {
+            workload: workload.parse()?,
+            seed: seed.parse().map_err(|e| format!("seed {seed}: {e}"))?,
+            op_count: op_count.parse().map_err(|e| format!("operations {op_count}: {e}"))?,
+            data_mode: mode_of(mode)?,
+        })
+    }
+}
+
+impl FromStr for Id {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Id, String> {
+        let Some((case, crash)) = text.split_once('@') else { return Ok(Id::run(text.parse()?)) };
+        let mut numbers = Vec::new();
+        for (part, name) in crash.split(',').zip(["cut", "sub", "recut", "resub"]) {
+            let number = part.strip_prefix(name).and_then(|part| part.strip_prefix('='));
+            let number = number.and_then(|number| number.parse::<u32>().ok());
+            numbers.push(number.ok_or_else(|| format!("{part}: not {name}=NUMBER"))?);
+        }
+        let crash =
+            |cut: u32, sub| Some(Crash { cut: usize::try_from(cut).expect("32 bits fit"), sub });
+        let case = case.parse()?;
+        match numbers[..] {
+            [cut, sub] => Ok(Id { case, crash: crash(cut, sub), again: None }),
+            [cut, sub, recut, resub] => {
+                Ok(Id { case, crash: crash(cut, sub), again: crash(recut, resub) })
+            }
+            _ => Err(format!("{crash:?}: not cut=N,sub=N[,recut=N,resub=N]", crash = text)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_reads_back_as_it_prints() {
+        for text in [
+            "random:17:60:journal",
+            "random:17:60:ordered@cut=123,sub=5",
+            "orphans:1:2:journal@cut=3,sub=4,recut=5,resub=6",
+        ] {
+            assert_eq!(text.parse::<Id>().expect("parses").to_string(), text);
+        }
+        for text in ["random", "random:1:2", "nothing:1:2:journal", "random:1:2:journal@cut=1"] {
+            assert!(text.parse::<Id>().is_err(), "{text}");
+        }
+    }
+}

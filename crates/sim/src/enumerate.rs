@@ -1,0 +1,371 @@
+//! Crash enumeration: cuts a run at every write and flush, recovers, and judges what is left.
+//!
+//! For each crash:
+//!
+//! 1. opening and closing the volume recovers it;
+//! 2. `e2fsck -fn` finds nothing;
+//! 3. the tree is one that [`History`] allows there;
+//! 4. recovering once more changes nothing but the superblock and the journal (sampled);
+//! 5. recovery, itself cut and run again, ends in the same volume (sampled).
+//!
+//! Equal images are recovered once, but judged at every cut where they occur: what is allowed
+//! differs. e2fsck and reading are not repeated when two recovered volumes differ in nothing but
+//! the inside of the empty journal, which neither looks at.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use device::{Cursor, Image};
+
+use crate::BLOCK_BYTES;
+use crate::case::{Case, Crash, Id};
+use crate::content::mix;
+use crate::fsck::Fsck;
+use crate::recording::{Recording, Stage, record, sector_bytes};
+use crate::recover::{Recovered, read_back, recover};
+use crate::tree::{Fingerprint, Interner, Tree};
+
+/// How thorough an enumeration is.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// Random crash states a cut, beside the four extremes.
+    pub random_count: u32,
+    /// Of how many distinct crash states one gets checks 4 and 5.
+    pub again_every: u64,
+    /// Cuts of a recovery that are tried in check 5.
+    pub recut_count: u64,
+    /// Threads.
+    pub worker_count: usize,
+    /// Stop (at a cut) when this many distinct crash states were checked in this run.
+    pub state_limit: usize,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Effort {
+            random_count: 4,
+            again_every: 8,
+            recut_count: 3,
+            worker_count: 2,
+            state_limit: usize::MAX,
+        }
+    }
+}
+
+/// What was checked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Runs.
+    pub runs: usize,
+    /// Cuts.
+    pub cuts: usize,
+    /// Crashes judged: pairs of a cut and what survived.
+    pub crashes: usize,
+    /// Different images among them.
+    pub distinct: usize,
+    /// Different volumes after recovery: so often e2fsck ran.
+    pub volumes: usize,
+    /// Second recoveries.
+    pub again: usize,
+    /// Recoveries that were cut and run again.
+    pub recuts: usize,
+}
+
+impl Tally {
+    /// Adds another tally.
+    pub fn add(&mut self, other: &Tally) {
+        self.runs += other.runs;
+        self.cuts += other.cuts;
+        self.crashes += other.crashes;
+        self.distinct += other.distinct;
+        self.volumes += other.volumes;
+        self.again += other.again;
+        self.recuts += other.recuts;
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Tally { runs, cuts, crashes, distinct, volumes, again, recuts } = self;
+        write!(
+            f,
+            "{runs} runs, {cuts} cuts, {crashes} crashes, {distinct} distinct crash states, \
+             {volumes} distinct volumes through e2fsck, {again} recovered twice, \
+             {recuts} recoveries cut"
+        )
+    }
+}
+
+/// A crash that did not end as it must.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// Does exactly that again.
+    pub id: Id,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.id, self.what)
+    }
+}
+
+/// Runs the case and checks every crash of it.
+pub fn enumerate(case: Case, effort: &Effort, stage: &Stage<'_>) -> Result<Tally, Box<Failure>> {
+    let failed = |what| Box::new(Failure { id: Id::run(case), what });
+    let recording = record(case, stage).map_err(failed)?;
+    enumerate_recording(&recording, effort)
+}
+
+/// Checks every crash of a run.
+pub fn enumerate_recording(recording: &Recording, effort: &Effort) -> Result<Tally, Box<Failure>> {
+    let cuts: Vec<usize> = recording.trace.cuts().collect();
+    let shared = Shared::default();
+    std::thread::scope(|scope| {
+        for _ in 0..effort.worker_count.max(1) {
+            scope.spawn(|| shared.work(recording, effort, &cuts));
+        }
+    });
+    let failures = shared.failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(failure) = failures.into_iter().min_by_key(|f| (f.id.crash, f.id.again)) {
+        return Err(Box::new(failure));
+    }
+    let mut tally = shared.tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    tally.runs = 1;
+    tally.volumes = shared.volumes.into_inner().unwrap_or_else(PoisonError::into_inner).len();
+    Ok(tally)
+}
+
+/// Does one crash again.
+pub fn replay(id: Id, stage: &Stage<'_>) -> Result<Tally, Box<Failure>> {
+    let Some(crash) = id.crash else { return enumerate(id.case, &Effort::default(), stage) };
+    let failed = |what| Box::new(Failure { id, what });
+    let recording = record(id.case, stage).map_err(failed)?;
+    let shared = Shared::default();
+    let mut checker = Checker::new(&recording, &shared).map_err(failed)?;
+    if crash.cut > recording.trace.events.len() {
+        return Err(failed(format!("there are {} events only", recording.trace.events.len())));
+    }
+    let mut cursor = recording.trace.cursor();
+    cursor.advance_to(crash.cut);
+    let crashed = cursor.crash(crash.survival(&id.case));
+    let recovered = checker.recover(crashed, 0).map_err(failed)?;
+    let found = checker.look_at(&recovered).map_err(failed)?;
+    checker.judge(&found, crash.cut).map_err(failed)?;
+    checker.check_again(&recovered).map_err(failed)?;
+    match id.again {
+        Some(again) => checker.check_recut(&recovered, again).map_err(failed)?,
+        None => (0..64).try_for_each(|sub| {
+            let again = pick_recut(&recovered, sub);
+            let failed = |what| Box::new(Failure { id: Id { again: Some(again), ..id }, what });
+            checker.check_recut(&recovered, again).map_err(failed)
+        })?,
+    }
+    Ok(Tally { runs: 1, cuts: 1, crashes: 1, distinct: 1, ..Tally::default() })
+}
+
+/// What was found on a recovered volume.
+struct Found {
+    tree: Tree,
+    print: Fingerprint,
+}
+
+/// What the workers share.
+#[derive(Default)]
+struct Shared {
+    next_cut: AtomicUsize,
+    stop: AtomicBool,
+    failures: Mutex<Vec<Failure>>,
+    tally: Mutex<Tally>,
+    /// By digest of the crashed image.
+    crashed: Mutex<HashMap<u64, Arc<Found>>>,
+    /// By digest of the recovered volume without the inside of the journal.
+    volumes: Mutex<HashMap<u64, Arc<Found>>>,
+    interner: Mutex<Interner>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn work(&self, recording: &Recording, effort: &Effort, cuts: &[usize]) {
+        let mut checker = match Checker::new(recording, self) {
+            Ok(checker) => checker,
+            Err(what) => return self.fail(Failure { id: Id::run(recording.case), what }),
+        };
+        let mut cursor = recording.trace.cursor();
+        while !self.stop.load(Ordering::Relaxed) {
+            let index = self.next_cut.fetch_add(1, Ordering::Relaxed);
+            let Some(cut) = cuts.get(index) else { return };
+            cursor.advance_to(*cut);
+            let mut tally = Tally { cuts: 1, ..Tally::default() };
+            let checked = checker.check_cut(&cursor, effort, &mut tally);
+            let mut sum = lock(&self.tally);
+            sum.add(&tally);
+            if sum.distinct >= effort.state_limit {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+            drop(sum);
+            if let Err(failure) = checked {
+                self.fail(*failure);
+            }
+        }
+    }
+
+    fn fail(&self, failure: Failure) {
+        lock(&self.failures).push(failure);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One worker.
+struct Checker<'a> {
+    recording: &'a Recording,
+    shared: &'a Shared,
+    fsck: Fsck,
+    sector_bytes: usize,
+}
+
+impl<'a> Checker<'a> {
+    fn new(recording: &'a Recording, shared: &'a Shared) -> Result<Checker<'a>, String> {
+        let sector_bytes = sector_bytes(&recording.case);
+        Ok(Checker { recording, shared, fsck: Fsck::new()?, sector_bytes })
+    }
+
+    fn check_cut(
+        &mut self,
+        cursor: &Cursor<'_>,
+        effort: &Effort,
+        tally: &mut Tally,
+    ) -> Result<(), Box<Failure>> {
+        let case = self.recording.case;
+        for sub in 0..4 + effort.random_count {
+            let crash = Crash { cut: cursor.cut(), sub };
+            let id = Id { case, crash: Some(crash), again: None };
+            let failed = |what| Box::new(Failure { id, what });
+            let image = cursor.crash(crash.survival(&case));
+            tally.crashes += 1;
+            let digest = digest(&image, &self.recording.formatted.image, &[]);
+            let known = lock(&self.shared.crashed).get(&digest).cloned();
+            if let Some(found) = known {
+                self.judge(&found, crash.cut).map_err(failed)?;
+                continue;
+            }
+            let recovered = self.recover(image, 0).map_err(failed)?;
+            let found = self.look_at(&recovered).map_err(failed)?;
+            if lock(&self.shared.crashed).insert(digest, found.clone()).is_none() {
+                tally.distinct += 1;
+            }
+            self.judge(&found, crash.cut).map_err(failed)?;
+            if mix(digest).is_multiple_of(effort.again_every) {
+                self.check_again(&recovered).map_err(failed)?;
+                tally.again += 1;
+                for salt in 0..effort.recut_count {
+                    let again = pick_recut(&recovered, mix(digest ^ salt));
+                    let id = Id { again: Some(again), ..id };
+                    let failed = |what| Box::new(Failure { id, what });
+                    self.check_recut(&recovered, again).map_err(failed)?;
+                    tally.recuts += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn recover(&self, crashed: Image, round: u64) -> Result<Recovered, String> {
+        recover(crashed, self.sector_bytes, &self.recording.setup, round)
+    }
+
+    /// e2fsck and the tree of a recovered volume, unless it is known.
+    fn look_at(&mut self, recovered: &Recovered) -> Result<Arc<Found>, String> {
+        let formatted = &self.recording.formatted;
+        let key = digest(&recovered.image, &formatted.image, &formatted.journal_blocks);
+        if let Some(found) = lock(&self.shared.volumes).get(&key) {
+            return Ok(found.clone());
+        }
+        self.fsck.check(&recovered.image)?;
+        let mut interner = lock(&self.shared.interner);
+        let setup = &self.recording.setup;
+        let tree = read_back(&recovered.image, self.sector_bytes, setup, &mut interner)?;
+        drop(interner);
+        let found = Arc::new(Found { print: tree.fingerprint(), tree });
+        lock(&self.shared.volumes).insert(key, found.clone());
+        Ok(found)
+    }
+
+    fn judge(&self, found: &Found, cut: usize) -> Result<(), String> {
+        let acked = self.recording.trace.marks_before(cut).next_back().unwrap_or(0);
+        let acked = usize::try_from(acked).expect("a count of operations");
+        let judged = self.recording.history.judge(&found.tree, found.print, acked);
+        judged.map(drop).map_err(|text| format!("after {acked} operations: {text}"))
+    }
+
+    /// Check 4.
+    fn check_again(&self, recovered: &Recovered) -> Result<(), String> {
+        let again = self.recover(recovered.image.clone(), 1)?;
+        self.same_volume(&again.image, &recovered.image)
+            .map_err(|text| format!("recovered twice: {text}"))
+    }
+
+    /// Check 5.
+    fn check_recut(&self, recovered: &Recovered, again: Crash) -> Result<(), String> {
+        let survival = again.survival(&self.recording.case);
+        let cut = again.cut.min(recovered.trace.events.len());
+        let crashed = recovered.trace.crash(cut, survival);
+        let second =
+            self.recover(crashed, 2).map_err(|text| format!("after a cut recovery: {text}"))?;
+        self.same_volume(&second.image, &recovered.image)
+            .map_err(|text| format!("after a cut recovery: {text}"))
+    }
+
+    /// Equal but for the superblock (mount count, times) and the journal's inside.
+    fn same_volume(&self, a: &Image, b: &Image) -> Result<(), String> {
+        let mut skip = self.recording.formatted.journal_blocks.clone();
+        skip.insert(0, 0);
+        let differing: Vec<u64> = different_blocks(a, b, &skip).map(|(block, _)| block).collect();
+        if differing.is_empty() {
+            return Ok(());
+        }
+        Err(format!("another volume, in blocks {differing:?}"))
+    }
+}
+
+/// A cut of the recovery, by chance.
+fn pick_recut(recovered: &Recovered, salt: u64) -> Crash {
+    let count = recovered.trace.events.len() as u64 + 1;
+    let cut = usize::try_from(mix(salt) % count).expect("a count of events");
+    Crash { cut, sub: u32::try_from(mix(salt ^ 1) % 12).expect("below 12") }
+}
+
+/// A hash of what differs from `base`, outside of the blocks in `skip` (sorted).
+fn digest(image: &Image, base: &Image, skip: &[u64]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (block, bytes) in different_blocks(image, base, skip) {
+        hasher.write_u64(block);
+        hasher.write(&bytes);
+    }
+    hasher.finish()
+}
+
+/// The blocks of `image` that differ from `base`, outside of those in `skip` (sorted).
+fn different_blocks<'a>(
+    image: &'a Image,
+    base: &'a Image,
+    skip: &'a [u64],
+) -> impl Iterator<Item = (u64, Vec<u8>)> + 'a {
+    image.differences(base).flat_map(move |(offset, part)| {
+        let mut old = vec![0; part.len()];
+        base.read(offset, &mut old);
+        let size = usize::try_from(BLOCK_BYTES).expect("a block fits into memory");
+        let blocks = part.chunks(size).zip(old.chunks(size)).enumerate();
+        let differing = blocks.filter(|(_, (new, old))| new != old);
+        let numbered =
+            differing.map(|(i, (new, _))| (offset / BLOCK_BYTES + i as u64, new.to_vec()));
+        numbered.filter(|(block, _)| skip.binary_search(block).is_err()).collect::<Vec<_>>()
+    })
+}

@@ -1,0 +1,390 @@
+//! What happened in a run, and which states a crash may leave of it.
+//!
+//! State *k* is the model after the first *k* operations. A crash at a cut before which `acked`
+//! operations had returned may leave state *k* if
+//!
+//! 1. *k* is at least the *floor*: every operation that an acknowledged sync before the cut covers
+//!    is in it. `sync`, `checkpoint`, `remount` cover all operations before them; `fsync` of a file
+//!    the last one that changed that inode (and, history being one order, all before it);
+//!    `fdatasync` the last that changed its content or size, or created it.
+//! 2. *k* is at most `acked + 1`: the operation that was in progress may be in it.
+//! 3. Of a write or a reservation of more than one block, the first blocks may be there without
+//!    the rest: such an operation is done in several steps.
+//!
+//! In `data=journal` the tree equals such a state, contents included. In `data=ordered` the tree
+//! without contents equals such a state, and of each file each byte is what that byte was in some
+//! version of this file between its last acknowledged sync and the cut, or it is zero and the
+//! file was shorter than that meanwhile (its cut-off end is zeroed in place).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ext4::{DataMode, Error};
+
+use crate::BLOCK_BYTES;
+use crate::content::Content;
+use crate::model::{Change, Id, Model};
+use crate::op::{Op, Target};
+use crate::session::{Done, Session};
+use crate::tree::{Fingerprint, Tree};
+
+/// What an operation promised when it returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Promise {
+    Nothing,
+    /// State `floor` at least; of the contents of this inode, no older version.
+    File {
+        id: Id,
+        floor: usize,
+    },
+    /// The state before this operation at least.
+    Everything,
+}
+
+/// One operation that was done.
+struct Step {
+    op: Op,
+    promise: Promise,
+    failed: Option<Error>,
+}
+
+/// A run: operations, models, promises.
+pub struct History {
+    data_mode: DataMode,
+    steps: Vec<Step>,
+    /// `states[k]`: after `k` operations.
+    states: Vec<Model>,
+    fingerprints: Vec<Fingerprint>,
+    by_whole: BTreeMap<u64, Vec<usize>>,
+    by_metadata: BTreeMap<u64, Vec<usize>>,
+    /// Contents of each file that ever was, with the state each came with.
+    versions: BTreeMap<Id, Vec<(usize, Content)>>,
+    last_change: BTreeMap<Id, usize>,
+    last_data_change: BTreeMap<Id, usize>,
+}
+
+impl History {
+    /// Nothing was done to a fresh volume.
+    pub fn new(data_mode: DataMode) -> History {
+        let mut history = History {
+            data_mode,
+            steps: Vec::new(),
+            states: Vec::new(),
+            fingerprints: Vec::new(),
+            by_whole: BTreeMap::new(),
+            by_metadata: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            last_change: BTreeMap::new(),
+            last_data_change: BTreeMap::new(),
+        };
+        history.push_state(Model::formatted(), &[]);
+        history
+    }
+
+    /// The newest state.
+    pub fn model(&self) -> &Model {
+        self.states.last().expect("there is always one")
+    }
+
+    /// Number of operations done.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether nothing was done.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Does `op` on the volume and on the model. A text when the two disagree about its outcome.
+    ///
+    /// The volume may refuse for want of space what the model can do; then nothing of it happened.
+    /// When the medium fails, the error is returned: the operation may be there after a crash or
+    /// not, and no other may be done any more.
+    pub fn step(&mut self, session: &mut Session, op: &Op) -> Result<Option<Error>, String> {
+        let promise = self.promise(op);
+        let real = session.apply(op);
+        let mut model = self.model().clone();
+        let expected = model.apply(op, real.as_ref().ok().and_then(|done| done.written_bytes));
+        match (&real, &expected) {
+            (Ok(_), Ok(())) => {}
+            (Err(real), Err(expected)) if is_same(real, expected) => {}
+            (Err(Error::NoSpace | Error::AttributeTooLarge), Ok(())) => {}
+            (Err(error @ Error::Journal(_)), _) => {
+                let error = error.clone();
+                self.push_interrupted(op, error.clone());
+                return Ok(Some(error));
+            }
+            (real, expected) => {
+                let index = self.steps.len();
+                return Err(format!(
+                    "operation {index} ({op}): the volume says {}, the model {}",
+                    outcome(real),
+                    outcome(expected)
+                ));
+            }
+        }
+        match real {
+            Ok(Done { .. }) => self.push(op, promise, None, model),
+            Err(error) => self.push(op, Promise::Nothing, Some(error), self.model().clone()),
+        }
+        Ok(None)
+    }
+
+    fn push_interrupted(&mut self, op: &Op, error: Error) {
+        let mut model = self.model().clone();
+        if model.apply(op, None).is_ok() {
+            self.push(op, Promise::Nothing, Some(error), model);
+        }
+    }
+
+    /// The volume was closed: everything is promised.
+    pub fn push_closed(&mut self) {
+        self.push(&Op::Sync, Promise::Everything, None, self.model().clone());
+    }
+
+    fn push(&mut self, op: &Op, promise: Promise, failed: Option<Error>, mut model: Model) {
+        let changes = model.take_changes();
+        self.steps.push(Step { op: op.clone(), promise, failed });
+        self.push_state(model, &changes);
+    }
+
+    fn push_state(&mut self, model: Model, changes: &[Change]) {
+        let index = self.states.len();
+        for change in changes {
+            self.last_change.insert(change.id, index);
+            if change.is_data {
+                self.last_data_change.insert(change.id, index);
+            }
+        }
+        let ids: BTreeSet<Id> = changes.iter().filter(|c| c.is_data).map(|c| c.id).collect();
+        for (id, content) in model.contents_of(&ids) {
+            self.versions.entry(id).or_default().push((index, content));
+        }
+        let fingerprint = match (self.fingerprints.last(), changes.is_empty() && index > 0) {
+            (Some(last), true) => *last,
+            _ => model.tree().fingerprint(),
+        };
+        self.by_whole.entry(fingerprint.whole).or_default().push(index);
+        self.by_metadata.entry(fingerprint.metadata).or_default().push(index);
+        self.fingerprints.push(fingerprint);
+        self.states.push(model);
+    }
+
+    fn promise(&self, op: &Op) -> Promise {
+        match op {
+            Op::Sync | Op::Checkpoint | Op::Remount => Promise::Everything,
+            Op::Fsync { target, data_only } => match self.model().resolve(target) {
+                Ok(id) => {
+                    let last = if *data_only { &self.last_data_change } else { &self.last_change };
+                    Promise::File { id, floor: last.get(&id).copied().unwrap_or(0) }
+                }
+                Err(_) => Promise::Nothing,
+            },
+            _ => Promise::Nothing,
+        }
+    }
+
+    /// The oldest state a crash may leave after `acked` operations have returned.
+    pub fn floor(&self, acked: usize) -> usize {
+        let promises = self.steps[..acked].iter().enumerate();
+        let floors = promises.map(|(index, step)| match step.promise {
+            Promise::Nothing => 0,
+            Promise::File { floor, .. } => floor,
+            Promise::Everything => index,
+        });
+        floors.max().unwrap_or(0)
+    }
+
+    /// Whether the tree, contents included, is any state at all.
+    pub fn is_state(&self, print: Fingerprint) -> bool {
+        self.by_whole.contains_key(&print.whole)
+    }
+
+    /// Judges the tree that was found after a crash; `Ok` says which state it is.
+    pub fn judge(&self, tree: &Tree, print: Fingerprint, acked: usize) -> Result<usize, String> {
+        let acked = acked.min(self.len());
+        let range = self.floor(acked)..=(acked + 1).min(self.len());
+        let (index, found) = match self.data_mode {
+            DataMode::Journal => (&self.by_whole, print.whole),
+            DataMode::Ordered => (&self.by_metadata, print.metadata),
+        };
+        let states = index.get(&found).map_or(&[][..], Vec::as_slice);
+        let mut refusal = None;
+        for state in states.iter().rev().filter(|state| range.contains(state)) {
+            match self.check_contents(tree, &self.states[*state], acked) {
+                Ok(()) => return Ok(*state),
+                Err(text) => refusal = Some(format!("state {state}: {text}")),
+            }
+        }
+        for state in range.clone().rev() {
+            if self.is_part_of_next(tree, print, state, acked) {
+                return Ok(state);
+            }
+        }
+        Err(refusal.unwrap_or_else(|| self.explain(tree, states, range)))
+    }
+
+    fn explain(
+        &self,
+        tree: &Tree,
+        states: &[usize],
+        range: std::ops::RangeInclusive<usize>,
+    ) -> String {
+        if let Some(state) = states.last() {
+            let lost = self.last_promise_above(*state, *range.end());
+            return format!("it is state {state}, allowed are {range:?}{lost}");
+        }
+        let count = |state: &usize| {
+            let model = self.states[*state].tree();
+            let entries = &model.entries;
+            let missing = entries.iter().filter(|(path, e)| tree.entries.get(*path) != Some(e));
+            missing.count() + tree.entries.keys().filter(|p| !entries.contains_key(*p)).count()
+        };
+        let nearest = range.clone().min_by_key(count).expect("the range is not empty");
+        let next = self.steps.get(nearest).map(|step| format!(" (next: {})", step.op));
+        format!(
+            "it is no state at all; allowed are {range:?}; against state {nearest}{}:\n{}",
+            next.unwrap_or_default(),
+            tree.differences(&self.states[nearest].tree(), ["volume", "model"], 8)
+        )
+    }
+
+    fn last_promise_above(&self, state: usize, end: usize) -> String {
+        let steps = self.steps[..end].iter().enumerate();
+        let broken = steps.rev().find(|(index, step)| match step.promise {
+            Promise::Nothing => false,
+            Promise::File { floor, .. } => floor > state,
+            Promise::Everything => *index > state,
+        });
+        broken.map_or(String::new(), |(i, step)| format!("; broken: operation {i} ({})", step.op))
+    }
+
+    /// Whether the tree is `state` with a part of the operation after it: its first blocks.
+    fn is_part_of_next(&self, tree: &Tree, print: Fingerprint, state: usize, acked: usize) -> bool {
+        let Some(step) = self.steps.get(state) else { return false };
+        let (target, offset, len_bytes) = match &step.op {
+            Op::Write { target, offset, len_bytes, .. } => (target, *offset, *len_bytes as u64),
+            Op::Fallocate { target, offset, len_bytes, .. } => (target, *offset, *len_bytes),
+            _ => return false,
+        };
+        let ends = self.part_ends(tree, state, target);
+        let possible = ends.into_iter().filter(|end| *end > offset && *end < offset + len_bytes);
+        possible.into_iter().any(|end| {
+            let mut model = self.states[state].clone();
+            let part = part_of(&step.op, end - offset);
+            if model.apply(&part, None).is_err() {
+                return false;
+            }
+            let found = model.tree().fingerprint();
+            match self.data_mode {
+                DataMode::Journal => found.whole == print.whole,
+                DataMode::Ordered => {
+                    found.metadata == print.metadata
+                        && self.check_contents(tree, &model, acked).is_ok()
+                }
+            }
+        })
+    }
+
+    /// Where the operation after `state` may have stopped: at the size that is found, or in the
+    /// block where what is found stops being what the whole operation makes.
+    fn part_ends(&self, tree: &Tree, state: usize, target: &Target) -> Vec<u64> {
+        let (before, after) = (&self.states[state], &self.states[state + 1]);
+        let Ok(id) = before.resolve(target) else { return Vec::new() };
+        let (Some(path), Some(whole)) = (before.path_of(id), after.content(id)) else {
+            return Vec::new();
+        };
+        let Some(found) = tree.entries.get(path.as_bytes()) else { return Vec::new() };
+        let pairs = found.content.bytes().iter().zip(whole.bytes());
+        let same = pairs.take_while(|(a, b)| a == b).count() as u64;
+        vec![found.size_bytes, same / BLOCK_BYTES * BLOCK_BYTES]
+    }
+
+    /// The promise of `data=ordered` about bytes.
+    fn check_contents(&self, tree: &Tree, model: &Model, acked: usize) -> Result<(), String> {
+        if self.data_mode == DataMode::Journal {
+            return Ok(());
+        }
+        for (path, entry) in &tree.entries {
+            let path = String::from_utf8_lossy(path);
+            let Ok(id) = model.find(&path) else { continue };
+            let Some(content) = model.content(id) else { continue };
+            if *content != entry.content {
+                self.check_bytes(id, entry.content.bytes(), acked)
+                    .map_err(|text| format!("/{path}: {text}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_bytes(&self, id: Id, found: &[u8], acked: usize) -> Result<(), String> {
+        let floor = self.content_floor(id, acked);
+        let all = &self.versions[&id];
+        let start = all.iter().rposition(|(state, _)| *state <= floor).unwrap_or(0);
+        let possible: Vec<&Content> =
+            all[start..].iter().filter(|(s, _)| *s <= acked + 1).map(|(_, c)| c).collect();
+        for (at, byte) in found.iter().enumerate() {
+            if possible.iter().any(|version| version.bytes().get(at) == Some(byte)) {
+                continue;
+            }
+            let lens = possible.iter().map(|version| version.bytes().len());
+            let was_cut = lens.clone().zip(lens.skip(1)).any(|(a, b)| b < a && at >= b);
+            if *byte != 0 || !was_cut {
+                let allowed: BTreeSet<_> = possible.iter().map(|v| v.bytes().get(at)).collect();
+                return Err(format!(
+                    "byte {at} is {byte}, which it never was since state {floor} (allowed: {allowed:?})"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// No content of this file older than this state may be found.
+    fn content_floor(&self, id: Id, acked: usize) -> usize {
+        let steps = self.steps[..acked].iter().enumerate();
+        let floors = steps.map(|(index, step)| match step.promise {
+            Promise::Everything => index,
+            Promise::File { id: synced, floor } if synced == id => floor,
+            _ => 0,
+        });
+        floors.max().unwrap_or(0)
+    }
+
+    /// The operations, for people: from `start` on.
+    pub fn print(&self, start: usize) -> String {
+        let steps = self.steps.iter().enumerate().skip(start);
+        let line = |(index, step): (usize, &Step)| match &step.failed {
+            Some(error) => format!("  {index}: {} -> {error}\n", step.op),
+            None => format!("  {index}: {}\n", step.op),
+        };
+        steps.map(line).collect()
+    }
+}
+
+fn is_same(a: &Error, b: &Error) -> bool {
+    std::mem::discriminant(a) == std::mem::discriminant(b)
+}
+
+fn outcome<T>(result: &Result<T, Error>) -> String {
+    match result {
+        Ok(_) => "it succeeds".into(),
+        Err(error) => format!("'{error}'"),
+    }
+}
+
+/// The first `done_bytes` of a write or reservation.
+fn part_of(op: &Op, done_bytes: u64) -> Op {
+    let done = usize::try_from(done_bytes).expect("not more than the operation");
+    match op.clone() {
+        Op::Write { target, offset, tag, .. } => Op::Write { target, offset, len_bytes: done, tag },
+        Op::Fallocate { target, how, offset, .. } => {
+            Op::Fallocate { target, how, offset, len_bytes: done_bytes }
+        }
+        other => other,
+    }
+}
+
+/// A path target, for the checks of this crate.
+pub fn at(path: &str) -> Target {
+    Target::Path(path.to_owned())
+}

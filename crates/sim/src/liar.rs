@@ -1,0 +1,63 @@
+//! A device that lies: what crash enumeration must find out.
+
+use std::sync::Arc;
+
+use device::{BlockDevice, Durability, Result, SimDevice};
+
+/// What it lies about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lie {
+    /// Flushes do nothing.
+    FlushDropped,
+    /// Durable writes stay in the cache.
+    DurableWriteCached,
+}
+
+/// A simulated device behind a controller that lies.
+pub struct Liar {
+    device: Arc<SimDevice>,
+    lie: Lie,
+}
+
+impl Liar {
+    /// Puts the liar in front of `device`.
+    pub fn wrap(device: Arc<SimDevice>, lie: Lie) -> Arc<dyn BlockDevice> {
+        Arc::new(Liar { device, lie })
+    }
+}
+
+impl BlockDevice for Liar {
+    fn size_bytes(&self) -> u64 {
+        self.device.size_bytes()
+    }
+
+    fn sector_bytes(&self) -> usize {
+        self.device.sector_bytes()
+    }
+
+    fn durability(&self) -> Durability {
+        self.device.durability()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.device.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.device.write(offset, data)
+    }
+
+    fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
+        match self.lie {
+            Lie::DurableWriteCached => self.device.write(offset, data),
+            Lie::FlushDropped => self.device.write_durable(offset, data),
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        match self.lie {
+            Lie::FlushDropped => Ok(()),
+            Lie::DurableWriteCached => self.device.flush(),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Crash enumeration, fault injection and reference models.
+//!
+//! Runs the real file system over the real engine on a simulated device, without a mount and
+//! without threads, so that everything follows from a seed; cuts the power at every write; and
+//! compares what recovery makes of it with a reference file system in memory.
+//!
+//! ```text
+//! workload -> ops -> session (the volume) -> SimDevice -> trace
+//!                \-> model               -> history            \
+//!                                               \               v
+//!                                                judge <- tree <- recover <- crash image
+//! ```
+//!
+//! It must not know how the journal or the format work: it uses what their users use. The
+//! exceptions are [`faults`], which flips bits in journal records, and [`format`], which asks
+//! debugfs where the journal lies.
+
+pub mod case;
+pub mod content;
+pub mod enumerate;
+pub mod faults;
+pub mod format;
+pub mod fsck;
+pub mod history;
+pub mod kernel;
+pub mod liar;
+pub mod model;
+pub mod op;
+pub mod recording;
+pub mod recover;
+pub mod session;
+pub mod tree;
+pub mod workload;
+
+/// Size of a block of every volume here, in bytes.
+pub const BLOCK_BYTES: u64 = 4096;

@@ -1,0 +1,111 @@
+//! `sim`: enumerates crashes of the file system until told to stop, or does one again.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use ext4::DataMode;
+use sim::case::{Case, Id, mode_of};
+use sim::enumerate::{Effort, Failure, Tally, enumerate, replay};
+use sim::recording::{Stage, record};
+use sim::workload::Workload;
+
+/// Cuts the power at every write of a workload, recovers, and checks what is left.
+///
+/// Ends with 1 and the id of the crash when a check fails; `--replay ID` does it again.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Everything follows from this number
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Stop after this many distinct crash states
+    #[arg(long, default_value_t = 100_000)]
+    states: usize,
+    /// Only this workload: random, sqlite, directory, exhaustion, writers, truncate, orphans
+    #[arg(long)]
+    workload: Option<Workload>,
+    /// Only this data mode: journal or ordered
+    #[arg(long, value_parser = mode_of)]
+    mode: Option<DataMode>,
+    /// Operations a run, instead of what is usual for the workload
+    #[arg(long)]
+    ops: Option<usize>,
+    /// Random crash states a cut, beside the four extremes
+    #[arg(long, default_value_t = 4)]
+    random: u32,
+    /// Threads
+    #[arg(long, default_value_t = 2)]
+    workers: usize,
+    /// Do one run or crash again
+    #[arg(long, value_name = "ID")]
+    replay: Option<Id>,
+    /// With --replay: print the operations of the run first
+    #[arg(long, requires = "replay")]
+    print: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match arguments.replay {
+        Some(id) => replay_one(id, arguments.print),
+        None => explore(&arguments),
+    };
+    match done {
+        Ok(tally) => {
+            println!("ok: {tally}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            println!("FAILED {failure}\nagain: sim --replay {}", failure.id);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn replay_one(id: Id, print: bool) -> Result<Tally, Box<Failure>> {
+    if print {
+        match record(id.case, &Stage::sound()) {
+            Ok(recording) => print!("{}", recording.history.print(0)),
+            Err(what) => println!("{what}"),
+        }
+    }
+    replay(id, &Stage::sound())
+}
+
+/// Goes round the workloads and modes, with another seed each time.
+fn explore(arguments: &Arguments) -> Result<Tally, Box<Failure>> {
+    let workloads = arguments.workload.map_or(Workload::ALL.to_vec(), |one| vec![one]);
+    let modes =
+        arguments.mode.map_or(vec![DataMode::Journal, DataMode::Ordered], |mode| vec![mode]);
+    let mut sum = Tally::default();
+    let mut shown = Instant::now();
+    let started = Instant::now();
+    for round in 0.. {
+        for workload in &workloads {
+            for data_mode in &modes {
+                let case = Case {
+                    workload: *workload,
+                    seed: arguments.seed.wrapping_add(round),
+                    op_count: arguments.ops.unwrap_or(workload.usual_op_count()),
+                    data_mode: *data_mode,
+                };
+                let effort = Effort {
+                    random_count: arguments.random,
+                    worker_count: arguments.workers,
+                    state_limit: arguments.states - sum.distinct,
+                    ..Effort::default()
+                };
+                sum.add(&enumerate(case, &effort, &Stage::sound())?);
+                if shown.elapsed() > Duration::from_secs(5) {
+                    println!("{:4} s: {sum}", started.elapsed().as_secs());
+                    shown = Instant::now();
+                }
+                if sum.distinct >= arguments.states {
+                    return Ok(sum);
+                }
+            }
+        }
+    }
+    unreachable!("the rounds do not end")
+}

@@ -1,0 +1,563 @@
+//! The reference file system: the same operations on plain values in memory.
+//!
+//! It knows nothing of blocks, space or time. A clone is a snapshot: inodes are shared until one
+//! of the two changes them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ext4::{Error, FileKind, Result, XattrFlags};
+
+use crate::content::{Content, pattern};
+use crate::op::{Op, RenameKind, Reserve, Target, symlink_target};
+use crate::tree::{Entry, Tree, Xattrs};
+
+/// Number of an inode of the model; never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id(u32);
+
+const ROOT: Id = Id(0);
+const NAME_BYTES_MAX: usize = 255;
+
+#[derive(Clone)]
+enum Body {
+    File(Content),
+    Dir(BTreeMap<Vec<u8>, Id>),
+    Symlink(Content),
+    Special(FileKind, u32),
+}
+
+#[derive(Clone)]
+struct Node {
+    body: Body,
+    mode: u16,
+    uid: u32,
+    gid: u32,
+    link_count: u32,
+    xattrs: Xattrs,
+}
+
+impl Node {
+    fn kind(&self) -> FileKind {
+        match &self.body {
+            Body::File(_) => FileKind::Regular,
+            Body::Dir(_) => FileKind::Directory,
+            Body::Symlink(_) => FileKind::Symlink,
+            Body::Special(kind, _) => *kind,
+        }
+    }
+
+    fn children(&self) -> Result<&BTreeMap<Vec<u8>, Id>> {
+        match &self.body {
+            Body::Dir(children) => Ok(children),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+}
+
+/// What an operation changed, for `fsync` to promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    /// The inode.
+    pub id: Id,
+    /// `fdatasync` promises it too: content, size, or that the file exists.
+    pub is_data: bool,
+}
+
+/// A file system in memory.
+#[derive(Clone)]
+pub struct Model {
+    nodes: BTreeMap<Id, Arc<Node>>,
+    open: BTreeMap<u32, Id>,
+    next: u32,
+    changes: Vec<Change>,
+}
+
+impl Model {
+    /// What mke2fs makes: a root with `lost+found`.
+    pub fn formatted() -> Model {
+        let directory = |mode, link_count, children| Node {
+            body: Body::Dir(children),
+            mode,
+            uid: 0,
+            gid: 0,
+            link_count,
+            xattrs: Xattrs::new(),
+        };
+        let root = directory(0o755, 3, BTreeMap::from([(b"lost+found".to_vec(), Id(1))]));
+        let lost = directory(0o700, 2, BTreeMap::new());
+        let nodes = [(ROOT, Arc::new(root)), (Id(1), Arc::new(lost))].into();
+        Model { nodes, open: BTreeMap::new(), next: 2, changes: Vec::new() }
+    }
+
+    /// Does `op`; an error changes nothing. Of a write only the first `written_bytes` are done.
+    /// What a successful operation changed is in [`Model::take_changes`].
+    pub fn apply(&mut self, op: &Op, written_bytes: Option<usize>) -> Result<()> {
+        self.changes.clear();
+        match op {
+            Op::Create { path, mode } => {
+                self.make(path, Body::File(Content::default()), *mode & !0o022)
+            }
+            Op::MakeDir { path, mode } => {
+                self.make(path, Body::Dir(BTreeMap::new()), *mode & !0o022)
+            }
+            Op::Symlink { path, target_bytes } => {
+                let target = Content::new(symlink_target(*target_bytes));
+                self.make(path, Body::Symlink(target), 0o777)
+            }
+            Op::Special { path, kind, rdev } => self.make(path, Body::Special(*kind, *rdev), 0o644),
+            Op::Link { from, to } => self.link(from, to),
+            Op::Unlink { path } => self.unlink(path),
+            Op::RemoveDir { path } => self.remove_dir(path),
+            Op::Rename { from, to, kind } => self.rename(from, to, *kind),
+            Op::Write { target, offset, len_bytes, tag } => {
+                let len_bytes = written_bytes.unwrap_or(*len_bytes);
+                let data = pattern(*tag, *offset, len_bytes);
+                self.edit_file(target, |bytes| write_at(bytes, *offset, &data))
+            }
+            Op::Truncate { target, size_bytes } => {
+                self.edit_file(target, |bytes| bytes.resize(to_len(*size_bytes), 0))
+            }
+            Op::Fallocate { target, how, offset, len_bytes } => {
+                let done = written_bytes.map_or(*len_bytes, |done| (*len_bytes).min(done as u64));
+                let end = offset + done;
+                self.edit_file(target, |bytes| reserve(bytes, *how, to_len(*offset), to_len(end)))
+            }
+            Op::SetAttr { target, mode, uid, gid } => self.set_attr(target, *mode, *uid, *gid),
+            Op::SetXattr { target, name, len_bytes, tag, flags } => {
+                self.set_xattr(target, name, pattern(*tag, 0, *len_bytes), *flags)
+            }
+            Op::RemoveXattr { target, name } => self.remove_xattr(target, name),
+            Op::Open { path, slot } => {
+                let id = self.find(path)?;
+                self.close(*slot);
+                self.open.insert(*slot, id);
+                Ok(())
+            }
+            Op::Close { slot } => {
+                self.close(*slot);
+                Ok(())
+            }
+            Op::Fsync { target, .. } => self.resolve(target).map(drop),
+            Op::Sync | Op::Checkpoint => Ok(()),
+            Op::Remount => {
+                let slots: Vec<u32> = self.open.keys().copied().collect();
+                slots.into_iter().for_each(|slot| self.close(slot));
+                Ok(())
+            }
+        }
+    }
+
+    /// What the last operation changed.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// The inode of a target.
+    pub fn resolve(&self, target: &Target) -> Result<Id> {
+        match target {
+            Target::Path(path) => self.find(path),
+            Target::Open(slot) => self.open.get(slot).copied().ok_or(Error::NotFound),
+        }
+    }
+
+    /// The inode at a path.
+    pub fn find(&self, path: &str) -> Result<Id> {
+        let mut id = ROOT;
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            let children = self.nodes[&id].children()?;
+            if name.len() > NAME_BYTES_MAX {
+                return Err(Error::NameTooLong);
+            }
+            id = *children.get(name.as_bytes()).ok_or(Error::NotFound)?;
+        }
+        Ok(id)
+    }
+
+    /// The bytes of a regular file.
+    pub fn content(&self, id: Id) -> Option<&Content> {
+        match &self.nodes.get(&id)?.body {
+            Body::File(content) => Some(content),
+            _ => None,
+        }
+    }
+
+    /// Slots that are open.
+    pub fn open_slots(&self) -> Vec<u32> {
+        self.open.keys().copied().collect()
+    }
+
+    /// Every path with its type, in order, without the root and `lost+found`.
+    pub fn paths(&self) -> Vec<(String, FileKind)> {
+        let mut paths = Vec::new();
+        self.walk(ROOT, &mut Vec::new(), &mut |path, id| {
+            let text = String::from_utf8(path.to_vec()).expect("paths of the model are text");
+            if !text.is_empty() && text != "lost+found" {
+                paths.push((text, self.nodes[&id].kind()));
+            }
+        });
+        paths
+    }
+
+    /// A path of an inode, if it has one.
+    pub fn path_of(&self, id: Id) -> Option<String> {
+        let mut path = None;
+        self.walk(ROOT, &mut Vec::new(), &mut |at, found| {
+            if found == id {
+                path = Some(String::from_utf8_lossy(at).into_owned());
+            }
+        });
+        path
+    }
+
+    /// The whole file system as a tree.
+    pub fn tree(&self) -> Tree {
+        let mut tree = Tree::default();
+        let mut first: BTreeMap<Id, Vec<u8>> = BTreeMap::new();
+        let mut paths = Vec::new();
+        self.walk(ROOT, &mut Vec::new(), &mut |path, id| paths.push((path.to_vec(), id)));
+        paths.sort();
+        for (path, id) in paths {
+            let first_path = first.entry(id).or_insert_with(|| path.clone()).clone();
+            tree.entries.insert(path, self.entry(id, first_path));
+        }
+        tree
+    }
+
+    fn entry(&self, id: Id, first_path: Vec<u8>) -> Entry {
+        let node = &self.nodes[&id];
+        let (content, rdev) = match &node.body {
+            Body::File(content) | Body::Symlink(content) => (content.clone(), 0),
+            Body::Dir(_) => (Content::default(), 0),
+            Body::Special(_, rdev) => (Content::default(), *rdev),
+        };
+        Entry {
+            kind: node.kind(),
+            mode: node.mode,
+            uid: node.uid,
+            gid: node.gid,
+            link_count: node.link_count,
+            size_bytes: content.len_bytes(),
+            rdev,
+            xattrs: node.xattrs.clone(),
+            first_path,
+            content,
+        }
+    }
+
+    fn walk(&self, id: Id, path: &mut Vec<u8>, each: &mut dyn FnMut(&[u8], Id)) {
+        each(path, id);
+        let Body::Dir(children) = &self.nodes[&id].body else { return };
+        for (name, child) in children {
+            let len = path.len();
+            if len > 0 {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+            self.walk(*child, path, each);
+            path.truncate(len);
+        }
+    }
+
+    fn node(&mut self, id: Id) -> &mut Node {
+        Arc::make_mut(self.nodes.get_mut(&id).expect("an inode that is named exists"))
+    }
+
+    fn children(&mut self, id: Id) -> &mut BTreeMap<Vec<u8>, Id> {
+        match &mut self.node(id).body {
+            Body::Dir(children) => children,
+            _ => unreachable!("the caller found it to be a directory"),
+        }
+    }
+
+    /// The directory and name of a path.
+    fn parent<'p>(&self, path: &'p str) -> Result<(Id, &'p str)> {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let parent = self.find(parent)?;
+        self.nodes[&parent].children()?;
+        if name.len() > NAME_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        Ok((parent, name))
+    }
+
+    fn child(&self, parent: Id, name: &str) -> Option<Id> {
+        self.nodes[&parent].children().ok()?.get(name.as_bytes()).copied()
+    }
+
+    fn note(&mut self, id: Id, is_data: bool) {
+        self.changes.push(Change { id, is_data });
+    }
+
+    fn make(&mut self, path: &str, body: Body, mode: u16) -> Result<()> {
+        let (parent, name) = self.parent(path)?;
+        if self.child(parent, name).is_some() {
+            return Err(Error::Exists);
+        }
+        let is_dir = matches!(body, Body::Dir(_));
+        let directory = &self.nodes[&parent];
+        let inherits = directory.mode & 0o2000 != 0;
+        let gid = if inherits { directory.gid } else { 0 };
+        let node = Node {
+            body,
+            mode: mode | if inherits && is_dir { 0o2000 } else { 0 },
+            uid: 0,
+            gid,
+            link_count: if is_dir { 2 } else { 1 },
+            xattrs: Xattrs::new(),
+        };
+        let id = Id(self.next);
+        self.next += 1;
+        self.nodes.insert(id, Arc::new(node));
+        self.children(parent).insert(name.into(), id);
+        self.node(parent).link_count += u32::from(is_dir);
+        self.note(id, true);
+        self.note(parent, true);
+        Ok(())
+    }
+
+    fn link(&mut self, from: &str, to: &str) -> Result<()> {
+        let id = self.find(from)?;
+        let (parent, name) = self.parent(to)?;
+        if self.child(parent, name).is_some() {
+            return Err(Error::Exists);
+        }
+        if self.nodes[&id].kind() == FileKind::Directory {
+            return Err(Error::NotPermitted);
+        }
+        self.children(parent).insert(name.into(), id);
+        self.node(id).link_count += 1;
+        self.note(id, false);
+        self.note(parent, true);
+        Ok(())
+    }
+
+    fn unlink(&mut self, path: &str) -> Result<()> {
+        let (parent, name) = self.parent(path)?;
+        let id = self.child(parent, name).ok_or(Error::NotFound)?;
+        if self.nodes[&id].kind() == FileKind::Directory {
+            return Err(Error::IsDirectory);
+        }
+        self.children(parent).remove(name.as_bytes());
+        self.note(parent, true);
+        self.drop_link(id);
+        Ok(())
+    }
+
+    fn remove_dir(&mut self, path: &str) -> Result<()> {
+        let (parent, name) = self.parent(path)?;
+        let id = self.child(parent, name).ok_or(Error::NotFound)?;
+        if !self.nodes[&id].children()?.is_empty() {
+            return Err(Error::NotEmpty);
+        }
+        self.children(parent).remove(name.as_bytes());
+        self.drop_dir(id, parent);
+        self.note(parent, true);
+        Ok(())
+    }
+
+    /// An empty directory has lost its name in `parent`.
+    fn drop_dir(&mut self, id: Id, parent: Id) {
+        self.node(parent).link_count -= 1;
+        self.node(id).link_count = 0;
+        self.drop_if_unused(id);
+    }
+
+    fn drop_link(&mut self, id: Id) {
+        self.node(id).link_count -= 1;
+        self.note(id, false);
+        self.drop_if_unused(id);
+    }
+
+    fn drop_if_unused(&mut self, id: Id) {
+        let is_open = self.open.values().any(|open| *open == id);
+        if !is_open && self.nodes[&id].link_count == 0 {
+            self.nodes.remove(&id);
+        }
+    }
+
+    fn close(&mut self, slot: u32) {
+        if let Some(id) = self.open.remove(&slot) {
+            self.drop_if_unused(id);
+        }
+    }
+
+    fn rename(&mut self, from: &str, to: &str, kind: RenameKind) -> Result<()> {
+        let (from_parent, from_name) = self.parent(from)?;
+        let (to_parent, to_name) = self.parent(to)?;
+        let id = self.child(from_parent, from_name).ok_or(Error::NotFound)?;
+        let old = self.child(to_parent, to_name);
+        if old.is_some() && kind == RenameKind::NoReplace {
+            return Err(Error::Exists);
+        }
+        if self.is_inside(to_parent, id) {
+            return Err(Error::InvalidArgument);
+        }
+        if kind == RenameKind::Exchange {
+            let old = old.ok_or(Error::NotFound)?;
+            if self.is_inside(from_parent, old) {
+                return Err(Error::InvalidArgument);
+            }
+            self.exchange((from_parent, from_name, id), (to_parent, to_name, old));
+            return Ok(());
+        }
+        if self.is_inside(from_parent, old.unwrap_or(id)) && old.is_some() {
+            return Err(Error::NotEmpty);
+        }
+        if old == Some(id) {
+            return Ok(());
+        }
+        if let Some(old) = old {
+            self.check_replace(id, old)?;
+        }
+        self.move_name((from_parent, from_name, id), (to_parent, to_name, old));
+        Ok(())
+    }
+
+    /// Whether `id` is `ancestor` or lies below it.
+    fn is_inside(&self, id: Id, ancestor: Id) -> bool {
+        let mut found = false;
+        self.walk(ancestor, &mut Vec::new(), &mut |_, below| found |= below == id);
+        found
+    }
+
+    fn check_replace(&self, id: Id, old: Id) -> Result<()> {
+        let is_dir = self.nodes[&id].kind() == FileKind::Directory;
+        match &self.nodes[&old].body {
+            Body::Dir(_) if !is_dir => Err(Error::IsDirectory),
+            Body::Dir(children) if !children.is_empty() => Err(Error::NotEmpty),
+            Body::Dir(_) => Ok(()),
+            _ if is_dir => Err(Error::NotDirectory),
+            _ => Ok(()),
+        }
+    }
+
+    fn exchange(&mut self, a: (Id, &str, Id), b: (Id, &str, Id)) {
+        self.children(a.0).insert(a.1.into(), b.2);
+        self.children(b.0).insert(b.1.into(), a.2);
+        let is_dir = |model: &Model, id: Id| model.nodes[&id].kind() == FileKind::Directory;
+        let (a_is_dir, b_is_dir) = (is_dir(self, a.2), is_dir(self, b.2));
+        if a_is_dir != b_is_dir {
+            let (gains, loses) = if a_is_dir { (b.0, a.0) } else { (a.0, b.0) };
+            self.node(gains).link_count += 1;
+            self.node(loses).link_count -= 1;
+        }
+        for id in [a.0, b.0] {
+            self.note(id, true);
+        }
+        for id in [a.2, b.2] {
+            self.note(id, false);
+        }
+    }
+
+    fn move_name(&mut self, from: (Id, &str, Id), to: (Id, &str, Option<Id>)) {
+        let id = from.2;
+        self.children(from.0).remove(from.1.as_bytes());
+        self.children(to.0).insert(to.1.into(), id);
+        self.note(from.0, true);
+        self.note(to.0, true);
+        self.note(id, false);
+        let is_dir = self.nodes[&id].kind() == FileKind::Directory;
+        if is_dir {
+            self.node(from.0).link_count -= 1;
+            self.node(to.0).link_count += 1;
+        }
+        match to.2 {
+            Some(old) if is_dir => self.drop_dir(old, to.0),
+            Some(old) => self.drop_link(old),
+            None => {}
+        }
+    }
+
+    fn edit_file(&mut self, target: &Target, edit: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        let id = self.resolve(target)?;
+        let content = match &self.nodes[&id].body {
+            Body::File(content) => content,
+            Body::Dir(_) => return Err(Error::IsDirectory),
+            _ => return Err(Error::InvalidArgument),
+        };
+        let mut bytes = content.bytes().to_vec();
+        edit(&mut bytes);
+        self.node(id).body = Body::File(Content::new(bytes));
+        self.note(id, true);
+        Ok(())
+    }
+
+    fn set_attr(
+        &mut self,
+        target: &Target,
+        mode: Option<u16>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<()> {
+        let id = self.resolve(target)?;
+        let node = self.node(id);
+        node.mode = mode.unwrap_or(node.mode);
+        node.uid = uid.unwrap_or(node.uid);
+        node.gid = gid.unwrap_or(node.gid);
+        self.note(id, false);
+        Ok(())
+    }
+
+    fn set_xattr(
+        &mut self,
+        target: &Target,
+        name: &str,
+        value: Vec<u8>,
+        flags: XattrFlags,
+    ) -> Result<()> {
+        let id = self.resolve(target)?;
+        let exists = self.nodes[&id].xattrs.contains_key(name.as_bytes());
+        match flags {
+            XattrFlags::Create if exists => return Err(Error::Exists),
+            XattrFlags::Replace if !exists => return Err(Error::NoAttribute),
+            _ => {}
+        }
+        self.node(id).xattrs.insert(name.into(), value);
+        self.note(id, false);
+        Ok(())
+    }
+
+    fn remove_xattr(&mut self, target: &Target, name: &str) -> Result<()> {
+        let id = self.resolve(target)?;
+        if !self.nodes[&id].xattrs.contains_key(name.as_bytes()) {
+            return Err(Error::NoAttribute);
+        }
+        self.node(id).xattrs.remove(name.as_bytes());
+        self.note(id, false);
+        Ok(())
+    }
+
+    /// Contents by inode, for what [`Model::take_changes`] names.
+    pub fn contents_of(&self, ids: &BTreeSet<Id>) -> Vec<(Id, Content)> {
+        ids.iter().filter_map(|id| Some((*id, self.content(*id)?.clone()))).collect()
+    }
+}
+
+fn to_len(size_bytes: u64) -> usize {
+    usize::try_from(size_bytes).expect("files of the model fit into memory")
+}
+
+fn write_at(bytes: &mut Vec<u8>, offset: u64, data: &[u8]) {
+    let offset = to_len(offset);
+    let end = offset + data.len();
+    if bytes.len() < end && !data.is_empty() {
+        bytes.resize(end, 0);
+    }
+    bytes[offset..end].copy_from_slice(data);
+}
+
+fn reserve(bytes: &mut Vec<u8>, how: Reserve, start: usize, end: usize) {
+    let len = bytes.len();
+    match how {
+        Reserve::KeepSize => {}
+        Reserve::Extend => bytes.resize(len.max(end), 0),
+        Reserve::Punch | Reserve::Zero { keep_size: true } => {
+            bytes[start.min(len)..end.min(len)].fill(0);
+        }
+        Reserve::Zero { keep_size: false } => {
+            bytes.resize(len.max(end), 0);
+            bytes[start..end].fill(0);
+        }
+    }
+}

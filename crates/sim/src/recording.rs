@@ -1,0 +1,115 @@
+//! A run of a workload on the simulated device: its history and its trace.
+
+use std::sync::Arc;
+
+use device::{BlockDevice, SimDevice, Trace};
+
+use crate::case::Case;
+use crate::content::mix;
+use crate::format::{Formatted, formatted};
+use crate::history::History;
+use crate::op::Op;
+use crate::recover::no_panic;
+use crate::session::{Session, Setup};
+use crate::tree::{Interner, read_tree};
+
+/// What is put between the file system and the simulated device; the usual case is nothing.
+pub type Wrap = dyn Fn(Arc<SimDevice>) -> Arc<dyn BlockDevice> + Sync;
+
+/// How runs are done.
+#[derive(Clone, Copy)]
+pub struct Stage<'a> {
+    /// What stands between the file system and the device.
+    pub wrap: &'a Wrap,
+    /// The fault that is built into the engine.
+    #[cfg(feature = "canary")]
+    pub broken: journal::Broken,
+}
+
+impl Stage<'_> {
+    /// Nothing is wrong.
+    pub fn sound() -> Stage<'static> {
+        Stage {
+            wrap: &|device| device,
+            #[cfg(feature = "canary")]
+            broken: journal::Broken::Nothing,
+        }
+    }
+
+    /// How volumes of that run are opened.
+    pub fn setup(&self, case: &Case) -> Setup {
+        #[cfg_attr(not(feature = "canary"), expect(unused_mut))]
+        let mut setup = Setup::new(case.data_mode, case.seed);
+        #[cfg(feature = "canary")]
+        {
+            setup.broken = self.broken;
+        }
+        setup
+    }
+}
+
+/// A run that was done.
+pub struct Recording {
+    /// Which.
+    pub case: Case,
+    /// The volume it began with.
+    pub formatted: Arc<Formatted>,
+    /// How its volumes are opened.
+    pub setup: Setup,
+    /// What was done to the device, with a mark *n* when *n* operations had returned.
+    pub trace: Trace,
+    /// What was done, and what a crash may leave.
+    pub history: History,
+}
+
+/// Size of a sector in this run.
+pub fn sector_bytes(case: &Case) -> usize {
+    if mix(case.seed ^ 0x77).is_multiple_of(4) { 4096 } else { 512 }
+}
+
+/// Does the run: opens a fresh volume, all operations, compares everything, closes.
+pub fn record(case: Case, stage: &Stage<'_>) -> Result<Recording, String> {
+    record_ops(case, &case.workload.ops(case.seed, case.op_count), stage)
+}
+
+/// [`record`] with these operations instead of the workload's.
+pub fn record_ops(case: Case, ops: &[Op], stage: &Stage<'_>) -> Result<Recording, String> {
+    let formatted = formatted(case.shape())?;
+    let device = Arc::new(SimDevice::from_image(formatted.image.clone(), sector_bytes(&case)));
+    device.start_trace();
+    let setup = stage.setup(&case);
+    let mut history = History::new(case.data_mode);
+    no_panic("the run", || {
+        let wrapped = (stage.wrap)(device.clone());
+        let mut session =
+            Session::open(wrapped, setup.clone()).map_err(|e| format!("does not open: {e}"))?;
+        for op in ops {
+            let failed = history.step(&mut session, op).map_err(|e| with_tail(e, &history))?;
+            if let Some(error) = failed {
+                return Err(with_tail(format!("{op}: {error}"), &history));
+            }
+            device.mark(history.len() as u64);
+        }
+        compare(&session, &history).map_err(|e| with_tail(e, &history))?;
+        session.close().map_err(|e| format!("does not close: {e}"))
+    })?;
+    history.push_closed();
+    device.mark(history.len() as u64);
+    Ok(Recording { case, formatted, setup, trace: device.take_trace(), history })
+}
+
+/// The volume as it is now against the model.
+pub fn compare(session: &Session, history: &History) -> Result<(), String> {
+    let tree = read_tree(session.volume(), &mut Interner::default())?;
+    let model = history.model().tree();
+    if tree == model {
+        return Ok(());
+    }
+    let differences = tree.differences(&model, ["volume", "model"], 8);
+    Err(format!("the volume differs from the model:\n{differences}"))
+}
+
+fn with_tail(text: String, history: &History) -> String {
+    let start = history.len().saturating_sub(12);
+    format!("{text}\n  the last operations:\n{}", history.print(start))
+}

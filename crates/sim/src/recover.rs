@@ -1,0 +1,75 @@
+//! Recovery of a crashed image by the real code, and what is found then.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use device::{Image, SimDevice, Survival, Trace};
+use ext4::{OpenOptions, Timestamp, Volume};
+
+use crate::session::Setup;
+use crate::tree::{Interner, Tree, read_tree};
+
+/// Lives of recoveries, apart from those of runs.
+const RECOVERY_LIFE: u64 = 900;
+
+/// A recovered volume.
+pub struct Recovered {
+    /// What is durable after it was opened and closed again: a power cut follows at once.
+    pub image: Image,
+    /// What recovery did to the device.
+    pub trace: Trace,
+}
+
+/// Opens and closes the volume. `round` counts recoveries of one crash.
+pub fn recover(
+    crashed: Image,
+    sector_bytes: usize,
+    setup: &Setup,
+    round: u64,
+) -> Result<Recovered, String> {
+    let device = Arc::new(SimDevice::from_image(crashed, sector_bytes));
+    device.start_trace();
+    let options = still(setup.options(RECOVERY_LIFE + round));
+    no_panic("recovery", || {
+        let volume =
+            Volume::open(device.clone(), options).map_err(|e| format!("does not open: {e}"))?;
+        volume.close().map_err(|e| format!("does not close: {e}"))
+    })?;
+    let trace = device.take_trace();
+    Ok(Recovered { image: device.crash(Survival::Nothing), trace })
+}
+
+/// Reads the whole volume; nothing may be written to it.
+pub fn read_back(
+    image: &Image,
+    sector_bytes: usize,
+    setup: &Setup,
+    interner: &mut Interner,
+) -> Result<Tree, String> {
+    let device = Arc::new(SimDevice::from_image(image.clone(), sector_bytes));
+    let options = OpenOptions { read_only: true, ..still(setup.options(RECOVERY_LIFE)) };
+    let tree = no_panic("reading", || {
+        let volume = Volume::open(device.clone(), options)
+            .map_err(|e| format!("does not open for reading: {e}"))?;
+        read_tree(&volume, interner)
+    })?;
+    match device.event_count() {
+        0 => Ok(tree),
+        count => Err(format!("reading a clean volume wrote to it ({count} events)")),
+    }
+}
+
+/// With a clock that stands still, so that two recoveries of one crash can be compared.
+fn still(options: OpenOptions) -> OpenOptions {
+    let clock = || Timestamp { seconds: 2_000_000_000, nanoseconds: 0 };
+    OpenOptions { clock: Arc::new(clock), ..options }
+}
+
+/// Runs `work`; a panic in it is an error like any other.
+pub fn no_panic<T>(what: &str, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(format!("{what} panics: {}", text.unwrap_or_default()))
+    })
+}

@@ -1,0 +1,133 @@
+//! What is done to a volume: lists of operations, each from a seed.
+
+mod directory;
+mod exhaustion;
+mod orphans;
+mod random;
+mod script;
+mod sqlite;
+mod truncate;
+mod writers;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::op::Op;
+
+/// The workloads by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Workload {
+    /// Everything, at random.
+    Random,
+    /// One-row transactions of SQLite in each of its journal modes.
+    Sqlite,
+    /// A directory that grows through an index and shrinks again.
+    Directory,
+    /// A volume that gets full, and is emptied.
+    Exhaustion,
+    /// Several clients, each with files of its own, interleaved.
+    Writers,
+    /// Large files cut down.
+    Truncate,
+    /// Files and directories in use after they have lost their names.
+    Orphans,
+}
+
+impl Workload {
+    /// All of them.
+    pub const ALL: [Workload; 7] = [
+        Workload::Random,
+        Workload::Sqlite,
+        Workload::Directory,
+        Workload::Exhaustion,
+        Workload::Writers,
+        Workload::Truncate,
+        Workload::Orphans,
+    ];
+
+    /// The operations. The same arguments give the same list; a larger `op_count` one that
+    /// begins with it.
+    pub fn ops(self, seed: u64, op_count: usize) -> Vec<Op> {
+        let script = match self {
+            Workload::Random => random::ops,
+            Workload::Sqlite => sqlite::ops,
+            Workload::Directory => directory::ops,
+            Workload::Exhaustion => exhaustion::ops,
+            Workload::Writers => writers::ops,
+            Workload::Truncate => truncate::ops,
+            Workload::Orphans => orphans::ops,
+        };
+        let mut ops = script(seed, op_count);
+        ops.truncate(op_count);
+        ops
+    }
+
+    /// A number of operations that shows what the workload is about.
+    pub fn usual_op_count(self) -> usize {
+        match self {
+            Workload::Random => 60,
+            Workload::Sqlite => 70,
+            Workload::Directory => 160,
+            Workload::Exhaustion => 60,
+            Workload::Writers => 80,
+            Workload::Truncate => 30,
+            Workload::Orphans => 50,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Workload::Random => "random",
+            Workload::Sqlite => "sqlite",
+            Workload::Directory => "directory",
+            Workload::Exhaustion => "exhaustion",
+            Workload::Writers => "writers",
+            Workload::Truncate => "truncate",
+            Workload::Orphans => "orphans",
+        }
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Workload {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Workload, String> {
+        let found = Workload::ALL.into_iter().find(|workload| workload.name() == name);
+        found.ok_or_else(|| {
+            let names: Vec<_> = Workload::ALL.iter().map(|workload| workload.name()).collect();
+            format!("{name}: the workloads are {}", names.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+
+    #[test]
+    fn a_longer_list_begins_with_the_shorter() {
+        for workload in Workload::ALL {
+            let long = workload.ops(5, 60);
+            assert_eq!(long.len(), 60, "{workload}");
+            assert_eq!(workload.ops(5, 25), long[..25], "{workload}");
+            assert_ne!(workload.ops(6, 60), long, "{workload}");
+        }
+    }
+
+    #[test]
+    fn most_operations_make_sense() {
+        for workload in Workload::ALL {
+            let mut model = Model::formatted();
+            let ops = workload.ops(1, 100);
+            let failed = ops.iter().filter(|op| model.apply(op, None).is_err()).count();
+            assert!(failed < 25, "{workload}: {failed} of 100 fail");
+        }
+    }
+}

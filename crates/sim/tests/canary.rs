@@ -1,0 +1,94 @@
+//! What is broken must be found: a check that never fails is none.
+
+use std::sync::Arc;
+
+use device::SimDevice;
+use ext4::DataMode;
+use sim::case::Case;
+use sim::enumerate::{Effort, enumerate};
+use sim::liar::{Liar, Lie};
+use sim::recording::Stage;
+use sim::workload::Workload;
+
+/// No more crash states than this may be needed to find a fault.
+const STATE_LIMIT: usize = 3000;
+
+/// Goes through the workloads until one fails, and returns what is said then.
+fn find(stage: &Stage<'_>, workloads: &[Workload]) -> Option<String> {
+    let mut distinct = 0;
+    for seed in 1.. {
+        for workload in workloads {
+            for data_mode in [DataMode::Journal, DataMode::Ordered] {
+                let op_count = workload.usual_op_count() * 2;
+                let case = Case { workload: *workload, seed, op_count, data_mode };
+                let state_limit = STATE_LIMIT - distinct;
+                match enumerate(case, &Effort { state_limit, ..Effort::default() }, stage) {
+                    Ok(tally) => distinct += tally.distinct,
+                    Err(failure) => return Some(failure.to_string()),
+                }
+                if distinct >= STATE_LIMIT {
+                    return None;
+                }
+            }
+        }
+    }
+    None
+}
+
+fn lying(lie: Lie) -> Option<String> {
+    let wrap = move |device: Arc<SimDevice>| Liar::wrap(device, lie);
+    let stage = Stage { wrap: &wrap, ..Stage::sound() };
+    find(&stage, &[Workload::Writers, Workload::Random])
+}
+
+#[test]
+fn a_device_that_drops_flushes_is_found_out() {
+    let failure = lying(Lie::FlushDropped).expect("it must be found");
+    println!("{failure}");
+}
+
+#[test]
+fn a_device_that_acknowledges_durable_writes_early_is_found_out() {
+    let failure = lying(Lie::DurableWriteCached).expect("it must be found");
+    println!("{failure}");
+}
+
+#[cfg(feature = "canary")]
+mod broken_engines {
+    use super::*;
+    use journal::Broken;
+
+    fn broken(broken: Broken) {
+        let stage = Stage { broken, ..Stage::sound() };
+        let workloads =
+            [Workload::Writers, Workload::Truncate, Workload::Random, Workload::Orphans];
+        let failure = find(&stage, &workloads);
+        println!("{broken:?}: {}", failure.clone().unwrap_or_default());
+        assert!(failure.is_some(), "{broken:?} must be found within {STATE_LIMIT} states");
+    }
+
+    #[test]
+    fn ignoring_checksums_is_found_out() {
+        broken(Broken::ChecksumIgnored);
+    }
+
+    #[test]
+    fn going_home_before_the_commit_is_found_out() {
+        broken(Broken::HomeBeforeCommit);
+    }
+
+    #[test]
+    fn dropping_revokes_is_found_out() {
+        broken(Broken::RevokesDropped);
+    }
+
+    #[test]
+    fn commits_that_are_not_durable_are_found_out() {
+        broken(Broken::CommitNotDurable);
+    }
+
+    #[test]
+    fn checkpoints_that_are_not_flushed_are_found_out() {
+        broken(Broken::CheckpointNotFlushed);
+    }
+}

@@ -1,0 +1,270 @@
+"""Systems to measure, and the papers' SQLite workload: shared by scripts/demo and scripts/bench.
+
+Every system lives in a scratch folder, on a file of its own; it is set up, measured and taken down by
+the same calls, and taken down also when the caller fails. Device operations are counted where they
+happen: by the loop device for kernel file systems, by OneJournal itself for a volume in a file.
+"""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import statistics
+import subprocess
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PROGRAM = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "onejournal")
+IS_ROOT = os.geteuid() == 0
+SBIN = os.environ["PATH"] + ":/usr/sbin:/sbin"
+ENV = {**os.environ, "PATH": SBIN}
+
+
+def run(*command, check=True, **kwargs):
+    """Runs a command, keeping what it prints; raises with that text when it fails."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENV, **kwargs)
+    if check and done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed ({done.returncode}):\n{done.stdout}")
+    return done
+
+
+def has(program):
+    return shutil.which(program, path=SBIN) is not None
+
+
+class System:
+    """A file system on a file of `size_mib`, mounted at `self.dir`."""
+
+    name = "?"
+
+    def __init__(self, scratch, size_mib):
+        self.label = "".join(c if c.isalnum() else "-" for c in self.name)
+        self.image = os.path.join(scratch, self.label + ".img")
+        self.dir = os.path.join(scratch, self.label)
+        self.size_mib = size_mib
+        self.loop = None
+        self.mounted = False
+
+    def set_up(self):
+        os.makedirs(self.dir, exist_ok=True)
+        # Written, not only allocated, so that no side pays for the file below it growing.
+        with open(self.image, "wb") as image:
+            block = bytes(1 << 20)
+            for _ in range(self.size_mib):
+                image.write(block)
+            os.fsync(image.fileno())
+        self.make()
+        self.mount()
+        self.mounted = True
+
+    def attach_loop(self):
+        self.loop = run("losetup", "-f", "--show", "--direct-io=on", self.image).stdout.strip()
+        return self.loop
+
+    def tear_down(self):
+        if self.mounted:
+            self.unmount()
+            self.mounted = False
+        if self.loop:
+            run("losetup", "-d", self.loop)
+            self.loop = None
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.image)
+
+    def counters(self):
+        """Flushes, writes and bytes written that reached the device so far."""
+        fields = open(f"/sys/block/{os.path.basename(self.loop)}/stat").read().split()
+        return {"flushes": int(fields[15]), "writes": int(fields[4]), "bytes": int(fields[6]) * 512}
+
+    def make(self):
+        raise NotImplementedError
+
+    def mount(self):
+        raise NotImplementedError
+
+    def unmount(self):
+        run("umount", self.dir)
+
+
+class OneJournal(System):
+    """OneJournal on the file itself, or on a loop device over it."""
+
+    def __init__(self, scratch, size_mib, on_loop=False, options="data=journal"):
+        self.name = "OneJournal" + (" on loop" if on_loop else "")
+        if options != "data=journal":
+            self.name += f" {options}"
+        self.on_loop = on_loop
+        self.options = options
+        super().__init__(scratch, size_mib)
+
+    def make(self):
+        run(PROGRAM, "mkfs", "--force", self.image)
+
+    def mount(self):
+        target = self.attach_loop() if self.on_loop else self.image
+        run(PROGRAM, "mount", "-o", self.options, target, self.dir)
+
+    def unmount(self):
+        run(PROGRAM, "umount", self.dir)
+
+    def stat(self):
+        return json.loads(run(PROGRAM, "stat", "--json", self.dir).stdout)
+
+    def pid(self):
+        return int(os.getxattr(self.dir, "user.onejournal.pid"))
+
+    def counters(self):
+        stat = self.stat()
+        return {"flushes": stat["device_flushes"], "writes": stat["device_writes"], "bytes": stat["device_bytes_written"]}
+
+
+class KernelExt4(System):
+    """The kernel's ext4 on a loop device."""
+
+    def __init__(self, scratch, size_mib, options):
+        self.name = f"ext4 {options}"
+        self.options = options
+        super().__init__(scratch, size_mib)
+
+    def make(self):
+        run("mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-E", "lazy_itable_init=0,nodiscard", self.image)
+
+    def mount(self):
+        run("mount", "-t", "ext4", "-o", self.options, self.attach_loop(), self.dir)
+
+
+class Fuse2fs(System):
+    """Debian's fuse2fs on a loop device."""
+
+    name = "fuse2fs"
+
+    def make(self):
+        run("mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-E", "lazy_itable_init=0,nodiscard", self.image)
+
+    def mount(self):
+        run("fuse2fs", self.attach_loop(), self.dir, "-o", "fakeroot")
+
+
+@contextlib.contextmanager
+def systems_up(systems, say=lambda text: None):
+    """Sets the systems up; takes down what came up, whatever happens."""
+    up = []
+    previous = signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    try:
+        for system in systems:
+            say(f"setting up {system.name}")
+            up.append(system)
+            system.set_up()
+        yield systems
+    finally:
+        for system in reversed(up):
+            try:
+                system.tear_down()
+            except Exception as error:  # one system that does not come down must not keep the others up
+                print(f"taking down {system.name}: {error}")
+        signal.signal(signal.SIGTERM, previous)
+
+
+JOURNAL_MODES = ("WAL", "DELETE", "TRUNCATE", "PERSIST")
+OPERATIONS = ("insert", "update", "delete")
+
+
+class SqliteCase:
+    """The papers' table on one system: integer key, 100-character value."""
+
+    def __init__(self, system, journal_mode, name="papers.db"):
+        self.system = system
+        self.path = os.path.join(system.dir, f"{journal_mode}-{name}")
+        self.db = sqlite3.connect(self.path, isolation_level=None)
+        self.db.execute(f"PRAGMA journal_mode={journal_mode}").fetchall()
+        self.db.execute("PRAGMA synchronous=FULL")
+        self.db.execute("CREATE TABLE IF NOT EXISTS t(k INTEGER PRIMARY KEY, v TEXT)")
+
+    def fill(self, row_count):
+        self.db.execute("BEGIN")
+        self.db.executemany("INSERT OR REPLACE INTO t VALUES(?, ?)", ((k, "x" * 100) for k in range(row_count)))
+        self.db.execute("COMMIT")
+
+    def transaction(self, operation, key):
+        """One one-row transaction; its time in microseconds."""
+        value = f"{operation}{key:>10}".ljust(100, "abcdefghij"[key % 10])
+        statement = {
+            "insert": ("INSERT INTO t VALUES(?, ?)", (key, value)),
+            "update": ("UPDATE t SET v = ? WHERE k = ?", (value, key)),
+            "delete": ("DELETE FROM t WHERE k = ?", (key,)),
+        }[operation]
+        start = time.perf_counter_ns()
+        self.db.execute(*statement)
+        return (time.perf_counter_ns() - start) / 1000
+
+    def close(self):
+        self.db.close()
+
+
+def sqlite_round(systems, journal_mode, per_operation, seed, results, warm_rows=200):
+    """One round of one journal mode: the same random transactions on each system, taking turns in
+    small groups. `results[(system, mode, operation)]` collects times and device counts."""
+    cases = [SqliteCase(system, journal_mode, f"round{seed}.db") for system in systems]
+    order = random.Random(seed)
+    try:
+        for case in cases:
+            case.fill(warm_rows)
+        group = 10
+        keys = list(range(warm_rows, warm_rows + per_operation))
+        for operation in OPERATIONS:
+            order.shuffle(keys)
+            for start in range(0, len(keys), group):
+                turn = cases[:]
+                order.shuffle(turn)
+                for case in turn:
+                    entry = results.setdefault(
+                        (case.system.name, journal_mode, operation),
+                        {"us": [], "flushes": 0, "writes": 0, "bytes": 0, "count": 0},
+                    )
+                    before = case.system.counters()
+                    chunk = keys[start:start + group]
+                    entry["us"] += [case.transaction(operation, key) for key in chunk]
+                    after = case.system.counters()
+                    for what in ("flushes", "writes", "bytes"):
+                        entry[what] += after[what] - before[what]
+                    entry["count"] += len(chunk)
+    finally:
+        for case in cases:
+            case.close()
+    for case in cases:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(case.path + suffix)
+
+
+def table(rows, header):
+    """Rows of text as an aligned Markdown table."""
+    widths = [max(len(str(row[i])) for row in [header, *rows]) for i in range(len(header))]
+
+    def line(cells):
+        aligned = [str(c).ljust(w) if i == 0 else str(c).rjust(w) for i, (c, w) in enumerate(zip(cells, widths))]
+        return "| " + " | ".join(aligned) + " |"
+
+    rule = "|" + "|".join("-" * (w + 1) + (":" if i else "-") for i, w in enumerate(widths)) + "|"
+    return "\n".join([line(header), rule, *(line(row) for row in rows)])
+
+
+def sqlite_table(results, systems):
+    """µs, flushes, writes and KiB a transaction: one row a case and system."""
+    rows = []
+    for mode in JOURNAL_MODES:
+        for operation in OPERATIONS:
+            for system in systems:
+                entry = results.get((system.name, mode, operation))
+                if not entry:
+                    continue
+                count = entry["count"]
+                rows.append([
+                    f"{mode} {operation}", system.name, f"{statistics.median(entry['us']):.0f}",
+                    f"{entry['flushes'] / count:.2f}", f"{entry['writes'] / count:.2f}",
+                    f"{entry['bytes'] / 1024 / count:.1f}",
+                ])
+    return table(rows, ["case", "system", "µs", "flushes", "writes", "KiB"])
