@@ -43,6 +43,10 @@ mod extent_walk;
 mod fallocate;
 mod features;
 mod file;
+#[cfg(test)]
+mod file_bench;
+#[cfg(test)]
+mod file_model_test;
 mod file_read;
 #[cfg(test)]
 mod file_test;

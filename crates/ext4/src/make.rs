@@ -70,7 +70,7 @@ fn inherit(
 ) -> Result<Inherited> {
     let permissions = permissions & 0o7777;
     if kind == FileKind::Symlink {
-        return Ok(Inherited { permissions, access: None, default: None });
+        return Ok(Inherited { permissions: 0o777, access: None, default: None });
     }
     let Some(default) = xattr::get_acl(op, dir, &ACL_DEFAULT)? else {
         return Ok(Inherited { permissions: permissions & !umask, access: None, default: None });

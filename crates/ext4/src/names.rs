@@ -17,9 +17,11 @@ const NAME_MAX: usize = 255;
 pub(crate) const LINK_MAX: u32 = 65_000;
 
 /// Blocks that adding or removing one name changes: up to two new blocks (leaf and node), the old
-/// leaf, node and root, and the directory's inode.
+/// leaf, node and root, and the directory's inode. Counted before the operation: the tree may have
+/// grown by a level when it begins.
 pub(crate) fn insert_credit_count(dir: &Inode) -> usize {
-    2 * (extent_tree::append_credit_count(dir) + 1) + 3 + credits::PUT_INODE
+    const GROWTH: usize = 8;
+    2 * (extent_tree::append_credit_count(dir) + 1) + 3 + credits::PUT_INODE + GROWTH
 }
 
 /// Refuses what cannot be a name. `.` and `..` are names, though not of what is made or removed.

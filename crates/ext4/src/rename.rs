@@ -101,7 +101,7 @@ fn check_no_loop(op: &Op<'_>, moved: &Inode, from: InodeNo, to: InodeNo) -> Resu
     Ok(())
 }
 
-/// Counts subdirectories that come and go, and updates times. (`.0` of the inode's directory.)
+/// Changes one of the two directories: counts a subdirectory that it gains or loses.
 fn change_parent(
     op: &mut Op<'_>,
     parent: InodeNo,

@@ -270,7 +270,8 @@ impl Volume {
         let name = XattrName::parse(name)?;
         self.change_xattrs(ino, |op, inode| {
             check_change(inode, &name)?;
-            if get(op, inode, &name)?.is_none() {
+            // Linux lets a list that is not there be removed.
+            if get(op, inode, &name)?.is_none() && !is_acl(&name) {
                 return Err(Error::NoAttribute);
             }
             store(op, inode, &name, None)

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use device::MemoryDevice;
 use ext4::{InodeNo, NewNode, RenameHow, Volume, XattrFlags};
-use support::{Image, lookup, make, options};
+use support::common::options;
+use support::{Image, lookup, make};
 
 const ROOT: InodeNo = InodeNo::ROOT;
 const BLOCK: usize = 4096;

@@ -230,7 +230,7 @@ fn an_old_version_on_its_way_home_does_not_land_on_data_in_place() {
     let journal = rig.open(quiet());
     commit(&journal, 5, 1);
     let gate = &rig.home.inner().writes;
-    gate.close();
+    gate.close_for(1);
     std::thread::scope(|scope| {
         let checkpoint = scope.spawn(|| journal.checkpoint().unwrap());
         gate.wait_for(1);
@@ -240,6 +240,9 @@ fn an_old_version_on_its_way_home_does_not_land_on_data_in_place() {
             journal.write_in_place(HomeBlock(5), filled(9).as_ref()).unwrap();
             journal.flush_in_place().unwrap();
         });
+        // Nothing but the engine holds the write in place back: if it did not, it would be done soon.
+        (0..10_000).take_while(|_| !reuse.is_finished()).for_each(|_| std::thread::yield_now());
+        assert!(!reuse.is_finished(), "it waits for the checkpoint's write");
         gate.open();
         reuse.join().unwrap();
         checkpoint.join().unwrap();

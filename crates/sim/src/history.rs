@@ -22,9 +22,10 @@ use ext4::{DataMode, Error};
 
 use crate::BLOCK_BYTES;
 use crate::content::Content;
+use crate::lockstep::{self, Outcome};
 use crate::model::{Change, Id, Model};
 use crate::op::{Op, Target};
-use crate::session::{Done, Session};
+use crate::session::Session;
 use crate::tree::{Fingerprint, Tree};
 
 /// What an operation promised when it returned.
@@ -97,44 +98,24 @@ impl History {
 
     /// Does `op` on the volume and on the model. A text when the two disagree about its outcome.
     ///
-    /// The volume may refuse for want of space what the model can do; then nothing of it happened.
     /// When the medium fails, the error is returned: the operation may be there after a crash or
     /// not, and no other may be done any more.
     pub fn step(&mut self, session: &mut Session, op: &Op) -> Result<Option<Error>, String> {
         let promise = self.promise(op);
-        let real = session.apply(op);
         let mut model = self.model().clone();
-        let expected = model.apply(op, real.as_ref().ok().and_then(|done| done.written_bytes));
-        match (&real, &expected) {
-            (Ok(_), Ok(())) => {}
-            (Err(real), Err(expected)) if is_same(real, expected) => {}
-            (Err(Error::NoSpace | Error::AttributeTooLarge), Ok(())) => {}
-            (Err(error @ Error::Journal(_)), _) => {
-                let error = error.clone();
-                self.push_interrupted(op, error.clone());
+        let index = self.steps.len();
+        match lockstep::step(session, &mut model, op)
+            .map_err(|text| format!("operation {index} ({op}): {text}"))?
+        {
+            Outcome::Done => self.push(op, promise, None, model),
+            Outcome::Refused(error) => self.push(op, Promise::Nothing, Some(error), model),
+            Outcome::Broken(error, after) => {
+                let after = after.map_or(model, |after| *after);
+                self.push(op, Promise::Nothing, Some(error.clone()), after);
                 return Ok(Some(error));
             }
-            (real, expected) => {
-                let index = self.steps.len();
-                return Err(format!(
-                    "operation {index} ({op}): the volume says {}, the model {}",
-                    outcome(real),
-                    outcome(expected)
-                ));
-            }
-        }
-        match real {
-            Ok(Done { .. }) => self.push(op, promise, None, model),
-            Err(error) => self.push(op, Promise::Nothing, Some(error), self.model().clone()),
         }
         Ok(None)
-    }
-
-    fn push_interrupted(&mut self, op: &Op, error: Error) {
-        let mut model = self.model().clone();
-        if model.apply(op, None).is_ok() {
-            self.push(op, Promise::Nothing, Some(error), model);
-        }
     }
 
     /// The volume was closed: everything is promised.
@@ -358,17 +339,6 @@ impl History {
             None => format!("  {index}: {}\n", step.op),
         };
         steps.map(line).collect()
-    }
-}
-
-fn is_same(a: &Error, b: &Error) -> bool {
-    std::mem::discriminant(a) == std::mem::discriminant(b)
-}
-
-fn outcome<T>(result: &Result<T, Error>) -> String {
-    match result {
-        Ok(_) => "it succeeds".into(),
-        Err(error) => format!("'{error}'"),
     }
 }
 

@@ -24,6 +24,7 @@ pub mod fsck;
 pub mod history;
 pub mod kernel;
 pub mod liar;
+pub mod lockstep;
 pub mod model;
 pub mod op;
 pub mod recording;

@@ -22,7 +22,8 @@ struct Arguments {
     /// Stop after this many distinct crash states
     #[arg(long, default_value_t = 100_000)]
     states: usize,
-    /// Only this workload: random, sqlite, directory, exhaustion, writers, truncate, orphans
+    /// Only this workload: random, sqlite, directory, exhaustion, writers, truncate, orphans,
+    /// reuse
     #[arg(long)]
     workload: Option<Workload>,
     /// Only this data mode: journal or ordered

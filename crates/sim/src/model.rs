@@ -319,11 +319,11 @@ impl Model {
     fn link(&mut self, from: &str, to: &str) -> Result<()> {
         let id = self.find(from)?;
         let (parent, name) = self.parent(to)?;
-        if self.child(parent, name).is_some() {
-            return Err(Error::Exists);
-        }
         if self.nodes[&id].kind() == FileKind::Directory {
             return Err(Error::NotPermitted);
+        }
+        if self.child(parent, name).is_some() {
+            return Err(Error::Exists);
         }
         self.children(parent).insert(name.into(), id);
         self.node(id).link_count += 1;

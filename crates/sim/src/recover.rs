@@ -61,7 +61,7 @@ pub fn read_back(
 
 /// With a clock that stands still, so that two recoveries of one crash can be compared.
 fn still(options: OpenOptions) -> OpenOptions {
-    let clock = || Timestamp { seconds: 2_000_000_000, nanoseconds: 0 };
+    let clock = || Timestamp { seconds: 1_750_000_000, nanoseconds: 0 };
     OpenOptions { clock: Arc::new(clock), ..options }
 }
 

@@ -3,12 +3,11 @@
 #![allow(dead_code)] // not every test uses everything
 
 #[path = "../common/mod.rs"]
-mod common;
+pub mod common;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use common::options;
 use device::MemoryDevice;
 use ext4::{Attr, FileKind, InodeNo, NewNode, Owner, Result, Volume};
 

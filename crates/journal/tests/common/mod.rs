@@ -27,12 +27,21 @@ pub struct Gate {
 #[derive(Default)]
 struct GateState {
     closed: bool,
+    /// How many operations may still be held back; the others pass.
+    hold_count: usize,
     waiting_count: usize,
 }
 
 impl Gate {
     pub fn close(&self) {
-        self.state.lock().closed = true;
+        self.close_for(usize::MAX);
+    }
+
+    /// Holds back the next so many operations only.
+    pub fn close_for(&self, hold_count: usize) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.hold_count = hold_count;
     }
 
     pub fn open(&self) {
@@ -50,9 +59,10 @@ impl Gate {
 
     fn pass(&self) {
         let mut state = self.state.lock();
-        if !state.closed {
+        if !state.closed || state.hold_count == 0 {
             return;
         }
+        state.hold_count -= 1;
         state.waiting_count += 1;
         self.changed.notify_all();
         while state.closed {
@@ -68,6 +78,8 @@ pub struct Gated {
     pub writes: Gate,
     pub durable_writes: Gate,
     pub flushes: Gate,
+    /// Passed when the bytes are read already.
+    pub reads_done: Gate,
     /// Durable writes let other threads run meanwhile.
     pub is_slow: AtomicBool,
 }
@@ -79,6 +91,7 @@ impl Gated {
             writes: Gate::default(),
             durable_writes: Gate::default(),
             flushes: Gate::default(),
+            reads_done: Gate::default(),
             is_slow: AtomicBool::new(false),
         }
     }
@@ -98,7 +111,9 @@ impl BlockDevice for Gated {
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
-        self.sim.read(offset, buf)
+        let read = self.sim.read(offset, buf);
+        self.reads_done.pass();
+        read
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> device::Result<()> {

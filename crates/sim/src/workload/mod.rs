@@ -4,6 +4,7 @@ mod directory;
 mod exhaustion;
 mod orphans;
 mod random;
+mod reuse;
 mod script;
 mod sqlite;
 mod truncate;
@@ -31,11 +32,13 @@ pub enum Workload {
     Truncate,
     /// Files and directories in use after they have lost their names.
     Orphans,
+    /// Metadata blocks that become file data.
+    Reuse,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Workload; 7] = [
+    pub const ALL: [Workload; 8] = [
         Workload::Random,
         Workload::Sqlite,
         Workload::Directory,
@@ -43,6 +46,7 @@ impl Workload {
         Workload::Writers,
         Workload::Truncate,
         Workload::Orphans,
+        Workload::Reuse,
     ];
 
     /// The operations. The same arguments give the same list; a larger `op_count` one that
@@ -56,6 +60,7 @@ impl Workload {
             Workload::Writers => writers::ops,
             Workload::Truncate => truncate::ops,
             Workload::Orphans => orphans::ops,
+            Workload::Reuse => reuse::ops,
         };
         let mut ops = script(seed, op_count);
         ops.truncate(op_count);
@@ -72,6 +77,7 @@ impl Workload {
             Workload::Writers => 80,
             Workload::Truncate => 30,
             Workload::Orphans => 50,
+            Workload::Reuse => 70,
         }
     }
 
@@ -84,6 +90,7 @@ impl Workload {
             Workload::Writers => "writers",
             Workload::Truncate => "truncate",
             Workload::Orphans => "orphans",
+            Workload::Reuse => "reuse",
         }
     }
 }

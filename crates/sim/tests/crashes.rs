@@ -1,0 +1,51 @@
+//! Crash enumeration over all workloads and both data modes, with fixed seeds.
+
+use ext4::DataMode;
+use sim::case::Case;
+use sim::enumerate::{Effort, Tally, enumerate};
+use sim::recording::Stage;
+use sim::workload::Workload;
+
+/// Checks the crashes of a few runs of a workload; prints and returns what was done.
+fn check(workload: Workload, data_mode: DataMode, seeds: std::ops::Range<u64>) -> Tally {
+    let mut sum = Tally::default();
+    for seed in seeds {
+        let case = Case { workload, seed, op_count: workload.usual_op_count(), data_mode };
+        match enumerate(case, &Effort::default(), &Stage::sound()) {
+            Ok(tally) => sum.add(&tally),
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+    println!("{workload} {data_mode:?}: {sum}");
+    assert!(sum.distinct >= 150, "{workload}: only {} distinct crash states", sum.distinct);
+    sum
+}
+
+macro_rules! crashes {
+    ($($name:ident: $workload:ident, $mode:ident, $seeds:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            check(Workload::$workload, DataMode::$mode, $seeds);
+        })*
+    };
+}
+
+// 16 times at least 150 states: more than 2,000 in all.
+crashes! {
+    random_journal: Random, Journal, 0..8;
+    random_ordered: Random, Ordered, 0..8;
+    sqlite_journal: Sqlite, Journal, 0..4;
+    sqlite_ordered: Sqlite, Ordered, 0..4;
+    directory_journal: Directory, Journal, 0..3;
+    directory_ordered: Directory, Ordered, 0..3;
+    exhaustion_journal: Exhaustion, Journal, 0..2;
+    exhaustion_ordered: Exhaustion, Ordered, 0..1;
+    writers_journal: Writers, Journal, 0..3;
+    writers_ordered: Writers, Ordered, 0..3;
+    truncate_journal: Truncate, Journal, 0..3;
+    truncate_ordered: Truncate, Ordered, 0..2;
+    orphans_journal: Orphans, Journal, 0..3;
+    orphans_ordered: Orphans, Ordered, 0..3;
+    reuse_journal: Reuse, Journal, 0..4;
+    reuse_ordered: Reuse, Ordered, 0..4;
+}

@@ -1,0 +1,113 @@
+//! Long random sequences against the model, closed, checked and opened again on the way.
+
+use std::sync::Arc;
+
+use device::{SimDevice, Survival};
+use ext4::DataMode;
+use sim::format::{Shape, formatted};
+use sim::fsck::Fsck;
+use sim::lockstep::step;
+use sim::model::Model;
+use sim::op::Op;
+use sim::session::{Session, Setup};
+use sim::tree::{Interner, read_tree};
+use sim::workload::Workload;
+
+/// Operations between two looks at everything.
+const STRETCH: usize = 150;
+
+struct Run {
+    device: Arc<SimDevice>,
+    model: Model,
+    data_mode: DataMode,
+    fsck: Fsck,
+}
+
+impl Run {
+    /// Opens the volume, does the operations, compares everything, closes, runs e2fsck.
+    fn stretch(&mut self, seed: u64, ops: &[Op]) -> Result<(), String> {
+        let setup = Setup::new(self.data_mode, seed);
+        let mut session =
+            Session::open(self.device.clone(), setup).map_err(|e| format!("open: {e}"))?;
+        for op in ops {
+            step(&mut session, &mut self.model, op).map_err(|e| format!("{op}: {e}"))?;
+        }
+        let tree = read_tree(session.volume(), &mut Interner::default())?;
+        let model = self.model.tree();
+        if tree != model {
+            return Err(tree.differences(&model, ["volume", "model"], 8));
+        }
+        session.close().map_err(|e| format!("close: {e}"))?;
+        self.model.apply(&Op::Remount, None).expect("the model can always be remounted");
+        self.fsck.check(&self.device.crash(Survival::Nothing))
+    }
+}
+
+fn check(workload: Workload, data_mode: DataMode, shape: Shape, seed: u64, op_count: usize) {
+    let formatted = formatted(shape).expect("mke2fs");
+    let mut run = Run {
+        device: Arc::new(SimDevice::from_image(formatted.image.clone(), 512)),
+        model: Model::formatted(),
+        data_mode,
+        fsck: Fsck::new().expect("e2fsck"),
+    };
+    let ops = workload.ops(seed, op_count);
+    for (index, stretch) in ops.chunks(STRETCH).enumerate() {
+        if let Err(text) = run.stretch(seed * 1000 + index as u64, stretch) {
+            panic!("{workload}:{seed}:{op_count} {data_mode:?} {shape:?}, stretch {index}: {text}");
+        }
+    }
+}
+
+fn check_all_shapes(data_mode: DataMode) {
+    for (index, shape) in Shape::ALL.into_iter().enumerate() {
+        for seed in 0..2 {
+            check(Workload::Random, data_mode, shape, 100 + seed * 4 + index as u64, 900);
+        }
+    }
+}
+
+#[test]
+fn random_operations_journal() {
+    check_all_shapes(DataMode::Journal);
+}
+
+#[test]
+fn random_operations_ordered() {
+    check_all_shapes(DataMode::Ordered);
+}
+
+#[test]
+fn every_workload_for_longer() {
+    for workload in Workload::ALL {
+        for data_mode in [DataMode::Journal, DataMode::Ordered] {
+            check(workload, data_mode, Shape::Usual, 7, 450);
+        }
+    }
+}
+
+/// Enough long names for an index of two levels.
+#[test]
+fn a_directory_with_a_deep_index() {
+    let mut ops = vec![
+        Op::MakeDir { path: "d".into(), mode: 0o755 },
+        Op::Create { path: "d/file".into(), mode: 0o644 },
+    ];
+    let name = |number: u32| format!("d/{number:05}{}", "z".repeat(245));
+    for number in 0..9000 {
+        ops.push(Op::Link { from: "d/file".into(), to: name(number * 7919 % 9000) });
+    }
+    for number in (0..9000).step_by(3) {
+        ops.push(Op::Unlink { path: name(number) });
+    }
+    let formatted = formatted(Shape::Usual).expect("mke2fs");
+    let mut run = Run {
+        device: Arc::new(SimDevice::from_image(formatted.image.clone(), 512)),
+        model: Model::formatted(),
+        data_mode: DataMode::Journal,
+        fsck: Fsck::new().expect("e2fsck"),
+    };
+    for (index, stretch) in ops.chunks(6001).enumerate() {
+        run.stretch(index as u64, stretch).unwrap_or_else(|text| panic!("stretch {index}: {text}"));
+    }
+}
