@@ -47,11 +47,17 @@ impl Volume {
                 apply(&mut inode, set, op.now());
                 apply_to_xattrs(op, &mut inode, set)?;
                 inode.bump_version();
-                op.put_inode(&inode)
+                if is_times_only(set) { op.put_inode_times(&inode) } else { op.put_inode(&inode) }
             })?;
         }
         self.get_attr(ino)
     }
+}
+
+/// Whether an fdatasync can do without this change.
+fn is_times_only(set: &SetAttr) -> bool {
+    let without_times = SetAttr { atime: None, mtime: None, ctime: None, ..*set };
+    without_times == SetAttr::default()
 }
 
 /// Refuses what the inode's flags or kind forbid.

@@ -84,6 +84,25 @@ fn inherit(
     })
 }
 
+/// A fresh inode with owner, flags and link count; of its permissions only set-group-ID, which a
+/// directory hands down to directories (and its group to all).
+fn new_inode(op: &mut Op<'_>, dir: &Inode, kind: FileKind, owner: Owner) -> Result<Inode> {
+    let ino = op.alloc_inode(dir.ino, kind)?;
+    let generation = op.new_generation();
+    let mut inode = Inode::new(ino, kind, generation, op.now());
+    inode.set_uid(owner.uid);
+    inode.set_gid(owner.gid);
+    if dir.mode() & SET_GROUP_ID != 0 {
+        inode.set_gid(dir.gid());
+        if kind == FileKind::Directory {
+            inode.set_permissions(SET_GROUP_ID);
+        }
+    }
+    inode.set_flags(inherited_flags(dir, kind));
+    inode.set_link_count(if kind == FileKind::Directory { 2 } else { 1 });
+    Ok(inode)
+}
+
 /// Writes what the kind of the new inode asks for.
 fn fill(op: &mut Op<'_>, inode: &mut Inode, parent: InodeNo, node: NewNode<'_>) -> Result<()> {
     match node {
@@ -131,27 +150,16 @@ impl Volume {
         let credit_count = self.make_credit_count(parent)?;
         self.with_op(credit_count, |op| {
             let dir = check_new_name(op, parent, name)?;
-            let ino = op.alloc_inode(parent, kind)?;
-            let generation = op.new_generation();
-            let mut inode = Inode::new(ino, kind, generation, op.now());
+            let mut inode = new_inode(op, &dir, kind, owner)?;
             let inherited = inherit(op, &dir, kind, permissions, umask)?;
-            inode.set_permissions(inherited.permissions);
-            inode.set_uid(owner.uid);
-            inode.set_gid(owner.gid);
-            if dir.mode() & SET_GROUP_ID != 0 {
-                inode.set_gid(dir.gid());
-                if kind == FileKind::Directory {
-                    inode.set_permissions(inherited.permissions | SET_GROUP_ID);
-                }
-            }
-            inode.set_flags(inherited_flags(&dir, kind));
-            inode.set_link_count(if kind == FileKind::Directory { 2 } else { 1 });
+            inode.set_permissions(inode.mode() & SET_GROUP_ID | inherited.permissions);
             fill(op, &mut inode, parent, node)?;
             for (name, acl) in [(ACL_DEFAULT, inherited.default), (ACL_ACCESS, inherited.access)] {
                 if let Some(acl) = acl {
                     xattr::store(op, &mut inode, &name, Some(&acl.to_disk()))?;
                 }
             }
+            let ino = inode.ino;
             op.put_inode(&inode)?;
             change_dir(op, parent, |op, dir| {
                 if kind == FileKind::Directory {

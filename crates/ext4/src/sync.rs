@@ -7,7 +7,7 @@ impl Volume {
     /// Returns when everything that was done to the inode before is durable; with `data_only`, when
     /// its content and what is needed to reach it are. No I/O when that is so already.
     pub fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {
-        if self.is_read_only() {
+        if self.options.read_only {
             return Ok(());
         }
         let cell = self.cell(ino);
@@ -25,7 +25,7 @@ impl Volume {
 
     /// Returns when everything that was done to the volume before is durable.
     pub fn sync(&self) -> Result<()> {
-        if self.is_read_only() {
+        if self.options.read_only {
             return Ok(());
         }
         self.journal().sync(self.journal().running_tid())?;

@@ -97,9 +97,9 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Is the volume read-only?
+    /// Is the volume read-only: opened so, or because the medium failed?
     pub fn is_read_only(&self) -> bool {
-        self.options.read_only
+        self.options.read_only || self.journal.abort_reason().is_some()
     }
 
     /// Where file data goes.

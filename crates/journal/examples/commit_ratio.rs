@@ -4,8 +4,8 @@
 //! cargo run --release -p onejournal-journal --example commit_ratio -- PATH [ROUNDS]
 //! ```
 //!
-//! PATH is a block device, or a file that is created with 64 MiB. WHATEVER IT HOLDS IS LOST. The
-//! two are measured in turn within one run, so that both see the same device in the same mood. A
+//! A PATH that does not exist is made as a file of 64 MiB; a file or block device that exists is
+//! OVERWRITTEN, so this asks for `OVERWRITE=yes` in the environment. The two are measured in turn within one run, so that both see the same device in the same mood. A
 //! commit is a handle that changes n blocks, `stop`, and `sync`, by one caller; the bare write is
 //! `write_durable` of as many bytes as the record has, in an area that was written before. Printed
 //! are medians over the rounds; `engine` is a commit to a device in memory: the processor's share.
@@ -41,6 +41,9 @@ fn main() -> Result<(), Failure> {
 }
 
 fn open(path: &Path) -> Result<Disk, Failure> {
+    if path.exists() && std::env::var_os("OVERWRITE").is_none_or(|value| value != "yes") {
+        return Err("it exists; OVERWRITE=yes in the environment gives it up".into());
+    }
     if !path.exists() || path.metadata()?.is_file() {
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
         file.set_len(TOTAL_BYTES)?;

@@ -507,6 +507,7 @@ impl Model {
         flags: XattrFlags,
     ) -> Result<()> {
         let id = self.resolve(target)?;
+        self.check_xattr(id, name)?;
         let exists = self.nodes[&id].xattrs.contains_key(name.as_bytes());
         match flags {
             XattrFlags::Create if exists => return Err(Error::Exists),
@@ -518,8 +519,15 @@ impl Model {
         Ok(())
     }
 
+    /// Attributes of users are for files and directories.
+    fn check_xattr(&self, id: Id, name: &str) -> Result<()> {
+        let may_have = matches!(self.nodes[&id].body, Body::File(_) | Body::Dir(_));
+        if name.starts_with("user.") && !may_have { Err(Error::NotPermitted) } else { Ok(()) }
+    }
+
     fn remove_xattr(&mut self, target: &Target, name: &str) -> Result<()> {
         let id = self.resolve(target)?;
+        self.check_xattr(id, name)?;
         if !self.nodes[&id].xattrs.contains_key(name.as_bytes()) {
             return Err(Error::NoAttribute);
         }

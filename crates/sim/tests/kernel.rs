@@ -16,7 +16,13 @@ use sim::tree::{Interner, Tree};
 use sim::workload::Workload;
 
 fn assert_same(a: &Tree, b: &Tree, names: [&str; 2], run: &str) {
-    assert!(a == b, "{run}: {} and {} differ:\n{}", names[0], names[1], a.differences(b, names, 10));
+    assert!(
+        a == b,
+        "{run}: {} and {} differ:\n{}",
+        names[0],
+        names[1],
+        a.differences(b, names, 10)
+    );
 }
 
 /// Whether operation `op` was refused for want of space on our side.
@@ -34,7 +40,13 @@ fn ours(ops: &[Op], image: &Image, data_mode: DataMode) -> (Image, Vec<bool>) {
     (device.crash(Survival::Nothing), done)
 }
 
-fn compare(workload: Workload, seed: u64, op_count: usize, shape: Shape, data_mode: DataMode) -> bool {
+fn compare(
+    workload: Workload,
+    seed: u64,
+    op_count: usize,
+    shape: Shape,
+    data_mode: DataMode,
+) -> bool {
     let run = format!("{workload}:{seed}:{op_count} {shape:?} {data_mode:?}");
     let ops = workload.ops(seed, op_count);
     let image = formatted(shape).expect("mke2fs").image.clone();

@@ -69,8 +69,9 @@ impl Mounted {
     }
 
     fn stop(&mut self) {
+        // Still ours when this fails: then dropping takes the mount away.
+        self.handle().unmount().unwrap();
         let running = self.running.take().expect("is mounted");
-        running.handle.unmount().unwrap();
         running.thread.join().unwrap().unwrap();
     }
 

@@ -51,7 +51,8 @@ pub(super) fn ops(seed: u64, op_count: usize) -> Vec<Op> {
 fn take_all_but(script: &mut Script, free_bytes: u64) {
     script.create("room");
     script.fallocate("room", Reserve::KeepSize, 0, free_bytes);
-    for (index, kib) in [4096, 4096, 2048, 1024, 512, 256, 128, 64, 32, 16, 8, 4].iter().enumerate() {
+    for (index, kib) in [4096, 4096, 2048, 1024, 512, 256, 128, 64, 32, 16, 8, 4].iter().enumerate()
+    {
         let path = format!("fill{index}");
         script.create(&path);
         script.fallocate(&path, Reserve::KeepSize, 0, kib * KIB);

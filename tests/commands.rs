@@ -1,0 +1,511 @@
+//! The commands as a new user types them, and what they say when they cannot do it.
+
+mod support;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use support::{
+    Daemon, Loop, ONEJOURNAL, Scratch, TempMount, check_clean, has, onejournal, run, system,
+};
+
+const OPERATIONAL: i32 = 8;
+const USAGE: i32 = 16;
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn read_dir_names(dir: &Path) -> Vec<String> {
+    let names = fs::read_dir(dir).unwrap();
+    names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// The line of the mount table that is about `dir`.
+fn mount_line(dir: &Path) -> Option<String> {
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    table.lines().find(|line| line.split(' ').nth(1) == Some(text(dir))).map(String::from)
+}
+
+#[test]
+fn a_new_user_gets_along() {
+    let Some(scratch) = Scratch::empty() else { return };
+    let (image, dir) = (scratch.image(), scratch.dir());
+    onejournal(["mkfs", "--size", "64M", "-L", "label", text(&image)]).good();
+    onejournal(["dump", text(&image)]).refused(OPERATIONAL, "never been mounted");
+    onejournal(["mount", text(&image), text(&dir)]).good();
+    let daemon = Daemon::of(&dir);
+    fs::write(dir.join("hello"), "world").unwrap();
+    File::open(dir.join("hello")).unwrap().sync_all().unwrap();
+    let line = mount_line(&dir).unwrap();
+    assert!(line.contains("fuseblk") && line.starts_with("/dev/loop"), "{line}");
+    let shown = onejournal(["stat", text(&dir)]).good();
+    assert!(shown.contains("durability") && shown.contains("power"), "{shown}");
+    onejournal(["umount", text(&dir)]).good();
+    assert!(!daemon.is_alive() && mount_line(&dir).is_none());
+    check_clean(&image);
+    let dumped = onejournal(["dump", text(&image)]).good();
+    assert!(dumped.contains("state       clean"), "{dumped}");
+    onejournal(["fsck", text(&image)]).good();
+    onejournal(["mount", "-o", "ro", text(&image), text(&dir)]).good();
+    assert_eq!(fs::read(dir.join("hello")).unwrap(), b"world");
+    onejournal(["umount", text(&dir)]).good();
+}
+
+#[test]
+fn paths_that_do_not_do_are_named() {
+    let Some(scratch) = Scratch::new() else { return };
+    let (image, dir) = (scratch.image(), scratch.dir());
+    let none = scratch.root().join("none");
+    let mount = |target: &Path, dir: &Path| onejournal(["mount", text(target), text(dir)]);
+    mount(&none, &dir).refused(OPERATIONAL, "none: No such file");
+    mount(&image, &none).refused(OPERATIONAL, "none: No such file");
+    mount(&image, &image).refused(OPERATIONAL, "is not a directory");
+    mount(&dir, &dir).refused(OPERATIONAL, "is a directory");
+    mount(Path::new("/dev/null"), &dir).refused(OPERATIONAL, "neither a file nor a block device");
+    for command in ["fsck", "dump"] {
+        onejournal([command, text(&none)]).refused(OPERATIONAL, "none: No such file");
+    }
+    onejournal(["umount", text(&dir)]).refused(OPERATIONAL, "not on a mounted OneJournal volume");
+    onejournal(["umount", text(&none)]).refused(OPERATIONAL, "No such file");
+    onejournal(["stat", text(&dir)]).refused(OPERATIONAL, "not on a mounted OneJournal volume");
+    scratch.check();
+}
+
+#[test]
+fn command_lines_that_make_no_sense_are_usage_errors() {
+    let Some(scratch) = Scratch::new() else { return };
+    let (image, dir) = (scratch.image(), scratch.dir());
+    let mount = |options: &str| onejournal(["mount", "-o", options, text(&image), text(&dir)]);
+    mount("frobnicate").refused(USAGE, "frobnicate");
+    mount("data=fast").refused(USAGE, "journal or ordered");
+    mount("commit=0").refused(USAGE, "300 seconds");
+    onejournal(["mount", text(&image)]).refused(USAGE, "DIR");
+    onejournal(["conjure"]).refused(USAGE, "conjure");
+    onejournal(["fsck", "-n", "-y", text(&image)]).refused(USAGE, "cannot be used with");
+    let new = scratch.root().join("new");
+    onejournal(["mkfs", "--size", "1M", text(&new)]).refused(USAGE, "at least 8M");
+    onejournal(["mkfs", "--size", "lots", text(&new)]).refused(USAGE, "lots");
+    assert!(!new.exists());
+    onejournal(["--help"]).good();
+    onejournal(["--version"]).good();
+}
+
+#[test]
+fn mkfs_overwrites_nothing_unasked() {
+    let Some(scratch) = Scratch::new() else { return };
+    let image = scratch.image();
+    let before = fs::read(&image).unwrap();
+    onejournal(["mkfs", text(&image)]).refused(OPERATIONAL, "--force overwrites it");
+    onejournal(["mkfs", "--size", "32M", text(&image)]).refused(OPERATIONAL, "--force");
+    assert!(fs::read(&image).unwrap() == before);
+    onejournal(["mkfs", "--force", text(&image)]).good();
+    check_clean(&image);
+    let missing = scratch.root().join("missing");
+    onejournal(["mkfs", text(&missing)]).refused(OPERATIONAL, "--size");
+    onejournal(["mkfs", text(&scratch.dir())]).refused(OPERATIONAL, "neither a file nor");
+    onejournal(["mkfs", "--size", "8M", "--journal-size", "4M", text(&missing)]).good();
+    check_clean(&missing);
+}
+
+#[test]
+fn a_target_is_mounted_once() {
+    let Some(mut scratch) = Scratch::mounted("") else { return };
+    let (image, other) = (scratch.image(), scratch.root().join("other"));
+    fs::create_dir(&other).unwrap();
+    let refuse_all = || {
+        onejournal(["mount", text(&image), text(&other)]).refused(OPERATIONAL, "in use");
+        onejournal(["fsck", text(&image)]).refused(OPERATIONAL, "in use");
+        onejournal(["mkfs", "--force", text(&image)]).refused(OPERATIONAL, "in use");
+        onejournal(["dump", text(&image)]).refused(OPERATIONAL, "in use");
+    };
+    refuse_all();
+    fs::write(scratch.path("f"), "still mine").unwrap();
+    scratch.remount("");
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), b"still mine");
+    refuse_all();
+    scratch.close_and_check();
+}
+
+#[test]
+fn a_block_device_is_mounted_once() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let device = Loop::attach(&scratch.image());
+    let other = scratch.root().join("other");
+    fs::create_dir(&other).unwrap();
+    scratch.mount_target(&device.path, "");
+    fs::write(scratch.path("f"), "on a block device").unwrap();
+    let mount = || onejournal(["mount", text(&device.path), text(&other)]);
+    mount().refused(OPERATIONAL, "in use");
+    onejournal(["fsck", text(&device.path)]).refused(OPERATIONAL, "in use");
+    scratch.umount();
+    check_clean(&device.path);
+    let kernel = TempMount::new(&["-t", "ext4", text(&device.path)], &scratch.root().join("k"));
+    assert_eq!(fs::read(kernel.dir.join("f")).unwrap(), b"on a block device");
+    mount().refused(OPERATIONAL, "in use");
+    onejournal(["fsck", text(&device.path)]).refused(OPERATIONAL, "in use");
+    drop(kernel);
+    scratch.mount_target(&device.path, "");
+    scratch.umount();
+}
+
+#[test]
+fn volumes_that_are_not_ours_to_mount_are_named() {
+    let Some(scratch) = Scratch::empty() else { return };
+    let (image, dir) = (scratch.image(), scratch.dir());
+    let mount = || onejournal(["mount", text(&image), text(&dir)]);
+    fs::write(&image, "short").unwrap();
+    mount().refused(OPERATIONAL, "image");
+    fs::write(&image, vec![0x5a; 1 << 20]).unwrap();
+    mount().refused(OPERATIONAL, "not an ext4 volume");
+    let make = |arguments: &[&str]| {
+        fs::remove_file(&image).unwrap();
+        File::create(&image).unwrap().set_len(64 << 20).unwrap();
+        let arguments = ["-q", "-F", "-t", "ext4"].iter().chain(arguments).copied();
+        system("mke2fs", arguments.chain([text(&image)])).good();
+        let before = fs::read(&image).unwrap();
+        let ran = mount();
+        assert!(fs::read(&image).unwrap() == before, "{ran:?}");
+        ran
+    };
+    make(&["-b", "1024"]).refused(OPERATIONAL, "1024");
+    make(&["-b", "4096", "-O", "inline_data"]).refused(OPERATIONAL, "inline_data");
+    make(&["-b", "4096", "-O", "encrypt"]).refused(OPERATIONAL, "encrypt");
+    make(&["-b", "4096", "-I", "128"]).refused(OPERATIONAL, "inode");
+    make(&["-b", "4096", "-O", "^has_journal"]).refused(OPERATIONAL, "journal");
+}
+
+#[test]
+fn a_kernel_journal_that_is_not_clean_is_left_to_e2fsck() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let copy = scratch.root().join("copy");
+    {
+        let device = Loop::attach(&scratch.image());
+        let kernel = TempMount::new(&["-t", "ext4", text(&device.path)], &scratch.root().join("k"));
+        fs::write(kernel.dir.join("f"), "the kernel's").unwrap();
+        File::open(kernel.dir.join("f")).unwrap().sync_all().unwrap();
+        fs::copy(scratch.image(), &copy).unwrap();
+    }
+    let ran = onejournal(["mount", text(&copy), text(&scratch.dir())]);
+    ran.refused(OPERATIONAL, "e2fsck");
+    system("e2fsck", ["-fp", text(&copy)]);
+    scratch.mount_target(&copy, "");
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), b"the kernel's");
+    scratch.umount();
+    check_clean(&copy);
+}
+
+#[test]
+fn a_medium_that_forgets_is_asked_for_by_name() {
+    let Some(mut scratch) = Scratch::empty() else { return };
+    let ram = TempMount::new(&["-t", "tmpfs", "none"], &scratch.root().join("ram"));
+    let image = ram.dir.join("image");
+    onejournal(["mkfs", "--size", "32M", text(&image)]).good();
+    let ran = onejournal(["mount", text(&image), text(&scratch.dir())]);
+    ran.refused(OPERATIONAL, "durability=process");
+    check_clean(&image);
+    scratch.mount_target(&image, "durability=process");
+    assert_eq!(scratch.stat()["durability"], "process");
+    scratch.umount();
+}
+
+#[test]
+fn a_full_disk_below_loses_nothing_that_was_acknowledged() {
+    let Some(mut scratch) = Scratch::empty() else { return };
+    let ram = TempMount::new(&["-t", "tmpfs", "-o", "size=24M", "none"], &scratch.root().join("r"));
+    let image = ram.dir.join("image");
+    onejournal(["mkfs", "--size", "128M", "--journal-size", "8M", text(&image)]).good();
+    scratch.mount_target(&image, "durability=process");
+    let mut acknowledged = 0;
+    let failed = loop {
+        let content = vec![b'0' + acknowledged as u8 % 10; 1 << 20];
+        let file = File::create(scratch.path(&format!("f{acknowledged}")));
+        match file.and_then(|mut file| file.write_all(&content).and_then(|()| file.sync_all())) {
+            Ok(()) => acknowledged += 1,
+            Err(error) => break error,
+        }
+        assert!(acknowledged < 100, "100 MiB do not fit into 24");
+    };
+    assert_eq!(failed.raw_os_error(), Some(5), "{failed}");
+    assert!(acknowledged > 2, "it failed before it was full");
+    assert!(File::create(scratch.path("late")).and_then(|file| file.sync_all()).is_err());
+    assert_eq!(fs::read(scratch.path("f0")).unwrap(), vec![b'0'; 1 << 20]);
+    let stat = scratch.stat();
+    assert!(stat["last_error"].is_string(), "{stat}");
+    assert!(scratch.daemon().is_alive());
+    let ran = onejournal(["umount", text(&scratch.dir())]);
+    assert!(ran.code.is_some() && mount_line(&scratch.dir()).is_none(), "{ran:?}");
+    scratch.expect_ended();
+    system("mount", ["-o", "remount,size=200M", text(&ram.dir)]).good();
+    let ran = onejournal(["fsck", text(&image)]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    check_clean(&image);
+    scratch.mount_target(&image, "durability=process");
+    for index in 0..acknowledged {
+        let content = fs::read(scratch.path(&format!("f{index}"))).unwrap();
+        assert!(content == vec![b'0' + index as u8 % 10; 1 << 20], "f{index}");
+    }
+    scratch.umount();
+}
+
+#[test]
+fn without_dev_fuse_it_says_what_to_do() {
+    let Some(scratch) = Scratch::new() else { return };
+    if !has("unshare") {
+        return;
+    }
+    let script = "mount -t tmpfs none /dev && mknod /dev/null c 1 3 && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", ONEJOURNAL, "mount"]);
+    let ran = run(command.arg(scratch.image()).arg(scratch.dir()));
+    if ran.code != Some(OPERATIONAL) && !ran.err.contains("onejournal") {
+        eprintln!("skipped: no mount name spaces here: {}", ran.err);
+        return;
+    }
+    ran.refused(OPERATIONAL, "modprobe fuse");
+    scratch.check();
+}
+
+#[test]
+fn a_plain_umount_leaves_a_clean_volume() {
+    let Some(mut scratch) = Scratch::mounted("commit=300") else { return };
+    for _ in 0..3 {
+        fs::write(scratch.path("f"), vec![7; 1_000_000]).unwrap();
+        system("umount", [text(&scratch.dir())]).good();
+        scratch.check(); // at once: umount(8) has waited
+        scratch.expect_ended();
+        scratch.mount("commit=300");
+        assert!(fs::read(scratch.path("f")).unwrap() == vec![7; 1_000_000]);
+    }
+    scratch.close_and_check();
+}
+
+#[test]
+fn sync_reaches_the_volume() {
+    let Some(mut scratch) = Scratch::mounted("commit=300") else { return };
+    fs::write(scratch.path("f"), "synced").unwrap();
+    let commits = scratch.counter("commits");
+    system("sync", ["-f", text(&scratch.dir())]).good();
+    assert_eq!(scratch.counter("commits"), commits + 1);
+    scratch.kill();
+    scratch.mount("");
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), b"synced");
+    scratch.close_and_check();
+}
+
+#[test]
+fn a_busy_mount_stays() {
+    let Some(scratch) = Scratch::mounted("") else { return };
+    let file = File::create(scratch.path("f")).unwrap();
+    onejournal(["umount", text(&scratch.dir())]).refused(OPERATIONAL, "in use by a program");
+    file.write_all_at(b"x", 0).unwrap();
+    drop(file);
+    scratch.close_and_check();
+}
+
+#[test]
+fn signals_unmount() {
+    let Some(mut scratch) = Scratch::mounted("commit=300") else { return };
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        fs::write(scratch.path("f"), format!("{signal:?}")).unwrap();
+        scratch.daemon().signal(signal);
+        scratch.expect_ended();
+        assert!(mount_line(&scratch.dir()).is_none());
+        scratch.check();
+        scratch.mount("commit=300");
+        assert_eq!(fs::read_to_string(scratch.path("f")).unwrap(), format!("{signal:?}"));
+    }
+    scratch.close_and_check();
+}
+
+#[test]
+fn a_signal_while_in_use_ends_it_with_the_last_user() {
+    let Some(mut scratch) = Scratch::mounted("") else { return };
+    let file = File::create(scratch.path("f")).unwrap();
+    wait_for_mount_table(|| {
+        scratch.daemon().signal(Signal::TERM);
+        true
+    });
+    wait_for_mount_table(|| mount_line(&scratch.dir()).is_none());
+    file.write_all_at(b"written after it was detached", 0).unwrap();
+    file.sync_all().unwrap();
+    assert!(scratch.daemon().is_alive());
+    drop(file);
+    scratch.expect_ended();
+    scratch.check();
+    scratch.mount("");
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), b"written after it was detached");
+    scratch.close_and_check();
+}
+
+/// Returns when `holds`; looks again whenever the mount table changes.
+fn wait_for_mount_table(mut holds: impl FnMut() -> bool) {
+    let table = File::open("/proc/self/mounts").unwrap();
+    while !holds() {
+        let limit = rustix::event::Timespec { tv_sec: 30, tv_nsec: 0 };
+        let changed = poll(&mut [PollFd::new(&table, PollFlags::PRI)], Some(&limit)).unwrap();
+        assert!(changed == 1 || holds(), "nothing happened to the mount table");
+    }
+}
+
+#[test]
+fn it_can_stay_in_the_foreground() {
+    let Some(scratch) = Scratch::new() else { return };
+    let mut command = Command::new(ONEJOURNAL);
+    command.args(["mount", "-f"]).arg(scratch.image()).arg(scratch.dir());
+    let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+    wait_for_mount_table(|| mount_line(&scratch.dir()).is_some());
+    fs::write(scratch.path("f"), "x").unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(mount_line(&scratch.dir()).is_none());
+    scratch.check();
+}
+
+#[test]
+fn a_read_only_mount_changes_no_byte() {
+    let Some(mut scratch) = Scratch::mounted("") else { return };
+    fs::write(scratch.path("f"), "x").unwrap();
+    scratch.umount();
+    let before = fs::read(scratch.image()).unwrap();
+    scratch.mount("ro");
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), b"x");
+    let refused = [
+        fs::write(scratch.path("f"), "y"),
+        fs::write(scratch.path("new"), "y"),
+        fs::remove_file(scratch.path("f")),
+        fs::create_dir(scratch.path("d")),
+        fs::rename(scratch.path("f"), scratch.path("g")),
+        fs::set_permissions(scratch.path("f"), fs::Permissions::from_mode(0o600)),
+    ];
+    for result in refused {
+        assert_eq!(result.unwrap_err().raw_os_error(), Some(30));
+    }
+    assert_eq!(scratch.stat()["read_only"], true);
+    system("sync", ["-f", text(&scratch.dir())]).good();
+    scratch.umount();
+    assert!(fs::read(scratch.image()).unwrap() == before);
+}
+
+#[test]
+fn a_read_only_mount_recovers_first() {
+    let Some(mut scratch) = Scratch::mounted("commit=300") else { return };
+    fs::write(scratch.path("f"), "acknowledged").unwrap();
+    File::open(scratch.path("f")).unwrap().sync_all().unwrap();
+    scratch.kill();
+    scratch.mount("ro");
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), b"acknowledged");
+    scratch.close_and_check();
+}
+
+#[test]
+fn a_mount_whose_daemon_died_is_explained() {
+    let Some(mut scratch) = Scratch::mounted("") else { return };
+    scratch.daemon().signal(Signal::KILL);
+    assert!(scratch.daemon().ended());
+    let (image, dir) = (scratch.image(), scratch.dir());
+    onejournal(["mount", text(&image), text(&dir)]).refused(OPERATIONAL, "umount -l");
+    onejournal(["stat", text(&dir)]).refused(OPERATIONAL, "mnt");
+    // Recovery need not wait until somebody has taken the dead mount away.
+    let recovered = onejournal(["fsck", text(&image)]);
+    assert_eq!(recovered.code, Some(1), "{recovered:?}");
+    system("umount", [text(&dir)]).good();
+    scratch.expect_ended();
+    scratch.mount("");
+    scratch.close_and_check();
+}
+
+#[test]
+fn fsck_tells_by_its_exit_code() {
+    let Some(mut scratch) = Scratch::mounted("commit=300") else { return };
+    fs::write(scratch.path("f"), "x").unwrap();
+    File::open(scratch.path("f")).unwrap().sync_all().unwrap();
+    scratch.kill();
+    let image = scratch.image();
+    let before = fs::read(&image).unwrap();
+    let looked = onejournal(["fsck", "-n", text(&image)]);
+    assert_eq!(looked.code, Some(4), "{looked:?}");
+    assert!(looked.out.contains("recovery would bring home"), "{looked:?}");
+    assert!(fs::read(&image).unwrap() == before);
+    let dumped = onejournal(["dump", text(&image)]).good();
+    assert!(dumped.contains("not closed") && dumped.contains("transaction "), "{dumped}");
+    assert!(fs::read(&image).unwrap() == before);
+    let recovered = onejournal(["fsck", text(&image)]);
+    assert_eq!(recovered.code, Some(1), "{recovered:?}");
+    onejournal(["fsck", text(&image)]).good();
+    onejournal(["fsck", "-n", text(&image)]).good();
+    onejournal(["fsck", "-y", text(&image)]).good();
+}
+
+#[test]
+fn a_damaged_transaction_is_the_operators_decision() {
+    let Some(mut scratch) = Scratch::mounted("commit=300") else { return };
+    for (name, byte) in [("a", 0xA1), ("b", 0xB2), ("c", 0xC3)] {
+        let mut file = File::create(scratch.path(name)).unwrap();
+        file.write_all(&[byte; 4096]).unwrap();
+        file.sync_all().unwrap();
+    }
+    scratch.kill();
+    let image = scratch.image();
+    let bytes = fs::read(&image).unwrap();
+    let logged = bytes.windows(4096).position(|window| window == [0xB2; 4096]);
+    let file = OpenOptions::new().write(true).open(&image).unwrap();
+    file.write_all_at(&[0], logged.expect("only the journal has it") as u64 + 9).unwrap();
+    let damaged = fs::read(&image).unwrap();
+    onejournal(["fsck", text(&image)]).refused(4, "image");
+    onejournal(["fsck", "-n", text(&image)]).refused(4, "image");
+    let ran = onejournal(["mount", text(&image), text(&scratch.dir())]);
+    ran.refused(OPERATIONAL, "--discard-damaged");
+    let dumped = onejournal(["dump", text(&image)]).good();
+    assert!(dumped.contains("DAMAGED"), "{dumped}");
+    assert!(fs::read(&image).unwrap() == damaged, "a refusal changes nothing");
+    let given_up = onejournal(["fsck", "--discard-damaged", text(&image)]);
+    assert_eq!(given_up.code, Some(1), "{given_up:?}");
+    assert!(given_up.out.contains("given up"), "{given_up:?}");
+    scratch.mount("");
+    assert!(fs::read(scratch.path("a")).unwrap() == [0xA1; 4096]);
+    assert!(!scratch.path("c").exists());
+    scratch.close_and_check();
+}
+
+/// Everything a user without privileges does, through fusermount3.
+#[test]
+fn a_user_who_is_not_root_gets_along() {
+    let Some(scratch) = Scratch::empty() else { return };
+    if !has("fusermount3") || !has("setpriv") {
+        return;
+    }
+    // The build directory may be closed to others.
+    let program = scratch.root().join("onejournal");
+    fs::copy(ONEJOURNAL, &program).unwrap();
+    for path in [scratch.root(), &scratch.dir()] {
+        std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();
+    }
+    let user = |program: &Path, arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        run(command.arg(program).args(arguments).current_dir("/"))
+    };
+    let (image, dir) = (scratch.image(), scratch.dir());
+    user(&program, &["mkfs", "--size", "64M", text(&image)]).good();
+    user(&program, &["mount", text(&image), text(&dir)]).good();
+    let line = mount_line(&dir).unwrap();
+    assert!(line.contains("fuse.onejournal"), "{line}");
+    // The root directory of the volume belongs to who made it.
+    user(Path::new("/bin/sh"), &["-c", &format!("echo hello > {}/f", text(&dir))]).good();
+    user(&program, &["stat", text(&dir)]).good();
+    user(&program, &["mount", text(&image), text(&dir)]).refused(OPERATIONAL, "in use");
+    user(&program, &["umount", text(&dir)]).good();
+    assert!(mount_line(&dir).is_none());
+    scratch.check();
+    user(&program, &["fsck", text(&image)]).good();
+    user(&program, &["mount", "-o", "ro", text(&image), text(&dir)]).good();
+    assert_eq!(user(Path::new("/bin/cat"), &[text(&dir.join("f"))]).good(), "hello\n");
+    user(Path::new("/usr/bin/fusermount3"), &["-u", text(&dir)]).good();
+    assert!(read_dir_names(&dir).is_empty());
+}

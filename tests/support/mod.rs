@@ -1,0 +1,97 @@
+//! Scratch volumes that go away with the test, the command, and a second process.
+
+#![allow(dead_code)] // each suite uses a part of it
+
+mod peer;
+mod scratch;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+pub use peer::Peer;
+pub use scratch::{Daemon, Loop, Scratch, TempMount, scratch_dir};
+
+/// The command under test.
+pub const ONEJOURNAL: &str = env!("CARGO_BIN_EXE_onejournal");
+
+/// Whether volumes can be mounted here as root; says why not.
+pub fn can_mount() -> bool {
+    let why = if !rustix::process::geteuid().is_root() {
+        "needs root"
+    } else if !Path::new("/dev/fuse").exists() {
+        "needs /dev/fuse"
+    } else if !has("mke2fs") || !has("e2fsck") {
+        "needs e2fsprogs"
+    } else {
+        return true;
+    };
+    eprintln!("skipped: {why}");
+    false
+}
+
+/// Whether a program is installed; says so when it is not.
+pub fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    let found = dirs.into_iter().any(|dir| dir.join(program).exists());
+    if !found {
+        eprintln!("skipped: needs {program}");
+    }
+    found
+}
+
+/// What a program said and how it ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    /// It ended well; its standard output.
+    #[track_caller]
+    pub fn good(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.out
+    }
+
+    /// It ended with `code` and said `word`, on one line that names the program.
+    #[track_caller]
+    pub fn refused(&self, code: i32, word: &str) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        assert!(self.err.contains(word), "no {word:?} in {:?}", self.err);
+        assert!(!self.err.contains("panicked"), "{}", self.err);
+    }
+}
+
+/// Runs a command to its end.
+#[track_caller]
+pub fn run(command: &mut Command) -> Ran {
+    let Output { status, stdout, stderr } =
+        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ran { code: status.code(), out: text(stdout), err: text(stderr) }
+}
+
+/// Runs a program of the system, also where `/sbin` is not on the path.
+#[track_caller]
+pub fn system<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> Ran {
+    let sbin = Path::new("/usr/sbin").join(program);
+    let program = if sbin.exists() { sbin } else { PathBuf::from(program) };
+    run(Command::new(program).args(arguments))
+}
+
+/// Runs `onejournal`.
+#[track_caller]
+pub fn onejournal<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
+    run(Command::new(ONEJOURNAL).args(arguments))
+}
+
+/// `e2fsck -fn` has nothing to say against it.
+#[track_caller]
+pub fn check_clean(target: &Path) {
+    let ran = system("e2fsck", [OsStr::new("-fn"), target.as_os_str()]);
+    assert_eq!(ran.code, Some(0), "e2fsck: {}{}", ran.out, ran.err);
+}

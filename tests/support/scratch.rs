@@ -1,0 +1,243 @@
+//! A directory of one's own on a real file system, with an image in it that can be mounted.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{can_mount, check_clean, onejournal, system};
+
+/// Longest that a daemon may take to end before a test calls it stuck.
+const END_LIMIT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+
+/// An empty directory below `TMPDIR` or `/var/tmp`; the latter is hardly ever a tmpfs.
+pub fn scratch_dir() -> TempDir {
+    let parent = std::env::var_os("TMPDIR").map_or_else(|| "/var/tmp".into(), PathBuf::from);
+    tempfile::Builder::new().prefix("onejournal-test-").tempdir_in(parent).unwrap()
+}
+
+/// A serving process, which is not a child of the test.
+pub struct Daemon {
+    descriptor: OwnedFd,
+}
+
+impl Daemon {
+    /// The process that serves `dir`.
+    pub fn of(dir: &Path) -> Daemon {
+        let mut value = [0; 32];
+        let len = rustix::fs::getxattr(dir, "user.onejournal.pid", &mut value).unwrap();
+        let pid = std::str::from_utf8(&value[..len]).unwrap().trim().parse().unwrap();
+        let pid = Pid::from_raw(pid).expect("process numbers are not zero");
+        Daemon { descriptor: pidfd_open(pid, PidfdFlags::empty()).unwrap() }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        pidfd_send_signal(&self.descriptor, signal).unwrap();
+    }
+
+    /// Returns when it has ended; `false` if it has not after a long time.
+    pub fn ended(&self) -> bool {
+        poll(&mut [PollFd::new(&self.descriptor, PollFlags::IN)], Some(&END_LIMIT)) == Ok(1)
+    }
+
+    pub fn is_alive(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&self.descriptor, PollFlags::IN)], Some(&now)) == Ok(0)
+    }
+}
+
+/// A scratch volume: an image file and a directory to mount it on.
+pub struct Scratch {
+    root: TempDir,
+    daemon: Option<Daemon>,
+}
+
+impl Scratch {
+    /// A volume of 64 MiB, not mounted; `None`, and a word about it, where that is not possible.
+    #[track_caller]
+    pub fn new() -> Option<Scratch> {
+        Scratch::with_size("64M")
+    }
+
+    #[track_caller]
+    pub fn with_size(size: &str) -> Option<Scratch> {
+        let scratch = Scratch::empty()?;
+        let image = scratch.image();
+        onejournal(["mkfs", "--size", size, image.to_str().unwrap()]).good();
+        Some(scratch)
+    }
+
+    /// Without a volume yet.
+    pub fn empty() -> Option<Scratch> {
+        if !can_mount() {
+            return None;
+        }
+        let root = scratch_dir();
+        fs::create_dir(root.path().join("mnt")).unwrap();
+        Some(Scratch { root, daemon: None })
+    }
+
+    /// A mounted volume of 64 MiB.
+    #[track_caller]
+    pub fn mounted(options: &str) -> Option<Scratch> {
+        let mut scratch = Scratch::new()?;
+        scratch.mount(options);
+        Some(scratch)
+    }
+
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    pub fn image(&self) -> PathBuf {
+        self.root().join("image")
+    }
+
+    /// The directory it is mounted on.
+    pub fn dir(&self) -> PathBuf {
+        self.root().join("mnt")
+    }
+
+    /// A path on the volume.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir().join(name)
+    }
+
+    /// Mounts the image.
+    #[track_caller]
+    pub fn mount(&mut self, options: &str) {
+        self.mount_target(&self.image(), options);
+    }
+
+    /// Mounts something else than the image.
+    #[track_caller]
+    pub fn mount_target(&mut self, target: &Path, options: &str) {
+        assert!(self.daemon.is_none(), "mounted already");
+        let (target, dir) = (target.to_owned(), self.dir());
+        onejournal(["mount", "-o", options, target.to_str().unwrap(), dir.to_str().unwrap()])
+            .good();
+        self.daemon = Some(Daemon::of(&dir));
+    }
+
+    pub fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().expect("is mounted")
+    }
+
+    /// `onejournal umount`, after which the daemon is gone.
+    #[track_caller]
+    pub fn umount(&mut self) {
+        onejournal(["umount", self.dir().to_str().unwrap()]).good();
+        assert!(self.daemon.take().expect("was mounted").ended());
+    }
+
+    /// For a test that has unmounted in another way.
+    #[track_caller]
+    pub fn expect_ended(&mut self) {
+        assert!(self.daemon.take().expect("was mounted").ended(), "the daemon lives on");
+    }
+
+    /// What a crash of the daemon leaves.
+    #[track_caller]
+    pub fn kill(&mut self) {
+        let daemon = self.daemon.take().expect("is mounted");
+        daemon.signal(Signal::KILL);
+        assert!(daemon.ended());
+        unmount(self.dir(), UnmountFlags::DETACH).unwrap();
+    }
+
+    /// `e2fsck -fn` has nothing to say against the image.
+    #[track_caller]
+    pub fn check(&self) {
+        check_clean(&self.image());
+    }
+
+    /// Unmounts and checks.
+    #[track_caller]
+    pub fn close_and_check(mut self) {
+        self.umount();
+        self.check();
+    }
+
+    /// Unmounts, checks, mounts again.
+    #[track_caller]
+    pub fn remount(&mut self, options: &str) {
+        self.umount();
+        self.check();
+        self.mount(options);
+    }
+
+    /// What `onejournal stat --json` shows.
+    #[track_caller]
+    pub fn stat(&self) -> Value {
+        let text = onejournal(["stat", "--json", self.dir().to_str().unwrap()]).good();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// One of its numbers.
+    #[track_caller]
+    pub fn counter(&self, name: &str) -> u64 {
+        let stat = self.stat();
+        stat[name].as_u64().unwrap_or_else(|| panic!("no counter {name} in {stat}"))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Only a test that failed comes here with a daemon.
+        if let Some(daemon) = self.daemon.take() {
+            let _ = unmount(self.dir(), UnmountFlags::DETACH);
+            let limit = Timespec { tv_sec: 5, tv_nsec: 0 };
+            let mut wanted = [PollFd::new(&daemon.descriptor, PollFlags::IN)];
+            if poll(&mut wanted, Some(&limit)) == Ok(0) {
+                let _ = pidfd_send_signal(&daemon.descriptor, Signal::KILL);
+            }
+        }
+    }
+}
+
+/// A loop device, detached with the value.
+pub struct Loop {
+    pub path: PathBuf,
+}
+
+impl Loop {
+    #[track_caller]
+    pub fn attach(image: &Path) -> Loop {
+        let path = system("losetup", ["--find", "--show", image.to_str().unwrap()]).good();
+        Loop { path: path.trim().into() }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.path).status();
+    }
+}
+
+/// A mount of the kernel's own, taken away with the value.
+pub struct TempMount {
+    pub dir: PathBuf,
+}
+
+impl TempMount {
+    /// Runs mount(8) with `arguments` and the directory, which is made.
+    #[track_caller]
+    pub fn new(arguments: &[&str], dir: &Path) -> TempMount {
+        fs::create_dir_all(dir).unwrap();
+        let arguments = arguments.iter().copied().chain([dir.to_str().unwrap()]);
+        system("mount", arguments).good();
+        TempMount { dir: dir.to_owned() }
+    }
+}
+
+impl Drop for TempMount {
+    fn drop(&mut self) {
+        let _ = unmount(&self.dir, UnmountFlags::DETACH);
+    }
+}
