@@ -1,6 +1,6 @@
 //! Scratch volumes that go away with the test, the command, and a second process.
 
-#![allow(dead_code)] // each suite uses a part of it
+#![allow(dead_code, unused_imports)] // each suite uses a part of it
 
 mod peer;
 mod scratch;

@@ -70,6 +70,7 @@ fn start(args: &MountArgs) -> Result<u8> {
 
 fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     start_log(args)?;
+    abort_on_panic();
     let path = target::absolute(&args.target)?;
     let (disk, read_only) = open_disk(&path, parsed.mount.read_only)?;
     check_durability(&path, &disk, &parsed)?;
@@ -100,6 +101,16 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     }
     session.run().map_err(|error| CliError::at(&path, error))?;
     Ok(0)
+}
+
+/// A violated assertion in any thread ends the daemon as a power cut would: the promises hold for
+/// a crash at any point, not for going on with a state that is wrong.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        report(info);
+        std::process::abort()
+    }));
 }
 
 /// Opens the target for writing: recovery writes even when the mount is to be read-only. A target

@@ -59,7 +59,7 @@ fn preview(
     device: &Arc<dyn BlockDevice>,
     discard_damaged: bool,
 ) -> journal::Result<Recovery> {
-    let options = RecoverOptions { discard_damaged, dry_run: true, ..RecoverOptions::default() };
+    let options = RecoverOptions { discard_damaged, dry_run: true };
     journal::recover(device, &survey.space, &survey.uuid, &options)
 }
 

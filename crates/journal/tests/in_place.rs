@@ -242,9 +242,10 @@ fn an_old_version_on_its_way_home_does_not_land_on_data_in_place() {
         });
         // Nothing but the engine holds the write in place back: if it did not, it would be done soon.
         (0..10_000).take_while(|_| !reuse.is_finished()).for_each(|_| std::thread::yield_now());
-        assert!(!reuse.is_finished(), "it waits for the checkpoint's write");
+        let waits = !reuse.is_finished();
         gate.open();
         reuse.join().unwrap();
+        assert!(waits, "it waits for the checkpoint's write");
         checkpoint.join().unwrap();
     });
     assert_eq!(rig.at_home(5)[0], 9);

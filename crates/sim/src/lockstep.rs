@@ -7,7 +7,6 @@ use crate::op::Op;
 use crate::session::Session;
 
 /// How an operation ended that volume and model agree about.
-
 pub enum Outcome {
     /// Done on both.
     Done,

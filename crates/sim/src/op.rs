@@ -63,6 +63,7 @@ pub enum RenameKind {
 
 /// An operation. Data and attribute values are not in it: they follow from `tag`.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "of the fields: each is named after what it is")]
 pub enum Op {
     /// Creates an empty regular file.
     Create { path: String, mode: u16 },
