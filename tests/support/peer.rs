@@ -50,11 +50,13 @@ impl Peer {
     }
 
     fn start(mut command: Command, dir: &Path) -> Peer {
-        command.args(["-c", LOOP]).current_dir(dir);
+        command.args(["-I", "-c", LOOP]).current_dir(dir);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("it was asked for"));
-        Peer { child, input, output }
+        let mut peer = Peer { child, input, output };
+        peer.good("pass"); // it has started, and needs the directory only when told to use it
+        peer
     }
 
     /// Has it run a statement; what that leaves in the variable `r`, or the errno it fails with.

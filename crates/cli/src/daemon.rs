@@ -84,14 +84,19 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         ..ext4::OpenOptions::default()
     };
     let volume = Volume::open(device.clone(), options).map_err(|e| CliError::at(&path, e))?;
-    let counted = device.clone();
+    // The volume alone keeps the device open and locked: when it is closed, before umount(2)
+    // returns, the target is free again.
+    let counted = Arc::downgrade(&device);
     let stat_source = StatSource {
         target: path.display().to_string(),
         version: env!("CARGO_PKG_VERSION").to_string(),
         durability,
-        device_counters: Arc::new(move || counted.counters()),
+        device_counters: Arc::new(move || {
+            counted.upgrade().map(|device| device.counters()).unwrap_or_default()
+        }),
     };
     let (source, attached) = mount_source(&path, device.inner());
+    drop(device);
     let session = Session::mount(volume, &source, &args.dir, &parsed.mount, stat_source)
         .map_err(|error| CliError::new(error.to_string()))?;
     drop(attached);

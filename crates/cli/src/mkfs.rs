@@ -95,6 +95,9 @@ fn make(args: &MkfsArgs) -> Result<()> {
     if let Some(label) = &args.label {
         command.args(["-L", label]);
     }
+    if !rustix::process::geteuid().is_root() {
+        command.args(["-E", "root_owner"]); // who makes the volume can use it
+    }
     if let Some(size) = args.size {
         command.arg(&args.target).arg(format!("{}", size / 4096));
     } else {

@@ -1,8 +1,10 @@
 //! Allocating without writing, punching holes, zeroing ranges.
 //!
 //! Each goes through its range in operations of bounded size; an error on the way (a full volume)
-//! leaves what was done before.
+//! leaves what was done before. Only the last one changes the size: whoever is told of an error
+//! believes that the size is the old one (the kernel's FUSE does).
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use crate::extent_tree::{self, Target};
@@ -80,7 +82,16 @@ impl Volume {
             let depth = extent_tree::depth(&regular_file(self, ino)?);
             // Two more for the edges of a range that is zeroed.
             let credit_count = edits_credit_count(EDIT_COUNT_MAX, depth) + 2;
-            next = self.with_op(credit_count, |op| filling.step(op, ino, next))?;
+            let (mut until, fitting) = (filling.blocks.end, Cell::new(next));
+            next = loop {
+                match self.with_op(credit_count, |op| filling.step(op, ino, next..until, &fitting))
+                {
+                    // What was allocated last may have no node to be mapped by: nothing of this
+                    // operation can be kept. What fits is done once more, alone.
+                    Err(Error::NoSpace) if fitting.get() > next => until = fitting.get(),
+                    stepped => break stepped?,
+                }
+            };
         }
         Ok(())
     }
@@ -119,36 +130,47 @@ impl Filling {
         Filling { blocks, bytes, zero, grow }
     }
 
-    /// One operation's part of the range, from logical block `from` on. Returns where to go on.
-    fn step(&self, op: &mut Op<'_>, ino: InodeNo, from: u64) -> Result<u64> {
+    /// One operation's part of `range` (logical blocks). Returns where to go on. When there is no
+    /// space, `fitting` says up to where there was.
+    fn step(
+        &self,
+        op: &mut Op<'_>,
+        ino: InodeNo,
+        range: Range<u64>,
+        fitting: &Cell<u64>,
+    ) -> Result<u64> {
         let mut inode = regular_file(op, ino)?;
         check_may_change(&inode, if self.zero { self.bytes.start } else { inode.size() })?;
-        let mut next = from;
+        let mut next = range.start;
         let mut edit_count = 0;
-        while next < self.blocks.end && edit_count < EDIT_COUNT_MAX {
-            match self.fill_next(op, &mut inode, next) {
-                Err(Error::NoSpace) if next > from => break,
-                filled => {
-                    let (count, edited) = filled?;
-                    next += u64::from(count);
-                    edit_count += usize::from(edited);
-                }
-            }
+        while next < range.end && edit_count < EDIT_COUNT_MAX {
+            fitting.set(next);
+            let (count, edited) = self.fill_next(op, &mut inode, next..range.end)?;
+            next += u64::from(count);
+            edit_count += usize::from(edited);
         }
-        if self.zero && from == self.blocks.start {
+        if self.zero && range.start == self.blocks.start {
             zero_edges(op, &inode, &self.bytes)?;
         }
-        self.grow_to(op, &mut inode, next)?;
+        if next == self.blocks.end {
+            self.grow(op, &mut inode)?;
+        }
         touch(op, &mut inode);
         op.put_inode(&inode)?;
         Ok(next)
     }
 
-    /// Allocates or zeroes what lies at `logical`: so many blocks, and whether the tree changed.
-    fn fill_next(&self, op: &mut Op<'_>, inode: &mut Inode, logical: u64) -> Result<(u32, bool)> {
+    /// Allocates or zeroes the start of `range`: so many blocks, and whether the tree changed.
+    fn fill_next(
+        &self,
+        op: &mut Op<'_>,
+        inode: &mut Inode,
+        range: Range<u64>,
+    ) -> Result<(u32, bool)> {
         let short = |n: u64| u32::try_from(n).expect("the range ends below the largest file");
+        let logical = range.start;
         let at = short(logical);
-        let mapping = extent_tree::map(&*op, inode, at, short(self.blocks.end - logical))?;
+        let mapping = extent_tree::map(&*op, inode, at, short(range.end - logical))?;
         match mapping.target {
             Target::Hole => {
                 let run = extent_tree::allocate(op, inode, at, mapping.count, true)?;
@@ -168,13 +190,12 @@ impl Filling {
         }
     }
 
-    /// Grows the file to what is allocated so far.
-    fn grow_to(&self, op: &mut Op<'_>, inode: &mut Inode, next: u64) -> Result<()> {
-        let end = self.bytes.end.min(next * BLOCK);
+    /// Grows the file to the end of the range.
+    fn grow(&self, op: &mut Op<'_>, inode: &mut Inode) -> Result<()> {
         let old_size = inode.size();
-        if self.grow && end > old_size {
+        if self.grow && self.bytes.end > old_size {
             zero_tail(op, inode, old_size)?;
-            inode.set_size(end);
+            inode.set_size(self.bytes.end);
         }
         Ok(())
     }

@@ -9,6 +9,7 @@
 //!   is there; other blocks are buffered, and the engine writes them home before it commits. The
 //!   file's content lock is held all the while, so nobody reads what is not there yet.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use journal::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock, InPlaceGuard};
@@ -72,6 +73,8 @@ struct Chunk<'a> {
     /// whole blocks go in place.
     copies: Vec<BlockRef>,
     kill_privileges: bool,
+    /// After a failure for want of space: how much of `data` had found its blocks.
+    fitting: Cell<usize>,
 }
 
 impl Volume {
@@ -124,9 +127,19 @@ impl Volume {
         };
         let room = count_max.saturating_mul(BLOCK_BYTES) - place_in_block(offset);
         let data = &data[..data.len().min(room)];
-        let chunk = Chunk::new(self.data_mode(), ino, offset, data, kill);
-        let edits = edits_credit_count(chunk.block_count().min(EDIT_COUNT_MAX), depth);
-        let written = self.with_op(edits + chunk.data_credit_count(), |op| chunk.write(op))?;
+        let mut chunk = Chunk::new(self.data_mode(), ino, offset, data, kill);
+        let written = loop {
+            let edits = edits_credit_count(chunk.block_count().min(EDIT_COUNT_MAX), depth);
+            match self.with_op(edits + chunk.data_credit_count(), |op| chunk.write(op)) {
+                // The blocks of the last piece may have no node to be mapped by: nothing of this
+                // operation can be kept. What fits is done once more, alone.
+                Err(Error::NoSpace) if chunk.fitting.get() > 0 => {
+                    let data = &data[..chunk.fitting.get()];
+                    chunk = Chunk::new(self.data_mode(), ino, offset, data, kill);
+                }
+                written => break written?,
+            }
+        };
         for place in &written.in_place {
             self.journal().write_in_place(place.home, &data[place.range.clone()])?;
         }
@@ -137,7 +150,8 @@ impl Volume {
 
 impl<'a> Chunk<'a> {
     fn new(mode: DataMode, ino: InodeNo, offset: u64, data: &'a [u8], kill: bool) -> Chunk<'a> {
-        let mut chunk = Chunk { ino, offset, data, copies: Vec::new(), kill_privileges: kill };
+        let (copies, fitting) = (Vec::new(), Cell::new(0));
+        let mut chunk = Chunk { ino, offset, data, copies, kill_privileges: kill, fitting };
         let whole = chunk.whole_blocks();
         if mode == DataMode::Journal || whole.len() < IN_PLACE_COUNT_MIN * BLOCK_BYTES {
             let blocks = chunk.data[whole].chunks_exact(BLOCK_BYTES);
@@ -207,17 +221,16 @@ impl<'a> Chunk<'a> {
     }
 
     /// Finds a block for each block of the chunk, from its start on: all, or as many as few enough
-    /// changes of the tree and the volume's free space allow, but at least one.
+    /// changes of the tree allow, but at least one.
     fn map(&self, op: &mut Op<'_>, inode: &mut Inode) -> Result<Vec<Piece>> {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut edit_count = 0;
         let mut next = block_of(self.offset);
         let last = block_of(self.end() - 1);
         while next <= last && edit_count < EDIT_COUNT_MAX {
-            let piece = match map_piece(op, inode, next, last - next + 1) {
-                Err(Error::NoSpace) if !pieces.is_empty() => break,
-                piece => piece?,
-            };
+            let fitting = pieces.last().map_or(0, |p| self.range_of(p.logical, p.count).end);
+            self.fitting.set(fitting);
+            let piece = map_piece(op, inode, next, last - next + 1)?;
             edit_count += usize::from(piece.fresh);
             next += piece.count;
             pieces.push(piece);

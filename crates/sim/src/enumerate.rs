@@ -6,7 +6,8 @@
 //! 2. `e2fsck -fn` finds nothing;
 //! 3. the tree is one that [`History`] allows there;
 //! 4. recovering once more changes nothing but the superblock and the journal (sampled);
-//! 5. recovery, itself cut and run again, ends in the same volume (sampled).
+//! 5. recovery, itself cut and run again, ends in the same volume (sampled);
+//! 6. opening it read-only shows, and leaves, the same volume (sampled).
 //!
 //! Equal images are recovered once, but judged at every cut where they occur: what is allowed
 //! differs. e2fsck and reading are not repeated when two recovered volumes differ in nothing but
@@ -25,7 +26,7 @@ use crate::case::{Case, Crash, Id};
 use crate::content::mix;
 use crate::fsck::Fsck;
 use crate::recording::{Recording, Stage, record, sector_bytes};
-use crate::recover::{Recovered, read_back, recover};
+use crate::recover::{Recovered, read_back, recover, recover_read_only};
 use crate::tree::{Fingerprint, Interner, Tree};
 
 /// How thorough an enumeration is.
@@ -33,7 +34,7 @@ use crate::tree::{Fingerprint, Interner, Tree};
 pub struct Effort {
     /// Random crash states a cut, beside the four extremes.
     pub random_count: u32,
-    /// Of how many distinct crash states one gets checks 4 and 5.
+    /// Of how many distinct crash states one gets checks 4 to 6.
     pub again_every: u64,
     /// Cuts of a recovery that are tried in check 5.
     pub recut_count: u64,
@@ -153,10 +154,11 @@ pub fn replay(id: Id, stage: &Stage<'_>) -> Result<Tally, Box<Failure>> {
     let mut cursor = recording.trace.cursor();
     cursor.advance_to(crash.cut);
     let crashed = cursor.crash(crash.survival(&id.case));
-    let recovered = checker.recover(crashed, 0).map_err(failed)?;
+    let recovered = checker.recover(crashed.clone(), 0).map_err(failed)?;
     let found = checker.look_at(&recovered).map_err(failed)?;
     checker.judge(&found, crash.cut).map_err(failed)?;
     checker.check_again(&recovered).map_err(failed)?;
+    checker.check_read_only(crashed, &found, &recovered).map_err(failed)?;
     match id.again {
         Some(again) => checker.check_recut(&recovered, again).map_err(failed)?,
         None => (0..64).try_for_each(|sub| {
@@ -256,7 +258,7 @@ impl<'a> Checker<'a> {
                 self.judge(&found, crash.cut).map_err(failed)?;
                 continue;
             }
-            let recovered = self.recover(image, 0).map_err(failed)?;
+            let recovered = self.recover(image.clone(), 0).map_err(failed)?;
             let found = self.look_at(&recovered).map_err(failed)?;
             if lock(&self.shared.crashed).insert(digest, found.clone()).is_none() {
                 tally.distinct += 1;
@@ -264,6 +266,7 @@ impl<'a> Checker<'a> {
             self.judge(&found, crash.cut).map_err(failed)?;
             if mix(digest).is_multiple_of(effort.again_every) {
                 self.check_again(&recovered).map_err(failed)?;
+                self.check_read_only(image, &found, &recovered).map_err(failed)?;
                 tally.again += 1;
                 for salt in 0..effort.recut_count {
                     let again = pick_recut(&recovered, mix(digest ^ salt));
@@ -310,6 +313,25 @@ impl<'a> Checker<'a> {
         let again = self.recover(recovered.image.clone(), 1)?;
         self.same_volume(&again.image, &recovered.image)
             .map_err(|text| format!("recovered twice: {text}"))
+    }
+
+    /// Check 6.
+    fn check_read_only(
+        &self,
+        crashed: Image,
+        found: &Found,
+        recovered: &Recovered,
+    ) -> Result<(), String> {
+        let setup = &self.recording.setup;
+        let mut interner = lock(&self.shared.interner);
+        let (tree, image) = recover_read_only(crashed, self.sector_bytes, setup, &mut interner)?;
+        drop(interner);
+        if tree != found.tree {
+            let text = tree.differences(&found.tree, ["read-only", "recovered"], 8);
+            return Err(format!("opened read-only it is another volume:\n{text}"));
+        }
+        self.same_volume(&image, &recovered.image)
+            .map_err(|text| format!("opened read-only: {text}"))
     }
 
     /// Check 5.

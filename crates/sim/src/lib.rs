@@ -30,6 +30,7 @@ pub mod op;
 pub mod recording;
 pub mod recover;
 pub mod session;
+pub mod shrink;
 pub mod tree;
 pub mod workload;
 

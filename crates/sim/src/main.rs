@@ -8,6 +8,7 @@ use ext4::DataMode;
 use sim::case::{Case, Id, mode_of};
 use sim::enumerate::{Effort, Failure, Tally, enumerate, replay};
 use sim::recording::{Stage, record};
+use sim::shrink::shrink;
 use sim::workload::Workload;
 
 /// Cuts the power at every write of a workload, recovers, and checks what is left.
@@ -23,7 +24,7 @@ struct Arguments {
     #[arg(long, default_value_t = 100_000)]
     states: usize,
     /// Only this workload: random, sqlite, directory, exhaustion, writers, truncate, orphans,
-    /// reuse
+    /// reuse, rounds
     #[arg(long)]
     workload: Option<Workload>,
     /// Only this data mode: journal or ordered
@@ -44,11 +45,15 @@ struct Arguments {
     /// With --replay: print the operations of the run first
     #[arg(long, requires = "replay")]
     print: bool,
+    /// With --replay: look for the shortest list of operations that fails as well
+    #[arg(long, requires = "replay")]
+    shrink: bool,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.replay {
+        Some(id) if arguments.shrink => shrink_one(id, &arguments),
         Some(id) => replay_one(id, arguments.print),
         None => explore(&arguments),
     };
@@ -72,6 +77,21 @@ fn replay_one(id: Id, print: bool) -> Result<Tally, Box<Failure>> {
         }
     }
     replay(id, &Stage::sound())
+}
+
+fn shrink_one(id: Id, arguments: &Arguments) -> Result<Tally, Box<Failure>> {
+    let effort = Effort {
+        random_count: arguments.random,
+        worker_count: arguments.workers,
+        ..Effort::default()
+    };
+    match shrink(id.case, &effort, &Stage::sound()) {
+        None => Ok(Tally::default()),
+        Some((ops, failure)) => {
+            ops.iter().for_each(|op| println!("  {op}"));
+            Err(Box::new(Failure { id, ..failure }))
+        }
+    }
 }
 
 /// Goes round the workloads and modes, with another seed each time.

@@ -59,6 +59,24 @@ pub fn read_back(
     }
 }
 
+/// Opens a crashed volume read-only, which recovers it first, and reads it. Also returns what is
+/// durable then.
+pub fn recover_read_only(
+    crashed: Image,
+    sector_bytes: usize,
+    setup: &Setup,
+    interner: &mut Interner,
+) -> Result<(Tree, Image), String> {
+    let device = Arc::new(SimDevice::from_image(crashed, sector_bytes));
+    let options = OpenOptions { read_only: true, ..still(setup.options(RECOVERY_LIFE + 3)) };
+    let tree = no_panic("a read-only opening", || {
+        let volume = Volume::open(device.clone(), options)
+            .map_err(|e| format!("does not open read-only: {e}"))?;
+        read_tree(&volume, interner)
+    })?;
+    Ok((tree, device.crash(Survival::Nothing)))
+}
+
 /// With a clock that stands still, so that two recoveries of one crash can be compared.
 fn still(options: OpenOptions) -> OpenOptions {
     let clock = || Timestamp { seconds: 1_750_000_000, nanoseconds: 0 };

@@ -8,6 +8,7 @@ use sim::case::Case;
 use sim::enumerate::{Effort, enumerate};
 use sim::liar::{Liar, Lie};
 use sim::recording::Stage;
+use sim::shrink::shrink;
 use sim::workload::Workload;
 
 /// No more crash states than this may be needed to find a fault.
@@ -37,7 +38,8 @@ fn find(stage: &Stage<'_>, workloads: &[Workload]) -> Option<String> {
 
 fn lying(lie: Lie) -> Option<String> {
     let wrap = move |device: Arc<SimDevice>| Liar::wrap(device, lie);
-    let stage = Stage { wrap: &wrap, ..Stage::sound() };
+    let mut stage = Stage::sound();
+    stage.wrap = &wrap;
     find(&stage, &[Workload::Writers, Workload::Random])
 }
 
@@ -51,6 +53,17 @@ fn a_device_that_drops_flushes_is_found_out() {
 fn a_device_that_acknowledges_durable_writes_early_is_found_out() {
     let failure = lying(Lie::DurableWriteCached).expect("it must be found");
     println!("{failure}");
+}
+
+#[test]
+fn a_failing_run_is_made_short() {
+    let wrap = |device: Arc<SimDevice>| Liar::wrap(device, Lie::DurableWriteCached);
+    let mut stage = Stage::sound();
+    stage.wrap = &wrap;
+    let workload = Workload::Writers;
+    let case = Case { workload, seed: 1, op_count: 40, data_mode: DataMode::Journal };
+    let (ops, failure) = shrink(case, &Effort::default(), &stage).expect("it fails");
+    assert!(ops.len() <= 2, "{failure}\n{ops:?}");
 }
 
 #[cfg(feature = "canary")]

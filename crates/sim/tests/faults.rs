@@ -46,7 +46,7 @@ fn a_failed_flush_is_never_acknowledged() {
 
 #[test]
 fn a_failed_read_fails_one_operation() {
-    fail_each(Operation::Read, 11);
+    fail_each(Operation::Read, 3);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod exhaustion;
 mod orphans;
 mod random;
 mod reuse;
+mod rounds;
 mod script;
 mod sqlite;
 mod truncate;
@@ -34,11 +35,13 @@ pub enum Workload {
     Orphans,
     /// Metadata blocks that become file data.
     Reuse,
+    /// A journal that goes round.
+    Rounds,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Workload; 8] = [
+    pub const ALL: [Workload; 9] = [
         Workload::Random,
         Workload::Sqlite,
         Workload::Directory,
@@ -47,6 +50,7 @@ impl Workload {
         Workload::Truncate,
         Workload::Orphans,
         Workload::Reuse,
+        Workload::Rounds,
     ];
 
     /// The operations. The same arguments give the same list; a larger `op_count` one that
@@ -61,6 +65,7 @@ impl Workload {
             Workload::Truncate => truncate::ops,
             Workload::Orphans => orphans::ops,
             Workload::Reuse => reuse::ops,
+            Workload::Rounds => rounds::ops,
         };
         let mut ops = script(seed, op_count);
         ops.truncate(op_count);
@@ -78,6 +83,7 @@ impl Workload {
             Workload::Truncate => 30,
             Workload::Orphans => 50,
             Workload::Reuse => 70,
+            Workload::Rounds => 700,
         }
     }
 
@@ -91,6 +97,7 @@ impl Workload {
             Workload::Truncate => "truncate",
             Workload::Orphans => "orphans",
             Workload::Reuse => "reuse",
+            Workload::Rounds => "rounds",
         }
     }
 }

@@ -1,0 +1,134 @@
+//! What a sync costs: counted at the device, through `onejournal stat`.
+
+mod support;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+use serde_json::Value;
+use support::{Peer, Scratch};
+
+/// Longer than any test: nothing is committed but by a sync.
+const OPTIONS: &str = "commit=300";
+
+/// Of a size for which mke2fs makes a journal in one piece: where a commit crosses from one extent
+/// to the next it takes a write for each.
+fn mounted(options: &str) -> Option<Scratch> {
+    let mut scratch = Scratch::with_size("256M")?;
+    scratch.mount(options);
+    Some(scratch)
+}
+
+/// Writes and flushes since `before`; a durable write is one of each.
+fn cost(scratch: &Scratch, before: &Value) -> (u64, u64) {
+    let after = scratch.stat();
+    let count = |name: &str| after[name].as_u64().unwrap() - before[name].as_u64().unwrap();
+    (count("device_writes"), count("device_flushes"))
+}
+
+#[test]
+fn one_write_and_one_flush_for_a_sync_with_something_new() {
+    let Some(scratch) = mounted(OPTIONS) else { return };
+    let mut file = File::create(scratch.path("f")).unwrap();
+    for step in 0..10 {
+        let before = scratch.stat();
+        file.write_all(format!("line {step}\n").as_bytes()).unwrap();
+        if step % 2 == 0 { file.sync_all().unwrap() } else { file.sync_data().unwrap() }
+        assert_eq!(cost(&scratch, &before), (1, 1), "step {step}");
+    }
+    drop(file);
+    scratch.close_and_check();
+}
+
+#[test]
+fn a_new_file_in_new_directories_is_one_write() {
+    let Some(scratch) = mounted(OPTIONS) else { return };
+    let before = scratch.stat();
+    fs::create_dir_all(scratch.path("a/b/c")).unwrap();
+    fs::write(scratch.path("a/b/c/f"), vec![1; 300_000]).unwrap();
+    fs::rename(scratch.path("a/b/c/f"), scratch.path("a/g")).unwrap();
+    File::open(scratch.path("a/g")).unwrap().sync_all().unwrap();
+    assert_eq!(cost(&scratch, &before), (1, 1));
+    scratch.close_and_check();
+}
+
+#[test]
+fn nothing_for_a_sync_with_nothing_new() {
+    let Some(scratch) = mounted(OPTIONS) else { return };
+    let (file, other) = (scratch.path("f"), scratch.path("other"));
+    fs::write(&file, "x").unwrap();
+    fs::write(&other, "y").unwrap();
+    let (file, other) = (File::open(&file).unwrap(), File::open(&other).unwrap());
+    file.sync_all().unwrap();
+    let before = scratch.stat();
+    for _ in 0..10 {
+        file.sync_all().unwrap();
+        file.sync_data().unwrap();
+    }
+    other.sync_all().unwrap(); // committed together with the first
+    File::open(scratch.dir()).unwrap().sync_all().unwrap();
+    assert_eq!(cost(&scratch, &before), (0, 0));
+    // What somebody else changed is not this file's business.
+    fs::write(scratch.path("new"), "z").unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(cost(&scratch, &before), (0, 0));
+    drop((file, other));
+    scratch.close_and_check();
+}
+
+#[test]
+fn a_write_to_a_synchronous_file_is_one_write() {
+    let Some(scratch) = mounted(OPTIONS) else { return };
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = rustix::fs::OFlags::DSYNC.bits().cast_signed();
+    let path = scratch.path("f");
+    let file =
+        OpenOptions::new().create_new(true).write(true).custom_flags(flags).open(&path).unwrap();
+    for step in 0..5 {
+        let before = scratch.stat();
+        file.write_all_at(&[step; 100], u64::from(step) * 100).unwrap();
+        assert_eq!(cost(&scratch, &before), (1, 1), "step {step}");
+    }
+    drop(file);
+    scratch.close_and_check();
+}
+
+#[test]
+fn overwriting_in_place_is_one_write_and_one_flush() {
+    let Some(scratch) = mounted("commit=300,data=ordered") else { return };
+    let path = scratch.path("f");
+    fs::write(&path, vec![1; 1 << 20]).unwrap();
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.sync_all().unwrap();
+    for step in 2..6 {
+        let before = scratch.stat();
+        file.write_all_at(&vec![step; 1 << 20], 0).unwrap();
+        file.sync_data().unwrap();
+        let (writes, flushes) = cost(&scratch, &before);
+        assert!(flushes <= 2 && writes <= 3, "step {step}: {writes} writes, {flushes} flushes");
+    }
+    drop(file);
+    scratch.close_and_check();
+}
+
+/// With the database in WAL mode a transaction is one write of SQLite's and one `fdatasync`.
+#[test]
+fn a_transaction_of_sqlite_is_one_flush() {
+    let Some(scratch) = mounted(OPTIONS) else { return };
+    let Some(mut peer) = Peer::new(&scratch.dir()) else { return };
+    peer.good("db = sqlite3.connect('db', isolation_level=None)");
+    peer.good("db.execute('pragma journal_mode=wal').fetchall()");
+    peer.good("db.execute('pragma synchronous=full')");
+    peer.good("db.execute('create table t(k integer primary key, v)')");
+    peer.good("db.execute('insert into t values(0, ?)', ('x' * 100,))");
+    const COUNT: u64 = 50;
+    let before = scratch.stat();
+    for key in 1..=COUNT {
+        peer.good(&format!("db.execute('insert into t values({key}, ?)', ('x' * 100,)); r = 1"));
+    }
+    assert_eq!(cost(&scratch, &before), (COUNT, COUNT));
+    peer.good("db.close()");
+    drop(peer);
+    scratch.close_and_check();
+}
