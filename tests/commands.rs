@@ -152,6 +152,26 @@ fn a_block_device_is_mounted_once() {
     scratch.umount();
 }
 
+/// Nobody holds a lock on a file that is mounted with `-o loop`: it was said to need e2fsck, and
+/// when mounted read-only it was mounted a second time.
+#[test]
+fn regression_an_image_that_the_kernel_has_mounted_is_in_use() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let image = scratch.image();
+    for options in ["loop,ro", "loop"] {
+        let kernel = TempMount::new(&["-o", options, text(&image)], &scratch.root().join("k"));
+        onejournal(["mount", text(&image), text(&scratch.dir())]).refused(OPERATIONAL, "in use");
+        onejournal(["fsck", text(&image)]).refused(OPERATIONAL, "in use");
+        onejournal(["mkfs", "--force", text(&image)]).refused(OPERATIONAL, "in use");
+        if options == "loop" {
+            fs::write(kernel.dir.join("f"), "the kernel's").unwrap();
+        }
+    }
+    scratch.mount("");
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), b"the kernel's");
+    scratch.close_and_check();
+}
+
 #[test]
 fn volumes_that_are_not_ours_to_mount_are_named() {
     let Some(scratch) = Scratch::empty() else { return };
@@ -212,43 +232,72 @@ fn a_medium_that_forgets_is_asked_for_by_name() {
     scratch.umount();
 }
 
+/// Fills files of 1 MiB, each synced, until that fails; how many were acknowledged, and the error.
+fn fill(dir: &Path) -> (u8, std::io::Error) {
+    for index in 0..100 {
+        let written = File::create(dir.join(format!("f{index}"))).and_then(|mut file| {
+            file.write_all(&vec![index; 1 << 20]).and_then(|()| file.sync_all())
+        });
+        if let Err(error) = written {
+            return (index, error);
+        }
+    }
+    panic!("100 MiB do not fit");
+}
+
 #[test]
 fn a_full_disk_below_loses_nothing_that_was_acknowledged() {
-    let Some(mut scratch) = Scratch::empty() else { return };
-    let ram = TempMount::new(&["-t", "tmpfs", "-o", "size=24M", "none"], &scratch.root().join("r"));
-    let image = ram.dir.join("image");
-    onejournal(["mkfs", "--size", "128M", "--journal-size", "8M", text(&image)]).good();
-    scratch.mount_target(&image, "durability=process");
-    let mut acknowledged = 0;
-    let failed = loop {
-        let content = vec![b'0' + acknowledged as u8 % 10; 1 << 20];
-        let file = File::create(scratch.path(&format!("f{acknowledged}")));
-        match file.and_then(|mut file| file.write_all(&content).and_then(|()| file.sync_all())) {
-            Ok(()) => acknowledged += 1,
-            Err(error) => break error,
+    for options in ["durability=process", "durability=process,data=ordered"] {
+        let Some(mut scratch) = Scratch::empty() else { return };
+        let arguments = ["-t", "tmpfs", "-o", "size=24M", "none"];
+        let ram = TempMount::new(&arguments, &scratch.root().join("ram"));
+        let image = ram.dir.join("image");
+        onejournal(["mkfs", "--size", "128M", "--journal-size", "8M", text(&image)]).good();
+        scratch.mount_target(&image, options);
+        let (acknowledged, failed) = fill(&scratch.dir());
+        assert_eq!(failed.raw_os_error(), Some(5), "{failed}");
+        assert!(acknowledged > 2, "it failed before it was full");
+        let late = fs::write(scratch.path("late"), "late").unwrap_err();
+        assert!(matches!(late.raw_os_error(), Some(5 | 30)), "{late}");
+        assert!(fs::read(scratch.path("f0")).unwrap() == vec![0; 1 << 20], "reading goes on");
+        let stat = scratch.stat();
+        assert!(stat["last_error"].is_string() && scratch.daemon().is_alive(), "{stat}");
+        onejournal(["umount", text(&scratch.dir())]);
+        assert!(mount_line(&scratch.dir()).is_none());
+        scratch.expect_ended();
+        system("mount", ["-o", "remount,size=200M", text(&ram.dir)]).good();
+        let ran = onejournal(["fsck", text(&image)]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        check_clean(&image);
+        scratch.mount_target(&image, options);
+        for index in 0..acknowledged {
+            let content = fs::read(scratch.path(&format!("f{index}"))).unwrap();
+            assert!(content == vec![index; 1 << 20], "{options}: f{index}");
         }
-        assert!(acknowledged < 100, "100 MiB do not fit into 24");
-    };
-    assert_eq!(failed.raw_os_error(), Some(5), "{failed}");
-    assert!(acknowledged > 2, "it failed before it was full");
-    assert!(File::create(scratch.path("late")).and_then(|file| file.sync_all()).is_err());
-    assert_eq!(fs::read(scratch.path("f0")).unwrap(), vec![b'0'; 1 << 20]);
-    let stat = scratch.stat();
-    assert!(stat["last_error"].is_string(), "{stat}");
-    assert!(scratch.daemon().is_alive());
-    let ran = onejournal(["umount", text(&scratch.dir())]);
-    assert!(ran.code.is_some() && mount_line(&scratch.dir()).is_none(), "{ran:?}");
-    scratch.expect_ended();
-    system("mount", ["-o", "remount,size=200M", text(&ram.dir)]).good();
-    let ran = onejournal(["fsck", text(&image)]);
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    check_clean(&image);
-    scratch.mount_target(&image, "durability=process");
-    for index in 0..acknowledged {
-        let content = fs::read(scratch.path(&format!("f{index}"))).unwrap();
-        assert!(content == vec![b'0' + index as u8 % 10; 1 << 20], "f{index}");
+        scratch.umount();
     }
-    scratch.umount();
+}
+
+#[test]
+fn what_goes_wrong_is_logged() {
+    let Some(mut scratch) = Scratch::empty() else { return };
+    let ram =
+        TempMount::new(&["-t", "tmpfs", "-o", "size=24M", "none"], &scratch.root().join("ram"));
+    let (image, dir) = (ram.dir.join("image"), scratch.dir());
+    onejournal(["mkfs", "--size", "128M", "--journal-size", "8M", text(&image)]).good();
+    let log = scratch.root().join("log");
+    let mount = |log: &Path| {
+        let options = ["mount", "-o", "durability=process", "--log", text(log)];
+        onejournal(options.into_iter().chain([text(&image), text(&dir)]))
+    };
+    mount(&scratch.root().join("none/log")).refused(OPERATIONAL, "none/log: No such file");
+    mount(&log).good();
+    scratch.adopt();
+    fill(&dir);
+    onejournal(["umount", text(&dir)]);
+    scratch.expect_ended();
+    let logged = fs::read_to_string(&log).unwrap();
+    assert!(logged.contains("ERROR") && logged.contains("No space left"), "{logged}");
 }
 
 #[test]

@@ -363,7 +363,10 @@ fn mapped_memory_reaches_the_file() {
         drop((file, peer));
         scratch.mount(options);
         let content = fs::read(scratch.path("f")).unwrap();
-        assert_eq!((&content[50_000..50_006], &content[5000..5007]), (&b"mapped"[..], &b"written"[..]));
+        assert_eq!(
+            (&content[50_000..50_006], &content[5000..5007]),
+            (&b"mapped"[..], &b"written"[..])
+        );
         assert_eq!(content.len(), 100_000);
         scratch.close_and_check();
     }
@@ -652,7 +655,8 @@ fn a_directory_is_read_while_it_changes() {
         let mut seen = 0;
         while !changing.is_finished() {
             let before = fs::metadata(dir.join(name(seen))).map_or(seen, |_| seen + 1);
-            let names: Vec<_> = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+            let names: Vec<_> =
+                fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name()).collect();
             let unique: BTreeSet<_> = names.iter().collect();
             assert_eq!(unique.len(), names.len(), "a name came twice");
             // What was there before the reading began must be found.
@@ -724,4 +728,26 @@ fn programs_run_from_it() {
     let refused = std::process::Command::new(scratch.path("true")).status();
     fails(Errno::ACCESS, refused);
     scratch.close_and_check();
+}
+
+#[test]
+fn past_the_page_cache() {
+    for options in ["", "data=ordered"] {
+        let Some(scratch) = Scratch::mounted(options) else { return };
+        let path = scratch.path("f");
+        let content: Vec<u8> = (0..3 << 20).map(|index: u32| (index % 249) as u8).collect();
+        fs::write(scratch.root().join("content"), &content).unwrap();
+        let from = format!("if={}", text(&scratch.root().join("content")));
+        let to = format!("of={}", text(&path));
+        system("dd", [&from, &to, "bs=256K", "oflag=direct", "status=none"]).good();
+        assert!(fs::read(&path).unwrap() == content);
+        OpenOptions::new().write(true).open(&path).unwrap().write_all_at(b"cached", 77).unwrap();
+        let (from, to) = (format!("if={}", text(&path)), scratch.root().join("back"));
+        let to = format!("of={}", text(&to));
+        system("dd", [&from, &to, "bs=512K", "iflag=direct", "status=none"]).good();
+        let mut expected = content;
+        expected[77..83].copy_from_slice(b"cached");
+        assert!(fs::read(scratch.root().join("back")).unwrap() == expected);
+        scratch.close_and_check();
+    }
 }

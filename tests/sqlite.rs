@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use support::{Peer, Scratch, has};
+use support::{Peer, Scratch, has, python};
 
 /// The journal modes with the `synchronous` that makes a commit durable when it returns. (As SQLite
 /// documents, `DELETE` needs `EXTRA`: only that syncs the directory after the journal's removal.)
@@ -40,7 +40,7 @@ while True:
 "#;
 
 fn writer(database: &Path, (mode, synchronous): (&str, &str), seed: u64) -> Child {
-    let mut command = Command::new("python3");
+    let mut command = Command::new(python());
     command.args(["-c", WRITER]).arg(database).args([mode, synchronous, &seed.to_string()]);
     // It ends with a traceback when the volume goes away.
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
@@ -74,7 +74,10 @@ fn storm(options: &str, seed: u64, round_count: usize) {
         scratch.mount(options);
         if promised > 0 {
             let found = check_database(&scratch.dir());
-            assert!(found >= promised, "seed {seed} round {round}: {promised} acknowledged, {found}");
+            assert!(
+                found >= promised,
+                "seed {seed} round {round}: {promised} acknowledged, {found}"
+            );
             // At most the one transaction that was being committed more than was acknowledged.
             assert!(found <= promised + 1, "seed {seed} round {round}: {found} came from nowhere");
         }
@@ -131,7 +134,8 @@ for i in range(60):
 
 #[test]
 fn two_processes_share_a_database() {
-    for (options, modes) in [("", &MODES[..]), ("data=ordered", &MODES[..2])] {
+    let few = "threads=1,regions=2,commit=1";
+    for (options, modes) in [("", &MODES[..]), ("data=ordered", &MODES[..2]), (few, &MODES[..2])] {
         let Some(mut scratch) = Scratch::mounted(options) else { return };
         for (mode, synchronous) in modes {
             let Some(mut one) = Peer::new(&scratch.dir()) else { return };
@@ -161,7 +165,9 @@ fn two_processes_share_a_database() {
         scratch.remount(options);
         let mut peer = Peer::new(&scratch.dir()).unwrap();
         for (mode, _) in modes {
-            let check = format!("db = sqlite3.connect('{mode}'); r = db.execute('pragma integrity_check').fetchall(); db.close()");
+            let check = format!(
+                "db = sqlite3.connect('{mode}'); r = db.execute('pragma integrity_check').fetchall(); db.close()"
+            );
             assert_eq!(peer.good(&check).to_string(), r#"[["ok"]]"#);
         }
         drop(peer);

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-pub use peer::Peer;
+pub use peer::{Peer, python};
 pub use scratch::{Daemon, Loop, Scratch, TempMount, scratch_dir};
 
 /// The command under test.
@@ -21,6 +21,10 @@ pub fn can_mount() -> bool {
         "needs root"
     } else if !Path::new("/dev/fuse").exists() {
         "needs /dev/fuse"
+    } else if !Path::new("/dev/loop-control").exists() {
+        "needs loop devices"
+    } else if !may_administer() {
+        "needs CAP_SYS_ADMIN"
     } else if !has("mke2fs") || !has("e2fsck") {
         "needs e2fsprogs"
     } else {
@@ -28,6 +32,15 @@ pub fn can_mount() -> bool {
     };
     eprintln!("skipped: {why}");
     false
+}
+
+/// Root of a container often has no `CAP_SYS_ADMIN`, and cannot mount.
+fn may_administer() -> bool {
+    const CAP_SYS_ADMIN: u64 = 1 << 21;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    effective.unwrap_or_default() & CAP_SYS_ADMIN != 0
 }
 
 /// Whether a program is installed; says so when it is not.

@@ -89,7 +89,7 @@ impl Peer {
 }
 
 /// The system's own, which every user can run.
-fn python() -> &'static str {
+pub fn python() -> &'static str {
     let system = "/usr/bin/python3";
     if Path::new(system).exists() { system } else { "python3" }
 }

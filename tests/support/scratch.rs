@@ -122,7 +122,12 @@ impl Scratch {
         let (target, dir) = (target.to_owned(), self.dir());
         onejournal(["mount", "-o", options, target.to_str().unwrap(), dir.to_str().unwrap()])
             .good();
-        self.daemon = Some(Daemon::of(&dir));
+        self.adopt();
+    }
+
+    /// For a test that has mounted in another way.
+    pub fn adopt(&mut self) {
+        self.daemon = Some(Daemon::of(&self.dir()));
     }
 
     pub fn daemon(&self) -> &Daemon {

@@ -2,8 +2,8 @@
 //!
 //! Two claims keep others away. `flock` keeps away every program that asks for it (we do,
 //! util-linux and udev do). `O_EXCL` on a block device keeps away, and is kept away by, the
-//! kernel's own users: a mount, swap, RAID. A file system that is mounted from a *file*
-//! through a loop device is not noticed.
+//! kernel's own users: a mount, swap, RAID. A *file* that the kernel has mounted through a loop
+//! device is looked for in the mount table.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{self, Getter, Opcode};
 
 use crate::geometry::Kind;
-use crate::{DeviceError, Operation, Result};
+use crate::{DeviceError, Operation, Result, loop_mounts};
 
 /// What a disk is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,13 @@ pub(crate) fn claim(path: &Path, access: Access) -> Result<Claimed> {
         refuse_read_only(path, &fd)?;
     }
     lock(path, &fd, access)?;
+    if kind == Kind::File
+        && access == Access::ReadWrite
+        && let Some(device) = loop_mounts::mounted_through(&stat)
+    {
+        let why = format!("in use: mounted through {}", device.display());
+        return Err(refused(path, io::ErrorKind::ResourceBusy, why));
+    }
     Ok(Claimed { fd, exclusive, kind, stat })
 }
 

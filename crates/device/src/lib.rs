@@ -22,6 +22,7 @@ mod disk;
 mod error;
 mod geometry;
 mod loop_attach;
+mod loop_mounts;
 mod memory;
 mod metered;
 mod ring;

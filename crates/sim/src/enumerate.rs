@@ -4,7 +4,7 @@
 //!
 //! 1. opening and closing the volume recovers it;
 //! 2. `e2fsck -fn` finds nothing;
-//! 3. the tree is one that [`History`] allows there;
+//! 3. the tree is one that [`crate::history`] allows there;
 //! 4. recovering once more changes nothing but the superblock and the journal (sampled);
 //! 5. recovery, itself cut and run again, ends in the same volume (sampled);
 //! 6. opening it read-only shows, and leaves, the same volume (sampled).

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! It must not know how the journal or the format work: it uses what their users use. The
-//! exceptions are [`faults`], which flips bits in journal records, and [`format`], which asks
+//! exceptions are [`faults`], which flips bits in journal records, and [`mod@format`], which asks
 //! debugfs where the journal lies.
 
 pub mod case;

@@ -300,8 +300,12 @@ impl Model {
         };
         let mut bytes = content.bytes().to_vec();
         edit(&mut bytes);
-        self.node(id).body = Body::File(Content::new(bytes));
-        self.note(id, true);
+        let edited = Content::new(bytes);
+        // What changes nothing (a hole punched into a hole) need not become durable.
+        if edited != *content {
+            self.node(id).body = Body::File(edited);
+            self.note(id, true);
+        }
         Ok(())
     }
 

@@ -113,18 +113,15 @@ impl Model {
         if self.is_inside(to_parent, id) {
             return Err(Error::InvalidArgument);
         }
+        if old == Some(id) {
+            return Ok(()); // two names of one inode: nothing happens
+        }
         if kind == RenameKind::Exchange {
             let old = old.ok_or(Error::NotFound)?;
             if self.is_inside(from_parent, old) {
                 return Err(Error::InvalidArgument);
             }
             self.exchange((from_parent, from_name, id), (to_parent, to_name, old));
-            return Ok(());
-        }
-        if self.is_inside(from_parent, old.unwrap_or(id)) && old.is_some() {
-            return Err(Error::NotEmpty);
-        }
-        if old == Some(id) {
             return Ok(());
         }
         if let Some(old) = old {
