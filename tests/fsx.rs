@@ -300,19 +300,20 @@ fn random_operation(dir: &Path, rng: &mut Rng) -> io::Result<()> {
 /// What is seen of a mount whose daemon was killed.
 const DEAD: [Errno; 2] = [Errno::NOTCONN, Errno::CONNABORTED];
 
-/// Returns after the last step, or when the daemon is gone.
-fn stress(dir: &Path, seed: u64, step_count: u64) {
+/// Returns after the last step, or when the daemon is gone: how often there was no space.
+fn stress(dir: &Path, seed: u64, step_count: u64) -> u64 {
     let mut rng = Rng::with_seed(seed);
+    let mut full_count = 0;
     for step in 0..step_count {
-        if let Err(error) = random_operation(dir, &mut rng) {
-            let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-            if errno.is_some_and(|errno| DEAD.contains(&errno)) {
-                return;
-            }
-            let expected = errno.is_some_and(|errno| EXPECTED.contains(&errno));
-            assert!(expected, "seed {seed} step {step}: {error}");
+        let Err(error) = random_operation(dir, &mut rng) else { continue };
+        let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
+        if DEAD.contains(&errno) {
+            break;
         }
+        assert!(EXPECTED.contains(&errno), "seed {seed} step {step}: {error}");
+        full_count += u64::from(errno == Errno::NOSPC);
     }
+    full_count
 }
 
 /// Everything below can be looked at and read.
@@ -380,13 +381,15 @@ fn a_tree_stays_sound_when_the_volume_is_full() {
             let filled = rustix::fs::fallocate(&ballast, FallocateFlags::empty(), 0, len);
             assert!(matches!(filled, Ok(()) | Err(Errno::NOSPC)), "{filled:?}");
             drop(ballast);
-            let dir = scratch.dir();
-            std::thread::scope(|scope| {
-                for _ in 0..2 {
-                    let (dir, seed) = (&dir, rng.u64(..));
-                    scope.spawn(move || stress(dir, seed, 400));
-                }
+            let (dir, seeds) = (scratch.dir(), [rng.u64(..), rng.u64(..)]);
+            let full_count: u64 = std::thread::scope(|scope| {
+                let threads = seeds.map(|seed| {
+                    let dir = &dir;
+                    scope.spawn(move || stress(dir, seed, 400))
+                });
+                threads.into_iter().map(|thread| thread.join().unwrap()).sum()
             });
+            assert!(full_count > 10, "seed {seed} round {round}: it was hardly ever full");
             walk(&dir);
             if round % 2 == 0 {
                 scratch.kill();
@@ -425,5 +428,58 @@ fn a_tree_is_sound_after_every_crash() {
         let recovered = onejournal(["fsck", scratch.image().to_str().unwrap()]);
         assert_eq!(recovered.code, Some(1), "seed {seed} round {round}: {recovered:?}");
         scratch.check();
+    }
+}
+
+/// Makes files, each with a content of its own, and syncs them; how many were acknowledged.
+fn make_synced_files(dir: &Path, who: usize) -> usize {
+    for index in 0.. {
+        let path = dir.join(format!("{who}-{index}"));
+        let made = File::create(path)
+            .and_then(|file| file.write_all_at(&content(who, index), 0).and(file.sync_all()));
+        if let Err(error) = made {
+            let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
+            // On a fast machine it may be full before it is dead.
+            assert!(DEAD.contains(&errno) || errno == Errno::NOSPC, "{error}");
+            return index;
+        }
+    }
+    unreachable!("the mount dies before the numbers end");
+}
+
+fn content(who: usize, index: usize) -> Vec<u8> {
+    let len = 1 + (who * 7919 + index * 104_729) % 20_000;
+    vec![(who * 50 + index % 50) as u8; len]
+}
+
+/// Commits are shared by threads; and to sync a new file is enough, its directory need not be.
+#[test]
+fn what_was_acknowledged_to_any_of_four_threads_is_there() {
+    let seed = number("ONEJOURNAL_SEED", 51);
+    let mut rng = Rng::with_seed(seed);
+    for round in 0..8 {
+        let options = ["commit=300", "commit=300,data=ordered"][round % 2];
+        let Some(mut scratch) = Scratch::mounted(options) else { return };
+        let dir = scratch.dir();
+        let counts = std::thread::scope(|scope| {
+            let threads = [0, 1, 2, 3].map(|who| {
+                let dir = &dir;
+                scope.spawn(move || make_synced_files(dir, who))
+            });
+            // Not to wait for anything: the moment is somewhere within a commit.
+            std::thread::sleep(std::time::Duration::from_micros(rng.u64(1000..150_000)));
+            scratch.daemon().signal(rustix::process::Signal::KILL);
+            threads.map(|thread| thread.join().unwrap())
+        });
+        scratch.kill();
+        scratch.mount(options);
+        for (who, count) in counts.into_iter().enumerate() {
+            for index in 0..count {
+                let found = fs::read(scratch.path(&format!("{who}-{index}")));
+                let sound = found.is_ok_and(|found| found == content(who, index));
+                assert!(sound, "seed {seed} round {round}: {who}-{index} of {counts:?}");
+            }
+        }
+        scratch.close_and_check();
     }
 }

@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 use device::{Access, AlignedBuf, BlockDevice, Disk, MemoryDevice};
 use journal::{BLOCK_BYTES, HomeBlock, Journal, Options, Space};
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Failure = Box<dyn std::error::Error>;
 
 const HOME_BYTES: u64 = 8 << 20;
