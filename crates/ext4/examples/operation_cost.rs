@@ -10,6 +10,10 @@ use std::time::Instant;
 use device::MemoryDevice;
 use ext4::{DataMode, InodeNo, NewNode, OpenOptions, Owner, SetAttr, SetTime, Volume};
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Name of an operation and what it cost each time, in nanoseconds.
 type Costs = Vec<(&'static str, Vec<u64>)>;
 
