@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use support::{
-    Daemon, Loop, ONEJOURNAL, Scratch, TempMount, check_clean, has, onejournal, run, system,
+    Daemon, Loop, ONEJOURNAL, Scratch, TempMount, check_clean, onejournal, spawn, system,
 };
 
 const OPERATIONAL: i32 = 8;
@@ -301,24 +301,6 @@ fn what_goes_wrong_is_logged() {
 }
 
 #[test]
-fn without_dev_fuse_it_says_what_to_do() {
-    let Some(scratch) = Scratch::new() else { return };
-    if !has("unshare") {
-        return;
-    }
-    let script = "mount -t tmpfs none /dev && mknod /dev/null c 1 3 && exec \"$@\"";
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script, "sh", ONEJOURNAL, "mount"]);
-    let ran = run(command.arg(scratch.image()).arg(scratch.dir()));
-    if ran.code != Some(OPERATIONAL) && !ran.err.contains("onejournal") {
-        eprintln!("skipped: no mount name spaces here: {}", ran.err);
-        return;
-    }
-    ran.refused(OPERATIONAL, "modprobe fuse");
-    scratch.check();
-}
-
-#[test]
 fn a_plain_umount_leaves_a_clean_volume() {
     let Some(mut scratch) = Scratch::mounted("commit=300") else { return };
     for _ in 0..3 {
@@ -405,7 +387,7 @@ fn it_can_stay_in_the_foreground() {
     let Some(scratch) = Scratch::new() else { return };
     let mut command = Command::new(ONEJOURNAL);
     command.args(["mount", "-f"]).arg(scratch.image()).arg(scratch.dir());
-    let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+    let mut child = spawn(command.stdin(Stdio::null())).unwrap();
     wait_for_mount_table(|| mount_line(&scratch.dir()).is_some());
     fs::write(scratch.path("f"), "x").unwrap();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
@@ -520,51 +502,4 @@ fn a_damaged_transaction_is_the_operators_decision() {
     assert!(fs::read(scratch.path("a")).unwrap() == [0xA1; 4096]);
     assert!(!scratch.path("c").exists());
     scratch.close_and_check();
-}
-
-/// What a user without privileges does. `/dev/fuse` is open to everybody where udev has set it up;
-/// here it is made so for this test alone.
-const AS_USER: &str = r#"
-set -e
-mknod -m 666 fuse c 10 229
-mount --bind fuse /dev/fuse
-trap 'umount -l mnt 2>/dev/null || true' EXIT
-user() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
-user ./onejournal mkfs --size 64M image # regression: its root directory belonged to root
-user ./onejournal mount image mnt
-grep "$PWD/mnt fuse.onejournal " /proc/self/mounts
-user sh -c 'echo hello > mnt/f'
-user ./onejournal stat mnt | grep 'data_mode *journal'
-if user ./onejournal mount image mnt2; then exit 1; fi
-user ./onejournal umount mnt
-e2fsck -fn image >/dev/null # at once: umount has waited
-user ./onejournal fsck image
-user ./onejournal mount -o ro image mnt
-user cat mnt/f
-if user ./onejournal mount -o allow_other image mnt2; then exit 1; fi
-user fusermount3 -u mnt
-if user ./onejournal mount image /var; then exit 1; fi
-echo done
-"#;
-
-#[test]
-fn a_user_who_is_not_root_gets_along() {
-    let Some(scratch) = Scratch::empty() else { return };
-    if !has("fusermount3") || !has("setpriv") || !has("unshare") {
-        return;
-    }
-    fs::create_dir(scratch.root().join("mnt2")).unwrap();
-    for path in [scratch.root(), &scratch.dir(), &scratch.root().join("mnt2")] {
-        std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();
-    }
-    // The build directory may be closed to others.
-    fs::copy(ONEJOURNAL, scratch.root().join("onejournal")).unwrap();
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", AS_USER]).current_dir(scratch.root());
-    let path = std::env::var("PATH").unwrap_or_default();
-    let ran = run(command.env("PATH", format!("{path}:/usr/sbin:/sbin")));
-    let transcript = format!("{}{}", ran.out, ran.err);
-    assert_eq!(ran.code, Some(0), "{transcript}");
-    assert!(ran.out.ends_with("hello\ndone\n"), "{transcript}");
-    assert!(ran.err.contains("in use"), "{transcript}");
 }

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, FallocateFlags, FileType, Mode, RenameFlags};
 use rustix::io::Errno;
-use support::{Peer, Scratch, has, system};
+use support::{Peer, Scratch, has, spawn, system};
 
 const NOBODY: u32 = 65_534;
 
@@ -725,7 +725,7 @@ fn programs_run_from_it() {
     set_mode(&scratch.path("true"), 0o755);
     system(text(&scratch.path("true")), [""; 0]).good();
     scratch.remount("noexec");
-    let refused = std::process::Command::new(scratch.path("true")).status();
+    let refused = spawn(&mut std::process::Command::new(scratch.path("true")));
     fails(Errno::ACCESS, refused);
     scratch.close_and_check();
 }
@@ -750,4 +750,34 @@ fn past_the_page_cache() {
         assert!(fs::read(scratch.root().join("back")).unwrap() == expected);
         scratch.close_and_check();
     }
+}
+
+/// Starting a program closes files in the middle of exec, where the kernel locks the process's
+/// entry in /proc. The thread that answered the requests of such a close looked into that entry to
+/// learn on which CPU its client ran: each waited for the other, until the daemon was killed.
+#[test]
+fn regression_programs_can_be_started_while_files_are_written() {
+    let Some(mut scratch) = Scratch::mounted("writeback_cache") else { return };
+    let path = scratch.path("f");
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let starting = std::thread::spawn(move || {
+        for round in 0..500 {
+            let file = File::create(&path)?;
+            // A few requests more or less, or a thread that looks at each 32nd one would look at
+            // the same kind for ever. The old time makes sure that the write changes it.
+            for _ in 0..=round % 3 {
+                file.set_modified(std::time::UNIX_EPOCH)?;
+            }
+            file.write_all_at(b"dirty", round)?;
+            spawn(&mut std::process::Command::new("true"))?.wait()?; // closes its copy of `file`
+        }
+        let _ = sender.send(());
+        io::Result::Ok(())
+    });
+    if receiver.recv_timeout(std::time::Duration::from_secs(60)).is_err() {
+        scratch.kill(); // sets the thread free
+        panic!("stuck: {:?}", starting.join().unwrap());
+    }
+    starting.join().unwrap().unwrap();
+    scratch.close_and_check();
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use support::{Peer, Scratch, has, python};
+use support::{Peer, Scratch, has, python, spawn};
 
 /// The journal modes with the `synchronous` that makes a commit durable when it returns. (As SQLite
 /// documents, `DELETE` needs `EXTRA`: only that syncs the directory after the journal's removal.)
@@ -17,8 +17,13 @@ const MODES: [(&str, &str); 4] =
 
 /// Commits one key after the other and says each when its commit has returned. A transaction adds
 /// a row, changes an old one and counts both, so that half of one would be noticed.
+///
+/// A power cut takes the writer with it; here it outlives the daemon. SQLite takes a directory that
+/// it cannot open for one that need not be synced, and says that it has committed (`DELETE`, killed
+/// between removing the journal and opening the directory). So the writer looks, without syncing
+/// anything, whether the daemon was still there when the commit returned.
 const WRITER: &str = r#"
-import random, sqlite3, sys
+import os, random, sqlite3, sys
 path, mode, synchronous, seed = sys.argv[1:]
 rng = random.Random(seed)
 db = sqlite3.connect(path, isolation_level=None, timeout=30)
@@ -36,6 +41,7 @@ while True:
     db.execute('update t set changes = changes + 1 where k = ?', (rng.randint(1, key),))
     db.execute('update total set rows = rows + 1, changes = changes + 1')
     db.execute('commit')
+    os.getxattr(os.path.dirname(path), 'user.onejournal.pid')
     print(key, flush=True)
 "#;
 
@@ -43,7 +49,7 @@ fn writer(database: &Path, (mode, synchronous): (&str, &str), seed: u64) -> Chil
     let mut command = Command::new(python());
     command.args(["-c", WRITER]).arg(database).args([mode, synchronous, &seed.to_string()]);
     // It ends with a traceback when the volume goes away.
-    command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+    spawn(command.stdout(Stdio::piped()).stderr(Stdio::null())).unwrap()
 }
 
 /// The database is sound and holds whole transactions only; the number of its keys.

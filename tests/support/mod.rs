@@ -7,7 +7,8 @@ mod scratch;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 pub use peer::{Peer, python};
 pub use scratch::{Daemon, Loop, Scratch, TempMount, scratch_dir};
@@ -79,11 +80,22 @@ impl Ran {
     }
 }
 
+/// Starts a command; every one has to be started here. Between fork and exec a child has all open
+/// files of the process, and a mount on which one of them lies is busy. So one at a time: when a
+/// thread has closed its files and then starts an umount, no such child is about.
+pub fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    command.spawn() // returns after exec
+}
+
 /// Runs a command to its end.
 #[track_caller]
 pub fn run(command: &mut Command) -> Ran {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = spawn(command).and_then(Child::wait_with_output);
     let Output { status, stdout, stderr } =
-        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Ran { code: status.code(), out: text(stdout), err: text(stderr) }
 }

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::has;
+use super::{has, spawn};
 
 const LOOP: &str = r#"
 import ctypes, errno, fcntl, json, mmap, os, socket, sqlite3, stat, struct, sys
@@ -51,7 +51,7 @@ impl Peer {
 
     fn start(mut command: Command, dir: &Path) -> Peer {
         command.args(["-I", "-c", LOOP]).current_dir(dir);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped())).unwrap();
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("it was asked for"));
         let mut peer = Peer { child, input, output };

@@ -12,7 +12,6 @@ mod connection;
 mod convert;
 mod errno;
 mod options;
-mod proximity;
 mod reply;
 mod request;
 mod session;

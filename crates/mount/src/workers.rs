@@ -10,6 +10,9 @@
 //! and leaves nobody waiting for the next starts another; one that has long seen enough others
 //! waiting ends.
 //!
+//! Nothing here looks at the client (its CPU, say, in `/proc`): a client in the middle of exec holds
+//! locks of its entry there while it waits for us.
+//!
 //! On a panic while serving (a violated assertion) the process aborts: the journal's promises hold
 //! for a crash at any point, they do not hold for going on with a state that is wrong.
 
@@ -25,7 +28,6 @@ use zerocopy::FromBytes;
 
 use crate::abi::InHeader;
 use crate::connection::{MAX_TRANSFER_BYTES, PAGE_BYTES, Serve, WRITE_HEAD_BYTES, read_request};
-use crate::proximity::Proximity;
 use crate::reply::{Answer, Reply};
 use crate::request::Request;
 
@@ -92,7 +94,6 @@ impl<S: Serve> Pool<'_, S> {
         let start = PAGE_BYTES - WRITE_HEAD_BYTES;
         let mut input = AlignedBuf::zeroed(PAGE_BYTES + MAX_TRANSFER_BYTES);
         let mut reply = Reply::new(MAX_TRANSFER_BYTES);
-        let mut proximity = Proximity::new();
         let mut superfluous_count = 0;
         loop {
             let others_waiting = self.waiting_count.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +112,7 @@ impl<S: Serve> Pool<'_, S> {
                         self.start_worker(scope);
                     }
                     let bytes = &input[start..start + len_bytes];
-                    if !self.serve_guarded(bytes, &mut reply, &mut proximity) {
+                    if !self.serve_guarded(bytes, &mut reply) {
                         return;
                     }
                 }
@@ -124,9 +125,8 @@ impl<S: Serve> Pool<'_, S> {
         }
     }
 
-    fn serve_guarded(&self, bytes: &[u8], reply: &mut Reply, proximity: &mut Proximity) -> bool {
-        let serve =
-            AssertUnwindSafe(|| serve_one(self.device, self.server, bytes, reply, proximity));
+    fn serve_guarded(&self, bytes: &[u8], reply: &mut Reply) -> bool {
+        let serve = AssertUnwindSafe(|| serve_one(self.device, self.server, bytes, reply));
         catch_unwind(serve).unwrap_or_else(|_| {
             tracing::error!("a violated assertion; stopping as after a power cut");
             std::process::abort()
@@ -135,19 +135,10 @@ impl<S: Serve> Pool<'_, S> {
 }
 
 /// Answers what was read; `false` when the file system is gone.
-fn serve_one(
-    device: &OwnedFd,
-    server: &impl Serve,
-    bytes: &[u8],
-    reply: &mut Reply,
-    proximity: &mut Proximity,
-) -> bool {
+fn serve_one(device: &OwnedFd, server: &impl Serve, bytes: &[u8], reply: &mut Reply) -> bool {
     reply.clear();
     let (unique, answer) = match Request::parse(bytes) {
-        Ok(request) => {
-            proximity.settle(&request);
-            (request.header.unique, server.serve(&request, reply))
-        }
+        Ok(request) => (request.header.unique, server.serve(&request, reply)),
         Err(errno) => garbled(bytes, errno),
     };
     let Some(message) = reply.finish(unique, answer) else { return true };
