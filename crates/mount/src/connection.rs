@@ -56,6 +56,7 @@ impl Connection {
             }
             (result, _) => result?,
         };
+        crate::read_ahead::widen(connection.handle.dir());
         Ok(connection)
     }
 
@@ -145,7 +146,7 @@ fn negotiate(request: &Request<'_>, options: &MountOptions) -> Result<Handshake,
     Ok(Handshake::Agreed(InitOut {
         major: abi::MAJOR,
         minor: abi::MINOR.min(offer.minor),
-        max_readahead: offer.max_readahead,
+        max_readahead: 2 * MAX_TRANSFER_BYTES as u32,
         flags: (agreed & 0xffff_ffff) as u32,
         flags2: (agreed >> 32) as u32,
         max_background: 64,

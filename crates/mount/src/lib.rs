@@ -12,6 +12,7 @@ mod connection;
 mod convert;
 mod errno;
 mod options;
+mod read_ahead;
 mod reply;
 mod request;
 mod session;
