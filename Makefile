@@ -22,7 +22,7 @@ lint: setup
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 bench: setup
-	@$(CARGO) build --release --workspace --examples
+	@$(CARGO) build --release --workspace --bins --examples
 	@scripts/bench
 
 # Crash enumeration for as long as you like: make fuzz-crashes STATES=100000 SEED=1
