@@ -433,6 +433,25 @@ fn a_read_only_mount_recovers_first() {
 }
 
 #[test]
+fn the_way_to_the_kernel_can_be_chosen() {
+    let Some(mut scratch) = Scratch::mounted("io_uring=off") else { return };
+    assert_eq!(scratch.stat()["transport"], "dev_fuse");
+    scratch.umount();
+    let parameter = "/sys/module/fuse/parameters/enable_uring";
+    let Ok(before) = fs::read_to_string(parameter) else {
+        let (image, dir) = (scratch.image(), scratch.dir());
+        onejournal(["mount", "-o", "io_uring=on", text(&image), text(&dir)])
+            .refused(OPERATIONAL, "6.14");
+        return;
+    };
+    scratch.mount("io_uring=on");
+    assert_eq!(scratch.stat()["transport"], "io_uring");
+    assert_eq!(fs::read_to_string(parameter).unwrap().trim(), "Y");
+    fs::write(parameter, before).unwrap();
+    scratch.close_and_check();
+}
+
+#[test]
 fn a_mount_whose_daemon_died_is_explained() {
     let Some(mut scratch) = Scratch::mounted("") else { return };
     scratch.daemon().signal(Signal::KILL);

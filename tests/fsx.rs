@@ -298,7 +298,7 @@ fn random_operation(dir: &Path, rng: &mut Rng) -> io::Result<()> {
 }
 
 /// What is seen of a mount whose daemon was killed.
-const DEAD: [Errno; 2] = [Errno::NOTCONN, Errno::CONNABORTED];
+const DEAD: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
 
 /// Returns after the last step, or when the daemon is gone: how often there was no space.
 fn stress(dir: &Path, seed: u64, step_count: u64) -> u64 {

@@ -30,7 +30,8 @@ fn check_directory(dir: &Path) -> Result<()> {
     match std::fs::metadata(dir) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(CliError::at(dir, "is not a directory")),
-        Err(error) if error.raw_os_error() == Some(107) => Err(CliError::at(
+        // ENOTCONN, or while its end is being noticed, ECONNABORTED or ECANCELED.
+        Err(error) if matches!(error.raw_os_error(), Some(103 | 107 | 125)) => Err(CliError::at(
             dir,
             "a mount whose daemon died is still there; run: umount -l (or fusermount3 -uz) on it",
         )),

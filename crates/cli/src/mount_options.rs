@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use ext4::DataMode;
-use mount::MountOptions;
+use mount::{IoUring, MountOptions};
 
 use crate::{CliError, Result};
 
 /// Shown by `--help`.
 pub const HELP: &str = "Mount options, separated by commas: ro, rw, data=journal|ordered, \
 commit=SECONDS (5), regions=2..16 (4), durability=power|process, allow_other, \
-default_permissions, nosuid, nodev, noexec, noatime, writeback_cache, threads=N, fsname=NAME";
+default_permissions, nosuid, nodev, noexec, noatime, writeback_cache, io_uring=auto|on|off, \
+threads=N, fsname=NAME";
 
 /// What the options ask for.
 pub struct Parsed {
@@ -102,6 +103,10 @@ fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()>
             }
             parsed.mount.thread_count = count;
         }
+        ("io_uring", Some("on")) => parsed.mount.io_uring = IoUring::On,
+        ("io_uring", Some("auto")) => parsed.mount.io_uring = IoUring::Auto,
+        ("io_uring", Some("off")) => parsed.mount.io_uring = IoUring::Off,
+        ("io_uring", _) => return Err(bad("on, auto or off")),
         ("durability", Some("process")) => parsed.process_durability = true,
         ("durability", Some("power")) => parsed.process_durability = false,
         ("durability", _) => return Err(bad("power or process")),
@@ -132,8 +137,15 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_by_name() {
-        let bad =
-            ["data=fast", "commit=0", "commit=x", "regions=1", "threads=0", "durability=dram"];
+        let bad = [
+            "data=fast",
+            "commit=0",
+            "commit=x",
+            "regions=1",
+            "threads=0",
+            "durability=dram",
+            "io_uring=1",
+        ];
         for text in bad {
             let name = text.split('=').next().unwrap();
             let error = parse_text(text).err().unwrap();

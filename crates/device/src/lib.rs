@@ -18,6 +18,7 @@
 
 mod aligned;
 mod claim;
+mod command_ring;
 mod disk;
 mod error;
 mod geometry;
@@ -30,6 +31,7 @@ mod sim;
 
 pub use aligned::AlignedBuf;
 pub use claim::Access;
+pub use command_ring::{COMMAND_BYTES, CommandRing};
 pub use disk::Disk;
 pub use error::{DeviceError, Operation, Result};
 pub use loop_attach::{LoopDevice, LoopOptions};

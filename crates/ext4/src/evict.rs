@@ -23,6 +23,12 @@ impl Volume {
         }
     }
 
+    /// Whether there are files without a name that still hold their space: they give it back when
+    /// nobody has them open any more, which the caller learns a little later than it happens.
+    pub fn has_deleted_files(&self) -> bool {
+        self.orphans.all(self).is_ok_and(|orphans| !orphans.is_empty())
+    }
+
     fn evict_if_unlinked(&self, ino: InodeNo) -> Result<()> {
         match read_inode(self, ino) {
             Ok(inode) if inode.link_count() == 0 => self.evict(&inode),

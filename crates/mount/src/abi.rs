@@ -1,4 +1,4 @@
-//! The FUSE kernel protocol: layouts, operation codes and flags, version 7.31 to 7.40.
+//! The FUSE kernel protocol: layouts, operation codes and flags, version 7.31 to 7.42.
 //!
 //! Facts are those of the kernel's `include/uapi/linux/fuse.h`, names are its names without the
 //! `fuse_` prefix. All fields are in the machine's own byte order. A request is an [`InHeader`],
@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Major version of the protocol.
 pub const MAJOR: u32 = 7;
 /// Newest minor version that is spoken here.
-pub const MINOR: u32 = 40;
+pub const MINOR: u32 = 42;
 /// Oldest minor version that is accepted (Linux 5.4).
 pub const OLDEST_MINOR: u32 = 31;
 /// Node number of the root directory, whatever its inode number is.
@@ -37,6 +37,7 @@ pub mod init {
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     pub const SETXATTR_EXT: u64 = 1 << 29;
     pub const INIT_EXT: u64 = 1 << 30;
+    pub const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// Bits of [`SetattrIn::valid`].
@@ -60,6 +61,25 @@ pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 pub const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// [`SetxattrIn::setxattr_flags`]: clear set-group-ID when the access ACL is set.
 pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
+
+/// Commands of FUSE over io_uring, and where things lie in the header of a ring entry
+/// (`struct fuse_uring_req_header`).
+pub mod uring {
+    use std::ops::Range;
+
+    /// Makes a ring entry available to the kernel.
+    pub const CMD_REGISTER: u32 = 1;
+    /// Delivers an answer and makes the entry available again.
+    pub const CMD_COMMIT_AND_FETCH: u32 = 2;
+    /// [`super::InHeader`] of the request, then [`super::OutHeader`] of the answer.
+    pub const IN_OUT: Range<usize> = 0..128;
+    /// The structure that depends on the operation.
+    pub const OP_IN: Range<usize> = 128..256;
+    /// [`super::UringEntInOut`].
+    pub const ENT_IN_OUT: Range<usize> = 256..288;
+    /// Bytes of the header.
+    pub const HEADER_BYTES: usize = 288;
+}
 
 /// Declares [`Opcode`] and its conversion from the number on the wire.
 macro_rules! opcodes {
@@ -217,6 +237,9 @@ wire! {
         btime: SxTime, ctime: SxTime, mtime: SxTime, rdev_major: u32, rdev_minor: u32,
         dev_major: u32, dev_minor: u32, spare2: [u64; 14],
     }
+    /// Of a ring entry: what was asked (`commit_id`), how much lies in the payload.
+    UringEntInOut[32] { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64, }
+    UringCmdReq[24] { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6], }
     StatxOut[288] {
         attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: FuseStatx,
     }

@@ -99,7 +99,12 @@ pub(crate) fn attach(
 fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
     let refuse = |why: String| MountError::Directory { dir: dir.to_owned(), why };
     match std::fs::metadata(dir) {
-        Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => {
+        Err(error)
+            if matches!(
+                Errno::from_io_error(&error),
+                Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
+            ) =>
+        {
             Err(refuse("a mount whose program died is still there; umount it first".into()))
         }
         Err(error) => Err(refuse(error.to_string())),

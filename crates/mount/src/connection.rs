@@ -9,9 +9,11 @@ use zerocopy::IntoBytes;
 
 use crate::abi::{self, InHeader, InitIn, InitInExt, InitOut, Opcode, OutHeader, WriteIn, init};
 use crate::attach::{MountHandle, attach};
-use crate::options::{MountError, MountOptions, Source};
+use crate::options::{ENABLE_URING, IoUring, MountError, MountOptions, Source};
+use crate::queues::{Rings, make_rings};
 use crate::reply::{Answer, Reply};
 use crate::request::Request;
+use crate::workers::serve_until_unmounted;
 
 /// Largest read or write request in bytes.
 pub const MAX_TRANSFER_BYTES: usize = 1 << 20;
@@ -23,7 +25,7 @@ pub(crate) const WRITE_HEAD_BYTES: usize = size_of::<InHeader>() + size_of::<Wri
 /// Something that answers requests, from several threads at a time.
 pub trait Serve: Sync {
     /// Answers one request; the payload of an [`Answer::Done`] goes into `reply`, which is empty.
-    fn serve(&self, request: &Request<'_>, reply: &mut Reply) -> Answer;
+    fn serve(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer;
 }
 
 /// A mounted connection whose handshake is done.
@@ -32,6 +34,8 @@ pub struct Connection {
     handle: MountHandle,
     max_thread_count: usize,
     agreed_flags: u64,
+    /// Present when the kernel speaks through them.
+    rings: Option<Rings>,
     /// [`Connection::run`] has taken over; before that, dropping takes the mount off again.
     started: bool,
 }
@@ -44,11 +48,20 @@ impl Connection {
         dir: &Path,
         options: &MountOptions,
     ) -> Result<Connection, MountError> {
+        if options.io_uring == IoUring::On {
+            enable_io_uring()?;
+        }
         let (device, handle) = attach(source, dir, options)?;
         let max_thread_count = options.thread_count;
+        let rings = match options.io_uring {
+            IoUring::Off => None,
+            IoUring::Auto | IoUring::On => make_rings(&device, max_thread_count),
+        };
+        let started = false;
         let mut connection =
-            Connection { device, handle, max_thread_count, agreed_flags: 0, started: false };
-        connection.agreed_flags = match (connection.shake_hands(options), source) {
+            Connection { device, handle, max_thread_count, agreed_flags: 0, rings, started };
+        let wanted = connection.wanted_flags(options);
+        connection.agreed_flags = match (connection.shake_hands(wanted), source) {
             // Mounting a device that is mounted gives the old mount once more, and our
             // descriptor stays unused.
             (Err(MountError::System { errno: Errno::PERM, .. }), Source::BlockDevice(path)) => {
@@ -56,6 +69,12 @@ impl Connection {
             }
             (result, _) => result?,
         };
+        if connection.agreed_flags & init::OVER_IO_URING == 0 {
+            if options.io_uring == IoUring::On {
+                return Err(MountError::NoIoUring("the kernel does not offer it".into()));
+            }
+            connection.rings = None;
+        }
         crate::read_ahead::widen(connection.handle.dir());
         Ok(connection)
     }
@@ -73,11 +92,22 @@ impl Connection {
     /// Serves until the file system is unmounted.
     pub fn run(mut self, server: &impl Serve) -> Result<(), MountError> {
         self.started = true;
-        crate::workers::serve_until_unmounted(&self.device, server, self.max_thread_count)
-            .map_err(|errno| MountError::System { what: "reading /dev/fuse", errno })
+        let reading = |errno| MountError::System { what: "reading /dev/fuse", errno };
+        let Some(rings) = self.rings.take() else {
+            return serve_until_unmounted(&self.device, server, self.max_thread_count)
+                .map_err(reading);
+        };
+        std::thread::scope(|scope| {
+            crate::queues::start(rings, scope, server);
+            serve_until_unmounted(&self.device, server, 1).map_err(reading)
+        })
     }
 
-    fn shake_hands(&self, options: &MountOptions) -> Result<u64, MountError> {
+    fn wanted_flags(&self, options: &MountOptions) -> u64 {
+        wanted_flags(options) | if self.rings.is_some() { init::OVER_IO_URING } else { 0 }
+    }
+
+    fn shake_hands(&self, wanted: u64) -> Result<u64, MountError> {
         let mut input = AlignedBuf::zeroed(WRITE_HEAD_BYTES + MAX_TRANSFER_BYTES);
         loop {
             let len_bytes = read_request(&self.device, &mut input)
@@ -88,7 +118,7 @@ impl Connection {
             if request.opcode != Some(Opcode::Init) {
                 return Err(MountError::Protocol("the first request was not INIT".into()));
             }
-            let handshake = negotiate(&request, options)?;
+            let handshake = negotiate(&request, wanted)?;
             let answer = match &handshake {
                 Handshake::Again(out) | Handshake::Agreed(out) => out,
             };
@@ -114,13 +144,21 @@ impl Drop for Connection {
     }
 }
 
+fn enable_io_uring() -> Result<(), MountError> {
+    match std::fs::read_to_string(ENABLE_URING) {
+        Ok(value) if value.trim() == "Y" => Ok(()),
+        _ => std::fs::write(ENABLE_URING, "Y")
+            .map_err(|error| MountError::NoIoUring(format!("{ENABLE_URING}: {error}"))),
+    }
+}
+
 enum Handshake {
     /// The kernel speaks a newer major version; it will ask again with ours.
     Again(InitOut),
     Agreed(InitOut),
 }
 
-fn negotiate(request: &Request<'_>, options: &MountOptions) -> Result<Handshake, MountError> {
+fn negotiate(request: &Request<'_>, wanted: u64) -> Result<Handshake, MountError> {
     let mut body = request.body;
     let short = |_| MountError::Protocol("a short INIT".into());
     let offer: InitIn = body.take().map_err(short)?;
@@ -141,7 +179,7 @@ fn negotiate(request: &Request<'_>, options: &MountOptions) -> Result<Handshake,
     if offered & init::INIT_EXT != 0 {
         offered |= u64::from(body.take::<InitInExt>().map_err(short)?.flags2) << 32;
     }
-    let agreed = offered & wanted_flags(options);
+    let agreed = offered & wanted;
     tracing::debug!(major = offer.major, minor = offer.minor, offered, agreed, "INIT");
     Ok(Handshake::Agreed(InitOut {
         major: abi::MAJOR,
@@ -210,7 +248,7 @@ mod tests {
     }
 
     fn shake(bytes: &[u8], options: &MountOptions) -> Result<Handshake, MountError> {
-        negotiate(&Request::parse(bytes).unwrap(), options)
+        negotiate(&Request::parse(bytes).unwrap(), wanted_flags(options))
     }
 
     #[test]
@@ -218,7 +256,7 @@ mod tests {
         let offered = (init::MAX_PAGES | init::WRITEBACK_CACHE | init::POSIX_ACL | 2) as u32;
         let bytes = init_request(7, 45, offered);
         let Ok(Handshake::Agreed(out)) = shake(&bytes, &MountOptions::default()) else { panic!() };
-        assert_eq!((out.major, out.minor), (7, 40));
+        assert_eq!((out.major, out.minor), (7, 42));
         assert_eq!(u64::from(out.flags), init::MAX_PAGES | init::POSIX_ACL);
         assert_eq!((out.max_pages, out.max_write), (256, 1 << 20));
         let options = MountOptions { writeback_cache: true, ..Default::default() };

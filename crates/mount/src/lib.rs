@@ -1,7 +1,7 @@
 //! The FUSE adapter: the only place that knows FUSE and errno.
 //!
-//! From the kernel upwards: `attach` mounts, `connection` shakes hands, `workers` read requests and
-//! answer them through [`Serve`], `adapter` makes each an operation of the volume; [`Session`] is
+//! From the kernel upwards: `attach` mounts, `connection` shakes hands, `queues` (io_uring) or
+//! `workers` (`/dev/fuse`) take requests and answer them through [`Serve`], `adapter` makes each an operation of the volume; [`Session`] is
 //! all of it. The adapter is thin: what a file system does is decided in `ext4`.
 
 pub mod abi;
@@ -12,6 +12,7 @@ mod connection;
 mod convert;
 mod errno;
 mod options;
+mod queues;
 mod read_ahead;
 mod reply;
 mod request;
@@ -22,7 +23,7 @@ mod workers;
 pub use attach::MountHandle;
 pub use connection::{Connection, MAX_TRANSFER_BYTES, Serve};
 pub use errno::errno;
-pub use options::{MountError, MountOptions, Source};
+pub use options::{IoUring, MountError, MountOptions, Source};
 pub use reply::{Answer, Reply};
 pub use request::{Body, Request};
 pub use session::{Session, SessionError};

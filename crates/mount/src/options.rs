@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 
+/// The parameter of the kernel's module that allows FUSE over io_uring.
+pub(crate) const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
+
 /// What is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
@@ -37,10 +40,26 @@ pub struct MountOptions {
     pub noatime: bool,
     /// Let the kernel collect writes (faster for small ones, hides what was written when).
     pub writeback_cache: bool,
-    /// Most threads that answer requests at a time; as many `fsync`s can share a commit.
+    /// How requests come from the kernel.
+    pub io_uring: IoUring,
+    /// Most threads that answer requests at a time; as many `fsync`s can share a commit. With
+    /// io_uring each CPU has its share of them, at least two.
     pub thread_count: usize,
     /// Shown as the source of the mount instead of the device or file.
     pub fsname: Option<String>,
+}
+
+/// Whether requests come from the kernel through io_uring rather than through `/dev/fuse`: fewer
+/// system calls, and a request is answered on the CPU of its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoUring {
+    /// Never.
+    Off,
+    /// When the kernel offers it: Linux 6.14, with the parameter `enable_uring` of its module
+    /// `fuse` set.
+    Auto,
+    /// Sets that parameter (as root; it stays set) and fails if the kernel still does not offer it.
+    On,
 }
 
 impl Default for MountOptions {
@@ -54,6 +73,7 @@ impl Default for MountOptions {
             noexec: false,
             noatime: false,
             writeback_cache: false,
+            io_uring: IoUring::Auto,
             thread_count: DEFAULT_THREAD_COUNT,
             fsname: None,
         }
@@ -106,6 +126,11 @@ pub enum MountError {
     /// The kernel's protocol is too old, or it did not speak it.
     #[error("FUSE protocol: {0}")]
     Protocol(String),
+    /// io_uring was asked for by name and cannot be had.
+    #[error(
+        "io_uring=on: {0}; it needs Linux 6.14 and {ENABLE_URING} set to Y (leave the option out to do without)"
+    )]
+    NoIoUring(String),
     /// The mount is in use.
     #[error("{}: in use by a program (fuser -vm shows which)", .0.display())]
     MountBusy(PathBuf),

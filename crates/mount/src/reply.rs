@@ -1,16 +1,11 @@
-//! The buffer in which an answer is built: header and payload in one piece, so that one `write`
-//! sends it.
-//!
-//! The payload starts on a page boundary and the header stands directly before it: file data is
-//! read straight into its place, aligned for direct I/O.
+//! Where the payload of an answer is built: in the place from which it is sent, on a page boundary,
+//! so that file data is read straight there by direct I/O.
 
-use device::AlignedBuf;
 use rustix::io::Errno;
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::abi::OutHeader;
 
-const PAGE_BYTES: usize = 4096;
 const HEADER_BYTES: usize = size_of::<OutHeader>();
 
 /// How a request ends.
@@ -24,16 +19,16 @@ pub enum Answer {
     Silent,
 }
 
-/// Payload of an answer, used again for each request of a worker.
-pub struct Reply {
-    bytes: AlignedBuf,
+/// Payload of an answer.
+pub struct Reply<'a> {
+    room: &'a mut [u8],
     len_bytes: usize,
 }
 
-impl Reply {
-    /// A reply with room for `capacity_bytes` of payload.
-    pub fn new(capacity_bytes: usize) -> Reply {
-        Reply { bytes: AlignedBuf::zeroed(PAGE_BYTES + capacity_bytes), len_bytes: 0 }
+impl<'a> Reply<'a> {
+    /// An empty payload with `room` to grow in.
+    pub fn new(room: &'a mut [u8]) -> Reply<'a> {
+        Reply { room, len_bytes: 0 }
     }
 
     /// Forgets the payload.
@@ -43,7 +38,7 @@ impl Reply {
 
     /// Bytes of payload so far.
     pub fn payload(&self) -> &[u8] {
-        &self.bytes[PAGE_BYTES..PAGE_BYTES + self.len_bytes]
+        &self.room[..self.len_bytes]
     }
 
     /// Appends a structure; `EOVERFLOW` when the buffer is full.
@@ -53,9 +48,8 @@ impl Reply {
 
     /// Appends bytes; `EOVERFLOW` when the buffer is full.
     pub fn push_bytes(&mut self, value: &[u8]) -> Result<(), Errno> {
-        let start = PAGE_BYTES + self.len_bytes;
-        let room = self.bytes.get_mut(start..start + value.len()).ok_or(Errno::OVERFLOW)?;
-        room.copy_from_slice(value);
+        let spare = &mut self.room[self.len_bytes..];
+        spare.get_mut(..value.len()).ok_or(Errno::OVERFLOW)?.copy_from_slice(value);
         self.len_bytes += value.len();
         Ok(())
     }
@@ -63,29 +57,27 @@ impl Reply {
     /// The next `len_bytes` bytes, to be filled in place (they hold leftovers of earlier answers)
     /// and then confirmed with [`Reply::advance`].
     pub fn spare(&mut self, len_bytes: usize) -> Result<&mut [u8], Errno> {
-        let start = PAGE_BYTES + self.len_bytes;
-        let end = start.checked_add(len_bytes).ok_or(Errno::INVAL)?;
-        self.bytes.get_mut(start..end).ok_or(Errno::INVAL)
+        self.room[self.len_bytes..].get_mut(..len_bytes).ok_or(Errno::INVAL)
     }
 
     /// Takes `len_bytes` of the spare bytes into the payload.
     pub fn advance(&mut self, len_bytes: usize) {
         self.len_bytes += len_bytes;
-        assert!(PAGE_BYTES + self.len_bytes <= self.bytes.len(), "a reply beyond its buffer");
+        assert!(self.len_bytes <= self.room.len(), "a reply beyond its buffer");
     }
+}
 
-    /// The bytes to send for `answer`; `None` when there is nothing to send.
-    pub(crate) fn finish(&mut self, unique: u64, answer: Answer) -> Option<&[u8]> {
-        let (error, payload_bytes) = match answer {
+impl Answer {
+    /// The header of an answer whose payload, if it is [`Answer::Done`], has `payload_bytes`
+    /// bytes; `None` when there is nothing to send.
+    pub(crate) fn header(self, unique: u64, payload_bytes: usize) -> Option<OutHeader> {
+        let (error, payload_bytes) = match self {
             Answer::Silent => return None,
-            Answer::Done => (0, self.len_bytes),
+            Answer::Done => (0, payload_bytes),
             Answer::Failed(errno) => (-errno.raw_os_error(), 0),
         };
         let len = u32::try_from(HEADER_BYTES + payload_bytes).expect("a reply is about 1 MiB");
-        let start = PAGE_BYTES - HEADER_BYTES;
-        let header = OutHeader { len, error, unique };
-        self.bytes[start..PAGE_BYTES].copy_from_slice(header.as_bytes());
-        Some(&self.bytes[start..PAGE_BYTES + payload_bytes])
+        Some(OutHeader { len, error, unique })
     }
 }
 
@@ -94,34 +86,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn header_and_payload_are_one_piece() {
-        let mut reply = Reply::new(64);
+    fn a_payload_is_built_piece_by_piece() {
+        let mut room = [0; 64];
+        let mut reply = Reply::new(&mut room);
         reply.push(&7u32).unwrap();
         reply.spare(3).unwrap().copy_from_slice(b"abc");
         reply.advance(3);
-        let bytes = reply.finish(9, Answer::Done).unwrap();
-        assert_eq!(bytes[0..4], 23u32.to_ne_bytes());
-        assert_eq!(bytes[4..8], 0i32.to_ne_bytes());
-        assert_eq!(bytes[8..16], 9u64.to_ne_bytes());
-        assert_eq!(&bytes[20..], b"abc");
+        assert_eq!(reply.payload(), [&7u32.to_ne_bytes()[..], b"abc"].concat());
+        let header = Answer::Done.header(9, reply.payload().len()).unwrap();
+        assert_eq!((header.len, header.error, header.unique), (23, 0, 9));
     }
 
     #[test]
     fn an_error_carries_no_payload() {
-        let mut reply = Reply::new(64);
-        reply.push(&7u32).unwrap();
-        let bytes = reply.finish(9, Answer::Failed(Errno::NOENT)).unwrap();
-        assert_eq!(bytes.len(), 16);
-        assert_eq!(bytes[4..8], (-2i32).to_ne_bytes());
-        assert_eq!(reply.finish(9, Answer::Silent), None);
+        let header = Answer::Failed(Errno::NOENT).header(9, 4).unwrap();
+        assert_eq!((header.len, header.error, header.unique), (16, -2, 9));
+        assert!(Answer::Silent.header(9, 0).is_none());
     }
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let mut reply = Reply::new(8);
-        assert!(reply.spare(4097).is_err());
+        let mut room = [0; 8];
+        let mut reply = Reply::new(&mut room);
+        assert!(reply.spare(9).is_err());
         assert!(reply.push_bytes(&[0; 9]).is_err());
         assert!(reply.push_bytes(&[0; 8]).is_ok());
         assert!(reply.push(&1u8).is_err());
+        assert!(reply.spare(usize::MAX).is_err());
     }
 }

@@ -30,35 +30,53 @@ impl<'a> Request<'a> {
         let extension_bytes = usize::from(header.total_extlen) * 8;
         let body_bytes = rest.len().checked_sub(extension_bytes).ok_or(Errno::IO)?;
         let opcode = Opcode::from_wire(header.opcode);
-        Ok(Request { header, opcode, body: Body(&rest[..body_bytes]) })
+        Ok(Request { header, opcode, body: Body::whole(&rest[..body_bytes]) })
     }
 }
 
 /// Bytes of a request that have not been read yet.
 #[derive(Debug, Clone, Copy)]
-pub struct Body<'a>(pub &'a [u8]);
+pub struct Body<'a> {
+    /// The first structure where it comes apart from the rest, as through a ring.
+    head: Option<&'a [u8]>,
+    rest: &'a [u8],
+}
 
 impl<'a> Body<'a> {
+    /// A body in one piece.
+    pub fn whole(bytes: &'a [u8]) -> Body<'a> {
+        Body { head: None, rest: bytes }
+    }
+
+    /// A body whose first structure, if the operation has one, lies in `head`.
+    pub fn split(head: &'a [u8], rest: &'a [u8]) -> Body<'a> {
+        Body { head: Some(head), rest }
+    }
+
     /// Reads one structure.
     pub fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Result<T, Errno> {
-        let (value, rest) = T::read_from_prefix(self.0).map_err(|_| Errno::IO)?;
-        self.0 = rest;
+        if let Some(head) = self.head.take() {
+            let (value, _) = T::read_from_prefix(head).map_err(|_| Errno::IO)?;
+            return Ok(value);
+        }
+        let (value, rest) = T::read_from_prefix(self.rest).map_err(|_| Errno::IO)?;
+        self.rest = rest;
         Ok(value)
     }
 
     /// Reads `len_bytes` bytes.
     pub fn take_bytes(&mut self, len_bytes: u32) -> Result<&'a [u8], Errno> {
         let len_bytes = usize::try_from(len_bytes).map_err(|_| Errno::IO)?;
-        let (value, rest) = self.0.split_at_checked(len_bytes).ok_or(Errno::IO)?;
-        self.0 = rest;
+        let (value, rest) = self.rest.split_at_checked(len_bytes).ok_or(Errno::IO)?;
+        self.rest = rest;
         Ok(value)
     }
 
     /// Reads bytes up to a NUL, which is swallowed (a symlink's target, an attribute's name).
     pub fn take_string(&mut self) -> Result<&'a [u8], Errno> {
-        let end = self.0.iter().position(|&byte| byte == 0).ok_or(Errno::IO)?;
-        let value = &self.0[..end];
-        self.0 = &self.0[end + 1..];
+        let end = self.rest.iter().position(|&byte| byte == 0).ok_or(Errno::IO)?;
+        let value = &self.rest[..end];
+        self.rest = &self.rest[end + 1..];
         Ok(value)
     }
 
@@ -95,6 +113,19 @@ mod tests {
         assert_eq!(request.body.take_name().unwrap(), b"name");
         assert_eq!(request.body.take_bytes(4).unwrap(), b"rest");
         assert!(request.body.take_bytes(1).is_err());
+    }
+
+    #[test]
+    fn the_first_structure_may_lie_apart() {
+        let mkdir = MkdirIn { mode: 0o755, umask: 0o22 };
+        let head = [mkdir.as_bytes(), &[0; 120]].concat();
+        let mut body = Body::split(&head, b"name\0rest");
+        assert_eq!(body.take::<MkdirIn>().unwrap().mode, 0o755);
+        assert_eq!(body.take_name().unwrap(), b"name");
+        assert_eq!(body.take_bytes(4).unwrap(), b"rest");
+        // An operation without such a structure never looks at it.
+        assert_eq!(Body::split(&head, b"name\0").take_name().unwrap(), b"name");
+        assert!(Body::split(&[0; 7], b"long enough").take::<MkdirIn>().is_err());
     }
 
     #[test]
@@ -136,7 +167,7 @@ mod tests {
     #[test]
     fn names_are_checked() {
         for bad in [&b"\0"[..], b"a/b\0"] {
-            assert_eq!(Body(bad).take_name(), Err(Errno::INVAL));
+            assert_eq!(Body::whole(bad).take_name(), Err(Errno::INVAL));
         }
     }
 }

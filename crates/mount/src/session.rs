@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use crate::abi::init;
 use crate::adapter::Adapter;
 use crate::attach::MountHandle;
 use crate::connection::Connection;
@@ -39,8 +38,7 @@ impl Session {
     ) -> Result<Session, MountError> {
         match Connection::mount(source, dir, options) {
             Ok(connection) => {
-                let long_setxattr = connection.agreed_flags() & init::SETXATTR_EXT != 0;
-                let adapter = Adapter::new(volume, stat_source, long_setxattr);
+                let adapter = Adapter::new(volume, stat_source, connection.agreed_flags());
                 Ok(Session { connection, adapter })
             }
             Err(error) => {

@@ -49,6 +49,8 @@ struct Stat<'a> {
     target: &'a str,
     durability: &'a str,
     data_mode: &'a str,
+    /// How requests come from the kernel: `io_uring` or `dev_fuse`.
+    transport: &'a str,
     read_only: bool,
     requests: u64,
     fsyncs: u64,
@@ -83,6 +85,7 @@ pub(crate) fn render(
     source: &StatSource,
     counters: &AdapterCounters,
     volume: &ext4::Volume,
+    transport: &'static str,
 ) -> Vec<u8> {
     let journal = volume.journal().stats();
     let device = (source.device_counters)();
@@ -92,6 +95,7 @@ pub(crate) fn render(
         target: &source.target,
         durability: source.durability,
         data_mode: data_mode_name(volume.data_mode()),
+        transport,
         read_only: volume.is_read_only(),
         requests: load(&counters.requests),
         fsyncs: load(&counters.fsyncs),

@@ -24,9 +24,9 @@ use std::thread::Scope;
 use device::AlignedBuf;
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
-use crate::abi::InHeader;
+use crate::abi::{InHeader, OutHeader};
 use crate::connection::{MAX_TRANSFER_BYTES, PAGE_BYTES, Serve, WRITE_HEAD_BYTES, read_request};
 use crate::reply::{Answer, Reply};
 use crate::request::Request;
@@ -93,7 +93,7 @@ impl<S: Serve> Pool<'_, S> {
     fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let start = PAGE_BYTES - WRITE_HEAD_BYTES;
         let mut input = AlignedBuf::zeroed(PAGE_BYTES + MAX_TRANSFER_BYTES);
-        let mut reply = Reply::new(MAX_TRANSFER_BYTES);
+        let mut output = AlignedBuf::zeroed(PAGE_BYTES + MAX_TRANSFER_BYTES);
         let mut superfluous_count = 0;
         loop {
             let others_waiting = self.waiting_count.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +112,7 @@ impl<S: Serve> Pool<'_, S> {
                         self.start_worker(scope);
                     }
                     let bytes = &input[start..start + len_bytes];
-                    if !self.serve_guarded(bytes, &mut reply) {
+                    if !serve_one(self.device, self.server, bytes, &mut output) {
                         return;
                     }
                 }
@@ -124,34 +124,42 @@ impl<S: Serve> Pool<'_, S> {
             }
         }
     }
-
-    fn serve_guarded(&self, bytes: &[u8], reply: &mut Reply) -> bool {
-        let serve = AssertUnwindSafe(|| serve_one(self.device, self.server, bytes, reply));
-        catch_unwind(serve).unwrap_or_else(|_| {
-            tracing::error!("a violated assertion; stopping as after a power cut");
-            std::process::abort()
-        })
-    }
 }
 
-/// Answers what was read; `false` when the file system is gone.
-fn serve_one(device: &OwnedFd, server: &impl Serve, bytes: &[u8], reply: &mut Reply) -> bool {
-    reply.clear();
+/// Serves, and ends the process on a panic as a power cut would.
+pub(crate) fn serve_guarded(
+    server: &impl Serve,
+    request: &Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    catch_unwind(AssertUnwindSafe(|| server.serve(request, reply))).unwrap_or_else(|_| {
+        tracing::error!("a violated assertion; stopping as after a power cut");
+        std::process::abort()
+    })
+}
+
+/// Answers what was read, using `output` for header and payload; `false` when the file system is
+/// gone.
+fn serve_one(device: &OwnedFd, server: &impl Serve, bytes: &[u8], output: &mut [u8]) -> bool {
+    // The header directly before the payload: one write sends both.
+    let (head, room) = output.split_at_mut(PAGE_BYTES);
+    let mut reply = Reply::new(room);
     let (unique, answer) = match Request::parse(bytes) {
-        Ok(request) => (request.header.unique, server.serve(&request, reply)),
+        Ok(request) => (request.header.unique, serve_guarded(server, &request, &mut reply)),
         Err(errno) => garbled(bytes, errno),
     };
-    let Some(message) = reply.finish(unique, answer) else { return true };
-    match rustix::io::write(device, message) {
+    let Some(header) = answer.header(unique, reply.payload().len()) else { return true };
+    let start = PAGE_BYTES - size_of::<OutHeader>();
+    head[start..].copy_from_slice(header.as_bytes());
+    match rustix::io::write(device, &output[start..start + header.len as usize]) {
         // The request was interrupted, nobody waits for the answer any more.
         Ok(_) | Err(Errno::NOENT) => true,
         Err(Errno::NODEV) => false,
         Err(errno) => {
-            tracing::error!(%errno, unique, len_bytes = message.len(), "an answer was refused");
-            let refused = Answer::Failed(Errno::IO);
-            let message = reply.finish(unique, refused).expect("an error is always sent");
+            tracing::error!(%errno, unique, len_bytes = header.len, "an answer was refused");
+            let refused = Answer::Failed(Errno::IO).header(unique, 0).expect("it is sent");
             // When even this is refused, there is nobody left to tell.
-            let _ = rustix::io::write(device, message);
+            let _ = rustix::io::write(device, refused.as_bytes());
             true
         }
     }

@@ -9,7 +9,7 @@ use crate::convert::{attr_out, permissions, statx_out, timestamp};
 
 const NAME_MAX_BYTES: u32 = 255;
 
-impl Call<'_> {
+impl Call<'_, '_> {
     pub(super) fn getattr(&mut self) -> Outcome {
         let attr = self.volume.get_attr(self.ino()?)?;
         Ok(self.reply.push(&attr_out(&attr))?)

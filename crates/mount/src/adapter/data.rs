@@ -20,7 +20,7 @@ const FALLOC_ZERO_RANGE: u32 = 0x10;
 
 const CAPABILITY_XATTR: &[u8] = b"security.capability";
 
-impl Call<'_> {
+impl Call<'_, '_> {
     pub(super) fn read(&mut self) -> Outcome {
         let ino = self.ino()?;
         let read: ReadIn = self.body.take()?;

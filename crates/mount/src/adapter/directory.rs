@@ -11,7 +11,7 @@ use crate::reply::Reply;
 
 const RECORD_ALIGN_BYTES: usize = 8;
 
-impl Call<'_> {
+impl Call<'_, '_> {
     pub(super) fn readdir(&mut self) -> Outcome {
         let ino = self.ino()?;
         let read: ReadIn = self.body.take()?;
@@ -54,19 +54,19 @@ impl Call<'_> {
 }
 
 /// How many bytes the kernel takes.
-fn capacity(read: &ReadIn, reply: &mut Reply) -> Result<usize, Errno> {
+fn capacity(read: &ReadIn, reply: &mut Reply<'_>) -> Result<usize, Errno> {
     let capacity_bytes = usize::try_from(read.size).map_err(|_| Errno::INVAL)?;
     reply.spare(capacity_bytes)?;
     Ok(capacity_bytes)
 }
 
-fn fits(reply: &Reply, capacity_bytes: usize, head_bytes: usize, entry: &DirEntry<'_>) -> bool {
+fn fits(reply: &Reply<'_>, capacity_bytes: usize, head_bytes: usize, entry: &DirEntry<'_>) -> bool {
     let record_bytes =
         (size_of::<Dirent>() + entry.name.len()).next_multiple_of(RECORD_ALIGN_BYTES);
     reply.payload().len() + head_bytes + record_bytes <= capacity_bytes
 }
 
-fn push_dirent(reply: &mut Reply, entry: &DirEntry<'_>) -> Result<(), Errno> {
+fn push_dirent(reply: &mut Reply<'_>, entry: &DirEntry<'_>) -> Result<(), Errno> {
     let name_bytes = entry.name.len();
     let dirent = Dirent {
         ino: u64::from(entry.ino.0),
@@ -90,7 +90,8 @@ mod tests {
     fn a_record_is_padded_to_eight_bytes_and_counted_before_it_is_written() {
         let entry =
             DirEntry { ino: InodeNo(12), kind: Some(FileKind::Regular), name: b"abc", cursor: 77 };
-        let mut reply = Reply::new(64);
+        let mut room = [0; 64];
+        let mut reply = Reply::new(&mut room);
         assert!(fits(&reply, 32, 0, &entry));
         assert!(!fits(&reply, 31, 0, &entry));
         push_dirent(&mut reply, &entry).unwrap();

@@ -13,7 +13,7 @@ use crate::abi::InHeader;
 const IMAGE_BYTES: u64 = 16 << 20;
 const REQUEST_COUNT: u32 = 30_000;
 
-fn image() -> tempfile::NamedTempFile {
+pub(super) fn image() -> tempfile::NamedTempFile {
     let image = tempfile::NamedTempFile::new().unwrap();
     image.as_file().set_len(IMAGE_BYTES).unwrap();
     let mke2fs = Command::new("mke2fs")
@@ -24,7 +24,7 @@ fn image() -> tempfile::NamedTempFile {
     image
 }
 
-fn adapter(device: Arc<MemoryDevice>) -> Adapter {
+pub(super) fn adapter(device: Arc<MemoryDevice>) -> Adapter {
     let options = ext4::OpenOptions {
         background: false,
         commit_interval: None,
@@ -37,7 +37,11 @@ fn adapter(device: Arc<MemoryDevice>) -> Adapter {
         durability: "process",
         device_counters: Arc::new(device::Counters::default),
     };
-    Adapter::new(Volume::open(device, options).unwrap(), stat_source, true)
+    Adapter::new(
+        Volume::open(device, options).unwrap(),
+        stat_source,
+        crate::abi::init::SETXATTR_EXT,
+    )
 }
 
 /// A body that often makes sense: small numbers, short names, and noise.
@@ -84,15 +88,15 @@ fn no_request_makes_it_panic_and_the_volume_stays_whole() {
     let device = Arc::new(MemoryDevice::from_bytes(std::fs::read(image.path()).unwrap(), 512));
     let adapter = adapter(device.clone());
     let mut random = fastrand::Rng::with_seed(11);
-    let mut reply = Reply::new(1 << 20);
+    let mut room = vec![0; 1 << 20];
     let mut done_count = 0;
     for unique in 0..u64::from(REQUEST_COUNT) {
         let bytes = random_request(&mut random, unique);
         let request = Request::parse(&bytes).unwrap();
-        reply.clear();
+        let mut reply = Reply::new(&mut room);
         let answer = adapter.serve(&request, &mut reply);
         done_count += u32::from(answer == Answer::Done);
-        assert!(reply.finish(unique, answer).is_some() || answer == Answer::Silent);
+        assert!(answer.header(unique, reply.payload().len()).is_some() || answer == Answer::Silent);
     }
     assert!(done_count > REQUEST_COUNT / 100, "only {done_count} requests made sense");
     adapter.close().unwrap();

@@ -44,7 +44,7 @@ struct FsXattr {
 
 const _: () = assert!(size_of::<FsXattr>() == 28);
 
-impl Call<'_> {
+impl Call<'_, '_> {
     pub(super) fn ioctl(&mut self) -> Outcome {
         let ioctl: IoctlIn = self.body.take()?;
         let input = self.body.take_bytes(ioctl.in_size)?;

@@ -9,6 +9,7 @@
 mod attributes;
 mod data;
 mod directory;
+mod forgets;
 #[cfg(test)]
 mod fuzz_test;
 mod ioctl;
@@ -19,6 +20,7 @@ use ext4::{InodeNo, Volume};
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
+use self::forgets::Forgets;
 use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode};
 use crate::capabilities::Capabilities;
 use crate::connection::Serve;
@@ -35,22 +37,28 @@ pub(crate) struct Adapter {
     /// How closing went, once it was tried.
     close_result: Mutex<Option<ext4::Result<()>>>,
     counters: AdapterCounters,
+    forgets: Forgets,
     capabilities: Capabilities,
     stat_source: StatSource,
-    /// SETXATTR has its longer form.
-    long_setxattr: bool,
+    /// The flags of `abi::init` that hold for this connection.
+    agreed_flags: u64,
 }
 
 impl Adapter {
-    pub(crate) fn new(volume: Volume, stat_source: StatSource, long_setxattr: bool) -> Adapter {
+    pub(crate) fn new(volume: Volume, stat_source: StatSource, agreed_flags: u64) -> Adapter {
         Adapter {
             volume: RwLock::new(Some(volume)),
             close_result: Mutex::new(None),
             counters: AdapterCounters::default(),
+            forgets: Forgets::default(),
             capabilities: Capabilities::default(),
             stat_source,
-            long_setxattr,
+            agreed_flags,
         }
+    }
+
+    fn agreed(&self, flag: u64) -> bool {
+        self.agreed_flags & flag != 0
     }
 
     /// Closes the volume when all requests in progress are done. The second call does nothing but
@@ -113,7 +121,7 @@ impl Adapter {
 }
 
 impl Serve for Adapter {
-    fn serve(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+    fn serve(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         AdapterCounters::add(&self.counters.requests, 1);
         let Some(opcode) = request.opcode else { return Answer::Failed(Errno::NOSYS) };
         match opcode {
@@ -123,17 +131,26 @@ impl Serve for Adapter {
                 if self.forget(request).is_err() {
                     tracing::warn!(len_bytes = request.header.len, "a garbled FORGET");
                 }
+                self.forgets.note_one();
                 return Answer::Silent;
             }
             _ => {}
         }
         let volume = self.volume.read();
         let Some(volume) = volume.as_ref() else { return Answer::Failed(Errno::IO) };
-        let mut call =
-            Call { adapter: self, volume, header: request.header, body: request.body, reply };
-        match call.dispatch(opcode) {
-            Ok(()) => Answer::Done,
-            Err(failure) => Answer::Failed(self.report(opcode, &request.header, failure)),
+        let header = request.header;
+        loop {
+            let forgotten_count = self.forgets.count();
+            let mut call = Call { adapter: self, volume, header, body: request.body, reply };
+            match call.dispatch(opcode) {
+                Ok(()) => return Answer::Done,
+                Err(Failure::Volume(ext4::Error::NoSpace))
+                    if volume.has_deleted_files() && self.forgets.wait_beyond(forgotten_count) =>
+                {
+                    reply.clear();
+                }
+                Err(failure) => return Answer::Failed(self.report(opcode, &header, failure)),
+            }
         }
     }
 }
@@ -162,15 +179,15 @@ impl From<ext4::Error> for Failure {
 type Outcome = Result<(), Failure>;
 
 /// One request on its way through the volume.
-struct Call<'a> {
+struct Call<'a, 'b> {
     adapter: &'a Adapter,
     volume: &'a Volume,
     header: InHeader,
     body: Body<'a>,
-    reply: &'a mut Reply,
+    reply: &'a mut Reply<'b>,
 }
 
-impl Call<'_> {
+impl Call<'_, '_> {
     /// The inode that the request is about.
     fn ino(&self) -> Result<InodeNo, Errno> {
         convert::inode_of(self.header.nodeid)

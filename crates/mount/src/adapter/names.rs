@@ -10,7 +10,7 @@ use crate::convert::{entry_out, inode_of, kind_of_mode, negative_entry, permissi
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 
-impl Call<'_> {
+impl Call<'_, '_> {
     pub(super) fn lookup(&mut self) -> Outcome {
         let ino = self.ino()?;
         let name = self.body.take_name()?;

@@ -4,7 +4,9 @@ use ext4::{SetAttr, XattrFlags};
 use rustix::io::Errno;
 
 use super::{Call, Outcome};
-use crate::abi::{GetxattrIn, GetxattrOut, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInShort};
+use crate::abi::{
+    GetxattrIn, GetxattrOut, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInShort, init,
+};
 use crate::stat::{PID_XATTR, STAT_XATTR, render};
 
 const XATTR_CREATE: u32 = 1;
@@ -13,13 +15,17 @@ const XATTR_REPLACE: u32 = 2;
 const XATTR_MAX_BYTES: usize = 65_536;
 const S_ISGID: u16 = 0o2000;
 
-impl Call<'_> {
+impl Call<'_, '_> {
     pub(super) fn getxattr(&mut self) -> Outcome {
         let ino = self.ino()?;
         let get: GetxattrIn = self.body.take()?;
         let name = self.body.take_string()?;
         let value = match name {
-            STAT_XATTR => render(&self.adapter.stat_source, &self.adapter.counters, self.volume),
+            STAT_XATTR => {
+                let over_io_uring = self.adapter.agreed(init::OVER_IO_URING);
+                let transport = if over_io_uring { "io_uring" } else { "dev_fuse" };
+                render(&self.adapter.stat_source, &self.adapter.counters, self.volume, transport)
+            }
             PID_XATTR => std::process::id().to_string().into_bytes(),
             _ => self.volume.get_xattr(ino, name)?,
         };
@@ -55,7 +61,7 @@ impl Call<'_> {
 
     pub(super) fn setxattr(&mut self) -> Outcome {
         let ino = self.ino()?;
-        let set = if self.adapter.long_setxattr {
+        let set = if self.adapter.agreed(init::SETXATTR_EXT) {
             self.body.take::<SetxattrIn>()?
         } else {
             let SetxattrInShort { size, flags } = self.body.take()?;

@@ -1,0 +1,146 @@
+//! One long-lived command on a file through io_uring (`IORING_OP_URING_CMD`): the kernel fills two
+//! buffers, we answer in the same two, and the next submission both delivers the answer and waits
+//! for more. FUSE speaks so (`Documentation/filesystems/fuse/fuse-io-uring.rst`).
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use rustix::io::Errno;
+
+use crate::AlignedBuf;
+
+/// Bytes of a command that its file interprets.
+pub const COMMAND_BYTES: usize = 80;
+
+/// A ring with one command at a time, and the two buffers that it lends to the kernel.
+///
+/// It belongs to the thread that runs its first command: the kernel completes them there.
+pub struct CommandRing {
+    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    file: OwnedFd,
+    header: AlignedBuf,
+    payload: AlignedBuf,
+    /// Address and length of each (`struct iovec`), read by the kernel with a command.
+    vectors: Box<[[u64; 2]; 2]>,
+    /// A thread has taken it.
+    enabled: bool,
+}
+
+impl CommandRing {
+    /// A ring for commands on `file`, with buffers of these lengths in bytes. An error where the
+    /// kernel is older than Linux 6.1 or forbids io_uring.
+    pub fn new(
+        file: BorrowedFd<'_>,
+        header_bytes: usize,
+        payload_bytes: usize,
+    ) -> io::Result<CommandRing> {
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_r_disabled()
+            .build(2)?;
+        Ok(CommandRing {
+            ring,
+            file: file.try_clone_to_owned()?,
+            header: AlignedBuf::zeroed(header_bytes),
+            payload: AlignedBuf::zeroed(payload_bytes),
+            vectors: Box::new([[0; 2]; 2]),
+            enabled: false,
+        })
+    }
+
+    /// The two buffers, for as long as no command is under way.
+    pub fn buffers(&mut self) -> (&mut [u8], &mut [u8]) {
+        (&mut self.header, &mut self.payload)
+    }
+
+    /// Submits `command` and waits until the kernel completes it, with the buffers filled or
+    /// with an error.
+    pub fn run(&mut self, operation: u32, command: [u8; COMMAND_BYTES]) -> io::Result<()> {
+        if !self.enabled {
+            self.ring.submitter().register_enable_rings()?;
+            self.enabled = true;
+        }
+        *self.vectors = [&mut self.header, &mut self.payload]
+            .map(|buffer| [buffer.as_mut_ptr() as u64, buffer.len() as u64]);
+        let entry = opcode::UringCmd80::new(types::Fd(self.file.as_raw_fd()), operation)
+            .cmd(command)
+            .addr(Some(self.vectors.as_ptr() as u64))
+            .build();
+        let entry = with_length(entry, 2);
+        // SAFETY: the kernel writes to `header` and `payload` while the command is under way, that
+        // is until `wait` returns; until then `self` is borrowed exclusively and this thread
+        // touches neither. After that it keeps their addresses only for a next command; they are
+        // heap memory that lives, unmoved, as long as `self`, and dropping `self` closes the ring,
+        // which takes the command back.
+        unsafe { self.ring.submission().push(&entry) }.expect("an empty queue has room for one");
+        self.wait()
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        loop {
+            let entered = self.ring.submit_and_wait(1);
+            if let Some(completed) = self.ring.completion().next() {
+                return match completed.result() {
+                    result if result < 0 => Err(io::Error::from_raw_os_error(-result)),
+                    _ => Ok(()),
+                };
+            }
+            match entered {
+                Ok(_) => {}
+                Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => {}
+                Err(error) => {
+                    // The kernel may still write to our buffers: neither returning nor unwinding
+                    // is safe. Not reachable with a ring that was set up correctly.
+                    eprintln!("io_uring took a command and cannot be waited for: {error}");
+                    std::process::abort();
+                }
+            }
+        }
+    }
+}
+
+/// Sets `sqe->len`, which the library has no setter for in this kind of entry: the number of
+/// buffers at `sqe->addr`.
+fn with_length(entry: squeue::Entry128, len: u32) -> squeue::Entry128 {
+    const LENGTH_INDEX: usize = 24 / size_of::<u32>();
+    // SAFETY: `Entry128` is `repr(C)`, `struct io_uring_sqe` and the 64 bytes behind it: 128
+    // bytes of integers and unions of integers without padding, all of them initialised. Every
+    // bit pattern is a valid value of it, and `len` is at byte 24 by the kernel's ABI.
+    unsafe {
+        let mut words: [u32; 32] = std::mem::transmute(entry);
+        words[LENGTH_INDEX] = len;
+        std::mem::transmute(words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_file_without_commands_refuses_them() {
+        let file = tempfile::tempfile().unwrap();
+        let Ok(mut ring) = CommandRing::new(file.as_fd(), 288, 8192) else {
+            eprintln!("skipped: no io_uring here");
+            return;
+        };
+        for _ in 0..3 {
+            let error = ring.run(1, [0; COMMAND_BYTES]).unwrap_err();
+            assert_eq!(Errno::from_io_error(&error), Some(Errno::OPNOTSUPP));
+        }
+        let (header, payload) = ring.buffers();
+        assert_eq!((header.len(), payload.len()), (288, 8192));
+    }
+
+    #[test]
+    fn the_length_is_where_the_kernel_reads_it() {
+        let entry = opcode::UringCmd80::new(types::Fd(7), 1).addr(Some(0x1234)).build();
+        // SAFETY: as in `with_length`.
+        let words: [u32; 32] = unsafe { std::mem::transmute(with_length(entry, 2)) };
+        assert_eq!((words[1], words[4], words[6]), (7, 0x1234, 2));
+    }
+}

@@ -1,0 +1,186 @@
+//! FUSE over io_uring: a queue for each CPU, and threads of that CPU that answer it.
+//!
+//! The kernel puts a request into the queue of the CPU on which the client runs; a thread bound
+//! to that CPU takes it, answers it, and waits for the next in one system call (through
+//! `/dev/fuse` it takes two, and two CPUs as often as not). An entry is one request at a time; the kernel takes the
+//! entry that became free last, so the threads of a queue that are not needed cost nothing.
+//!
+//! FORGET, INTERRUPT and what comes before the queues are ready still arrive through `/dev/fuse`.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread::Scope;
+
+use device::{COMMAND_BYTES, CommandRing};
+use rustix::io::Errno;
+use rustix::thread::CpuSet;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::abi::{InHeader, Opcode, OutHeader, UringCmdReq, UringEntInOut, uring};
+use crate::connection::{MAX_TRANSFER_BYTES, Serve};
+use crate::reply::{Answer, Reply};
+use crate::request::{Body, Request};
+use crate::workers::serve_guarded;
+
+/// More queues than this and we stay with `/dev/fuse`: each has threads of its own.
+const MAX_QUEUE_COUNT: usize = 256;
+/// Threads of a queue, at least: while one waits for the disk another answers.
+const MIN_THREADS_PER_QUEUE: usize = 2;
+/// Room for an answer when the payload of the request has to stay: a WRITE's is 8 bytes.
+const SHORT_REPLY_BYTES: usize = 128;
+
+/// The rings of all queues, each with the number of its queue.
+pub(crate) struct Rings(Vec<(u16, CommandRing)>);
+
+/// Makes the rings, `thread_count` of them if that gives each queue enough; `None` where they
+/// cannot be had.
+pub(crate) fn make_rings(device: &OwnedFd, thread_count: usize) -> Option<Rings> {
+    // One queue for each CPU that could ever be plugged in.
+    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
+    let queue_count = highest_cpu(&possible)? + 1;
+    if queue_count > MAX_QUEUE_COUNT {
+        return None;
+    }
+    let mut rings = Vec::new();
+    for _ in 0..threads_per_queue(thread_count, queue_count) {
+        for qid in 0..queue_count {
+            let ring = CommandRing::new(device.as_fd(), uring::HEADER_BYTES, MAX_TRANSFER_BYTES);
+            rings.push((u16::try_from(qid).ok()?, ring.ok()?));
+        }
+    }
+    Some(Rings(rings))
+}
+
+/// The highest number in a list such as `0-3,8`.
+fn highest_cpu(list: &str) -> Option<usize> {
+    list.trim().rsplit([',', '-']).next()?.parse().ok()
+}
+
+fn threads_per_queue(thread_count: usize, queue_count: usize) -> usize {
+    thread_count.div_ceil(queue_count).max(MIN_THREADS_PER_QUEUE)
+}
+
+/// Starts a thread for each ring; they end when the file system is unmounted.
+pub(crate) fn start<'scope>(
+    rings: Rings,
+    scope: &'scope Scope<'scope, '_>,
+    server: &'scope impl Serve,
+) {
+    for (qid, ring) in rings.0 {
+        let builder = std::thread::Builder::new().name(format!("fuse-cpu{qid}"));
+        let serve = move || serve_queue(ring, server, qid).unwrap_or_else(|error| stop(&error));
+        if let Err(error) = builder.spawn_scoped(scope, serve) {
+            stop(&error);
+        }
+    }
+}
+
+/// Clients of a CPU whose queue is not served would wait for ever; when the process ends they get
+/// an error.
+fn stop(error: &io::Error) -> ! {
+    tracing::error!(%error, "a queue to the kernel cannot be served; stopping as after a power cut");
+    std::process::abort()
+}
+
+/// One thread of queue `qid`: answers until the file system is unmounted.
+fn serve_queue(mut ring: CommandRing, server: &impl Serve, qid: u16) -> io::Result<()> {
+    bind_to_cpu(usize::from(qid));
+    let mut input = Vec::new();
+    let mut operation = uring::CMD_REGISTER;
+    let mut commit_id = 0;
+    loop {
+        match ring.run(operation, command(qid, commit_id)) {
+            Ok(()) => {}
+            Err(error) if is_unmounted(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        commit_id = serve_entry(&mut ring, server, &mut input);
+        operation = uring::CMD_COMMIT_AND_FETCH;
+    }
+}
+
+fn is_unmounted(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOTCONN | Errno::CANCELED | Errno::NODEV))
+}
+
+/// Where the CPU is not ours to use (or not plugged in) the thread runs anywhere.
+fn bind_to_cpu(cpu: usize) {
+    let mut set = CpuSet::new();
+    if cpu < CpuSet::MAX_CPU {
+        set.set(cpu);
+        let _ = rustix::thread::sched_setaffinity(None, &set);
+    }
+}
+
+fn command(qid: u16, commit_id: u64) -> [u8; COMMAND_BYTES] {
+    let mut command = [0; COMMAND_BYTES];
+    let request = UringCmdReq { commit_id, qid, ..UringCmdReq::default() };
+    command[..size_of::<UringCmdReq>()].copy_from_slice(request.as_bytes());
+    command
+}
+
+/// Answers the request in the ring's buffers, in the same buffers, and returns its number.
+fn serve_entry(ring: &mut CommandRing, server: &impl Serve, input: &mut Vec<u8>) -> u64 {
+    let (header, payload) = ring.buffers();
+    let entry = read::<UringEntInOut>(&header[uring::ENT_IN_OUT]);
+    let asked = read::<InHeader>(&header[uring::IN_OUT]);
+    let opcode = Opcode::from_wire(asked.opcode);
+    let sent_bytes = (entry.payload_sz as usize).min(payload.len());
+    let head = &header[uring::OP_IN];
+    let (answer, payload_bytes) = match opcode {
+        // What was sent stays where it is, the short answer is built beside it.
+        Some(Opcode::Write | Opcode::Setxattr) => {
+            let mut room = [0; SHORT_REPLY_BYTES];
+            let mut reply = Reply::new(&mut room);
+            let body = Body::split(head, &payload[..sent_bytes]);
+            let request = Request { header: asked, opcode, body };
+            let answer = serve_guarded(server, &request, &mut reply);
+            payload[..reply.payload().len()].copy_from_slice(reply.payload());
+            (answer, reply.payload().len())
+        }
+        // A name or two were sent; the answer is built where the kernel takes it from.
+        _ => {
+            input.clear();
+            input.extend_from_slice(&payload[..sent_bytes]);
+            let mut reply = Reply::new(payload);
+            let request = Request { header: asked, opcode, body: Body::split(head, input) };
+            let answer = serve_guarded(server, &request, &mut reply);
+            (answer, reply.payload().len())
+        }
+    };
+    // Each request of a ring wants an answer.
+    let answer = if answer == Answer::Silent { Answer::Failed(Errno::IO) } else { answer };
+    let out = answer.header(asked.unique, payload_bytes).expect("it is not silent");
+    let payload_sz = out.len - size_of::<OutHeader>() as u32;
+    write(&mut header[uring::IN_OUT], &out);
+    write(&mut header[uring::ENT_IN_OUT], &UringEntInOut { payload_sz, ..entry });
+    entry.commit_id
+}
+
+fn read<T: FromBytes>(bytes: &[u8]) -> T {
+    T::read_from_prefix(bytes).expect("the header has room for it").0
+}
+
+fn write<T: IntoBytes + zerocopy::Immutable>(bytes: &mut [u8], value: &T) {
+    value.write_to_prefix(bytes).expect("the header has room for it");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_are_read() {
+        assert_eq!(highest_cpu("0-1\n"), Some(1));
+        assert_eq!(highest_cpu("0\n"), Some(0));
+        assert_eq!(highest_cpu("0-3,8-127\n"), Some(127));
+        assert_eq!(highest_cpu(""), None);
+    }
+
+    #[test]
+    fn every_queue_has_threads() {
+        assert_eq!(threads_per_queue(16, 2), 8);
+        assert_eq!(threads_per_queue(16, 64), 2);
+        assert_eq!(threads_per_queue(1, 4), 2);
+    }
+}
