@@ -20,6 +20,7 @@
 
 mod cache;
 mod checkpoint;
+pub mod codec;
 mod commit;
 mod engine;
 mod error;

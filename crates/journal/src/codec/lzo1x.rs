@@ -1,0 +1,207 @@
+//! An encoder of LZO1X, the compressed format of DJFS' deltas, for one block.
+//!
+//! The Rust libraries that write the format quickly are under the GPL, and the others need 0.1 to 1 ms for
+//! a block. This one is greedy with one hash table, as `lzo1x_1` is, and uses a part of the
+//! instructions; every LZO1X decoder reads them.
+//!
+//! ```text
+//! literals    first:        17 + n                                       n <= 238
+//!             n <= 3:       low two bits of the match before
+//!             n <= 18:      n - 3
+//!             longer:       0, (n - 18) in units of 255
+//! match       M2: length 3 to 8, distance <= 2048
+//!                           (len - 1) << 5 | ((dist - 1) & 7) << 2 | n,  (dist - 1) >> 3
+//!             M3:           32 | (len - 2), u16 (dist - 1) << 2 | n      length <= 33
+//!                           32, (len - 33) in units of 255, u16          longer
+//! end                       17, 0, 0
+//! units of 255              a byte 0 for each 255 before the last 1 to 255, then those
+//! ```
+
+use crate::{BLOCK_BYTES, BlockBytes};
+
+const MIN_MATCH_BYTES: usize = 4;
+const HASH_BITS: u32 = 10;
+/// Every so many literals without a match, the search takes longer steps.
+const LITERALS_PER_STEP: usize = 32;
+const END: [u8; 3] = [17, 0, 0];
+
+/// Where a hash was seen last, plus one; 0 for nowhere.
+type Table = [u16; 1 << HASH_BITS];
+
+/// Appends the compressed block; gives up, leaving `out` as it was, when that would be more than
+/// `budget_bytes`. Returns the number of bytes appended.
+pub(super) fn compress(
+    block: &BlockBytes,
+    budget_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Option<usize> {
+    let mut table: Table = [0; 1 << HASH_BITS];
+    let mut writer = Writer { start: out.len(), out, state_at: None };
+    let limit = writer.start.saturating_add(budget_bytes);
+    let (mut at, mut literals_at) = (0, 0);
+    while let Some(word) = word_at(block, at) {
+        let seen = std::mem::replace(&mut table[hash(word)], at as u16 + 1);
+        let from = usize::from(seen).checked_sub(1);
+        let Some(from) = from.filter(|from| word_at(block, *from) == Some(word)) else {
+            at += 1 + (at - literals_at) / LITERALS_PER_STEP;
+            continue;
+        };
+        let len = match_len(block, from, at);
+        writer.literals(&block[literals_at..at]);
+        writer.match_(at - from, len);
+        if writer.out.len() > limit {
+            break;
+        }
+        at += len;
+        literals_at = at;
+    }
+    writer.literals(&block[literals_at..]);
+    writer.out.extend_from_slice(&END);
+    let (start, end) = (writer.start, out.len());
+    if end > limit {
+        out.truncate(start);
+        return None;
+    }
+    Some(end - start)
+}
+
+fn word_at(block: &BlockBytes, at: usize) -> Option<u32> {
+    block.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+}
+
+fn hash(word: u32) -> usize {
+    (word.wrapping_mul(0x9e37_79b1) >> (u32::BITS - HASH_BITS)) as usize
+}
+
+/// How many bytes at `at` repeat those at `from`, up to the end of the block.
+fn match_len(block: &BlockBytes, from: usize, at: usize) -> usize {
+    let mut len = MIN_MATCH_BYTES;
+    let eight = |at: usize| block[at..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    while let (Some(a), Some(b)) = (eight(from + len), eight(at + len)) {
+        if a != b {
+            return len + (a ^ b).trailing_zeros() as usize / 8;
+        }
+        len += 8;
+    }
+    while at + len < BLOCK_BYTES && block[from + len] == block[at + len] {
+        len += 1;
+    }
+    len
+}
+
+struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+    /// The byte of the last match whose low two bits count the literals behind it.
+    state_at: Option<usize>,
+}
+
+impl Writer<'_> {
+    fn literals(&mut self, bytes: &[u8]) {
+        match (self.state_at, bytes.len()) {
+            (_, 0) => {}
+            (Some(at), n @ 1..=3) => self.out[at] |= n as u8,
+            (None, n @ ..=238) => self.out.push(17 + n as u8),
+            (_, n @ ..=18) => self.out.push(n as u8 - 3),
+            (_, n) => {
+                self.out.push(0);
+                self.units(n - 18);
+            }
+        }
+        self.out.extend_from_slice(bytes);
+    }
+
+    fn match_(&mut self, distance: usize, len: usize) {
+        let back = distance - 1;
+        if len <= 8 && distance <= 2048 {
+            self.state_at = Some(self.out.len());
+            let first = (len - 1) << 5 | (back & 7) << 2;
+            self.out.extend_from_slice(&[first as u8, (back >> 3) as u8]);
+            return;
+        }
+        if len <= 33 {
+            self.out.push(32 | (len - 2) as u8);
+        } else {
+            self.out.push(32);
+            self.units(len - 33);
+        }
+        self.state_at = Some(self.out.len());
+        self.out.extend_from_slice(&((back as u16) << 2).to_le_bytes());
+    }
+
+    fn units(&mut self, mut number: usize) {
+        while number > 255 {
+            self.out.push(0);
+            number -= 255;
+        }
+        self.out.push(number as u8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compressed(block: &BlockBytes) -> Vec<u8> {
+        let mut out = Vec::new();
+        let bytes = compress(block, usize::MAX, &mut out);
+        assert_eq!(bytes, Some(out.len()));
+        let mut decoded = [0xee; BLOCK_BYTES];
+        assert_eq!(lzo::decompress_into(&out, &mut decoded), Ok(BLOCK_BYTES));
+        assert!(decoded == *block, "decoded as it was");
+        out
+    }
+
+    #[test]
+    fn golden_bytes() {
+        // A literal; 4095 times the same: 33 + 15 * 255 + 237; the end.
+        let zeros = [&[18, 0, 32][..], &[0; 15], &[237, 0, 0, 17, 0, 0]].concat();
+        assert_eq!(compressed(&[0; BLOCK_BYTES]), zeros);
+
+        let mut block = [0; BLOCK_BYTES];
+        block[..16].copy_from_slice(b"abcdXabcdefghYab");
+        // "abcdX"; 4 at distance 5 and no literal; "efghYab"; a zero; the rest.
+        let golden = [
+            &b"\x16abcdX"[..],
+            b"\x70\0",
+            b"\x05efghYab\0",
+            &[32],
+            &[0; 15],
+            &[221, 0, 0, 17, 0, 0],
+        ]
+        .concat();
+        assert_eq!(compressed(&block), golden);
+    }
+
+    #[test]
+    fn every_kind_of_literals_and_matches_is_decoded() {
+        let mut random = fastrand::Rng::with_seed(3);
+        for _ in 0..3000 {
+            // Pieces of noise and copies of earlier bytes, short and long.
+            let mut bytes: Vec<u8> = Vec::new();
+            while bytes.len() < BLOCK_BYTES {
+                let longest = [3, 20, 60, 700][random.usize(..4)];
+                let len = random.usize(..=longest);
+                if random.bool() || bytes.is_empty() {
+                    bytes.extend((0..len).map(|_| random.u8(..)));
+                } else {
+                    let nearest = bytes.len() - random.usize(..bytes.len().min(4000));
+                    let from = nearest.saturating_sub(1);
+                    (0..len).for_each(|n| bytes.push(bytes[from + n]));
+                }
+            }
+            compressed(bytes.first_chunk().expect("a block"));
+        }
+    }
+
+    #[test]
+    fn more_than_the_budget_is_given_up_and_leaves_no_trace() {
+        let mut random = fastrand::Rng::with_seed(4);
+        let noise: BlockBytes = std::array::from_fn(|_| random.u8(..));
+        let needed = compressed(&noise).len();
+        let mut out = b"before".to_vec();
+        assert_eq!(compress(&noise, needed - 1, &mut out), None);
+        assert_eq!(out, b"before");
+        assert_eq!(compress(&noise, needed, &mut out), Some(needed));
+    }
+}

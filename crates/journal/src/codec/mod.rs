@@ -1,0 +1,56 @@
+//! How a changed block is written: the bytes behind the record forms `extent` and `delta`.
+//!
+//! Pure functions over bytes; nothing here knows tags, records or I/O.
+//!
+//! | module | what it encodes | replay |
+//! |---|---|---|
+//! | [`runs`] | after-images of changed byte runs, found by comparing with the base (delta form) | idempotent |
+//! | [`extent`] | after-images of the byte ranges somebody wrote (extent form), same bytes as [`runs`] | idempotent |
+//! | [`xor_lzo`] | XOR with the base, compressed with LZO1X: DJFS' own delta | needs the exact base |
+//! | [`compress`] | a whole payload with LZ4, when that gains | - |
+//!
+//! **Idempotent** means: let a block go through the versions v0, v1, … vn, and let di be the
+//! encoding of the step to vi. Applying d1 … dn in order gives vn over *any* block each byte of
+//! which comes from one of v0 … vn: over v0, over vn, over a block of which a checkpoint wrote
+//! some sectors. For a byte that no di lists is the same in all versions, and a byte that some
+//! list gets its last value from the last that lists it. So no whole block has to be logged
+//! before the first delta.
+//!
+//! Encoders append to a `Vec` and give up, leaving it as it was, when the result would exceed a
+//! budget: then another form is smaller. Decoders check everything before they change the block;
+//! they accept exactly one encoding of a list of runs.
+
+mod changed;
+pub mod compress;
+pub mod extent;
+mod lzo1x;
+pub mod runs;
+pub mod xor_lzo;
+
+/// Bytes that are not what an encoder of this module makes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// The bytes end before the encoding does.
+    #[error("the encoding is cut short")]
+    Truncated,
+    /// The encoding ends before the bytes do.
+    #[error("{0} bytes follow the end of the encoding")]
+    Trailing(usize),
+    /// A run reaches past the end of the block.
+    #[error("a run ends at byte {0}, past the end of the block")]
+    OutOfBlock(usize),
+    /// A number is written longer than it has to be, or two runs touch, or one is empty.
+    #[error("the encoding is not canonical at its byte {0}")]
+    NotCanonical(usize),
+    /// The decompressed size is not the expected one, or larger than any encoder makes it.
+    #[error("{found} decompressed bytes where {expected} are expected")]
+    WrongSize {
+        /// What it is, or could be at most.
+        found: usize,
+        /// What the caller or the format expects.
+        expected: usize,
+    },
+    /// The compressed bytes are damaged.
+    #[error("damaged compressed bytes: {0}")]
+    Compressed(String),
+}
