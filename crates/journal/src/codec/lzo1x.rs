@@ -174,6 +174,21 @@ mod tests {
     }
 
     #[test]
+    fn matches_about_the_largest_distance_of_the_short_form() {
+        for distance in 2040..2056 {
+            for len in 4..12 {
+                let mut block = [0; BLOCK_BYTES];
+                for at in [1000, 1000 + distance] {
+                    block[at..at + len].copy_from_slice(&b"abcdefghijkl"[..len]);
+                }
+                block[1000 + len] = 1;
+                block[1000 + distance + len] = 2;
+                compressed(&block);
+            }
+        }
+    }
+
+    #[test]
     fn every_kind_of_literals_and_matches_is_decoded() {
         let mut random = fastrand::Rng::with_seed(3);
         for _ in 0..3000 {

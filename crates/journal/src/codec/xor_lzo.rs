@@ -44,3 +44,32 @@ pub fn apply(block: &mut BlockBytes, bytes: &[u8]) -> Result<(), CodecError> {
 fn xor(block: &mut BlockBytes, other: &BlockBytes) {
     block.iter_mut().zip(other).for_each(|(a, b)| *a ^= b);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes() {
+        let mut base = [b'a'; BLOCK_BYTES];
+        let mut new = base;
+        new[1] = b'b';
+        let mut out = b"-".to_vec();
+        assert_eq!(encode(&base, &new, BLOCK_BYTES, &mut out), Some(26));
+        // 0, 'a' ^ 'b', 0; 4093 more zeros: 33 + 15 * 255 + 235; the end.
+        let golden = [&[b'-', 20, 0, 3, 0, 32][..], &[0; 15], &[235, 0, 0, 17, 0, 0]].concat();
+        assert_eq!(out, golden);
+        assert_eq!(apply(&mut base, &out[1..]), Ok(()));
+        assert_eq!(base, new);
+    }
+
+    #[test]
+    fn what_is_not_one_block_is_refused() {
+        let mut block = [7; BLOCK_BYTES];
+        let short = apply(&mut block, &[18, 1, 17, 0, 0]);
+        assert_eq!(short, Err(CodecError::WrongSize { found: 1, expected: BLOCK_BYTES }));
+        let long = [&[18, 1, 32][..], &[0; 17], &[1, 0, 0, 17, 0, 0]].concat();
+        assert!(matches!(apply(&mut block, &long), Err(CodecError::Compressed(_))));
+        assert_eq!(block, [7; BLOCK_BYTES]);
+    }
+}
