@@ -19,6 +19,7 @@
 mod aligned;
 mod claim;
 mod command_ring;
+pub mod compare;
 mod disk;
 mod error;
 mod geometry;

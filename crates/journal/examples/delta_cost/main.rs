@@ -12,6 +12,8 @@
 //! rounds; in each round every codec has its turn. `runs` is the default delta, `extent` takes the ranges
 //! that the writer knows (a page for SQLite, a structure for ext4), `xor-lzo` is DJFS' delta, `lz4` the
 //! new version by itself, compressed as a payload is; `-` is a form that is not smaller than the block.
+//! `forms` counts the pairs for which the codec did not give up. The last line of a case is what LZ4 makes
+//! of all its deltas by `runs` as one payload.
 
 mod pairs;
 
@@ -115,7 +117,24 @@ fn measure(case: &str, pairs: &[Pair]) -> Result<(), Failure> {
             median(&mut encode_ns[at])
         );
     }
+    print_payload(case, &lists[0]);
     Ok(())
+}
+
+/// Compresses a case's deltas together, as the payload of one transaction.
+fn print_payload(case: &str, lists: &[Option<Vec<u8>>]) {
+    let payload: Vec<u8> = lists.iter().flatten().flatten().copied().collect();
+    let mut out = Vec::new();
+    let mut pass = || {
+        out.clear();
+        let start = Instant::now();
+        black_box(compress::compress_if_gain(black_box(&payload), &mut out));
+        start.elapsed().as_nanos() as f64
+    };
+    let mut ns: Vec<f64> = (0..ROUNDS).map(|_| pass()).collect();
+    let ns = median(&mut ns);
+    let result = if out.is_empty() { "no gain".into() } else { format!("{} bytes", out.len()) };
+    println!("{case:<16} all runs, {} bytes, with lz4: {result}, {ns:.0} ns", payload.len());
 }
 
 /// What the codec makes of each pair; `None` where it gives up.

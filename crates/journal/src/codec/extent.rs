@@ -1,5 +1,8 @@
 //! The byte ranges of a block that were written, without comparing anything (Okeanos' multiwrite
-//! records, USENIX ATC'11 §3).
+//! records, USENIX ATC'11 §4).
+//!
+//! The ranges have to cover every byte in which the block differs from the version that is logged before
+//! or lies at home; then replaying them is idempotent (see [`codec`](super)).
 //!
 //! Okeanos writes one tag with an offset and a length for each write. Here the ranges that several
 //! writers leave in one block within a transaction are one list, merged where they touch, in the

@@ -12,13 +12,12 @@
 //! **Idempotent** means: let a block go through the versions v0, v1, … vn, and let di be the
 //! encoding of the step to vi. Applying d1 … dn in order gives vn over *any* block each byte of
 //! which comes from one of v0 … vn: over v0, over vn, over a block of which a checkpoint wrote
-//! some sectors. For a byte that no di lists is the same in all versions, and a byte that some
-//! list gets its last value from the last that lists it. So no whole block has to be logged
-//! before the first delta.
+//! some sectors. A byte that no list holds is the same in all versions, and any other gets its last
+//! value from the last list that holds it. So no whole block has to be logged before the first delta.
 //!
 //! Encoders append to a `Vec` and give up, leaving it as it was, when the result would exceed a
 //! budget: then another form is smaller. Decoders check everything before they change the block;
-//! they accept exactly one encoding of a list of runs.
+//! of a list of runs they accept exactly one encoding.
 
 mod changed;
 pub mod compress;
