@@ -45,12 +45,7 @@ fn print_text(survey: &Survey, scan: &Scan) {
             record.revokes.len()
         );
         for tag in &record.tags {
-            let end = u32::from(tag.offset) + u32::from(tag.len);
-            let form = form_name(tag.form);
-            println!(
-                "  {} {form} bytes {}..{end}, {} stored",
-                tag.home, tag.offset, tag.stored_bytes
-            );
+            println!("  {} {}, {} bytes", tag.home, form_name(tag.form), tag.stored_bytes);
         }
         for block in &record.revokes {
             println!("  {block} revoked");
@@ -85,8 +80,6 @@ fn record_json(record: &Record) -> Value {
         json!({
             "home": tag.home.0,
             "form": form_name(tag.form),
-            "offset": tag.offset,
-            "len": tag.len,
             "stored_bytes": tag.stored_bytes,
         })
     };
@@ -100,11 +93,8 @@ fn record_json(record: &Record) -> Value {
     })
 }
 
-fn form_name(form: u8) -> String {
-    match form {
-        journal::format::FORM_BLOCK => "block".into(),
-        other => format!("form {other}"),
-    }
+fn form_name(form: u8) -> &'static str {
+    journal::form_name(form).expect("the scan takes known forms only")
 }
 
 fn end_text(end: &End) -> String {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use journal::{BLOCK_BYTES, BlockRef, HomeBlock};
+use journal::{BLOCK_BYTES, BlockRef, Form, HomeBlock};
 
 use crate::extent_tree::{self, Target};
 use crate::inode::{Inode, flags, read_inode};
@@ -55,7 +55,7 @@ pub(crate) fn touch(op: &Op<'_>, inode: &mut Inode) {
 /// Puts a whole block of data where the volume's data mode wants it.
 pub(crate) fn put_data(op: &mut Op<'_>, block: HomeBlock, bytes: BlockRef) -> Result<()> {
     match op.volume().data_mode() {
-        DataMode::Journal => op.put_block(block, bytes),
+        DataMode::Journal => op.put_block(block, bytes, Form::Block),
         DataMode::Ordered => op.put_ordered(block, bytes),
     }
 }
@@ -66,13 +66,9 @@ pub(crate) fn change_data(
     block: HomeBlock,
     change: impl FnOnce(&mut [u8; BLOCK_BYTES]),
 ) -> Result<()> {
-    if op.volume().data_mode() == DataMode::Journal {
-        change(op.write_block(block)?);
-        return Ok(());
-    }
     let mut bytes = op.block(block)?;
     change(Arc::make_mut(&mut bytes));
-    op.put_ordered(block, bytes)
+    put_data(op, block, bytes)
 }
 
 /// Makes the bytes from `from` up to `to`, which must lie in one block, zeros; nothing to do where

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use journal::{BlockRef, HomeBlock};
+use journal::{BlockRef, Form, HomeBlock};
 use zerocopy::FromZeros;
 
 use crate::bitmap;
@@ -183,6 +183,6 @@ impl Op<'_> {
             desc.set_inode_bitmap_csum(volume.checksums.bitmap(&bits[..covered]));
         }
         desc.clear_flag(INODE_UNINIT);
-        self.put_block(HomeBlock(desc.inode_bitmap()), bits)
+        self.put_block(HomeBlock(desc.inode_bitmap()), bits, Form::Delta)
     }
 }

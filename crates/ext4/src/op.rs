@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use journal::{BlockBytes, BlockRef, Handle, HomeBlock, InPlaceGuard, Tid};
+use journal::{BlockBytes, BlockRef, Form, Handle, HomeBlock, InPlaceGuard, Tid};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::inode::{Inode, read_inode};
@@ -147,10 +147,15 @@ impl<'v> Op<'v> {
         Ok(self.handle_mut().create(block)?)
     }
 
-    /// Replaces the whole block.
-    pub(crate) fn put_block(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
+    /// Replaces the whole block, to be logged in `form`.
+    pub(crate) fn put_block(
+        &mut self,
+        block: HomeBlock,
+        bytes: BlockRef,
+        form: Form,
+    ) -> Result<()> {
         check_on_volume(self.volume, block)?;
-        Ok(self.handle_mut().put(block, bytes)?)
+        Ok(self.handle_mut().put(block, bytes, form)?)
     }
 
     /// Replaces the whole block with data that goes home in place before this commits.

@@ -122,7 +122,8 @@ fn a_torn_mark_is_understood() {
     }
 }
 
-/// The superblock is wrong at home but right in the journal.
+/// The superblock is wrong at home where the journal says what is right: as it is when a
+/// checkpoint's write of it was torn.
 #[test]
 fn a_torn_superblock_is_recovered_from_the_journal() {
     let image = Image::new(&[], "64M");
@@ -131,7 +132,7 @@ fn a_torn_superblock_is_recovered_from_the_journal() {
     make(&volume, "kept", NewNode::Regular);
     volume.sync().unwrap();
     let mut bytes = crash(volume, &device).to_bytes();
-    bytes[1024 + 0x2C] ^= 0xFF; // s_mtime, which the first transaction of the mount changes
+    bytes[1024 + 0x2F] ^= 0xFF; // of s_mtime, which the first transaction of the mount changes
     let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
     let volume = open(&device).unwrap();
     volume.lookup(InodeNo::ROOT, b"kept").unwrap();

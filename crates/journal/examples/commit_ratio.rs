@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use device::{Access, AlignedBuf, BlockDevice, Disk, MemoryDevice};
-use journal::{BLOCK_BYTES, HomeBlock, Journal, Options, Space};
+use journal::{BLOCK_BYTES, Form, HomeBlock, Journal, Options, Space};
 
 /// As in the program.
 #[global_allocator]
@@ -81,7 +81,10 @@ impl Bench {
         let started = Instant::now();
         let mut handle = self.journal.begin(block_count as usize)?;
         for block in 0..block_count {
-            handle.write(HomeBlock(block * 7))?[round % BLOCK_BYTES] ^= 1;
+            let home = HomeBlock(block * 7);
+            let mut bytes = handle.read(home)?;
+            Arc::make_mut(&mut bytes)[round % BLOCK_BYTES] ^= 1;
+            handle.put(home, bytes, Form::Block)?;
         }
         let tid = handle.stop();
         self.journal.sync(tid)?;

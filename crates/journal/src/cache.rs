@@ -91,11 +91,13 @@ impl Cache {
         true
     }
 
-    /// Publishes a new version that is not home yet.
-    pub(crate) fn publish(&self, block: HomeBlock, bytes: BlockRef) {
+    /// Publishes a new version that is not home yet. Returns the newest one until now, if it is
+    /// here.
+    pub(crate) fn publish(&self, block: HomeBlock, bytes: BlockRef) -> Option<BlockRef> {
         let mut shard = self.shard(block).lock();
         *shard.change_count(block) += 1;
-        shard.entries.insert(block, Entry { block: bytes, pinned: true });
+        let older = shard.entries.insert(block, Entry { block: bytes, pinned: true });
+        older.map(|entry| entry.block)
     }
 
     /// `version` is home: unpins it, unless a newer version was published.

@@ -1,14 +1,15 @@
 //! Group checkpoint: a filled region is brought home as a whole.
 //!
-//! Newest committed version of each block whose newest record lies in the region, sorted, merged
-//! into large writes, one flush, one durable header that frees the region. A block with a newer
-//! record in a later region, or a revoke, is not written at all (cancelled).
+//! Newest committed version of each block logged in the region, sorted, merged into large writes,
+//! one flush, one durable header that frees the region. A block of which a later region holds all
+//! bytes, or that was revoked, is not written at all (cancelled). One of which later regions hold
+//! deltas only is: replay begins with what is home.
 
 use device::{AlignedBuf, BlockDevice};
 
 use crate::engine::Engine;
 use crate::options::Broken;
-use crate::state::RegionUse;
+use crate::state::{Live, RegionUse, State};
 use crate::stats::Counters;
 use crate::{BLOCK_BYTES, BlockRef, HomeBlock, Result};
 
@@ -73,11 +74,20 @@ impl Engine {
         let mut state = self.state.lock();
         let batch: Vec<_> = batch
             .iter()
-            .filter(|(block, _)| state.version_in(*block, region_index).is_some())
+            .filter(|(block, _)| self.must_go_home(&state, *block, region_index))
             .cloned()
             .collect();
         state.writing_home = batch.iter().map(|(block, _)| *block).collect();
         batch
+    }
+
+    fn must_go_home(&self, state: &State, block: HomeBlock, region_index: u32) -> bool {
+        let is_later = |live: &Live| live.region_index != region_index;
+        if self.is_broken(Broken::DeltaWithoutBase) && state.live.get(&block).is_some_and(is_later)
+        {
+            return false;
+        }
+        state.version_to_bring_home(block, region_index).is_some()
     }
 
     pub(crate) fn write_home(&self, blocks: &[(HomeBlock, BlockRef)]) -> Result<usize> {

@@ -14,11 +14,11 @@ use std::time::Instant;
 
 use crate::engine::Engine;
 use crate::options::Broken;
-use crate::record::{self, Contents};
+use crate::record::{self, Contents, Encoded, Encoding};
 use crate::running::{InPlaceCount, Running};
 use crate::state::{Committing, RegionUse};
 use crate::stats::Counters;
-use crate::{BlockRef, HomeBlock, Result, Tid};
+use crate::{BlockRef, DeltaCodec, HomeBlock, Result, Tid};
 
 impl Engine {
     /// Returns when `tid` and everything before it is durable.
@@ -67,6 +67,12 @@ impl Engine {
         let no_revokes = BTreeSet::new();
         let drops_revokes = self.is_broken(Broken::RevokesDropped);
         let revokes = if drops_revokes { &no_revokes } else { &transaction.revokes };
+        if self.options.delta_codec == DeltaCodec::XorLzo {
+            // The region has to be known before the record: what is whole in it decides the form.
+            let max_bytes = record::max_bytes(transaction.blocks.len(), revokes.len());
+            let max_bytes = max_bytes.next_multiple_of(self.space.sector_bytes());
+            self.choose_region(max_bytes as u64)?;
+        }
         let mut record_buf = self.record_buf.lock();
         let encoded = record::encode(
             &Contents {
@@ -75,23 +81,30 @@ impl Engine {
                 blocks: &transaction.blocks,
                 revokes,
             },
-            life,
-            self.checksum_seed,
-            self.space.sector_bytes(),
+            &Encoding {
+                life,
+                checksum_seed: self.checksum_seed,
+                sector_bytes: self.space.sector_bytes(),
+                delta_codec: self.options.delta_codec,
+                pack: self.options.pack,
+                is_whole_in_region: &|block| self.state.lock().is_whole_in_active(block),
+            },
             &mut record_buf,
         );
-        let offset = self.reserve(encoded.len() as u64, transaction.tid)?;
+        let record_bytes = encoded.bytes.len() as u64;
+        self.choose_region(record_bytes)?;
+        let offset = self.reserve(record_bytes, transaction.tid);
         if self.is_broken(Broken::HomeBeforeCommit) {
-            for (block, version) in &transaction.blocks {
-                self.home.write(block.offset_bytes(), version.as_ref())?;
+            for (block, logged) in &transaction.blocks {
+                self.home.write(block.offset_bytes(), logged.version.as_ref())?;
             }
         }
         if self.is_broken(Broken::CommitNotDurable) {
-            self.space.write(offset, encoded)?;
+            self.space.write(offset, encoded.bytes)?;
         } else {
-            self.space.write_durable(offset, encoded)?;
+            self.space.write_durable(offset, encoded.bytes)?;
         }
-        self.publish_commit(&transaction, encoded.len());
+        self.publish_commit(&transaction, &encoded);
         Ok(true)
     }
 
@@ -133,8 +146,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Space for a record: behind the last one, or at the start of the next region, once free.
-    fn reserve(&self, record_bytes: u64, tid: Tid) -> Result<u64> {
+    /// Returns when the active region has room for a record: the one that was active, or the next
+    /// one, once free.
+    fn choose_region(&self, record_bytes: u64) -> Result<()> {
         let mut state = self.state.lock();
         let active = state.active;
         let region_bytes = state.header.region_bytes;
@@ -150,6 +164,12 @@ impl Engine {
             state = self.state.lock();
             state.active = state.next_region(active);
         }
+        Ok(())
+    }
+
+    /// The place of a record: in the active region, behind the last one.
+    fn reserve(&self, record_bytes: u64, tid: Tid) -> u64 {
+        let mut state = self.state.lock();
         let active = state.active;
         let region = state.region(active);
         if region.usage == RegionUse::Free {
@@ -158,7 +178,7 @@ impl Engine {
         }
         let offset = region.head_bytes;
         region.head_bytes += record_bytes;
-        Ok(state.header.region_offset(active) + offset)
+        state.header.region_offset(active) + offset
     }
 
     /// Returns when the region after the active one is free: a stall, if it is not.
@@ -191,13 +211,14 @@ impl Engine {
         Ok(())
     }
 
-    fn publish_commit(&self, transaction: &Committing, record_bytes: usize) {
+    fn publish_commit(&self, transaction: &Committing, encoded: &Encoded<'_>) {
         Counters::add(&self.counters.commits, 1);
-        Counters::add(&self.counters.journal_bytes, record_bytes);
+        Counters::add(&self.counters.journal_bytes, encoded.bytes.len());
+        self.counters.add_by_form(encoded.bytes_by_form);
         Counters::add(&self.counters.logged_blocks, transaction.blocks.len());
         Counters::add(&self.counters.revokes, transaction.revokes.len());
         let mut state = self.state.lock();
-        let cancelled = state.note_committed(transaction);
+        let cancelled = state.note_committed(transaction, encoded.whole);
         state.committing = None;
         Counters::add(&self.counters.cancelled_blocks, cancelled);
         self.changed.notify_all();

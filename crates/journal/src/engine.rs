@@ -199,8 +199,8 @@ impl Engine {
 fn transaction_limit(region_bytes: u64, region_count: u32) -> usize {
     let region_bytes = usize::try_from(region_bytes).unwrap_or(usize::MAX / 64).min(1 << 30);
     let revoke_limit = region_bytes / BLOCK_BYTES * (region_count as usize + 1);
-    let fixed = record::used_bytes(0, revoke_limit) + BLOCK_BYTES;
-    let per_block = record::used_bytes(1, 0) - record::used_bytes(0, 0);
+    let fixed = record::max_bytes(0, revoke_limit) + BLOCK_BYTES;
+    let per_block = record::max_bytes(1, 0) - record::max_bytes(0, 0);
     // A transaction of 64 MiB is large enough for anything and bounds the buffer it is encoded in.
     (region_bytes.saturating_sub(fixed) / per_block).min(16384)
 }

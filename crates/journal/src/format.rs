@@ -5,7 +5,7 @@
 //! bytes:     4096            4096            region_bytes each
 //!
 //! region:  | record | record | ... | unused |
-//! record:  | descriptor | tags | revokes | payloads | commit record | zeros to the sector |
+//! record:  | descriptor | tags | revokes | payload | commit record | zeros to the sector |
 //! ```
 //!
 //! All numbers are little endian. A record is one transaction. Its commit record holds a CRC32C
@@ -75,36 +75,38 @@ pub struct RawDescriptor {
     pub time_ns: U64,
     /// Number of revokes behind the tags.
     pub revoke_count: U32,
-    /// Bytes of all payloads.
+    /// Bytes of the payload in the record.
     pub payload_bytes: U32,
     /// Bytes of the record without the padding, commit record included.
     pub used_bytes: U32,
-    /// Zero.
-    pub reserved: U32,
+    /// Bytes of the payload before it was compressed (LZ4, block format); 0: it is not.
+    pub unpacked_bytes: U32,
 }
 
-/// One logged change: which bytes of which home block, and how they are written.
+/// One logged change of a home block, and how it is written.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RawTag {
     /// The home block.
     pub home: U64,
-    /// Bytes of this change in the payload area; payloads follow each other in tag order.
-    pub stored_bytes: U32,
-    /// First changed byte in the block (0 for a whole block).
-    pub offset: U16,
-    /// Number of bytes the change spans (4096 for a whole block).
-    pub len: U16,
-    /// Record form: [`FORM_BLOCK`] and the forms to come.
+    /// Bytes of this change in the payload; the changes follow each other in tag order.
+    pub stored_bytes: U16,
+    /// Record form: one of the `FORM_` constants.
     pub form: u8,
     /// Zero.
-    pub flags: u8,
-    /// Zero.
-    pub reserved: [u8; 6],
+    pub reserved: u8,
 }
 
-/// Record form: the payload is the whole home block.
+/// Record form: the whole home block, as it is.
 pub const FORM_BLOCK: u8 = 1;
+/// Record form: the runs of the block that are not zero ([`crate::codec::runs`]); all other bytes are.
+pub const FORM_SPARSE: u8 = 2;
+/// Record form: runs that were written, over the version before ([`crate::codec::extent`]).
+pub const FORM_EXTENT: u8 = 3;
+/// Record form: runs that differ from the version before ([`crate::codec::runs`]).
+pub const FORM_DELTA: u8 = 4;
+/// Record form: difference to the version before ([`crate::codec::xor_lzo`]).
+pub const FORM_XOR_LZO: u8 = 5;
 
 /// The end of a record.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -120,7 +122,7 @@ pub struct RawCommit {
 
 const _: () = assert!(size_of::<RawHeader>() == 72);
 const _: () = assert!(size_of::<RawDescriptor>() == 48);
-const _: () = assert!(size_of::<RawTag>() == 24);
+const _: () = assert!(size_of::<RawTag>() == 12);
 const _: () = assert!(size_of::<RawCommit>() == 16);
 
 /// Where the checksum of a record starts from: the volume and the life.
@@ -143,23 +145,20 @@ mod tests {
             revoke_count: U32::new(11),
             payload_bytes: U32::new(12),
             used_bytes: U32::new(13),
-            reserved: U32::new(0),
+            unpacked_bytes: U32::new(14),
         };
         let mut golden = b"OJTX\x02\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08".to_vec();
         golden.extend(b"\x09\0\0\0\0\0\0\0\x0a\0\0\0\0\0\0\0");
-        golden.extend(b"\x0b\0\0\0\x0c\0\0\0\x0d\0\0\0\0\0\0\0");
+        golden.extend(b"\x0b\0\0\0\x0c\0\0\0\x0d\0\0\0\x0e\0\0\0");
         assert_eq!(descriptor.as_bytes(), golden);
 
         let tag = RawTag {
             home: U64::new(0x1_0000_0000),
-            stored_bytes: U32::new(4096),
-            offset: U16::new(3),
-            len: U16::new(4096),
+            stored_bytes: U16::new(4096),
             form: FORM_BLOCK,
-            flags: 0,
-            reserved: [0; 6],
+            reserved: 0,
         };
-        assert_eq!(tag.as_bytes(), b"\0\0\0\0\x01\0\0\0\0\x10\0\0\x03\0\0\x10\x01\0\0\0\0\0\0\0");
+        assert_eq!(tag.as_bytes(), b"\0\0\0\0\x01\0\0\0\0\x10\x01\0");
     }
 
     #[test]

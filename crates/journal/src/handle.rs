@@ -1,7 +1,7 @@
 //! A handle: one operation's changes, published all at once or not at all.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,9 +9,9 @@ use std::time::Instant;
 use parking_lot::MutexGuard;
 
 use crate::engine::Engine;
-use crate::running::{InPlaceGuard, Running};
+use crate::running::{InPlaceGuard, Logged, Running};
 use crate::stats::Counters;
-use crate::{BlockBytes, BlockRef, HomeBlock, JournalError, Result, Tid};
+use crate::{BlockBytes, BlockRef, Form, HomeBlock, JournalError, Result, Tid};
 
 /// Where a changed block goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,7 @@ enum Route {
 struct Change {
     block: BlockRef,
     route: Route,
+    form: Form,
 }
 
 /// An open handle on the running transaction. Only one is open at a time.
@@ -34,6 +35,21 @@ pub struct Handle<'a> {
     changes: HashMap<HomeBlock, Change>,
     freed: Vec<Range<u64>>,
     credit_count: usize,
+}
+
+/// Takes a change into the running transaction. `before`: the newest version published so far.
+fn log(running: &mut Running, block: HomeBlock, change: Change, before: Option<BlockRef>) {
+    let (version, form) = (change.block, change.form);
+    let logged = match running.blocks.remove(&block) {
+        Some(earlier) => Logged { version, base: earlier.base, form: earlier.form.then(&form) },
+        // What was on its way to its place never gets there, or belongs to the block's former
+        // owner: neither is what a crash leaves behind.
+        None if running.ordered.remove(&block).is_some() || running.revokes.contains(&block) => {
+            Logged { version, base: None, form }
+        }
+        None => Logged { version, base: before, form },
+    };
+    running.blocks.insert(block, logged);
 }
 
 impl<'a> Handle<'a> {
@@ -58,31 +74,36 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// Write access to the block: a private copy of what [`Handle::read`] gives.
+    /// Write access to the block: a private copy of what [`Handle::read`] gives. Logged as a delta.
     pub fn write(&mut self, block: HomeBlock) -> Result<&mut BlockBytes> {
         self.spend_credit(block)?;
         let change = match self.changes.entry(block) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 let newest = self.engine.read(block)?;
-                entry.insert(Change { block: newest, route: Route::Journal })
+                entry.insert(Change { block: newest, route: Route::Journal, form: Form::Delta })
             }
         };
         change.route = Route::Journal;
+        change.form = Form::Delta;
         Ok(Arc::make_mut(&mut change.block))
     }
 
-    /// Write access to the block as zeros, without reading it.
+    /// Write access to the block as zeros, without reading it. Logged as a delta.
     pub fn create(&mut self, block: HomeBlock) -> Result<&mut BlockBytes> {
-        self.put(block, Arc::new([0; crate::BLOCK_BYTES]))?;
+        self.put(block, Arc::new([0; crate::BLOCK_BYTES]), Form::Delta)?;
         let change = self.changes.get_mut(&block).expect("it was just put there");
         Ok(Arc::make_mut(&mut change.block))
     }
 
-    /// Replaces the whole block.
-    pub fn put(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
+    /// Replaces the whole block, to be logged in `form`.
+    pub fn put(&mut self, block: HomeBlock, bytes: BlockRef, form: Form) -> Result<()> {
         self.spend_credit(block)?;
-        self.changes.insert(block, Change { block: bytes, route: Route::Journal });
+        let form = match self.changes.get(&block) {
+            Some(change) if change.route == Route::Journal => change.form.then(&form),
+            _ => form,
+        };
+        self.changes.insert(block, Change { block: bytes, route: Route::Journal, form });
         Ok(())
     }
 
@@ -91,7 +112,8 @@ impl<'a> Handle<'a> {
     /// journaled instead.
     pub fn put_ordered(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
         self.spend_credit(block)?;
-        self.changes.insert(block, Change { block: bytes, route: Route::InPlace });
+        let change = Change { block: bytes, route: Route::InPlace, form: Form::Delta };
+        self.changes.insert(block, change);
         Ok(())
     }
 
@@ -128,15 +150,16 @@ impl<'a> Handle<'a> {
             self.publish_freed(range);
         }
         self.keep_logged_blocks_journaled();
+        let running = &mut *self.running;
         for (block, change) in self.changes.drain() {
-            self.engine.cache.publish(block, change.block.clone());
-            let running = &mut *self.running;
-            let (target, other) = match change.route {
-                Route::Journal => (&mut running.blocks, &mut running.ordered),
-                Route::InPlace => (&mut running.ordered, &mut running.blocks),
-            };
-            other.remove(&block);
-            target.insert(block, change.block);
+            let before = self.engine.cache.publish(block, change.block.clone());
+            match change.route {
+                Route::Journal => log(running, block, change, before),
+                Route::InPlace => {
+                    running.blocks.remove(&block);
+                    running.ordered.insert(block, change.block);
+                }
+            }
         }
         self.running.handle_count += 1;
         self.running.since.get_or_insert_with(Instant::now);
@@ -163,10 +186,8 @@ impl<'a> Handle<'a> {
     fn publish_freed(&mut self, range: Range<u64>) {
         let blocks = HomeBlock(range.start)..HomeBlock(range.end);
         let running = &mut *self.running;
-        for map in [&mut running.blocks, &mut running.ordered] {
-            let gone: Vec<HomeBlock> = map.range(blocks.clone()).map(|(block, _)| *block).collect();
-            gone.iter().for_each(|block| drop(map.remove(block)));
-        }
+        remove_range(&mut running.blocks, &blocks);
+        remove_range(&mut running.ordered, &blocks);
         self.engine.logged_blocks_in(&range, &mut running.revokes);
         self.engine.cache.forget(range);
     }
@@ -184,4 +205,9 @@ impl<'a> Handle<'a> {
         let text = format!("an operation changed more than {} blocks", self.changes.len());
         Err(JournalError::TooSmall(text))
     }
+}
+
+fn remove_range<T>(map: &mut BTreeMap<HomeBlock, T>, blocks: &Range<HomeBlock>) {
+    let gone: Vec<HomeBlock> = map.range(blocks.clone()).map(|(block, _)| *block).collect();
+    gone.iter().for_each(|block| drop(map.remove(block)));
 }

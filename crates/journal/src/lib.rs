@@ -45,11 +45,11 @@ pub use header::Header;
 pub use journal::Journal;
 #[cfg(feature = "canary")]
 pub use options::Broken;
-pub use options::Options;
-pub use record::{Record, Tag};
+pub use options::{DeltaCodec, Options};
+pub use record::{Record, Tag, form_name};
 pub use recovery::{RecoverOptions, Recovery, recover};
 pub use running::InPlaceGuard;
 pub use scan::{End, Scan, scan};
 pub use space::Space;
 pub use stats::Stats;
-pub use types::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock, Tid};
+pub use types::{BLOCK_BYTES, BlockBytes, BlockRef, Form, HomeBlock, Tid};

@@ -18,6 +18,10 @@ pub struct Options {
     pub clean_block_limit: usize,
     /// Committed blocks that are not home, kept in memory; reaching it starts a checkpoint.
     pub dirty_block_limit: usize,
+    /// How deltas are encoded.
+    pub delta_codec: DeltaCodec,
+    /// Compress a record's payload (LZ4) where that gains.
+    pub pack: bool,
     /// Time of day in nanoseconds since 1970, for the records' time stamps.
     pub now_ns: fn() -> u64,
     /// A fault to build in, so that a check can be seen to fail.
@@ -34,11 +38,22 @@ impl Default for Options {
             life: random_life(),
             clean_block_limit: 16384,
             dirty_block_limit: 65536,
+            delta_codec: DeltaCodec::Runs,
+            pack: true,
             now_ns: wall_clock_ns,
             #[cfg(feature = "canary")]
             broken: Broken::Nothing,
         }
     }
+}
+
+/// The encodings of a delta.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeltaCodec {
+    /// Changed byte runs as after-images: [`crate::codec::runs`].
+    Runs,
+    /// DJFS' own (XOR, LZO), with the whole block first in each region: [`crate::codec::xor_lzo`].
+    XorLzo,
 }
 
 /// Ways to break the engine on purpose.
@@ -55,6 +70,8 @@ pub enum Broken {
     RevokesDropped,
     /// Commits are acknowledged without waiting for the medium.
     CommitNotDurable,
+    /// A block is not brought home with its region when a later region holds any record of it.
+    DeltaWithoutBase,
     /// Regions are freed without flushing what was written home.
     CheckpointNotFlushed,
 }

@@ -1,21 +1,33 @@
 //! One transaction as bytes: encoding for commit, decoding for recovery.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use device::AlignedBuf;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::format::{COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, RawCommit, RawDescriptor, RawTag};
-use crate::{BLOCK_BYTES, BlockRef, HomeBlock, Tid};
+use crate::codec::{CodecError, compress, extent, runs, xor_lzo};
+use crate::format::{
+    COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, FORM_DELTA, FORM_EXTENT, FORM_SPARSE, FORM_XOR_LZO,
+    RawCommit, RawDescriptor, RawTag,
+};
+use crate::running::Logged;
+use crate::{BLOCK_BYTES, BlockBytes, DeltaCodec, Form, HomeBlock, Tid};
 
 const DESCRIPTOR_BYTES: usize = size_of::<RawDescriptor>();
 const TAG_BYTES: usize = size_of::<RawTag>();
 const COMMIT_BYTES: usize = size_of::<RawCommit>();
 const REVOKE_BYTES: usize = 8;
 
-/// Bytes of a record of so many blocks and revokes, without the padding to a sector.
-pub(crate) fn used_bytes(block_count: usize, revoke_count: usize) -> usize {
+/// A change that would need more than this is logged as the whole block: it hardly costs more, and
+/// spares the checkpoint the block when it is logged again.
+const CHANGE_LIMIT_BYTES: usize = BLOCK_BYTES * 3 / 4;
+/// A larger payload is not compressed: that would take longer than writing it.
+const PACK_LIMIT_BYTES: usize = 32 << 10;
+
+/// Bytes that a record of so many blocks and revokes has at most, without the padding to a sector.
+pub(crate) fn max_bytes(block_count: usize, revoke_count: usize) -> usize {
     DESCRIPTOR_BYTES
         + block_count * (TAG_BYTES + BLOCK_BYTES)
         + revoke_count * REVOKE_BYTES
@@ -26,62 +38,170 @@ pub(crate) fn used_bytes(block_count: usize, revoke_count: usize) -> usize {
 pub(crate) struct Contents<'a> {
     pub tid: Tid,
     pub time_ns: u64,
-    pub blocks: &'a BTreeMap<HomeBlock, BlockRef>,
+    pub blocks: &'a BTreeMap<HomeBlock, Logged>,
     pub revokes: &'a BTreeSet<HomeBlock>,
+}
+
+/// How a record is encoded.
+pub(crate) struct Encoding<'a> {
+    pub life: u64,
+    pub checksum_seed: u32,
+    pub sector_bytes: usize,
+    pub delta_codec: DeltaCodec,
+    pub pack: bool,
+    /// The region in which the record will lie holds all of the block already.
+    pub is_whole_in_region: &'a dyn Fn(HomeBlock) -> bool,
 }
 
 /// Memory that records are encoded in, kept from one to the next: fresh pages cost more than the
 /// encoding.
-pub(crate) struct RecordBuf(AlignedBuf);
+pub(crate) struct RecordBuf {
+    record: AlignedBuf,
+    /// One change, or a packed payload.
+    scratch: Vec<u8>,
+    whole: Vec<bool>,
+}
 
 impl RecordBuf {
     /// More than this is not kept.
     const KEPT_BYTES: usize = 1 << 20;
 
     pub(crate) fn new() -> RecordBuf {
-        RecordBuf(AlignedBuf::zeroed(0))
+        RecordBuf { record: AlignedBuf::zeroed(0), scratch: Vec::new(), whole: Vec::new() }
     }
 
-    /// Bytes with whatever an earlier record left in them.
-    fn take(&mut self, len_bytes: usize) -> &mut [u8] {
-        if self.0.len() < len_bytes || self.0.len() > Self::KEPT_BYTES {
-            self.0 = AlignedBuf::zeroed(len_bytes.next_power_of_two());
+    /// Makes room for `len_bytes` bytes, with whatever an earlier record left in them.
+    fn make_room(&mut self, len_bytes: usize) {
+        if self.record.len() < len_bytes || self.record.len() > Self::KEPT_BYTES {
+            self.record = AlignedBuf::zeroed(len_bytes.next_power_of_two());
         }
-        &mut self.0[..len_bytes]
     }
 }
 
-/// Encodes a record, padded with zeros to whole sectors.
+/// An encoded record.
+pub(crate) struct Encoded<'a> {
+    /// Padded with zeros to whole sectors.
+    pub bytes: &'a [u8],
+    /// For each block, in order: the record holds all of it.
+    pub whole: &'a [bool],
+    /// Bytes of the changes in each form, tags included.
+    pub bytes_by_form: [usize; FORM_COUNT],
+}
+
+/// Number of record forms; [`form_name`] names them.
+pub(crate) const FORM_COUNT: usize = 5;
+
+/// The name of a record form, as in `docs/format/journal.md`.
+pub fn form_name(form: u8) -> Option<&'static str> {
+    match form {
+        FORM_BLOCK => Some("block"),
+        FORM_SPARSE => Some("sparse"),
+        FORM_EXTENT => Some("extent"),
+        FORM_DELTA => Some("delta"),
+        FORM_XOR_LZO => Some("xor-lzo"),
+        _ => None,
+    }
+}
+
+/// Encodes a record.
 pub(crate) fn encode<'a>(
-    contents: &Contents,
-    life: u64,
-    checksum_seed: u32,
-    sector_bytes: usize,
+    contents: &Contents<'_>,
+    encoding: &Encoding<'_>,
     buf: &'a mut RecordBuf,
-) -> &'a [u8] {
-    let used = used_bytes(contents.blocks.len(), contents.revokes.len());
-    let buf = buf.take(used.next_multiple_of(sector_bytes));
-    let mut writer = Writer { buf, at: 0 };
-    writer.put(&descriptor(contents, life, used));
-    for home in contents.blocks.keys() {
-        writer.put(&block_tag(*home));
+) -> Encoded<'a> {
+    let (block_count, revoke_count) = (contents.blocks.len(), contents.revokes.len());
+    let max_bytes = max_bytes(block_count, revoke_count);
+    buf.make_room(max_bytes.next_multiple_of(encoding.sector_bytes));
+    let RecordBuf { record, scratch, whole } = buf;
+    whole.clear();
+    let mut bytes_by_form = [0; FORM_COUNT];
+    let revokes_at = DESCRIPTOR_BYTES + block_count * TAG_BYTES;
+    let payload_at = revokes_at + revoke_count * REVOKE_BYTES;
+    let mut tags = Writer { buf: record, at: DESCRIPTOR_BYTES };
+    let mut payload_end = payload_at;
+    for (home, logged) in contents.blocks {
+        scratch.clear();
+        let form = encode_change(*home, logged, encoding, scratch);
+        let change = if form == FORM_BLOCK { logged.version.as_slice() } else { &scratch[..] };
+        tags.put(&raw_tag(*home, form, change.len()));
+        tags.buf[payload_end..payload_end + change.len()].copy_from_slice(change);
+        payload_end += change.len();
+        bytes_by_form[usize::from(form) - 1] += TAG_BYTES + change.len();
+        whole.push(matches!(form, FORM_BLOCK | FORM_SPARSE));
     }
     for home in contents.revokes {
-        writer.put(&U64::new(home.0));
+        tags.put(&U64::new(home.0));
     }
-    for block in contents.blocks.values() {
-        writer.put(block.as_ref());
-    }
-    let body_bytes = writer.at;
+    assert_eq!(tags.at, payload_at, "tags and revokes have the size that was reserved for them");
+    let payload = &mut record[payload_at..payload_end];
+    let unpacked_bytes = if encoding.pack { pack(payload, scratch) } else { None };
+    let commit_at = unpacked_bytes.map_or(payload_end, |_| payload_at + scratch.len());
+    let used = commit_at + COMMIT_BYTES;
+    let descriptor = RawDescriptor {
+        magic: U32::new(DESCRIPTOR_MAGIC),
+        tag_count: count(block_count),
+        life: U64::new(encoding.life),
+        tid: U64::new(contents.tid.0),
+        time_ns: U64::new(contents.time_ns),
+        revoke_count: count(revoke_count),
+        payload_bytes: count(commit_at - payload_at),
+        used_bytes: count(used),
+        unpacked_bytes: count(unpacked_bytes.unwrap_or(0)),
+    };
+    Writer { buf: record, at: 0 }.put(&descriptor);
     let commit = RawCommit {
         magic: U32::new(COMMIT_MAGIC),
-        checksum: U32::new(crc32c::crc32c_append(checksum_seed, &writer.buf[..body_bytes])),
+        checksum: U32::new(crc32c::crc32c_append(encoding.checksum_seed, &record[..commit_at])),
         tid: U64::new(contents.tid.0),
     };
-    writer.put(&commit);
-    assert_eq!(writer.at, used, "a record has the size that was reserved for it");
-    buf[used..].fill(0);
-    buf
+    Writer { buf: record, at: commit_at }.put(&commit);
+    let record_bytes = used.next_multiple_of(encoding.sector_bytes);
+    record[used..record_bytes].fill(0);
+    Encoded { bytes: &record[..record_bytes], whole, bytes_by_form }
+}
+
+fn count(n: usize) -> U32 {
+    U32::new(u32::try_from(n).expect("a record is smaller than 4 GiB"))
+}
+
+/// The smallest encoding that the form allows, appended to `out`; nothing is for `FORM_BLOCK`.
+fn encode_change(
+    home: HomeBlock,
+    logged: &Logged,
+    encoding: &Encoding<'_>,
+    out: &mut Vec<u8>,
+) -> u8 {
+    let version = &logged.version;
+    let encoded = match (&logged.form, &logged.base) {
+        (Form::Block, _) => return FORM_BLOCK,
+        (Form::Delta, Some(base)) if encoding.delta_codec == DeltaCodec::XorLzo => {
+            let may = (encoding.is_whole_in_region)(home);
+            let xor = || xor_lzo::encode(base, version, CHANGE_LIMIT_BYTES, out);
+            may.then(xor).flatten().map(|_| FORM_XOR_LZO)
+        }
+        (Form::Delta, _) if encoding.delta_codec == DeltaCodec::XorLzo => None,
+        (_, None) => runs::encode(&ZEROS, version, CHANGE_LIMIT_BYTES, out).map(|_| FORM_SPARSE),
+        (Form::Delta, Some(base)) => {
+            runs::encode(base, version, CHANGE_LIMIT_BYTES, out).map(|_| FORM_DELTA)
+        }
+        (Form::Extent(ranges), Some(_)) => {
+            extent::encode(ranges, version, CHANGE_LIMIT_BYTES, out).map(|_| FORM_EXTENT)
+        }
+    };
+    encoded.unwrap_or(FORM_BLOCK)
+}
+
+static ZEROS: BlockBytes = [0; BLOCK_BYTES];
+
+/// Compresses the payload in its place, if that gains and is worth the time. Returns how many
+/// bytes it had; the packed ones are in `scratch`, too.
+fn pack(payload: &mut [u8], scratch: &mut Vec<u8>) -> Option<usize> {
+    scratch.clear();
+    if payload.len() > PACK_LIMIT_BYTES || !compress::compress_if_gain(payload, scratch) {
+        return None;
+    }
+    payload[..scratch.len()].copy_from_slice(scratch);
+    Some(payload.len())
 }
 
 struct Writer<'a> {
@@ -97,31 +217,9 @@ impl Writer<'_> {
     }
 }
 
-fn descriptor(contents: &Contents, life: u64, used: usize) -> RawDescriptor {
-    let count = |n: usize| U32::new(u32::try_from(n).expect("a record is smaller than 4 GiB"));
-    RawDescriptor {
-        magic: U32::new(DESCRIPTOR_MAGIC),
-        tag_count: count(contents.blocks.len()),
-        life: U64::new(life),
-        tid: U64::new(contents.tid.0),
-        time_ns: U64::new(contents.time_ns),
-        revoke_count: count(contents.revokes.len()),
-        payload_bytes: count(contents.blocks.len() * BLOCK_BYTES),
-        used_bytes: count(used),
-        reserved: U32::new(0),
-    }
-}
-
-fn block_tag(home: HomeBlock) -> RawTag {
-    RawTag {
-        home: U64::new(home.0),
-        stored_bytes: U32::new(BLOCK_BYTES as u32),
-        offset: U16::new(0),
-        len: U16::new(BLOCK_BYTES as u16),
-        form: FORM_BLOCK,
-        flags: 0,
-        reserved: [0; 6],
-    }
+fn raw_tag(home: HomeBlock, form: u8, stored_bytes: usize) -> RawTag {
+    let stored_bytes = u16::try_from(stored_bytes).expect("a change is no larger than its block");
+    RawTag { home: U64::new(home.0), stored_bytes: U16::new(stored_bytes), form, reserved: 0 }
 }
 
 /// A tag as recovery and `dump` see it.
@@ -131,14 +229,32 @@ pub struct Tag {
     pub home: HomeBlock,
     /// Record form (see `docs/format/journal.md`).
     pub form: u8,
-    /// First byte of the block that the change covers.
-    pub offset: u16,
-    /// Bytes of the block that the change covers.
-    pub len: u16,
-    /// Bytes of its payload.
-    pub stored_bytes: u32,
-    /// Where the payload lies, in bytes from the start of the record.
+    /// Bytes of the change.
+    pub stored_bytes: usize,
+    /// Where the change lies, in bytes from the start of the unpacked payload.
     pub payload_offset: usize,
+}
+
+impl Tag {
+    /// The record holds all of the block: replay needs nothing from before it.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.form, FORM_BLOCK | FORM_SPARSE)
+    }
+
+    /// Makes the new version out of the one before; `payload` is the record's, unpacked.
+    pub(crate) fn apply(&self, payload: &[u8], block: &mut BlockBytes) -> Result<(), CodecError> {
+        let change = &payload[self.payload_offset..self.payload_offset + self.stored_bytes];
+        match self.form {
+            FORM_BLOCK => block.copy_from_slice(change),
+            FORM_XOR_LZO => xor_lzo::apply(block, change)?,
+            FORM_SPARSE => {
+                block.fill(0);
+                runs::apply(block, change)?;
+            }
+            _ => runs::apply(block, change)?,
+        }
+        Ok(())
+    }
 }
 
 /// A decoded record.
@@ -152,10 +268,27 @@ pub struct Record {
     pub offset: u64,
     /// Size on the medium in bytes, padding included.
     pub record_bytes: usize,
+    /// Where the payload lies, in bytes from the start of the record.
+    pub payload_at: usize,
+    /// Bytes of the payload in the record.
+    pub payload_bytes: usize,
+    /// Bytes of the payload when it is unpacked, if it is packed.
+    pub unpacked_bytes: Option<usize>,
     /// Changes.
     pub tags: Vec<Tag>,
     /// Home blocks whose older changes must not be replayed.
     pub revokes: Vec<HomeBlock>,
+}
+
+impl Record {
+    /// The unpacked payload; `bytes` are those of the record.
+    pub(crate) fn payload<'a>(&self, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, CodecError> {
+        let stored = &bytes[self.payload_at..self.payload_at + self.payload_bytes];
+        let Some(unpacked_bytes) = self.unpacked_bytes else { return Ok(Cow::Borrowed(stored)) };
+        let mut unpacked = Vec::new();
+        compress::decompress(stored, unpacked_bytes, &mut unpacked)?;
+        Ok(Cow::Owned(unpacked))
+    }
 }
 
 /// What the start of some bytes is.
@@ -226,30 +359,39 @@ impl Parts {
     }
 
     fn record(&self, bytes: &[u8], offset: u64, sector_bytes: usize) -> Result<Record, String> {
-        let mut payload_offset = self.payload_at;
+        let mut payload_end = 0;
         let mut tags = Vec::new();
         for raw in bytes[DESCRIPTOR_BYTES..self.revokes_at].chunks_exact(TAG_BYTES) {
             let raw = RawTag::read_from_bytes(raw).expect("the chunk has the size of a tag");
-            let tag = check_tag(&raw, payload_offset)?;
-            payload_offset += tag.stored_bytes as usize;
+            let tag = check_tag(&raw, payload_end)?;
+            payload_end += tag.stored_bytes;
             tags.push(tag);
-        }
-        if payload_offset != self.commit_at {
-            return Err("the payloads do not add up to what the descriptor says".into());
         }
         let revokes = bytes[self.revokes_at..self.payload_at].chunks_exact(REVOKE_BYTES);
         let revokes = revokes
             .map(|raw| U64::read_from_bytes(raw).expect("the chunk has the size of a revoke"))
             .map(|home| HomeBlock(home.get()))
             .collect();
-        Ok(Record {
+        let unpacked_bytes = self.descriptor.unpacked_bytes.get() as usize;
+        let record = Record {
             tid: Tid(self.descriptor.tid.get()),
             time_ns: self.descriptor.time_ns.get(),
             offset,
             record_bytes: (self.commit_at + COMMIT_BYTES).next_multiple_of(sector_bytes),
+            payload_at: self.payload_at,
+            payload_bytes: self.commit_at - self.payload_at,
+            unpacked_bytes: (unpacked_bytes > 0).then_some(unpacked_bytes),
             tags,
             revokes,
-        })
+        };
+        let payload = record.payload(bytes).map_err(|error| format!("its payload: {error}"))?;
+        if payload_end != payload.len() {
+            return Err("the changes do not add up to the payload".into());
+        }
+        for tag in &record.tags {
+            check_change(tag, &payload).map_err(|error| format!("{}: {error}", tag.home))?;
+        }
+        Ok(record)
     }
 }
 
@@ -257,18 +399,25 @@ fn check_tag(raw: &RawTag, payload_offset: usize) -> Result<Tag, String> {
     let tag = Tag {
         home: HomeBlock(raw.home.get()),
         form: raw.form,
-        offset: raw.offset.get(),
-        len: raw.len.get(),
-        stored_bytes: raw.stored_bytes.get(),
+        stored_bytes: usize::from(raw.stored_bytes.get()),
         payload_offset,
     };
-    let whole = tag.offset == 0
-        && usize::from(tag.len) == BLOCK_BYTES
-        && tag.stored_bytes as usize == BLOCK_BYTES;
+    if form_name(tag.form).is_none() || raw.reserved != 0 {
+        return Err(format!("{} has the unknown record form {}", tag.home, tag.form));
+    }
+    if tag.form == FORM_BLOCK && tag.stored_bytes != BLOCK_BYTES {
+        return Err(format!("the change of {} is not a whole block", tag.home));
+    }
+    Ok(tag)
+}
+
+/// So that replay fails before it has written anything, or not at all.
+fn check_change(tag: &Tag, payload: &[u8]) -> Result<(), CodecError> {
+    let change = &payload[tag.payload_offset..tag.payload_offset + tag.stored_bytes];
     match tag.form {
-        FORM_BLOCK if whole && raw.flags == 0 => Ok(tag),
-        FORM_BLOCK => Err(format!("the tag of {} is not that of a whole block", tag.home)),
-        form => Err(format!("{} has the unknown record form {form}", tag.home)),
+        FORM_BLOCK => Ok(()),
+        FORM_XOR_LZO => xor_lzo::apply(&mut [0; BLOCK_BYTES], change),
+        _ => runs::check(change).map(drop),
     }
 }
 
@@ -277,9 +426,78 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    fn sample() -> (BTreeMap<HomeBlock, BlockRef>, BTreeSet<HomeBlock>) {
-        let blocks = [(3, 1u8), (9, 2)].map(|(n, byte)| (HomeBlock(n), Arc::new([byte; 4096])));
-        (blocks.into(), [HomeBlock(77)].into())
+    use crate::codec::extent::Ranges;
+
+    fn logged(form: Form, base: Option<u8>, change: impl Fn(&mut BlockBytes)) -> Logged {
+        let mut version = [base.unwrap_or(0); BLOCK_BYTES];
+        change(&mut version);
+        let base = base.map(|byte| Arc::new([byte; BLOCK_BYTES]));
+        Logged { version: Arc::new(version), base, form }
+    }
+
+    fn sample() -> (BTreeMap<HomeBlock, Logged>, BTreeSet<HomeBlock>) {
+        let whole = |byte| logged(Form::Block, None, |block| block.fill(byte));
+        ([(HomeBlock(3), whole(1)), (HomeBlock(9), whole(2))].into(), [HomeBlock(77)].into())
+    }
+
+    fn encode_with<'a>(
+        codec: DeltaCodec,
+        is_whole_in_region: bool,
+        contents: &Contents<'_>,
+        buf: &'a mut RecordBuf,
+    ) -> Encoded<'a> {
+        let encoding = Encoding {
+            life: 42,
+            checksum_seed: 1234,
+            sector_bytes: 512,
+            delta_codec: codec,
+            pack: true,
+            is_whole_in_region: &|_| is_whole_in_region,
+        };
+        encode(contents, &encoding, buf)
+    }
+
+    /// Encodes one change, decodes it, and applies it to its base.
+    fn through_a_record(codec: DeltaCodec, in_region: bool, logged: &Logged) -> (u8, usize) {
+        let blocks = [(HomeBlock(3), logged.clone())].into();
+        let contents =
+            Contents { tid: Tid(5), time_ns: 6, blocks: &blocks, revokes: &BTreeSet::new() };
+        let mut buf = RecordBuf::new();
+        let encoded = encode_with(codec, in_region, &contents, &mut buf);
+        let Decoded::Record(record) = decode_with(encoded.bytes, 42, 1234) else { panic!() };
+        let [tag] = record.tags[..] else { panic!("one tag") };
+        assert_eq!(encoded.whole, [tag.is_whole()]);
+        let mut block = logged.base.as_deref().copied().unwrap_or([0xEE; BLOCK_BYTES]);
+        tag.apply(&record.payload(encoded.bytes).unwrap(), &mut block).unwrap();
+        assert!(block == *logged.version);
+        (tag.form, tag.stored_bytes)
+    }
+
+    #[test]
+    fn the_smallest_allowed_form_is_taken() {
+        use DeltaCodec::{Runs, XorLzo};
+        let three = |block: &mut BlockBytes| block[100..103].fill(9);
+        let most = |block: &mut BlockBytes| block[..3500].fill(9);
+        let mut ranges = Ranges::new();
+        ranges.insert(90, 30);
+        let through = through_a_record;
+        assert_eq!(through(Runs, false, &logged(Form::Block, Some(1), three)).0, FORM_BLOCK);
+        assert_eq!(through(Runs, false, &logged(Form::Delta, Some(1), three)), (FORM_DELTA, 6));
+        let extent = logged(Form::Extent(ranges), Some(1), three);
+        assert_eq!(through(Runs, false, &extent), (FORM_EXTENT, 33));
+        assert_eq!(through(Runs, false, &logged(Form::Delta, None, three)), (FORM_SPARSE, 6));
+        let fresh = Logged { base: None, ..extent.clone() };
+        assert_eq!(through(Runs, false, &fresh).0, FORM_BLOCK);
+        for base in [Some(1), None] {
+            let whole = |form| logged(form, base, most);
+            assert_eq!(through(Runs, false, &whole(Form::Delta)).0, FORM_BLOCK);
+            let all = Form::Extent(Ranges::whole());
+            assert_eq!(through(Runs, false, &whole(all)).0, FORM_BLOCK);
+        }
+        assert_eq!(through(XorLzo, true, &logged(Form::Delta, Some(1), three)).0, FORM_XOR_LZO);
+        assert_eq!(through(XorLzo, false, &logged(Form::Delta, Some(1), three)).0, FORM_BLOCK);
+        assert_eq!(through(XorLzo, true, &logged(Form::Delta, None, three)).0, FORM_BLOCK);
+        assert_eq!(through(XorLzo, true, &extent).0, FORM_EXTENT);
     }
 
     fn decode_with(bytes: &[u8], life: u64, checksum_seed: u32) -> Decoded {
@@ -290,7 +508,8 @@ mod tests {
     fn sample_record() -> AlignedBuf {
         let (blocks, revokes) = sample();
         let contents = Contents { tid: Tid(5), time_ns: 6, blocks: &blocks, revokes: &revokes };
-        AlignedBuf::from_slice(encode(&contents, 42, 1234, 512, &mut RecordBuf::new()))
+        let mut buf = RecordBuf::new();
+        AlignedBuf::from_slice(encode_with(DeltaCodec::Runs, false, &contents, &mut buf).bytes)
     }
 
     #[test]
@@ -301,23 +520,28 @@ mod tests {
         assert_eq!(record.record_bytes, bytes.len());
         assert_eq!(record.revokes, [HomeBlock(77)]);
         assert_eq!(record.tags.iter().map(|t| t.home.0).collect::<Vec<_>>(), [3, 9]);
-        assert_eq!(bytes[record.tags[1].payload_offset], 2);
+        let payload = record.payload(&bytes).unwrap();
+        assert_eq!((payload.len(), payload[record.tags[1].payload_offset]), (8192, 2));
+        // Two blocks of one byte each: packed.
+        assert_eq!((record.unpacked_bytes, bytes.len()), (Some(8192), 512));
     }
 
     #[test]
     fn nothing_of_an_earlier_record_stays_in_the_buffer() {
         let mut buf = RecordBuf::new();
-        buf.take(16384).fill(0xff);
+        buf.make_room(16384);
+        buf.record.fill(0xff);
         let (blocks, revokes) = sample();
         let contents = Contents { tid: Tid(5), time_ns: 6, blocks: &blocks, revokes: &revokes };
-        assert_eq!(encode(&contents, 42, 1234, 512, &mut buf), &sample_record()[..]);
+        let encoded = encode_with(DeltaCodec::Runs, false, &contents, &mut buf);
+        assert_eq!(encoded.bytes, &sample_record()[..]);
     }
 
     #[test]
     fn any_changed_byte_outside_of_the_padding_is_noticed() {
         let good = sample_record();
-        let used = used_bytes(2, 1);
-        for at in (0..used).step_by(7).chain(used - COMMIT_BYTES..used) {
+        let used = RawDescriptor::read_from_prefix(&good).unwrap().0.used_bytes.get() as usize;
+        for at in 0..used {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
             assert!(matches!(decode_with(&bad, 42, 1234), Decoded::Nothing), "byte {at}");
@@ -329,15 +553,16 @@ mod tests {
         let bytes = sample_record();
         assert!(matches!(decode_with(&bytes, 43, 1234), Decoded::Nothing));
         assert!(matches!(decode_with(&bytes, 42, 1235), Decoded::Nothing));
-        assert!(matches!(decode_with(&bytes[..8192], 42, 1234), Decoded::Nothing));
+        assert!(matches!(decode_with(&bytes[..100], 42, 1234), Decoded::Nothing));
         assert!(matches!(decode_with(&[], 42, 1234), Decoded::Nothing));
     }
 
     #[test]
     fn a_valid_record_of_an_unknown_form_is_not_nothing() {
         let mut bytes = sample_record();
-        bytes[DESCRIPTOR_BYTES + 16] = 200;
-        let body = used_bytes(2, 1) - COMMIT_BYTES;
+        bytes[DESCRIPTOR_BYTES + 10] = 200;
+        let (descriptor, _) = RawDescriptor::read_from_prefix(&bytes).unwrap();
+        let body = descriptor.used_bytes.get() as usize - COMMIT_BYTES;
         let checksum = crc32c::crc32c_append(1234, &bytes[..body]);
         bytes[body + 4..body + 8].copy_from_slice(&checksum.to_le_bytes());
         assert!(matches!(decode_with(&bytes, 42, 1234), Decoded::Unknown(..)));
@@ -347,7 +572,7 @@ mod tests {
     fn garbage_never_panics() {
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..20_000 {
-            let mut bytes: Vec<u8> = sample_record()[..512].to_vec();
+            let mut bytes: Vec<u8> = sample_record().to_vec();
             for _ in 0..random.usize(1..8) {
                 let at = random.usize(0..60);
                 bytes[at] = random.u8(..);

@@ -1,19 +1,23 @@
 //! Recovery: scan, revoke, replay; then one flush and a header that says *clean*.
 //!
-//! Nothing is changed before the scan is complete and its end is judged. Replay writes only what
-//! the newest record of each block says, so it can be cut at any point and run again: the header
-//! still names the same history until everything is durable at home.
+//! Nothing is changed before the scan is complete and its end is judged. Replay makes the newest
+//! version of each block, whatever of it is home already, so it can be cut at any point and run
+//! again: the header still names the same history until everything is durable at home.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use device::{AlignedBuf, BlockDevice};
 
+use crate::codec::CodecError;
 use crate::header::Header;
 use crate::options::Broken;
 use crate::record::{Record, Tag};
 use crate::scan::{End, Scan, scan_with};
 use crate::{BLOCK_BYTES, BlockRef, HomeBlock, JournalError, Result, Space, Tid};
+
+/// Blocks that are in memory at a time: 32 MiB.
+const REPLAY_BATCH_BLOCKS: usize = 8192;
 
 /// How to recover.
 #[derive(Debug, Clone, Default)]
@@ -52,16 +56,16 @@ pub fn recover(
     let scan = scan_with(space, uuid, broken(options))?;
     judge_end(&scan, options)?;
     let revokes = collect_revokes(&scan.records);
-    let (newest, revoked_blocks) = newest_changes(&scan.records, &revokes);
-    check_homes(&newest, home)?;
+    let (chains, revoked_blocks) = chains_of(&scan.records, &revokes);
+    check_homes(&chains, home)?;
     if !options.dry_run && !scan.header.clean {
-        replay(home, space, &scan.records, &newest)?;
+        replay(home, space, &scan.records, &chains)?;
         clean_header(&scan).write_both(space)?;
     }
     Ok(Recovery {
         transaction_count: scan.records.len(),
         last_tid: scan.records.last().map(|record| record.tid),
-        replayed_blocks: newest.len(),
+        replayed_blocks: chains.len(),
         revoked_blocks,
         discarded_damaged: matches!(scan.end, End::Damaged { .. }),
     })
@@ -101,27 +105,32 @@ fn collect_revokes(records: &[Record]) -> HashMap<HomeBlock, Tid> {
     records.iter().flat_map(each).collect()
 }
 
-/// Where the newest change of a block is: index of the record, and its tag.
-type Newest = BTreeMap<HomeBlock, (usize, Tag)>;
+/// What makes the newest version of each block: the records (by index) and tags from the last that
+/// holds all of it on, or all of them, to be applied to what is home.
+type Chains = BTreeMap<HomeBlock, Vec<(usize, Tag)>>;
 
-fn newest_changes(records: &[Record], revokes: &HashMap<HomeBlock, Tid>) -> (Newest, usize) {
-    let mut newest = Newest::new();
+fn chains_of(records: &[Record], revokes: &HashMap<HomeBlock, Tid>) -> (Chains, usize) {
+    let mut chains = Chains::new();
     let mut revoked_count = 0;
     for (index, record) in records.iter().enumerate() {
         for tag in &record.tags {
             if revokes.get(&tag.home).is_some_and(|revoked| *revoked > record.tid) {
                 revoked_count += 1;
-            } else {
-                newest.insert(tag.home, (index, *tag));
+                continue;
             }
+            let chain = chains.entry(tag.home).or_default();
+            if tag.is_whole() {
+                chain.clear();
+            }
+            chain.push((index, *tag));
         }
     }
-    (newest, revoked_count)
+    (chains, revoked_count)
 }
 
-fn check_homes(newest: &Newest, home: &Arc<dyn BlockDevice>) -> Result<()> {
+fn check_homes(chains: &Chains, home: &Arc<dyn BlockDevice>) -> Result<()> {
     let block_count = home.size_bytes() / BLOCK_BYTES as u64;
-    match newest.last_key_value() {
+    match chains.last_key_value() {
         Some((block, _)) if block.0 >= block_count => Err(JournalError::Damaged(format!(
             "it holds {block}, but the volume has {block_count} blocks; is the volume truncated?"
         ))),
@@ -129,30 +138,73 @@ fn check_homes(newest: &Newest, home: &Arc<dyn BlockDevice>) -> Result<()> {
     }
 }
 
-/// Replay pass: reads the payloads in journal order, writes the blocks in home order.
+/// Replay pass: makes the newest versions, a batch of blocks at a time (so that memory is bounded
+/// whatever the journal says), and writes them in home order.
+///
+/// A chain that begins with a delta begins with what is home: any mixture of the block's versions
+/// since the oldest region began, as a checkpoint or an earlier, cut recovery left it
+/// ([`crate::codec`] says why that is enough).
 fn replay(
     home: &Arc<dyn BlockDevice>,
     space: &Space,
     records: &[Record],
-    newest: &Newest,
+    chains: &Chains,
 ) -> Result<()> {
-    let mut wanted: Vec<Vec<Tag>> = vec![Vec::new(); records.len()];
-    for (index, tag) in newest.values() {
-        wanted[*index].push(*tag);
+    let chains: Vec<_> = chains.iter().collect();
+    for batch in chains.chunks(REPLAY_BATCH_BLOCKS) {
+        let mut blocks = read_bases(home, batch)?;
+        apply_chains(space, records, batch, &mut blocks)?;
+        let blocks: Vec<(HomeBlock, BlockRef)> =
+            batch.iter().map(|(home, _)| **home).zip(blocks).collect();
+        crate::checkpoint::write_home(home.as_ref(), &blocks)?;
     }
-    let mut blocks: BTreeMap<HomeBlock, BlockRef> = BTreeMap::new();
-    for (record, tags) in records.iter().zip(&wanted).filter(|(_, tags)| !tags.is_empty()) {
-        let mut bytes = AlignedBuf::zeroed(record.record_bytes);
-        space.read(record.offset, &mut bytes)?;
-        for tag in tags {
-            let payload = &bytes[tag.payload_offset..tag.payload_offset + BLOCK_BYTES];
-            let block: BlockRef = Arc::new(payload.try_into().expect("the slice is one block"));
-            blocks.insert(tag.home, block);
+    Ok(home.flush()?)
+}
+
+type Batch<'a> = [(&'a HomeBlock, &'a Vec<(usize, Tag)>)];
+
+/// What is home of the blocks whose chain needs it; zeros for the others.
+fn read_bases(home: &Arc<dyn BlockDevice>, batch: &Batch<'_>) -> Result<Vec<BlockRef>> {
+    let mut buf = AlignedBuf::zeroed(BLOCK_BYTES);
+    let mut blocks = Vec::with_capacity(batch.len());
+    for (block, chain) in batch {
+        let mut bytes = [0; BLOCK_BYTES];
+        if !chain[0].1.is_whole() {
+            home.read(block.offset_bytes(), &mut buf)?;
+            bytes.copy_from_slice(&buf);
+        }
+        blocks.push(Arc::new(bytes));
+    }
+    Ok(blocks)
+}
+
+/// Reads each record that the batch needs once, in journal order, and applies its changes.
+fn apply_chains(
+    space: &Space,
+    records: &[Record],
+    batch: &Batch<'_>,
+    blocks: &mut [BlockRef],
+) -> Result<()> {
+    let mut wanted: BTreeMap<usize, Vec<(usize, Tag)>> = BTreeMap::new();
+    for (slot, (_, chain)) in batch.iter().enumerate() {
+        for (index, tag) in *chain {
+            wanted.entry(*index).or_default().push((slot, *tag));
         }
     }
-    let blocks: Vec<(HomeBlock, BlockRef)> = blocks.into_iter().collect();
-    crate::checkpoint::write_home(home.as_ref(), &blocks)?;
-    Ok(home.flush()?)
+    for (index, changes) in wanted {
+        let record = &records[index];
+        let mut bytes = AlignedBuf::zeroed(record.record_bytes);
+        space.read(record.offset, &mut bytes)?;
+        let broken = |error: CodecError| {
+            // It was whole when it was scanned.
+            JournalError::Damaged(format!("transaction {}: {error}", record.tid))
+        };
+        let payload = record.payload(&bytes).map_err(broken)?;
+        for (slot, tag) in changes {
+            tag.apply(&payload, Arc::make_mut(&mut blocks[slot])).map_err(broken)?;
+        }
+    }
+    Ok(())
 }
 
 /// The header after recovery: nothing in the regions, and a life that none of it belongs to.

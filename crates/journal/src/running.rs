@@ -6,13 +6,24 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{BlockRef, HomeBlock, Tid};
+use crate::{BlockRef, Form, HomeBlock, Tid};
+
+/// A block that a transaction changed and logs.
+#[derive(Clone)]
+pub(crate) struct Logged {
+    pub version: BlockRef,
+    /// The version that the transaction before left, which every crash until this transaction is
+    /// committed leaves behind. `None`: not known, or of no meaning; then the record has to hold
+    /// all of the block.
+    pub base: Option<BlockRef>,
+    pub form: Form,
+}
 
 /// The running transaction. Its mutex is the handle lock: whoever holds it has the open handle.
 pub(crate) struct Running {
     pub tid: Tid,
-    /// Newest version of each block changed in this transaction.
-    pub blocks: BTreeMap<HomeBlock, BlockRef>,
+    /// The blocks changed in this transaction that go through the journal.
+    pub blocks: BTreeMap<HomeBlock, Logged>,
     /// Data that goes home in place before this transaction commits.
     pub ordered: BTreeMap<HomeBlock, BlockRef>,
     /// Blocks freed in this transaction of which older versions are in the journal.

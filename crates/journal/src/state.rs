@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::header::Header;
+use crate::running::Logged;
 use crate::{BlockRef, HomeBlock, Tid};
 
 /// What a region is used for.
@@ -36,6 +37,9 @@ pub(crate) struct Region {
 /// The newest committed record of a home block.
 pub(crate) struct Live {
     pub region_index: u32,
+    /// Region of the newest record that holds all of the block, if it is still in the journal:
+    /// replay starts there. Otherwise it starts from what is home.
+    pub whole_region: Option<u32>,
     /// The version, until it is home.
     pub version: Option<BlockRef>,
 }
@@ -43,7 +47,7 @@ pub(crate) struct Live {
 /// The transaction that is being written.
 pub(crate) struct Committing {
     pub tid: Tid,
-    pub blocks: BTreeMap<HomeBlock, BlockRef>,
+    pub blocks: BTreeMap<HomeBlock, Logged>,
     pub revokes: BTreeSet<HomeBlock>,
 }
 
@@ -123,8 +127,8 @@ impl State {
     }
 
     /// The committing transaction is durable in the active region: its versions are the newest.
-    /// Returns how many earlier versions will never have to be written home.
-    pub(crate) fn note_committed(&mut self, transaction: &Committing) -> usize {
+    /// `whole`: the blocks of which its record holds all bytes, in order. Returns how many earlier versions will never have to be written home.
+    pub(crate) fn note_committed(&mut self, transaction: &Committing, whole: &[bool]) -> usize {
         let mut cancelled = 0;
         for block in &transaction.revokes {
             if let Some(live) = self.live.remove(block)
@@ -135,38 +139,51 @@ impl State {
             }
         }
         let region_index = self.active;
-        for (block, version) in &transaction.blocks {
-            let live = Live { region_index, version: Some(version.clone()) };
-            self.dirty_block_count += 1;
-            if let Some(older) = self.live.insert(*block, live)
-                && older.version.is_some()
-            {
+        for ((block, logged), is_whole) in transaction.blocks.iter().zip(whole) {
+            let older = self.live.remove(block);
+            if older.as_ref().is_some_and(|older| older.version.is_some()) {
                 self.dirty_block_count -= 1;
                 cancelled += 1;
             }
+            let older_whole = older.and_then(|older| older.whole_region);
+            let whole_region = if *is_whole { Some(region_index) } else { older_whole };
+            let version = Some(logged.version.clone());
+            self.live.insert(*block, Live { region_index, whole_region, version });
+            self.dirty_block_count += 1;
         }
         self.region(region_index).blocks.extend(transaction.blocks.keys());
         self.committed = transaction.tid;
         cancelled
     }
 
-    /// The versions of the region that must go home, by home location: those that no later
-    /// transaction has replaced or revoked.
+    /// What must go home before the region can be freed, by home location.
     pub(crate) fn versions_to_bring_home(&self, region_index: u32) -> Vec<(HomeBlock, BlockRef)> {
         let mut versions: Vec<(HomeBlock, BlockRef)> = self.regions[region_index as usize]
             .blocks
             .iter()
-            .filter_map(|block| Some((*block, self.version_in(*block, region_index)?)))
+            .filter_map(|block| Some((*block, self.version_to_bring_home(*block, region_index)?)))
             .collect();
         versions.sort_unstable_by_key(|(block, _)| *block);
         versions.dedup_by_key(|(block, _)| *block);
         versions
     }
 
-    /// The version of the block that is not home, if its newest record lies in that region.
-    pub(crate) fn version_in(&self, block: HomeBlock, region_index: u32) -> Option<BlockRef> {
+    /// The active region holds all of the block in the newest record or one before it.
+    pub(crate) fn is_whole_in_active(&self, block: HomeBlock) -> bool {
+        self.live.get(&block).is_some_and(|live| live.whole_region == Some(self.active))
+    }
+
+    /// The newest committed version of a block logged in that region, if it must go home before
+    /// the region, the oldest one, can be freed: not when it is home, is revoked, or a later region
+    /// holds all of the block.
+    pub(crate) fn version_to_bring_home(
+        &self,
+        block: HomeBlock,
+        region_index: u32,
+    ) -> Option<BlockRef> {
         let live = self.live.get(&block)?;
-        if live.region_index == region_index { live.version.clone() } else { None }
+        let starts_later = live.whole_region.is_some_and(|whole| whole != region_index);
+        if starts_later { None } else { live.version.clone() }
     }
 
     /// `version` of the block is durable at home. `true` if it was the newest committed one.
@@ -195,10 +212,13 @@ impl State {
         let freed = self.header.tail_region;
         let blocks = std::mem::take(&mut self.region(freed).blocks);
         for block in blocks {
-            let ends_here = self.live.get(&block).is_some_and(|l| l.region_index == freed);
-            if ends_here {
-                let live = self.live.remove(&block).expect("looked up just before");
+            let Some(live) = self.live.get_mut(&block) else { continue };
+            if live.whole_region == Some(freed) {
+                live.whole_region = None;
+            }
+            if live.region_index == freed {
                 assert!(live.version.is_none(), "{block} was freed with its region, not home");
+                self.live.remove(&block);
             }
         }
         let region = self.region(freed);

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::record::FORM_COUNT;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Live counters.
@@ -33,6 +35,17 @@ counters! {
     journal_bytes,
     /// Blocks logged.
     logged_blocks,
+    /// Bytes of changes logged as whole blocks; these five are tags and changes before the payload
+    /// is packed.
+    block_bytes,
+    /// Bytes of changes logged as what is not zero in a block.
+    sparse_bytes,
+    /// Bytes of changes logged as what was written.
+    extent_bytes,
+    /// Bytes of changes logged as what differs.
+    delta_bytes,
+    /// Bytes of changes logged as DJFS does.
+    xor_lzo_bytes,
     /// Revoke records written.
     revokes,
     /// Bytes brought home by checkpoints.
@@ -50,6 +63,20 @@ counters! {
 }
 
 impl Counters {
+    /// Adds the bytes of a record in each form.
+    pub(crate) fn add_by_form(&self, bytes_by_form: [usize; FORM_COUNT]) {
+        let counters = [
+            &self.block_bytes,
+            &self.sparse_bytes,
+            &self.extent_bytes,
+            &self.delta_bytes,
+            &self.xor_lzo_bytes,
+        ];
+        for (counter, bytes) in counters.into_iter().zip(bytes_by_form) {
+            Self::add(counter, bytes);
+        }
+    }
+
     pub(crate) fn add(counter: &AtomicU64, count: usize) {
         counter.fetch_add(count as u64, Ordering::Relaxed);
     }

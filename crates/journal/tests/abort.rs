@@ -4,7 +4,7 @@ mod common;
 
 use common::{Rig, commit, filled, put, put_ordered, quiet};
 use device::{Fault, Operation, Survival};
-use journal::{HomeBlock, Journal, JournalError, Options};
+use journal::{Form, HomeBlock, Journal, JournalError, Options};
 
 fn fail(operation: Operation, skip_count: u64) -> Fault {
     Fault { operation, skip_count, forever: false }
@@ -71,7 +71,7 @@ fn after_a_failed_write_in_place_its_transaction_is_not_committed() {
         let journal = rig.open(quiet());
         commit(&journal, 1, 1);
         let mut handle = journal.begin(2).unwrap();
-        handle.put(HomeBlock(3), filled(3)).unwrap();
+        handle.put(HomeBlock(3), filled(3), Form::Block).unwrap();
         let guard = handle.begin_in_place();
         if buffered {
             handle.put_ordered(HomeBlock(2), filled(2)).unwrap();

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Rig, commit, filled, forget, put, quiet, wait_until};
 use device::Survival;
-use journal::{HomeBlock, Journal, Options, scan};
+use journal::{Form, HomeBlock, Journal, Options, scan};
 
 /// Commits until around the ring `lap_count` times; returns the last byte of each of 8 blocks.
 fn go_around(journal: &Journal, lap_count: u64) -> [u8; 8] {
@@ -14,8 +14,8 @@ fn go_around(journal: &Journal, lap_count: u64) -> [u8; 8] {
         let block = random.u64(0..8);
         let byte = random.u8(1..);
         let mut handle = journal.begin(10).unwrap();
-        handle.put(HomeBlock(block * 3), filled(byte)).unwrap();
-        (100..109).for_each(|n| handle.put(HomeBlock(n), filled(byte)).unwrap());
+        handle.put(HomeBlock(block * 3), filled(byte), Form::Block).unwrap();
+        (100..109).for_each(|n| handle.put(HomeBlock(n), filled(byte), Form::Block).unwrap());
         let tid = handle.stop();
         journal.sync(tid).unwrap();
         model[block as usize] = byte;
@@ -59,7 +59,9 @@ fn blocks_go_home_sorted_in_large_writes_with_one_flush_and_one_header() {
     let journal = rig.open(quiet());
     for start in [200, 100] {
         let mut handle = journal.begin(100).unwrap();
-        (start..start + 100).rev().for_each(|n| handle.put(HomeBlock(n), filled(1)).unwrap());
+        (start..start + 100)
+            .rev()
+            .for_each(|n| handle.put(HomeBlock(n), filled(1), Form::Block).unwrap());
         handle.stop();
         if start == 200 {
             journal.sync(journal.running_tid()).unwrap();

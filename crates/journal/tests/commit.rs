@@ -4,7 +4,7 @@ mod common;
 
 use common::{Rig, commit, filled, put, quiet};
 use device::Counters;
-use journal::{HomeBlock, JournalError, Options, Space};
+use journal::{Form, HomeBlock, JournalError, Options, Space};
 
 const NONE: Counters = Counters {
     read_count: 0,
@@ -22,7 +22,7 @@ fn a_sync_is_one_durable_write_of_the_record_and_nothing_else() {
     let journal = rig.open(quiet());
     let mut handle = journal.begin(3).unwrap();
     for block in [5, 9, 6] {
-        handle.put(HomeBlock(block), filled(1)).unwrap();
+        handle.put(HomeBlock(block), filled(1), Form::Block).unwrap();
     }
     let tid = handle.stop();
     let before = rig.counters();
@@ -137,7 +137,7 @@ fn an_operation_larger_than_a_transaction_is_refused_before_it_begins() {
     assert!(matches!(journal.begin(max + 1), Err(JournalError::TooSmall(_))));
     let mut handle = journal.begin(max).unwrap();
     for block in 0..max as u64 {
-        handle.put(HomeBlock(block), filled(4)).unwrap();
+        handle.put(HomeBlock(block), filled(4), Form::Block).unwrap();
     }
     handle.stop();
     // The next handle does not fit into the same transaction: it waits for a commit.
@@ -154,13 +154,14 @@ fn the_largest_transaction_that_revokes_all_there_is_still_fits() {
     let max = journal.max_credit_count() as u64;
     for round in 0..2 {
         let mut handle = journal.begin(max as usize).unwrap();
-        (0..max).for_each(|n| handle.put(HomeBlock(round * max + n), filled(1)).unwrap());
+        (0..max)
+            .for_each(|n| handle.put(HomeBlock(round * max + n), filled(1), Form::Block).unwrap());
         let tid = handle.stop();
         journal.sync(tid).unwrap();
     }
     let mut handle = journal.begin(max as usize).unwrap();
     handle.forget(HomeBlock(0), 2 * max);
-    (0..max).for_each(|n| handle.put(HomeBlock(2 * max + n), filled(2)).unwrap());
+    (0..max).for_each(|n| handle.put(HomeBlock(2 * max + n), filled(2), Form::Block).unwrap());
     let tid = handle.stop();
     journal.sync(tid).unwrap();
     assert_eq!(journal.stats().revokes, 2 * max);

@@ -14,8 +14,10 @@ use std::sync::Arc;
 use common::UUID;
 use device::{BlockDevice, SimDevice, Survival, Trace};
 use fastrand::Rng;
+use journal::codec::extent::Ranges;
 use journal::{
-    BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock, Journal, Options, RecoverOptions, Space, Tid,
+    BLOCK_BYTES, BlockBytes, BlockRef, DeltaCodec, Form, HomeBlock, Journal, Options,
+    RecoverOptions, Space, Tid,
 };
 
 const HOME_BLOCKS: u64 = 40;
@@ -72,6 +74,11 @@ fn options(life: u64, broken: Broken) -> Options {
     options.life = life;
     options.region_count = REGION_COUNT;
     options.clean_block_limit = 8;
+    options.pack = life % 3 == 0;
+    // Every other life has DJFS' codec.
+    if life % 2 == 1 {
+        options.delta_codec = DeltaCodec::XorLzo;
+    }
     set_broken(&mut options, broken);
     options
 }
@@ -203,9 +210,19 @@ impl Workload {
                     let mut stamps = newest.expect("a used block has content");
                     let sector = self.rng.usize(..SECTORS);
                     stamps[sector] = self.new_stamps()[0];
-                    let bytes = handle.write(home).expect("within the credits");
+                    let form = match self.rng.u8(..4) {
+                        0 => Form::Block,
+                        1 => {
+                            let mut written = Ranges::new();
+                            written.insert(sector * 512, 512);
+                            Form::Extent(written)
+                        }
+                        _ => Form::Delta,
+                    };
+                    let mut bytes = handle.read(home).expect("it can be read");
                     let part = sector * 512..sector * 512 + 512;
-                    bytes[part.clone()].copy_from_slice(&fill(&stamps)[part]);
+                    Arc::make_mut(&mut bytes)[part.clone()].copy_from_slice(&fill(&stamps)[part]);
+                    handle.put(home, bytes, form).expect("within the credits");
                     (stamps, false)
                 }
                 (Some(since), 0..4) if since <= committed => {
@@ -433,6 +450,11 @@ mod canary {
     #[test]
     fn a_commit_that_is_not_durable_is_caught() {
         assert_caught(Broken::CommitNotDurable);
+    }
+
+    #[test]
+    fn a_delta_whose_base_did_not_go_home_is_caught() {
+        assert_caught(Broken::DeltaWithoutBase);
     }
 
     #[test]

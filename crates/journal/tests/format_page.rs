@@ -2,9 +2,11 @@
 
 use std::mem::offset_of;
 
+use journal::form_name;
 use journal::format::{
-    COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, FORMAT_VERSION, HEADER_CLEAN, HEADER_MAGIC,
-    HEADER_SLOT_BYTES, RawCommit, RawDescriptor, RawHeader, RawTag, record_seed,
+    COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, FORM_DELTA, FORM_EXTENT, FORM_SPARSE, FORM_XOR_LZO,
+    FORMAT_VERSION, HEADER_CLEAN, HEADER_MAGIC, HEADER_SLOT_BYTES, RawCommit, RawDescriptor,
+    RawHeader, RawTag, record_seed,
 };
 
 const PAGE: &str = include_str!("../../../docs/format/journal.md");
@@ -58,9 +60,9 @@ fn every_table_is_the_struct() {
         region_bytes, region_count, tail_region, tail_tid);
     assert_eq!(documented("## Header"), header);
     let descriptor = fields!(RawDescriptor: magic, tag_count, life, tid, time_ns, revoke_count,
-        payload_bytes, used_bytes, reserved);
+        payload_bytes, used_bytes, unpacked_bytes);
     assert_eq!(documented("### Descriptor"), descriptor);
-    let tag = fields!(RawTag: home, stored_bytes, offset, len, form, flags, reserved);
+    let tag = fields!(RawTag: home, stored_bytes, form, reserved);
     assert_eq!(documented("### Tag"), tag);
     assert_eq!(documented("### Commit record"), fields!(RawCommit: magic, checksum, tid));
 }
@@ -90,7 +92,11 @@ fn the_constants_are_those_of_the_page() {
     assert_eq!(magic("### Commit record"), COMMIT_MAGIC.to_le_bytes());
     assert_eq!(table("## Header")[1][3], FORMAT_VERSION.to_string());
     assert!(PAGE.contains(&format!("format version {FORMAT_VERSION}.")));
-    assert!(PAGE.contains(&format!("| {FORM_BLOCK} | block |")));
+    for form in [FORM_BLOCK, FORM_SPARSE, FORM_EXTENT, FORM_DELTA, FORM_XOR_LZO] {
+        let name = form_name(form).expect("it has a name");
+        assert!(PAGE.contains(&format!("| {form} | {name} |")), "{name}");
+    }
+    assert_eq!(form_name(FORM_XOR_LZO + 1), None);
     assert!(table("## Header")[3][3].starts_with("bit 0: *clean*"));
     assert_eq!((HEADER_CLEAN, HEADER_SLOT_BYTES), (1, 4096));
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Rig, commit, filled, forget, put, put_ordered, quiet};
 use device::{Event, Survival};
-use journal::{HomeBlock, Journal};
+use journal::{Form, HomeBlock, Journal};
 
 /// Cuts the power, recovers, and gives the first bytes of the blocks.
 fn after_crash<const N: usize>(rig: &Rig, blocks: [u64; N]) -> [u8; N] {
@@ -129,7 +129,7 @@ fn a_commit_waits_for_the_data_that_its_operation_writes_in_place() {
     let rig = Rig::new();
     let journal = rig.open(quiet());
     let mut handle = journal.begin(1).unwrap();
-    handle.put(HomeBlock(7), filled(1)).unwrap();
+    handle.put(HomeBlock(7), filled(1), Form::Block).unwrap();
     let guard = handle.begin_in_place();
     let tid = handle.stop();
     std::thread::scope(|scope| {

@@ -6,7 +6,7 @@ use common::{Rig, commit, filled, forget, quiet};
 use device::{BlockDevice, Fault, Operation, SimDevice, Survival};
 use journal::format::{DESCRIPTOR_MAGIC, HEADER_MAGIC, record_seed};
 use journal::{
-    End, HomeBlock, JournalError, Options, Record, RecoverOptions, Recovery, Scan, Tid, scan,
+    End, Form, HomeBlock, JournalError, Options, Record, RecoverOptions, Recovery, Scan, Tid, scan,
 };
 
 /// A journal that crashed after so many commits: the n-th put n into block n.
@@ -68,7 +68,7 @@ fn after_every_commit_around_the_ring() {
         let mut handle = journal.begin(32).unwrap();
         for _ in 0..random.usize(1..16) {
             let (block, byte) = (random.u64(0..32), random.u8(1..));
-            handle.put(HomeBlock(block), filled(byte)).unwrap();
+            handle.put(HomeBlock(block), filled(byte), Form::Block).unwrap();
             model[block as usize] = byte;
         }
         let tid = handle.stop();
@@ -149,8 +149,8 @@ fn a_whole_record_of_an_unknown_form_is_refused() {
     let second = scanned(&rig).records[1].clone();
     let start = second.offset as usize;
     let mut bytes = log_bytes(&rig);
-    bytes[start + 48 + 16] = 77;
-    let body = start..start + 48 + 24 + 4096;
+    bytes[start + 48 + 10] = 77;
+    let body = start..start + 48 + 12 + 4096;
     let seed = record_seed(&common::UUID, scanned(&rig).header.life);
     let checksum = crc32c::crc32c_append(seed, &bytes[body.clone()]);
     bytes[body.end + 4..body.end + 8].copy_from_slice(&checksum.to_le_bytes());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{Rig, commit, put, quiet, wait_until};
 use device::{SimDevice, Survival};
-use journal::{HomeBlock, Journal, Options, Tid};
+use journal::{Form, HomeBlock, Journal, Options, Tid};
 
 fn busy(region_count: u32) -> Options {
     Options { background: true, region_count, ..quiet() }
@@ -266,7 +266,7 @@ fn dropping_it_in_the_middle_of_a_stalled_timer_commit_does_not_hang() {
     let mut round = 0;
     while journal.stats().stalls == 0 {
         let mut handle = journal.begin(1).unwrap();
-        handle.put(HomeBlock(round % 1000), common::filled(1)).unwrap();
+        handle.put(HomeBlock(round % 1000), common::filled(1), Form::Block).unwrap();
         let tid = handle.stop();
         wait_until("a commit or a stall", || {
             journal.committed_tid() >= tid || journal.stats().stalls > 0

@@ -189,8 +189,8 @@ fn pick_bit(
     let scan = journal::scan(&space, &uuid(device)).map_err(|e| format!("scan: {e}"))?;
     let [records @ .., _last] = &scan.records[..] else { return Ok(None) };
     let Some(record) = rng.choice(records) else { return Ok(None) };
-    let within = match rng.choice(&record.tags) {
-        Some(tag) if rng.bool() => tag.payload_offset as u64 + rng.u64(..4096),
+    let within = match record.payload_bytes as u64 {
+        1.. if rng.bool() => record.payload_at as u64 + rng.u64(..record.payload_bytes as u64),
         _ => rng.u64(..44),
     };
     let offset = record.offset + within;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::{BlockDevice, Counters, Durability, Metered, SimDevice, Survival};
 use journal::{
-    BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock, Journal, Options, RecoverOptions, Recovery,
+    BLOCK_BYTES, BlockBytes, BlockRef, Form, HomeBlock, Journal, Options, RecoverOptions, Recovery,
     Result, Space, Tid,
 };
 use parking_lot::{Condvar, Mutex};
@@ -216,6 +216,7 @@ pub fn quiet() -> Options {
         background: false,
         life: 7001,
         now_ns: || 5,
+        pack: false,
         ..Options::default()
     }
 }
@@ -227,7 +228,7 @@ pub fn filled(byte: u8) -> BlockRef {
 /// Journals the block, filled with `byte`, in an operation of its own.
 pub fn put(journal: &Journal, block: u64, byte: u8) -> Tid {
     let mut handle = journal.begin(1).expect("a handle");
-    handle.put(HomeBlock(block), filled(byte)).expect("within the credits");
+    handle.put(HomeBlock(block), filled(byte), Form::Block).expect("within the credits");
     handle.stop()
 }
 
