@@ -21,6 +21,7 @@ mod claim;
 mod disk;
 mod error;
 mod geometry;
+mod huge;
 mod loop_attach;
 mod loop_mounts;
 mod memory;
