@@ -44,6 +44,12 @@ impl AlignedBuf {
     }
 }
 
+impl Clone for AlignedBuf {
+    fn clone(&self) -> Self {
+        Self::from_slice(self)
+    }
+}
+
 fn ordinary(len_bytes: usize) -> Memory {
     let page_count = len_bytes.div_ceil(ALIGN_BYTES);
     Memory::Ordinary(Page::new_vec_zeroed(page_count).expect("out of memory"))

@@ -104,6 +104,7 @@ fn client(path: &str, pair_count: u32) {
 /// Seconds for writing the whole file in large pieces, and for reading it so.
 fn stream(path: &str) {
     let open = || std::fs::OpenOptions::new().read(true).write(true).open(path).expect("opens");
+    std::fs::write("/proc/sys/vm/drop_caches", "3").expect("as root");
     let mut piece = vec![7u8; PIECE_BYTES];
     let (file, start) = (open(), Instant::now());
     for offset in (0..FILE_BYTES).step_by(PIECE_BYTES) {

@@ -4,6 +4,8 @@
 //! The payload starts on a page boundary and the header stands directly before it: file data is
 //! read straight into its place, aligned for direct I/O.
 
+use std::os::fd::OwnedFd;
+
 use device::AlignedBuf;
 use rustix::io::Errno;
 use zerocopy::{Immutable, IntoBytes};
@@ -28,17 +30,40 @@ pub enum Answer {
 pub struct Reply {
     bytes: AlignedBuf,
     len_bytes: usize,
+    /// Where to send an answer before the request is done with.
+    early: Option<OwnedFd>,
+    is_sent: bool,
 }
 
 impl Reply {
     /// A reply with room for `capacity_bytes` of payload.
     pub fn new(capacity_bytes: usize) -> Reply {
-        Reply { bytes: AlignedBuf::zeroed(PAGE_BYTES + capacity_bytes), len_bytes: 0 }
+        let bytes = AlignedBuf::zeroed(PAGE_BYTES + capacity_bytes);
+        Reply { bytes, len_bytes: 0, early: None, is_sent: false }
+    }
+
+    /// Lets [`Reply::send_early`] send on `device`; where that cannot be had, it does nothing.
+    pub(crate) fn early_on(self, device: &OwnedFd) -> Reply {
+        Reply { early: device.try_clone().ok(), ..self }
     }
 
     /// Forgets the payload.
     pub fn clear(&mut self) {
         self.len_bytes = 0;
+        self.is_sent = false;
+    }
+
+    /// Answers `unique` with the payload at once, while the server goes on with the request (whose
+    /// bytes stay as they are); how it ends is told to nobody then. The transport may be unable to.
+    pub fn send_early(&mut self, unique: u64) {
+        let Some(device) = self.early.take() else { return };
+        if let Some(message) = self.finish(unique, Answer::Done) {
+            let sent = rustix::io::write(&device, message);
+            // Interrupted, or unmounted: nobody waits for an answer any more. After another error
+            // the answer is tried again at the end of the request.
+            self.is_sent = matches!(sent, Ok(_) | Err(Errno::NOENT | Errno::NODEV));
+        }
+        self.early = Some(device);
     }
 
     /// Bytes of payload so far.
@@ -76,6 +101,9 @@ impl Reply {
 
     /// The bytes to send for `answer`; `None` when there is nothing to send.
     pub(crate) fn finish(&mut self, unique: u64, answer: Answer) -> Option<&[u8]> {
+        if self.is_sent {
+            return None;
+        }
         let (error, payload_bytes) = match answer {
             Answer::Silent => return None,
             Answer::Done => (0, self.len_bytes),
@@ -91,6 +119,8 @@ impl Reply {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     #[test]
@@ -104,6 +134,33 @@ mod tests {
         assert_eq!(bytes[4..8], 0i32.to_ne_bytes());
         assert_eq!(bytes[8..16], 9u64.to_ne_bytes());
         assert_eq!(&bytes[20..], b"abc");
+    }
+
+    #[test]
+    fn an_answer_that_was_sent_early_is_not_sent_again() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let mut reply = Reply::new(64).early_on(&writer);
+        for unique in [9, 10] {
+            reply.clear();
+            reply.push(&7u32).unwrap();
+            reply.send_early(unique);
+            reply.send_early(unique);
+            assert_eq!(reply.finish(unique, Answer::Failed(Errno::IO)), None);
+        }
+        drop((reply, writer));
+        let mut sent = Vec::new();
+        std::fs::File::from(reader).read_to_end(&mut sent).unwrap();
+        assert_eq!(sent.len(), 2 * 20);
+        assert_eq!((sent[8], sent[28], &sent[16..20]), (9, 10, 7u32.as_bytes()));
+    }
+
+    #[test]
+    fn without_a_way_to_send_early_the_answer_is_sent_at_the_end() {
+        let (_, writer) = rustix::pipe::pipe().unwrap();
+        for mut reply in [Reply::new(64), Reply::new(64).early_on(&writer)] {
+            reply.send_early(9); // the pipe has no reader: EPIPE
+            assert!(reply.finish(9, Answer::Done).is_some());
+        }
     }
 
     #[test]

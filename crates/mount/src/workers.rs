@@ -93,7 +93,7 @@ impl<S: Serve> Pool<'_, S> {
     fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let start = PAGE_BYTES - WRITE_HEAD_BYTES;
         let mut input = AlignedBuf::zeroed(PAGE_BYTES + MAX_TRANSFER_BYTES);
-        let mut reply = Reply::new(MAX_TRANSFER_BYTES);
+        let mut reply = Reply::new(MAX_TRANSFER_BYTES).early_on(self.device);
         let mut superfluous_count = 0;
         loop {
             let others_waiting = self.waiting_count.fetch_add(1, Ordering::Relaxed);

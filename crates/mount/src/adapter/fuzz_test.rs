@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use device::MemoryDevice;
+use ext4::DataMode;
 use zerocopy::IntoBytes;
 
 use super::*;
@@ -13,7 +14,7 @@ use crate::abi::InHeader;
 const IMAGE_BYTES: u64 = 16 << 20;
 const REQUEST_COUNT: u32 = 30_000;
 
-fn image() -> tempfile::NamedTempFile {
+pub(super) fn image() -> tempfile::NamedTempFile {
     let image = tempfile::NamedTempFile::new().unwrap();
     image.as_file().set_len(IMAGE_BYTES).unwrap();
     let mke2fs = Command::new("mke2fs")
@@ -24,11 +25,12 @@ fn image() -> tempfile::NamedTempFile {
     image
 }
 
-fn adapter(device: Arc<MemoryDevice>) -> Adapter {
+pub(super) fn adapter(device: Arc<MemoryDevice>, data_mode: DataMode) -> Adapter {
     let options = ext4::OpenOptions {
         background: false,
         commit_interval: None,
         random_seed: 1,
+        data_mode,
         ..ext4::OpenOptions::default()
     };
     let stat_source = StatSource {
@@ -82,7 +84,7 @@ fn random_request(random: &mut fastrand::Rng, unique: u64) -> Vec<u8> {
 fn no_request_makes_it_panic_and_the_volume_stays_whole() {
     let image = image();
     let device = Arc::new(MemoryDevice::from_bytes(std::fs::read(image.path()).unwrap(), 512));
-    let adapter = adapter(device.clone());
+    let adapter = adapter(device.clone(), DataMode::Journal);
     let mut random = fastrand::Rng::with_seed(11);
     let mut reply = Reply::new(1 << 20);
     let mut done_count = 0;

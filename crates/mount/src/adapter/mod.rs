@@ -10,6 +10,8 @@ mod attributes;
 mod data;
 mod directory;
 #[cfg(test)]
+mod early_test;
+#[cfg(test)]
 mod fuzz_test;
 mod ioctl;
 mod names;
