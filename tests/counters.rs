@@ -137,3 +137,20 @@ fn a_transaction_of_sqlite_is_one_flush() {
     drop(peer);
     scratch.close_and_check();
 }
+
+/// The read-ahead is set where a `fuseblk` mount has it: with the kernel's own, 128 KiB, these would be
+/// twice as many.
+#[test]
+fn regression_a_cold_sequential_read_takes_large_requests() {
+    let Some(mut scratch) = mounted("commit=300,data=ordered") else { return };
+    fs::write(scratch.path("f"), vec![1; 32 << 20]).unwrap();
+    scratch.umount();
+    scratch.mount("");
+    let before = scratch.stat();
+    assert_eq!(fs::read(scratch.path("f")).unwrap().len(), 32 << 20);
+    let after = scratch.stat();
+    let count = |name: &str| after[name].as_u64().unwrap() - before[name].as_u64().unwrap();
+    assert!(count("device_bytes_read") >= 32 << 20, "it was not cold");
+    assert!(count("device_reads") < 160, "{} reads of 32 MiB", count("device_reads"));
+    scratch.close_and_check();
+}

@@ -23,6 +23,7 @@ pub mod compare;
 mod disk;
 mod error;
 mod geometry;
+mod huge;
 mod loop_attach;
 mod loop_mounts;
 mod memory;

@@ -81,7 +81,7 @@ impl Volume {
     /// Writes `data` at `offset`, growing the file as needed. Returns how much was written: less
     /// than asked when the volume or the largest file size is reached on the way.
     pub fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
-        self.write_file(ino, offset, data, false)
+        self.write_file(ino, offset, data, false, &mut |_| {})
     }
 
     /// [`Volume::write`] by somebody whose writes clear set-user-ID and set-group-ID.
@@ -91,10 +91,34 @@ impl Volume {
         offset: u64,
         data: &[u8],
     ) -> Result<usize> {
-        self.write_file(ino, offset, data, true)
+        self.write_file(ino, offset, data, true, &mut |_| {})
     }
 
-    fn write_file(&self, ino: InodeNo, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
+    /// [`Volume::write`] (with `kill`, [`Volume::write_killing_privileges`]) that calls `accepted`
+    /// with what it is going to return, at most once, when nothing is left but to write data home.
+    ///
+    /// From there on only the device can fail, which aborts the journal, and the next sync tells.
+    /// Until this returns, whoever reads the content, changes it or syncs the file waits. So the
+    /// writer may be answered in `accepted`, and prepare its next piece meanwhile.
+    pub fn write_accepting(
+        &self,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+        accepted: &mut dyn FnMut(usize),
+    ) -> Result<usize> {
+        self.write_file(ino, offset, data, kill, accepted)
+    }
+
+    fn write_file(
+        &self,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+        accepted: &mut dyn FnMut(usize),
+    ) -> Result<usize> {
         self.check_writable()?;
         if data.is_empty() {
             return Ok(0);
@@ -108,7 +132,12 @@ impl Volume {
         let _content = cell.content.write();
         let mut done = 0;
         while done < data.len() {
-            match self.write_some(ino, offset + done as u64, &data[done..], kill) {
+            let mut mapped = |len_bytes| {
+                if done + len_bytes == data.len() {
+                    accepted(data.len());
+                }
+            };
+            match self.write_some(ino, offset + done as u64, &data[done..], kill, &mut mapped) {
                 Ok(len_bytes) => done += len_bytes,
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
@@ -117,8 +146,16 @@ impl Volume {
         Ok(done)
     }
 
-    /// Writes the start of `data`, as much as one operation can. The caller holds the content lock.
-    fn write_some(&self, ino: InodeNo, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
+    /// Writes the start of `data`, as much as one operation can; calls `mapped` with how much that is
+    /// when only data in place are left to write. The caller holds the content lock.
+    fn write_some(
+        &self,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+        mapped: &mut dyn FnMut(usize),
+    ) -> Result<usize> {
         let depth = extent_tree::depth(&regular_file(self, ino)?);
         let most = edits_credit_count(EDIT_COUNT_MAX, depth);
         let count_max = match self.data_mode() {
@@ -140,6 +177,9 @@ impl Volume {
                 written => break written?,
             }
         };
+        if !written.in_place.is_empty() {
+            mapped(written.len_bytes);
+        }
         for place in &written.in_place {
             self.journal().write_in_place(place.home, &data[place.range.clone()])?;
         }

@@ -11,14 +11,20 @@ impl Volume {
             return Ok(());
         }
         let cell = self.cell(ino);
+        let is_ordered = self.data_mode() == DataMode::Ordered;
+        if is_ordered {
+            // A write that was accepted holds this lock until its data are home.
+            drop(cell.content.read());
+        }
         // A write that has been acknowledged has left its transaction in the cell.
         let tid = if data_only { cell.datasync_tid() } else { cell.sync_tid() };
         if tid > self.committed() {
-            return Ok(self.journal().sync(tid)?);
+            self.journal().sync(tid)?;
         }
-        // Data that overwrote data in place changed nothing that a commit would carry.
-        if self.data_mode() == DataMode::Ordered {
-            return Ok(self.journal().flush_in_place()?);
+        // Data that overwrote data in place changed nothing that a commit would have to carry, and
+        // may belong to a later transaction than the one that was committed.
+        if is_ordered && cell.sync_tid() > self.committed() {
+            self.journal().flush_in_place()?;
         }
         Ok(())
     }

@@ -3,26 +3,36 @@
 //!
 //! `bare serve DIR THREADS [DEVICE]` mounts on DIR until it is unmounted (with a block device as
 //! `fuseblk`; the device is not touched); `bare client FILE COUNT` prints
-//! the microseconds of one write and fdatasync (two round trips). Run both under `taskset` to see
-//! what crossing CPUs costs.
+//! the microseconds of one write and fdatasync (two round trips); `bare stream FILE` (as root) prints
+//! the seconds of writing 1 GiB in pieces of 1 MiB, and of reading it with the caches dropped. Run both
+//! under `taskset` to see what crossing CPUs costs.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
-use mount::abi::{AttrOut, EntryOut, FuseAttr, Opcode, WriteIn, WriteOut};
+use mount::abi::{AttrOut, EntryOut, FuseAttr, Opcode, ReadIn, WriteIn, WriteOut};
 use mount::{Answer, Connection, MountOptions, Reply, Request, Serve, Source};
 use rustix::io::Errno;
 
 const FILE_NODE: u64 = 2;
 const VALID_SECONDS: u64 = 86_400;
+const FILE_BYTES: u64 = 1 << 30;
+const PIECE_BYTES: usize = 1 << 20;
 
 struct Nothing;
 
 impl Nothing {
     fn attr(node: u64) -> FuseAttr {
         let mode = if node == FILE_NODE { 0o100_666 } else { 0o040_777 };
-        FuseAttr { ino: node, size: 1 << 20, mode, nlink: 1, blksize: 4096, ..FuseAttr::default() }
+        FuseAttr {
+            ino: node,
+            size: FILE_BYTES,
+            mode,
+            nlink: 1,
+            blksize: 4096,
+            ..FuseAttr::default()
+        }
     }
 
     fn try_serve(request: &Request<'_>, reply: &mut Reply) -> Result<(), Errno> {
@@ -44,6 +54,12 @@ impl Nothing {
             Some(Opcode::Write) => {
                 let write: WriteIn = body.take()?;
                 reply.push(&WriteOut { size: write.size, padding: 0 })
+            }
+            Some(Opcode::Read) => {
+                let read: ReadIn = body.take()?;
+                reply.spare(read.size as usize)?;
+                reply.advance(read.size as usize);
+                Ok(())
             }
             Some(Opcode::Fsync | Opcode::Destroy) => Ok(()),
             _ => Err(Errno::NOSYS),
@@ -85,6 +101,25 @@ fn client(path: &str, pair_count: u32) {
     println!("{:.1}", start.elapsed().as_secs_f64() * 1e6 / f64::from(pair_count));
 }
 
+/// Seconds for writing the whole file in large pieces, and for reading it so.
+fn stream(path: &str) {
+    let open = || std::fs::OpenOptions::new().read(true).write(true).open(path).expect("opens");
+    std::fs::write("/proc/sys/vm/drop_caches", "3").expect("as root");
+    let mut piece = vec![7u8; PIECE_BYTES];
+    let (file, start) = (open(), Instant::now());
+    for offset in (0..FILE_BYTES).step_by(PIECE_BYTES) {
+        file.write_all_at(&piece, offset).expect("writes");
+    }
+    file.sync_all().expect("syncs");
+    let write_seconds = start.elapsed().as_secs_f64();
+    std::fs::write("/proc/sys/vm/drop_caches", "3").expect("as root");
+    let (file, start) = (open(), Instant::now());
+    for offset in (0..FILE_BYTES).step_by(PIECE_BYTES) {
+        file.read_exact_at(&mut piece, offset).expect("reads");
+    }
+    println!("{write_seconds:.3} {:.3}", start.elapsed().as_secs_f64());
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -93,7 +128,10 @@ fn main() {
         ["serve", dir, threads, device] => {
             serve(dir, threads, &Source::BlockDevice(device.into()));
         }
+        ["stream", file] => stream(file),
         ["client", file, count] => client(file, count.parse().expect("a number of writes")),
-        _ => eprintln!("usage: bare serve DIR THREADS [DEVICE] | bare client FILE COUNT"),
+        _ => eprintln!(
+            "usage: bare serve DIR THREADS [DEVICE] | bare client FILE COUNT | bare stream FILE"
+        ),
     }
 }

@@ -16,6 +16,7 @@ use rustix::net::{
 };
 
 use crate::options::{MountError, MountOptions, Source};
+use crate::read_ahead::READ_BYTES_MAX;
 
 const FUSERMOUNT: &str = "fusermount3";
 
@@ -121,7 +122,7 @@ fn attach_as_root(
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(MountError::NoFuse)?;
     let mut data = format!(
-        "fd={},rootmode=40000,user_id={},group_id={}",
+        "fd={},rootmode=40000,user_id={},group_id={},max_read={READ_BYTES_MAX}",
         device.as_raw_fd(),
         rustix::process::getuid().as_raw(),
         rustix::process::getgid().as_raw()

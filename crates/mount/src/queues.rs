@@ -18,7 +18,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, Opcode, OutHeader, UringCmdReq, UringEntInOut, uring};
 use crate::connection::{MAX_TRANSFER_BYTES, Serve};
-use crate::reply::{Answer, Reply};
+use crate::reply::{Answer, Reply, out_header};
 use crate::request::{Body, Request};
 use crate::workers::serve_guarded;
 
@@ -150,7 +150,7 @@ fn serve_entry(ring: &mut CommandRing, server: &impl Serve, input: &mut Vec<u8>)
     };
     // Each request of a ring wants an answer.
     let answer = if answer == Answer::Silent { Answer::Failed(Errno::IO) } else { answer };
-    let out = answer.header(asked.unique, payload_bytes).expect("it is not silent");
+    let out = out_header(asked.unique, answer, payload_bytes).expect("it is not silent");
     let payload_sz = out.len - size_of::<OutHeader>() as u32;
     write(&mut header[uring::IN_OUT], &out);
     write(&mut header[uring::ENT_IN_OUT], &UringEntInOut { payload_sz, ..entry });

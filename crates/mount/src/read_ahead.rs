@@ -1,30 +1,44 @@
-//! How far the kernel reads ahead on the mount: its default for FUSE, 128 KiB, makes eight round trips
-//! of what one of ours can carry. Set through sysfs, as root; without that reading is only slower.
+//! How far the kernel reads ahead on the mount. Set through sysfs, as root; without that it is the
+//! kernel's default for FUSE, 128 KiB, and reading is only slower.
+//!
+//! A sequential reader is served as fast as the device allows when several requests are under way at
+//! a time, each by a worker of its own. Their sum is what a page fault of a mapped file brings in with
+//! its page, so few large requests are worse than some of middle size: measured with a cold read of
+//! 1 GiB, eight of 256 KiB are as fast as four of 1 MiB, and faster than two of 1 MiB.
 
 use std::path::Path;
 
-use crate::connection::MAX_TRANSFER_BYTES;
+/// Largest READ that the kernel is to send, in bytes.
+pub(crate) const READ_BYTES_MAX: usize = 256 << 10;
 
-/// Lets the kernel read ahead as much as two requests carry on what is mounted on `dir` (an
+/// Requests that the kernel has under way ahead of a sequential reader.
+const REQUEST_COUNT: usize = 8;
+
+/// Lets the kernel read ahead as much as these requests carry on what is mounted on `dir` (an
 /// absolute path without symbolic links). Asks nothing of the mount itself, which is not served yet.
 pub(crate) fn widen(dir: &Path) {
     let Ok(table) = std::fs::read_to_string("/proc/self/mountinfo") else { return };
-    let Some(device) = dir.to_str().and_then(|dir| device_of_mount(&table, dir)) else { return };
-    let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
-    let kib = 2 * MAX_TRANSFER_BYTES / 1024;
+    let Some(queue) = dir.to_str().and_then(|dir| queue_of_mount(&table, dir)) else { return };
+    let path = format!("/sys/class/bdi/{queue}/read_ahead_kb");
+    let kib = REQUEST_COUNT * READ_BYTES_MAX / 1024;
     if let Err(error) = std::fs::write(&path, kib.to_string()) {
         tracing::debug!(%error, path, "the read-ahead stays as it is");
     }
 }
 
-/// `MAJOR:MINOR` of the newest mount on `dir`. Paths with spaces are escaped in the table and not found.
-fn device_of_mount<'a>(table: &'a str, dir: &str) -> Option<&'a str> {
-    let fields = |line: &'a str| {
-        let mut fields = line.split(' ').skip(2);
+/// Name in `/sys/class/bdi` of the newest mount on `dir`: `MAJOR:MINOR`, and for a `fuseblk` mount a
+/// suffix, since the name alone is the block device's own. Paths with spaces are escaped in the table
+/// and not found.
+fn queue_of_mount(table: &str, dir: &str) -> Option<String> {
+    let queue = |line: &str| {
+        let (mount, file_system) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(2);
         let device = fields.next()?;
-        (fields.nth(1)? == dir).then_some(device)
+        let is_fuseblk = file_system.starts_with("fuseblk");
+        let suffix = if is_fuseblk { "-fuseblk" } else { "" };
+        (fields.nth(1)? == dir).then(|| format!("{device}{suffix}"))
     };
-    table.lines().rev().find_map(fields)
+    table.lines().rev().find_map(queue)
 }
 
 #[cfg(test)]
@@ -36,9 +50,10 @@ mod tests {
         let table = "22 1 8:1 / / rw - ext4 /dev/a rw\n\
                      30 22 0:40 / /mnt rw - fuse.x x rw\n\
                      31 30 7:3 / /mnt rw,relatime shared:1 - fuseblk.x /dev/loop3 rw\n";
-        assert_eq!(device_of_mount(table, "/mnt"), Some("7:3"));
-        assert_eq!(device_of_mount(table, "/"), Some("8:1"));
-        assert_eq!(device_of_mount(table, "/other"), None);
-        assert_eq!(device_of_mount("garbage", "/"), None);
+        assert_eq!(queue_of_mount(table, "/mnt").as_deref(), Some("7:3-fuseblk"));
+        assert_eq!(queue_of_mount(&table[..72], "/mnt").as_deref(), Some("0:40"));
+        assert_eq!(queue_of_mount(table, "/").as_deref(), Some("8:1"));
+        assert_eq!(queue_of_mount(table, "/other"), None);
+        assert_eq!(queue_of_mount("garbage", "/"), None);
     }
 }

@@ -19,21 +19,41 @@ pub enum Answer {
     Silent,
 }
 
+/// Sends an answer; `false` when that did not work and may be tried again.
+pub(crate) type SendEarly<'a> = &'a dyn Fn(&OutHeader, &[u8]) -> bool;
+
 /// Payload of an answer.
 pub struct Reply<'a> {
     room: &'a mut [u8],
     len_bytes: usize,
+    /// How to send an answer before the request is done with.
+    early: Option<SendEarly<'a>>,
+    is_sent: bool,
 }
 
 impl<'a> Reply<'a> {
     /// An empty payload with `room` to grow in.
     pub fn new(room: &'a mut [u8]) -> Reply<'a> {
-        Reply { room, len_bytes: 0 }
+        Reply { room, len_bytes: 0, early: None, is_sent: false }
+    }
+
+    /// Lets [`Reply::send_early`] send with `early`; without, it does nothing.
+    pub(crate) fn with_early(self, early: SendEarly<'a>) -> Reply<'a> {
+        Reply { early: Some(early), ..self }
     }
 
     /// Forgets the payload.
     pub fn clear(&mut self) {
         self.len_bytes = 0;
+    }
+
+    /// Answers `unique` with the payload at once, while the server goes on with the request (whose
+    /// bytes stay as they are); how it ends is told to nobody then. The transport may be unable to.
+    pub fn send_early(&mut self, unique: u64) {
+        let Some(early) = self.early else { return };
+        if let Some(header) = self.header(unique, Answer::Done) {
+            self.is_sent = early(&header, self.payload());
+        }
     }
 
     /// Bytes of payload so far.
@@ -65,20 +85,22 @@ impl<'a> Reply<'a> {
         self.len_bytes += len_bytes;
         assert!(self.len_bytes <= self.room.len(), "a reply beyond its buffer");
     }
+
+    /// The header to send before the payload; `None` when there is nothing to send any more.
+    pub(crate) fn header(&self, unique: u64, answer: Answer) -> Option<OutHeader> {
+        if self.is_sent { None } else { out_header(unique, answer, self.len_bytes) }
+    }
 }
 
-impl Answer {
-    /// The header of an answer whose payload, if it is [`Answer::Done`], has `payload_bytes`
-    /// bytes; `None` when there is nothing to send.
-    pub(crate) fn header(self, unique: u64, payload_bytes: usize) -> Option<OutHeader> {
-        let (error, payload_bytes) = match self {
-            Answer::Silent => return None,
-            Answer::Done => (0, payload_bytes),
-            Answer::Failed(errno) => (-errno.raw_os_error(), 0),
-        };
-        let len = u32::try_from(HEADER_BYTES + payload_bytes).expect("a reply is about 1 MiB");
-        Some(OutHeader { len, error, unique })
-    }
+/// The header of an answer with so many bytes of payload, if it is [`Answer::Done`].
+pub(crate) fn out_header(unique: u64, answer: Answer, payload_bytes: usize) -> Option<OutHeader> {
+    let (error, payload_bytes) = match answer {
+        Answer::Silent => return None,
+        Answer::Done => (0, payload_bytes),
+        Answer::Failed(errno) => (-errno.raw_os_error(), 0),
+    };
+    let len = u32::try_from(HEADER_BYTES + payload_bytes).expect("a reply is about 1 MiB");
+    Some(OutHeader { len, error, unique })
 }
 
 #[cfg(test)]
@@ -93,15 +115,40 @@ mod tests {
         reply.spare(3).unwrap().copy_from_slice(b"abc");
         reply.advance(3);
         assert_eq!(reply.payload(), [&7u32.to_ne_bytes()[..], b"abc"].concat());
-        let header = Answer::Done.header(9, reply.payload().len()).unwrap();
+        let header = reply.header(9, Answer::Done).unwrap();
         assert_eq!((header.len, header.error, header.unique), (23, 0, 9));
     }
 
     #[test]
+    fn an_answer_that_was_sent_early_is_not_sent_again() {
+        let sent = std::cell::RefCell::new(Vec::new());
+        let early = |header: &OutHeader, payload: &[u8]| {
+            sent.borrow_mut().push((header.unique, payload.to_vec()));
+            true
+        };
+        let mut room = [0; 8];
+        let mut reply = Reply::new(&mut room).with_early(&early);
+        reply.push(&7u32).unwrap();
+        reply.send_early(9);
+        reply.send_early(9);
+        assert!(reply.header(9, Answer::Failed(Errno::IO)).is_none());
+        assert_eq!(*sent.borrow(), [(9, 7u32.to_ne_bytes().to_vec())]);
+    }
+
+    #[test]
+    fn without_a_way_to_send_early_the_answer_is_sent_at_the_end() {
+        let (mut one, mut other) = ([0; 8], [0; 8]);
+        for mut reply in [Reply::new(&mut one), Reply::new(&mut other).with_early(&|_, _| false)] {
+            reply.send_early(9);
+            assert!(reply.header(9, Answer::Done).is_some());
+        }
+    }
+
+    #[test]
     fn an_error_carries_no_payload() {
-        let header = Answer::Failed(Errno::NOENT).header(9, 4).unwrap();
+        let header = out_header(9, Answer::Failed(Errno::NOENT), 4).unwrap();
         assert_eq!((header.len, header.error, header.unique), (16, -2, 9));
-        assert!(Answer::Silent.header(9, 0).is_none());
+        assert!(out_header(9, Answer::Silent, 0).is_none());
     }
 
     #[test]

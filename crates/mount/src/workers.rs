@@ -16,6 +16,7 @@
 //! On a panic while serving (a violated assertion) the process aborts: the journal's promises hold
 //! for a crash at any point, they do not hold for going on with a state that is wrong.
 
+use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +29,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, OutHeader};
 use crate::connection::{MAX_TRANSFER_BYTES, PAGE_BYTES, Serve, WRITE_HEAD_BYTES, read_request};
-use crate::reply::{Answer, Reply};
+use crate::reply::{Answer, Reply, out_header};
 use crate::request::Request;
 
 /// Threads that stay, however idle: one to serve and one for whoever comes meanwhile.
@@ -143,12 +144,19 @@ pub(crate) fn serve_guarded(
 fn serve_one(device: &OwnedFd, server: &impl Serve, bytes: &[u8], output: &mut [u8]) -> bool {
     // The header directly before the payload: one write sends both.
     let (head, room) = output.split_at_mut(PAGE_BYTES);
-    let mut reply = Reply::new(room);
+    let early = |header: &OutHeader, payload: &[u8]| {
+        let message = [IoSlice::new(header.as_bytes()), IoSlice::new(payload)];
+        // Interrupted, or unmounted: nobody waits for an answer any more. After another error the
+        // answer is tried again at the end of the request.
+        let sent = rustix::io::writev(device, &message);
+        matches!(sent, Ok(_) | Err(Errno::NOENT | Errno::NODEV))
+    };
+    let mut reply = Reply::new(room).with_early(&early);
     let (unique, answer) = match Request::parse(bytes) {
         Ok(request) => (request.header.unique, serve_guarded(server, &request, &mut reply)),
         Err(errno) => garbled(bytes, errno),
     };
-    let Some(header) = answer.header(unique, reply.payload().len()) else { return true };
+    let Some(header) = reply.header(unique, answer) else { return true };
     let start = PAGE_BYTES - size_of::<OutHeader>();
     head[start..].copy_from_slice(header.as_bytes());
     match rustix::io::write(device, &output[start..start + header.len as usize]) {
@@ -157,7 +165,7 @@ fn serve_one(device: &OwnedFd, server: &impl Serve, bytes: &[u8], output: &mut [
         Err(Errno::NODEV) => false,
         Err(errno) => {
             tracing::error!(%errno, unique, len_bytes = header.len, "an answer was refused");
-            let refused = Answer::Failed(Errno::IO).header(unique, 0).expect("it is sent");
+            let refused = out_header(unique, Answer::Failed(Errno::IO), 0).expect("it is sent");
             // When even this is refused, there is nobody left to tell.
             let _ = rustix::io::write(device, refused.as_bytes());
             true

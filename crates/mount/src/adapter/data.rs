@@ -37,16 +37,23 @@ impl Call<'_, '_> {
         let write: WriteIn = self.body.take()?;
         let data = self.body.take_bytes(write.size)?;
         self.drop_capabilities(ino)?;
-        let written_bytes = if write.write_flags & WRITE_KILL_SUIDGID != 0 {
-            self.volume.write_killing_privileges(ino, write.offset, data)?
-        } else {
-            self.volume.write(ino, write.offset, data)?
-        };
+        let (volume, unique) = (self.volume, self.header.unique);
+        let kill = write.write_flags & WRITE_KILL_SUIDGID != 0;
+        let mut answered = None;
+        let written_bytes =
+            volume.write_accepting(ino, write.offset, data, kill, &mut |bytes| {
+                answered = Some(self.answer_write(bytes));
+                self.reply.send_early(unique);
+            })?;
+        Ok(answered.unwrap_or_else(|| self.answer_write(written_bytes))?)
+    }
+
+    fn answer_write(&mut self, written_bytes: usize) -> Result<(), Errno> {
         let counters = &self.adapter.counters;
         AdapterCounters::add(&counters.app_writes, 1);
         AdapterCounters::add(&counters.app_bytes, written_bytes as u64);
         let size = u32::try_from(written_bytes).map_err(|_| Errno::IO)?;
-        Ok(self.reply.push(&WriteOut { size, padding: 0 })?)
+        self.reply.push(&WriteOut { size, padding: 0 })
     }
 
     /// Before a file's content changes: takes its capabilities off, if it has any.

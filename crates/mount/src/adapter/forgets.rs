@@ -61,7 +61,8 @@ mod tests {
     #[test]
     fn a_write_waits_for_the_space_of_a_deleted_file() {
         let bytes = std::fs::read(image().path()).unwrap();
-        let adapter = adapter(Arc::new(MemoryDevice::from_bytes(bytes, 512)));
+        let adapter =
+            adapter(Arc::new(MemoryDevice::from_bytes(bytes, 512)), ext4::DataMode::Journal);
         let (old, new) = {
             let volume = adapter.volume.read();
             let volume = volume.as_ref().unwrap();

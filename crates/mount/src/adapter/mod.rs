@@ -9,6 +9,8 @@
 mod attributes;
 mod data;
 mod directory;
+#[cfg(test)]
+mod early_test;
 mod forgets;
 #[cfg(test)]
 mod fuzz_test;

@@ -1,0 +1,57 @@
+//! A large write is answered before its data are home, and once.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use device::MemoryDevice;
+use ext4::{DataMode, NewNode, Owner};
+use zerocopy::IntoBytes;
+
+use super::fuzz_test::{adapter, image};
+use super::*;
+use crate::abi::{OutHeader, WriteIn, WriteOut};
+
+/// What is sent early for a write of so many bytes, and how many bytes are left to send at the end.
+fn sent_for_write(data_mode: DataMode, len_bytes: usize) -> (Vec<u8>, usize) {
+    let bytes = std::fs::read(image().path()).unwrap();
+    let adapter = adapter(Arc::new(MemoryDevice::from_bytes(bytes, 512)), data_mode);
+    let file = {
+        let volume = adapter.volume.read();
+        let volume = volume.as_ref().unwrap();
+        volume.make(InodeNo::ROOT, b"file", NewNode::Regular, 0o644, 0, Owner::default()).unwrap()
+    };
+    let size = u32::try_from(len_bytes).unwrap();
+    let body = [WriteIn { size, ..WriteIn::default() }.as_bytes(), &vec![7; len_bytes]].concat();
+    let len = u32::try_from(40 + body.len()).unwrap();
+    let nodeid = u64::from(file.ino.0);
+    let header = InHeader { len, opcode: 16, unique: 5, nodeid, ..InHeader::default() };
+    let bytes = [header.as_bytes(), &body].concat();
+    let sent = RefCell::new(Vec::new());
+    let early = |header: &OutHeader, payload: &[u8]| {
+        sent.borrow_mut().extend_from_slice(header.as_bytes());
+        sent.borrow_mut().extend_from_slice(payload);
+        true
+    };
+    let mut room = [0; 64];
+    let mut reply = Reply::new(&mut room).with_early(&early);
+    let answer = adapter.serve(&Request::parse(&bytes).unwrap(), &mut reply);
+    assert_eq!(answer, Answer::Done);
+    let sent_late = reply.header(5, answer).map_or(0, |header| header.len as usize);
+    adapter.close().unwrap();
+    (sent.take(), sent_late)
+}
+
+#[test]
+fn a_large_write_in_place_is_answered_early_and_once() {
+    let (sent, sent_late) = sent_for_write(DataMode::Ordered, 256 << 10);
+    let out = WriteOut { size: 256 << 10, padding: 0 };
+    assert_eq!((sent.len(), &sent[16..], sent_late), (24, out.as_bytes(), 0));
+}
+
+#[test]
+fn other_writes_are_answered_at_their_end() {
+    for (data_mode, len_bytes) in [(DataMode::Ordered, 4096), (DataMode::Journal, 256 << 10)] {
+        let (sent, sent_late) = sent_for_write(data_mode, len_bytes);
+        assert_eq!((sent.len(), sent_late), (0, 24), "{data_mode:?}, {len_bytes} bytes");
+    }
+}
