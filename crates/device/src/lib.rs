@@ -1,7 +1,8 @@
-//! Where bytes become durable: block devices, real and simulated.
+//! Where bytes become durable: block devices and NVRAM, real and simulated.
 //!
 //! The only crate that issues I/O on a volume. It must not know what the bytes mean: no
-//! journal, no file system. Everything above speaks to a medium through [`BlockDevice`].
+//! journal, no file system. Everything above speaks to a medium through [`BlockDevice`] or
+//! [`Nvram`] (whose own list of assumptions is in `nvram`).
 //!
 //! # What we assume of a block medium
 //!
@@ -25,6 +26,7 @@ mod loop_attach;
 mod loop_mounts;
 mod memory;
 mod metered;
+mod nvram;
 mod ring;
 mod sim;
 
@@ -35,6 +37,10 @@ pub use error::{DeviceError, Operation, Result};
 pub use loop_attach::{LoopDevice, LoopOptions};
 pub use memory::MemoryDevice;
 pub use metered::{Counters, Metered};
+pub use nvram::{
+    AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, NvramCursor,
+    NvramEvent, NvramTrace, SimNvram,
+};
 pub use sim::{Cursor, Event, Fault, Image, SimDevice, Survival, Trace};
 
 /// What a completed durable write survives.
