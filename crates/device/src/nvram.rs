@@ -72,6 +72,32 @@ pub trait Nvram: Send + Sync {
     fn write_durable(&self, offset: u64, pieces: &[&[u8]]) -> Result<()>;
 }
 
+impl<N: Nvram + ?Sized> Nvram for &N {
+    fn len_bytes(&self) -> u64 {
+        (**self).len_bytes()
+    }
+
+    fn durability(&self) -> Durability {
+        (**self).durability()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        (**self).read(offset, buf)
+    }
+
+    fn store(&self, offset: u64, data: &[u8]) -> Result<()> {
+        (**self).store(offset, data)
+    }
+
+    fn persist(&self) -> Result<()> {
+        (**self).persist()
+    }
+
+    fn write_durable(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+        (**self).write_durable(offset, pieces)
+    }
+}
+
 /// Bytes of all pieces together.
 fn total_bytes(pieces: &[&[u8]]) -> usize {
     pieces.iter().map(|piece| piece.len()).sum()

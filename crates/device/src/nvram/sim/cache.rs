@@ -252,6 +252,8 @@ mod tests {
         assert_eq!(cache.crash(Survival::Nothing, None).to_bytes()[..24], {
             [[1; 8], [2; 8], [0; 8]].concat()
         });
+        let replaced = cache.crash(Survival::Issued, None).to_bytes()[8];
+        assert_eq!(replaced, 2, "the older store of the other thread comes back");
         let other = cache_after(&[store(0, 1, 8, 0), NvramEvent::Fence { thread: 1 }]);
         assert_eq!(found(&other, |bytes| bytes[0]), [0, 1]);
     }

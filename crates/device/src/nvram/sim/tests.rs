@@ -102,6 +102,21 @@ fn canary_an_order_without_a_fence_is_no_order() {
 }
 
 #[test]
+fn a_store_in_flight_may_be_torn() {
+    let nvram = SimNvram::new(LEN_BYTES);
+    nvram.start_trace();
+    nvram.write_durable(0, &[&[1; 16]]).expect("durable write");
+    let trace = nvram.take_trace();
+    let is_torn = |image: Image| {
+        let bytes = image.to_bytes();
+        bytes[0] != bytes[8]
+    };
+    assert_eq!(trace.cursor().crashes(4).filter(|image| is_torn(image.clone())).count(), 2);
+    assert!((0..20).any(|seed| is_torn(trace.crash(0, Survival::Random(seed)))));
+    assert_eq!(trace.cursor().crash_keeping(0b10).to_bytes()[..16], [[0; 8], [1; 8]].concat());
+}
+
+#[test]
 fn reads_see_stores_before_a_fence_and_crashes_do_not() {
     let nvram = SimNvram::new(LEN_BYTES);
     nvram.store(13, &[5; 10]).expect("store");
