@@ -11,8 +11,22 @@ use Durability::{Power, Process, Reboot};
 
 const LEN_BYTES: u64 = 256 << 10;
 
-/// Names a DAX device, or a directory on a DAX file system, that the tests may write to.
+/// The media that a virtual machine has for the tests (`scripts/nvram-vm`), by the name of the
+/// variable that names one: a DAX device or a directory on a DAX file system, of an NVDIMM;
 const NVRAM_VARIABLE: &str = "ONEJOURNAL_TEST_NVRAM";
+/// a directory on a DAX file system, of reserved memory;
+const RESERVED_VARIABLE: &str = "ONEJOURNAL_TEST_RESERVED";
+/// a block device, or a file on a file system without DAX.
+const REFUSED_VARIABLE: &str = "ONEJOURNAL_TEST_REFUSED";
+
+/// The path in `variable`; `None`, said aloud, where there is none.
+fn medium_of(variable: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable).map(PathBuf::from);
+    if path.is_none() {
+        eprintln!("skipped: {variable} names no medium");
+    }
+    path
+}
 
 /// A directory on tmpfs; `None`, said aloud, where there is none.
 fn memory_directory() -> Option<TempDir> {
@@ -200,13 +214,9 @@ fn what_is_no_memory_is_refused_by_its_name() {
     assert!(empty.contains("it has 0 bytes"), "{empty}");
 }
 
-/// Real NVRAM, or that of a virtual machine.
 #[test]
 fn nvram_holds_what_was_stored() {
-    let Some(path) = std::env::var_os(NVRAM_VARIABLE).map(PathBuf::from) else {
-        eprintln!("skipped: {NVRAM_VARIABLE} names no NVRAM");
-        return;
-    };
+    let Some(path) = medium_of(NVRAM_VARIABLE) else { return };
     let nvram = if path.is_dir() {
         MappedNvram::create(path.join("nvram-test"), LEN_BYTES, None)
     } else {
@@ -216,4 +226,27 @@ fn nvram_holds_what_was_stored() {
     assert_eq!(nvram.durability(), Power);
     store_and_load_back(&nvram);
     check_ends(&nvram);
+}
+
+#[test]
+fn reserved_memory_is_what_the_user_says() {
+    let Some(directory) = medium_of(RESERVED_VARIABLE) else { return };
+    let path = file_of(&directory, LEN_BYTES);
+    let open = |asked| MappedNvram::open(&path, Access::ReadWrite, asked);
+    let message = refusal(open(None));
+    assert!(message.contains("say durability=power if a battery keeps it"), "{message}");
+    for asked in [Process, Reboot, Power] {
+        let nvram = open(Some(asked)).expect("as the user says");
+        assert_eq!(nvram.durability(), asked);
+        store_and_load_back(&nvram);
+    }
+}
+
+#[test]
+fn what_cannot_be_mapped_synchronously_is_refused() {
+    let Some(path) = medium_of(REFUSED_VARIABLE) else { return };
+    for asked in [None, Some(Power), Some(Reboot), Some(Process)] {
+        let message = refusal(MappedNvram::open(&path, Access::ReadWrite, asked));
+        assert!(message.contains("-o dax"), "{message}");
+    }
 }
