@@ -41,7 +41,7 @@ pub use nvram::{
     AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, NvramCursor,
     NvramEvent, NvramTrace, SimNvram,
 };
-pub use sim::{Cursor, Event, Fault, Image, SimDevice, Survival, Trace};
+pub use sim::{Cursor, Event, Fault, Image, SimClock, SimDevice, Survival, Trace};
 
 /// What a completed durable write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -21,6 +21,7 @@
 //! order of the events is the order in which they came.
 
 mod cache;
+mod clock;
 mod faults;
 mod image;
 mod piece;
@@ -37,6 +38,7 @@ pub(crate) use piece::{Piece, flip_bit, write_pieces};
 pub(crate) use trace::mix;
 
 pub use cache::Survival;
+pub use clock::SimClock;
 pub use faults::Fault;
 pub use image::Image;
 pub use trace::{Cursor, Event, Trace};
@@ -47,6 +49,7 @@ struct State {
     cache: Cache,
     event_count: u64,
     trace: Option<Trace>,
+    clock: SimClock,
     faults: Faults,
     rng: Rng,
     /// Writes that end behind this find no space.
@@ -80,11 +83,18 @@ impl SimDevice {
             cache: Cache::new(image, sector_bytes),
             event_count: 0,
             trace: None,
+            clock: SimClock::default(),
             faults: Faults::default(),
             rng: Rng::with_seed(0),
             capacity_bytes: size_bytes,
         };
         SimDevice { state: Mutex::new(state), size_bytes, sector_bytes }
+    }
+
+    /// Tells the time of its events by `clock`, which other media may have too.
+    pub fn with_clock(self, clock: &SimClock) -> Self {
+        self.state.lock().clock = clock.clone();
+        self
     }
 
     /// What chance decides from now on, when an operation fails, follows from `seed`.
@@ -101,11 +111,12 @@ impl SimDevice {
     pub fn start_trace(&self) {
         let mut state = self.state.lock();
         let unflushed = state.cache.unflushed().iter();
-        let events = unflushed
+        let events: Vec<_> = unflushed
             .map(|piece| Event::Write { offset: piece.offset(), data: piece.bytes().into() })
             .collect();
+        let times = vec![0; events.len()];
         let initial = state.cache.durable().clone();
-        state.trace = Some(Trace { initial, sector_bytes: self.sector_bytes, events });
+        state.trace = Some(Trace { initial, sector_bytes: self.sector_bytes, events, times });
     }
 
     /// Ends the trace and returns it. Panics when none was started.
@@ -115,9 +126,7 @@ impl SimDevice {
 
     /// Puts a mark into the trace, if there is one.
     pub fn mark(&self, label: u64) {
-        if let Some(trace) = &mut self.state.lock().trace {
-            trace.events.push(Event::Mark(label));
-        }
+        self.state.lock().trace(Event::Mark(label));
     }
 
     /// What reads see.
@@ -185,8 +194,13 @@ impl SimDevice {
 impl State {
     fn record(&mut self, event: Event) {
         self.cache.apply(&event);
+        self.trace(event);
+    }
+
+    fn trace(&mut self, event: Event) {
         if let Some(trace) = &mut self.trace {
             trace.events.push(event);
+            trace.times.push(self.clock.tick());
         }
     }
 }

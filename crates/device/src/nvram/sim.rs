@@ -16,6 +16,9 @@
 //!     }
 //! }
 //! ```
+//!
+//! A machine that has a block device too is cut at the moments of both traces: see
+//! [`SimClock`] and [`NvramCursor::advance_to_moment`].
 
 mod cache;
 mod trace;
@@ -30,7 +33,7 @@ use rustix::io::Errno;
 
 use super::{LINE_BYTES, Nvram, check_span, failed, line_count};
 use crate::sim::{Faults, flip_bit, write_pieces};
-use crate::{DeviceError, Durability, Fault, Image, Operation, Result, Survival};
+use crate::{DeviceError, Durability, Fault, Image, Operation, Result, SimClock, Survival};
 use cache::Cache;
 
 pub use trace::{NvramCursor, NvramEvent, NvramTrace};
@@ -41,6 +44,7 @@ struct State {
     cache: Cache,
     event_count: u64,
     trace: Option<NvramTrace>,
+    clock: SimClock,
     faults: Faults,
     /// Lines that cannot be loaded.
     poisoned: BTreeSet<u64>,
@@ -69,12 +73,19 @@ impl SimNvram {
             cache: Cache::new(image),
             event_count: 0,
             trace: None,
+            clock: SimClock::default(),
             faults: Faults::default(),
             poisoned: BTreeSet::new(),
             rng: Rng::with_seed(0),
             threads: Vec::new(),
         };
         SimNvram { state: Mutex::new(state), len_bytes }
+    }
+
+    /// Tells the time of its events by `clock`, which other media may have too.
+    pub fn with_clock(self, clock: &SimClock) -> Self {
+        self.state.lock().clock = clock.clone();
+        self
     }
 
     /// What chance decides from now on, when an operation fails, follows from `seed`.
@@ -92,7 +103,8 @@ impl SimNvram {
         let mut state = self.state.lock();
         let initial = state.cache.memory().clone();
         let events = state.cache.unfenced_events();
-        state.trace = Some(NvramTrace { initial, events });
+        let times = vec![0; events.len()];
+        state.trace = Some(NvramTrace { initial, events, times });
     }
 
     /// Ends the trace and returns it. Panics when none was started.
@@ -102,9 +114,7 @@ impl SimNvram {
 
     /// Puts a mark into the trace, if there is one.
     pub fn mark(&self, label: u64) {
-        if let Some(trace) = &mut self.state.lock().trace {
-            trace.events.push(NvramEvent::Mark(label));
-        }
+        self.state.lock().trace(NvramEvent::Mark(label));
     }
 
     /// What loads see.
@@ -189,8 +199,13 @@ impl State {
 
     fn record(&mut self, event: NvramEvent) {
         self.cache.apply(&event);
+        self.trace(event);
+    }
+
+    fn trace(&mut self, event: NvramEvent) {
         if let Some(trace) = &mut self.trace {
             trace.events.push(event);
+            trace.times.push(self.clock.tick());
         }
     }
 }

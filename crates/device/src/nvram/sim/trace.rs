@@ -56,6 +56,8 @@ pub struct NvramTrace {
     pub initial: Image,
     /// What was done.
     pub events: Vec<NvramEvent>,
+    /// When each event was done, by the clock of the memory: ascending.
+    pub times: Vec<u64>,
 }
 
 impl NvramTrace {
@@ -80,9 +82,17 @@ impl NvramTrace {
         cursor.crash(survival)
     }
 
+    /// The moments that differ, as [`NvramCursor::advance_to_moment`] takes them: those of the
+    /// events that are not marks, and one after the last event.
+    pub fn moments(&self) -> impl Iterator<Item = u64> {
+        let cuts = self.cuts();
+        cuts.map(|cut| self.times.get(cut).copied().unwrap_or(u64::MAX))
+    }
+
     /// A cursor at cut 0.
     pub fn cursor(&self) -> NvramCursor<'_> {
-        NvramCursor { trace: self, cut: 0, cache: Cache::new(self.initial.clone()) }
+        let cache = Cache::new(self.initial.clone());
+        NvramCursor { trace: self, cut: 0, in_flight: self.events.first(), cache }
     }
 }
 
@@ -90,6 +100,7 @@ impl NvramTrace {
 pub struct NvramCursor<'a> {
     trace: &'a NvramTrace,
     cut: usize,
+    in_flight: Option<&'a NvramEvent>,
     cache: Cache,
 }
 
@@ -106,6 +117,17 @@ impl NvramCursor<'_> {
             self.cache.apply(event);
         }
         self.cut = cut;
+        self.in_flight = self.trace.events.get(cut);
+    }
+
+    /// Does the events before `moment`; of the event at `moment`, if there is one, a power cut
+    /// leaves any part. Panics when that lies behind. See
+    /// [`Cursor::advance_to_moment`](crate::Cursor::advance_to_moment).
+    pub fn advance_to_moment(&mut self, moment: u64) {
+        let cut = self.trace.times.partition_point(|&time| time < moment);
+        self.advance_to(cut);
+        let is_now = self.trace.times.get(cut) == Some(&moment);
+        self.in_flight = self.in_flight.filter(|_| is_now);
     }
 
     /// What a power cut here leaves.
@@ -117,18 +139,18 @@ impl NvramCursor<'_> {
             Survival::Random(seed) => Survival::Random(mix(seed, self.cut as u64)),
             extreme => extreme,
         };
-        self.cache.crash(survival, self.trace.events.get(self.cut))
+        self.cache.crash(survival, self.in_flight)
     }
 
     /// The number of words and single bytes that a power cut here keeps or loses.
     pub fn choice_count(&self) -> usize {
-        self.cache.atoms(self.trace.events.get(self.cut)).len()
+        self.cache.atoms(self.in_flight).len()
     }
 
     /// What a power cut here leaves if it keeps those of the first 64 choices whose bit in
     /// `kept` is 1, and loses the others.
     pub fn crash_keeping(&self, kept: u64) -> Image {
-        let atoms = self.cache.atoms(self.trace.events.get(self.cut));
+        let atoms = self.cache.atoms(self.in_flight);
         let bits = (0..u64::BITS).map(|bit| kept >> bit & 1 == 1);
         let mut image = self.cache.memory().clone();
         let survivors =
