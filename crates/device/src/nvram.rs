@@ -9,20 +9,7 @@
 //! transaction has to certify itself, by a checksum over all of it that the bytes of the
 //! region's earlier life cannot pass.
 //!
-//! # What we assume of NVRAM
-//!
-//! The simulator ([`SimNvram`]) breaks everything that is not on this list.
-//!
-//! 1. An aligned word of 8 bytes that is stored whole is in memory whole or not at all. A
-//!    word that is stored in part gets there byte by byte.
-//! 2. A store that has returned is visible to later loads, and may be lost in a power cut
-//!    until a fence that *the same thread* issued after it has returned.
-//! 3. Unfenced stores survive a power cut in any subset and in any order; a cache line may be
-//!    written back at any time, for whatever reason, also twice with other words each time.
-//! 4. `write_durable` returns when its own bytes survive a power cut, and with them all that
-//!    its thread has stored before.
-//! 5. A store changes its own bytes and no other, whoever else stores to the same line.
-//! 6. A load of a line that memory has lost (*poison*) fails, or ends the process.
+//! What is assumed of the medium is a list at the head of the crate.
 
 mod latency;
 mod mapped;

@@ -3,8 +3,8 @@
 //! | path | mapped by `MAP_SYNC` | promises |
 //! |---|---|---|
 //! | DAX device, or file on a DAX file system, of an NVDIMM | must be | `power` |
-//! | the same of memory that somebody called persistent (`memmap=nn!ss`) | must be | what the user says |
-//! | DAX device of other memory (CXL, HBM) | must be | `reboot` or `process`, as the user says |
+//! | the same of memory that is only called persistent (`memmap=nn!ss`) | must be | what the user says |
+//! | DAX device of other memory (volatile CXL, HBM, virtio) | must be | `reboot` or `process`, as the user says |
 //! | file on tmpfs, ramfs, hugetlbfs | cannot be | `process`, if the user says so |
 //! | file on another file system, block device | cannot be | refused |
 
@@ -77,32 +77,41 @@ impl Promise {
             Medium::File => provider(&block_directory(stat.st_dev)),
             Medium::DaxDevice(directory) => provider(directory),
         };
-        let promise = match (provider.as_deref(), medium) {
-            (Some("e820"), _) => Promise {
-                assured: None,
-                most: Durability::Power,
-                why: "is memory that was only called persistent (memmap=, or an old firmware): \
-                      say durability=power if a battery keeps it, else durability=reboot",
-            },
-            (Some(_), _) => Promise {
+        let is_device = matches!(medium, Medium::DaxDevice(_));
+        Self::of_provider(provider.as_deref(), is_device).on_this_processor()
+    }
+
+    /// Of a medium on the NVDIMM bus of that provider, or on none that can be found.
+    fn of_provider(provider: Option<&str>, is_device: bool) -> Promise {
+        match provider {
+            // The firmware, or the CXL device itself, vouches for it.
+            Some("ACPI.NFIT" | "CXL") => Promise {
                 assured: Some(Durability::Power),
                 most: Durability::Power,
                 why: "is an NVDIMM",
             },
-            (None, Medium::File) => Promise {
+            // The host has the stores only after a request that a mapping cannot make. DAX
+            // devices offer MAP_SYNC nevertheless.
+            Some("virtio-pmem") => Promise {
                 assured: None,
-                most: Durability::Power,
-                why: "is on a device whose NVDIMM cannot be told from here: say durability=power \
-                      if it is one, else durability=reboot",
+                most: Durability::Reboot,
+                why: "is memory of a virtual machine's host: say durability=reboot",
             },
-            (None, Medium::DaxDevice(_)) => Promise {
+            None if is_device => Promise {
                 assured: None,
                 most: Durability::Reboot,
                 why: "is not an NVDIMM: say durability=reboot if its contents outlive a reboot, \
                       else durability=process",
             },
-        };
-        promise.on_this_processor()
+            // `memmap=nn!ss` ("e820") among them; or a device over several NVDIMMs.
+            Some(_) | None => Promise {
+                assured: None,
+                most: Durability::Power,
+                why: "is memory of which the kernel cannot tell what a power cut leaves: say \
+                      durability=power if it is an NVDIMM or a battery keeps it, else \
+                      durability=reboot",
+            },
+        }
     }
 
     /// Of an open file that could not be mapped by `MAP_SYNC`; `None` when it must not be used.
@@ -179,8 +188,6 @@ mod tests {
     use super::*;
     use Durability::{Power, Process, Reboot};
 
-    const NVDIMM: Promise = Promise { assured: Some(Power), most: Power, why: "is an NVDIMM" };
-    const CALLED_SO: Promise = Promise { assured: None, most: Power, why: "says nothing" };
     const MEMORY: Promise = Promise { assured: None, most: Process, why: "is memory" };
 
     fn class(promise: Promise, asked: Option<Durability>) -> Option<Durability> {
@@ -191,9 +198,26 @@ mod tests {
     fn less_than_power_is_given_only_by_name_and_more_than_there_is_never() {
         let asked = [None, Some(Power), Some(Reboot), Some(Process)];
         let classes = |promise| asked.map(|asked| class(promise, asked));
-        assert_eq!(classes(NVDIMM), [Some(Power), Some(Power), Some(Reboot), Some(Process)]);
-        assert_eq!(classes(CALLED_SO), [None, Some(Power), Some(Reboot), Some(Process)]);
+        let nvdimm = Promise::of_provider(Some("ACPI.NFIT"), true);
+        assert_eq!(classes(nvdimm), [Some(Power), Some(Power), Some(Reboot), Some(Process)]);
+        let called_so = Promise::of_provider(Some("e820"), false);
+        assert_eq!(classes(called_so), [None, Some(Power), Some(Reboot), Some(Process)]);
         assert_eq!(classes(MEMORY), [None, None, None, Some(Process)]);
+    }
+
+    #[test]
+    fn only_an_nvdimm_assures_power_and_what_is_none_never_gives_it() {
+        let found = |provider, is_device| {
+            let promise = Promise::of_provider(provider, is_device);
+            (promise.assured, promise.most)
+        };
+        for is_device in [false, true] {
+            assert_eq!(found(Some("CXL"), is_device), (Some(Power), Power));
+            assert_eq!(found(Some("e820"), is_device), (None, Power));
+            assert_eq!(found(Some("virtio-pmem"), is_device), (None, Reboot));
+        }
+        assert_eq!(found(None, true), (None, Reboot));
+        assert_eq!(found(None, false), (None, Power));
     }
 
     #[test]

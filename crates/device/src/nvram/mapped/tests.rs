@@ -16,6 +16,8 @@ const LEN_BYTES: u64 = 256 << 10;
 const NVRAM_VARIABLE: &str = "ONEJOURNAL_TEST_NVRAM";
 /// a directory on a DAX file system, of reserved memory;
 const RESERVED_VARIABLE: &str = "ONEJOURNAL_TEST_RESERVED";
+/// a directory on hugetlbfs with pages of 2 MiB;
+const HUGE_VARIABLE: &str = "ONEJOURNAL_TEST_HUGE";
 /// a block device, or a file on a file system without DAX.
 const REFUSED_VARIABLE: &str = "ONEJOURNAL_TEST_REFUSED";
 
@@ -234,12 +236,31 @@ fn reserved_memory_is_what_the_user_says() {
     let path = file_of(&directory, LEN_BYTES);
     let open = |asked| MappedNvram::open(&path, Access::ReadWrite, asked);
     let message = refusal(open(None));
-    assert!(message.contains("say durability=power if a battery keeps it"), "{message}");
+    assert!(
+        message.contains("durability=power if it is an NVDIMM or a battery keeps it"),
+        "{message}"
+    );
     for asked in [Process, Reboot, Power] {
         let nvram = open(Some(asked)).expect("as the user says");
         assert_eq!(nvram.durability(), asked);
         store_and_load_back(&nvram);
     }
+}
+
+#[test]
+fn huge_pages_are_memory_and_hold_what_was_stored() {
+    let Some(directory) = medium_of(HUGE_VARIABLE) else { return };
+    let path = directory.join("nvram");
+    refusal(MappedNvram::create(&path, 4 << 20, None));
+    refusal(MappedNvram::create(&path, LEN_BYTES, Some(Process)));
+    let nvram = MappedNvram::create(&path, 4 << 20, Some(Process)).expect("create");
+    store_and_load_back(&nvram);
+    check_ends(&nvram);
+    drop(nvram);
+    let again = MappedNvram::open(&path, Access::ReadWrite, Some(Process)).expect("open");
+    let mut found = [0; 5];
+    again.read(again.len_bytes() - 5, &mut found).expect("read");
+    assert_eq!(found, [2; 5]);
 }
 
 #[test]
