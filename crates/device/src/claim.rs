@@ -120,7 +120,8 @@ fn refuse_read_only(path: &Path, fd: impl AsFd) -> Result<()> {
     }
 }
 
-fn lock(path: &Path, fd: impl AsFd, access: Access) -> Result<()> {
+/// Locks the open `fd`: shared for reading, alone for writing.
+pub(crate) fn lock(path: &Path, fd: impl AsFd, access: Access) -> Result<()> {
     let operation = match access {
         Access::ReadOnly => FlockOperation::NonBlockingLockShared,
         Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,

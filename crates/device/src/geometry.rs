@@ -107,11 +107,12 @@ fn clamp_sector(bytes: u32) -> usize {
 }
 
 /// Memory file systems keep nothing beyond the kernel's life, and swap is no storage.
-fn file_system_durability(fd: impl AsFd) -> Durability {
+pub(crate) fn file_system_durability(fd: impl AsFd) -> Durability {
     const TMPFS_MAGIC: FsWord = 0x0102_1994;
     const RAMFS_MAGIC: FsWord = 0x8584_58f6;
-    match rustix::fs::fstatfs(fd) {
-        Ok(statfs) if matches!(statfs.f_type, TMPFS_MAGIC | RAMFS_MAGIC) => Durability::Process,
+    const HUGETLBFS_MAGIC: FsWord = 0x9584_58f6;
+    match rustix::fs::fstatfs(fd).map(|statfs| statfs.f_type) {
+        Ok(TMPFS_MAGIC | RAMFS_MAGIC | HUGETLBFS_MAGIC) => Durability::Process,
         _ => Durability::Power,
     }
 }

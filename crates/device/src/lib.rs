@@ -1,7 +1,8 @@
-//! Where bytes become durable: block devices, real and simulated.
+//! Where bytes become durable: block devices and NVRAM, real and simulated.
 //!
 //! The only crate that issues I/O on a volume. It must not know what the bytes mean: no
-//! journal, no file system. Everything above speaks to a medium through [`BlockDevice`].
+//! journal, no file system. Everything above speaks to a medium through [`BlockDevice`] or
+//! [`Nvram`].
 //!
 //! # What we assume of a block medium
 //!
@@ -15,6 +16,21 @@
 //!    the writes before it.
 //! 5. After a failed write the sectors it covered hold old or new bytes, each by itself.
 //!    After a failed flush nothing is known of any unflushed write, for ever: nobody retries.
+//!
+//! # What we assume of NVRAM
+//!
+//! The simulator ([`SimNvram`]) breaks everything that is not on this list.
+//!
+//! 1. An aligned word of 8 bytes that is stored whole is in memory whole or not at all. A
+//!    word that is stored in part gets there byte by byte.
+//! 2. A store that has returned is visible to later loads, and may be lost in a power cut
+//!    until a fence that *the same thread* issued after it has returned.
+//! 3. Unfenced stores survive a power cut in any subset and in any order; a cache line may be
+//!    written back at any time, for whatever reason, also twice with other words each time.
+//! 4. `write_durable` returns when its own bytes survive a power cut, and with them all that
+//!    its thread has stored before.
+//! 5. A store changes its own bytes and no other, whoever else stores to the same line.
+//! 6. A load of a line that memory has lost (*poison*) fails, or ends the process.
 
 mod aligned;
 mod claim;
@@ -28,6 +44,7 @@ mod loop_attach;
 mod loop_mounts;
 mod memory;
 mod metered;
+mod nvram;
 mod ring;
 mod sim;
 
@@ -39,7 +56,11 @@ pub use error::{DeviceError, Operation, Result};
 pub use loop_attach::{LoopDevice, LoopOptions};
 pub use memory::MemoryDevice;
 pub use metered::{Counters, Metered};
-pub use sim::{Cursor, Event, Fault, Image, SimDevice, Survival, Trace};
+pub use nvram::{
+    AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, NvramCursor,
+    NvramEvent, NvramTrace, SimNvram,
+};
+pub use sim::{Cursor, Event, Fault, Image, SimClock, SimDevice, Survival, Trace};
 
 /// What a completed durable write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

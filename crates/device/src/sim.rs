@@ -21,7 +21,10 @@
 //! order of the events is the order in which they came.
 
 mod cache;
+mod clock;
+mod faults;
 mod image;
+mod piece;
 mod trace;
 
 use fastrand::Rng;
@@ -30,24 +33,15 @@ use rustix::io::Errno;
 
 use crate::{BlockDevice, DeviceError, Durability, Operation, Result, check_span};
 use cache::Cache;
+pub(crate) use faults::Faults;
+pub(crate) use piece::{Piece, flip_bit, write_pieces};
+pub(crate) use trace::mix;
 
 pub use cache::Survival;
+pub use clock::SimClock;
+pub use faults::Fault;
 pub use image::Image;
 pub use trace::{Cursor, Event, Trace};
-
-/// An operation that is going to fail with EIO.
-///
-/// A failed write has written any subset of its sectors. After a failed flush any subset of
-/// the unflushed sectors is durable, and no later flush makes the others so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
-    /// Which operation; `Write` means durable writes too.
-    pub operation: Operation,
-    /// How many of them succeed first.
-    pub skip_count: u64,
-    /// Whether all later ones fail too.
-    pub forever: bool,
-}
 
 struct State {
     /// What reads see.
@@ -55,7 +49,8 @@ struct State {
     cache: Cache,
     event_count: u64,
     trace: Option<Trace>,
-    faults: Vec<Fault>,
+    clock: SimClock,
+    faults: Faults,
     rng: Rng,
     /// Writes that end behind this find no space.
     capacity_bytes: u64,
@@ -88,11 +83,18 @@ impl SimDevice {
             cache: Cache::new(image, sector_bytes),
             event_count: 0,
             trace: None,
-            faults: Vec::new(),
+            clock: SimClock::default(),
+            faults: Faults::default(),
             rng: Rng::with_seed(0),
             capacity_bytes: size_bytes,
         };
         SimDevice { state: Mutex::new(state), size_bytes, sector_bytes }
+    }
+
+    /// Tells the time of its events by `clock`, which other media may have too.
+    pub fn with_clock(self, clock: &SimClock) -> Self {
+        self.state.lock().clock = clock.clone();
+        self
     }
 
     /// What chance decides from now on, when an operation fails, follows from `seed`.
@@ -109,11 +111,12 @@ impl SimDevice {
     pub fn start_trace(&self) {
         let mut state = self.state.lock();
         let unflushed = state.cache.unflushed().iter();
-        let events = unflushed
+        let events: Vec<_> = unflushed
             .map(|piece| Event::Write { offset: piece.offset(), data: piece.bytes().into() })
             .collect();
+        let times = vec![0; events.len()];
         let initial = state.cache.durable().clone();
-        state.trace = Some(Trace { initial, sector_bytes: self.sector_bytes, events });
+        state.trace = Some(Trace { initial, sector_bytes: self.sector_bytes, events, times });
     }
 
     /// Ends the trace and returns it. Panics when none was started.
@@ -123,9 +126,7 @@ impl SimDevice {
 
     /// Puts a mark into the trace, if there is one.
     pub fn mark(&self, label: u64) {
-        if let Some(trace) = &mut self.state.lock().trace {
-            trace.events.push(Event::Mark(label));
-        }
+        self.state.lock().trace(Event::Mark(label));
     }
 
     /// What reads see.
@@ -140,7 +141,7 @@ impl SimDevice {
 
     /// Lets an operation fail. Faults add up; each counts for itself.
     pub fn inject(&self, fault: Fault) {
-        self.state.lock().faults.push(fault);
+        self.state.lock().faults.add(fault);
     }
 
     /// Nothing fails any more.
@@ -159,7 +160,7 @@ impl SimDevice {
     pub fn flip_bit(&self, offset: u64, bit: u8) {
         assert!(bit < 8, "a byte has bits 0 to 7");
         let mut state = self.state.lock();
-        cache::flip_bit(&mut state.current, offset, bit);
+        flip_bit(&mut state.current, offset, bit);
         state.record(Event::BitFlip { offset, bit });
     }
 
@@ -172,12 +173,12 @@ impl SimDevice {
         if offset + data.len() as u64 > state.capacity_bytes {
             return Err(failed(Errno::NOSPC));
         }
-        let fails = state.fails(Operation::Write);
+        let fails = state.faults.strike(Operation::Write);
         let data = data.into();
         if fails {
             let seed = state.rng.u64(..);
             let written = cache::failed_write(offset, &data, self.sector_bytes, seed);
-            cache::write_pieces(&mut state.current, written);
+            write_pieces(&mut state.current, written);
             state.record(Event::FailedWrite { offset, data, seed });
             return Err(failed(Errno::IO));
         }
@@ -191,25 +192,15 @@ impl SimDevice {
 }
 
 impl State {
-    /// Counts an operation against the faults; whether one of them strikes.
-    fn fails(&mut self, operation: Operation) -> bool {
-        let mut fails = false;
-        self.faults.retain_mut(|fault| {
-            if fault.operation != operation {
-                return true;
-            }
-            let strikes = fault.skip_count == 0;
-            fault.skip_count = fault.skip_count.saturating_sub(1);
-            fails |= strikes;
-            !strikes || fault.forever
-        });
-        fails
-    }
-
     fn record(&mut self, event: Event) {
         self.cache.apply(&event);
+        self.trace(event);
+    }
+
+    fn trace(&mut self, event: Event) {
         if let Some(trace) = &mut self.trace {
             trace.events.push(event);
+            trace.times.push(self.clock.tick());
         }
     }
 }
@@ -230,7 +221,7 @@ impl BlockDevice for SimDevice {
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         check_span(Operation::Read, offset, buf.len(), self.sector_bytes, self.size_bytes)?;
         let mut state = self.state.lock();
-        if state.fails(Operation::Read) {
+        if state.faults.strike(Operation::Read) {
             return Err(DeviceError::new(Operation::Read, offset, buf.len(), Errno::IO.into()));
         }
         state.current.read(offset, buf);
@@ -248,7 +239,7 @@ impl BlockDevice for SimDevice {
     fn flush(&self) -> Result<()> {
         let mut state = self.state.lock();
         state.event_count += 1;
-        if state.fails(Operation::Flush) {
+        if state.faults.strike(Operation::Flush) {
             let seed = state.rng.u64(..);
             state.record(Event::FailedFlush { seed });
             return Err(DeviceError::new(Operation::Flush, 0, 0, Errno::IO.into()));

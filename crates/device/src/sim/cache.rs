@@ -11,6 +11,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use super::image::Image;
+use super::piece::{Piece, flip_bit, write_pieces};
 use super::trace::Event;
 
 /// What a power cut leaves of the writes that were not flushed, and of the event that was in
@@ -35,48 +36,10 @@ impl Survival {
         [Survival::Nothing, Survival::Issued, Survival::InFlight, Survival::Everything];
 }
 
-/// Whole sectors of a write.
-#[derive(Clone)]
-pub(super) struct Piece {
-    offset: u64,
-    data: Arc<[u8]>,
-    range: Range<usize>,
-}
-
 impl Piece {
-    pub(super) fn new(offset: u64, data: Arc<[u8]>) -> Self {
-        let range = 0..data.len();
-        Piece { offset, data, range }
-    }
-
-    pub(super) fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.data[self.range.clone()]
-    }
-
-    /// The bytes of `part`, counted from the start of this piece.
-    fn part(&self, part: Range<usize>) -> Piece {
-        let range = self.range.start + part.start..self.range.start + part.end;
-        Piece { offset: self.offset + part.start as u64, data: self.data.clone(), range }
-    }
-
-    /// What of this piece lies before and after `[start, end)`.
-    fn outside(self, start: u64, end: u64) -> impl Iterator<Item = Piece> {
-        let len_bytes = self.range.len();
-        let within = |at: u64| {
-            let distance = at.saturating_sub(self.offset).min(len_bytes as u64);
-            usize::try_from(distance).expect("not more than the length")
-        };
-        let parts = [0..within(start), within(end)..len_bytes];
-        parts.into_iter().filter(|part| !part.is_empty()).map(move |part| self.part(part))
-    }
-
     /// Runs of sectors that survive, by chance: mostly all or none, else torn.
     pub(super) fn torn(&self, sector_bytes: usize, rng: &mut Rng) -> Vec<Piece> {
-        let count = self.range.len() / sector_bytes;
+        let count = self.bytes().len() / sector_bytes;
         let sectors =
             |range: Range<usize>| self.part(range.start * sector_bytes..range.end * sector_bytes);
         match rng.u8(..8) {
@@ -202,14 +165,7 @@ impl Cache {
 
     fn flip_bit(&mut self, offset: u64, bit: u8) {
         flip_bit(&mut self.durable, offset, bit);
-        for piece in &mut self.unflushed {
-            let index = offset.checked_sub(piece.offset).and_then(|i| usize::try_from(i).ok());
-            if let Some(index) = index.filter(|&i| i < piece.range.len()) {
-                let mut bytes = piece.bytes().to_vec();
-                bytes[index] ^= 1 << bit;
-                *piece = Piece::new(piece.offset, bytes.into());
-            }
-        }
+        self.unflushed.iter_mut().for_each(|piece| piece.flip_bit(offset, bit));
     }
 }
 
@@ -221,18 +177,6 @@ pub(super) fn failed_write(
     seed: u64,
 ) -> Vec<Piece> {
     Piece::new(offset, data.clone()).torn(sector_bytes, &mut Rng::with_seed(seed))
-}
-
-pub(super) fn flip_bit(image: &mut Image, offset: u64, bit: u8) {
-    let mut byte = [0];
-    image.read(offset, &mut byte);
-    image.write(offset, &[byte[0] ^ (1 << bit)]);
-}
-
-pub(super) fn write_pieces(image: &mut Image, pieces: impl IntoIterator<Item = Piece>) {
-    for piece in pieces {
-        image.write(piece.offset, piece.bytes());
-    }
 }
 
 fn in_flight_piece(event: &Event) -> Option<Piece> {

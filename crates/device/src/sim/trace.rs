@@ -61,6 +61,8 @@ pub struct Trace {
     pub sector_bytes: usize,
     /// What was done.
     pub events: Vec<Event>,
+    /// When each event was done, by the clock of the device: ascending.
+    pub times: Vec<u64>,
 }
 
 impl Trace {
@@ -85,10 +87,17 @@ impl Trace {
         cursor.crash(survival)
     }
 
+    /// The moments that differ, as [`Cursor::advance_to_moment`] takes them: those of the
+    /// events that are not marks, and one after the last event.
+    pub fn moments(&self) -> impl Iterator<Item = u64> {
+        let cuts = self.cuts();
+        cuts.map(|cut| self.times.get(cut).copied().unwrap_or(u64::MAX))
+    }
+
     /// A cursor at cut 0.
     pub fn cursor(&self) -> Cursor<'_> {
         let cache = Cache::new(self.initial.clone(), self.sector_bytes);
-        Cursor { trace: self, cut: 0, cache }
+        Cursor { trace: self, cut: 0, in_flight: self.events.first(), cache }
     }
 }
 
@@ -96,6 +105,7 @@ impl Trace {
 pub struct Cursor<'a> {
     trace: &'a Trace,
     cut: usize,
+    in_flight: Option<&'a Event>,
     cache: Cache,
 }
 
@@ -112,6 +122,19 @@ impl Cursor<'_> {
             self.cache.apply(event);
         }
         self.cut = cut;
+        self.in_flight = self.trace.events.get(cut);
+    }
+
+    /// Does the events before `moment`; of the event at `moment`, if there is one, a power cut
+    /// leaves any part. Panics when that lies behind.
+    ///
+    /// With cursors over the traces of several media with one clock, all at the same moment,
+    /// this is a power cut of the whole machine.
+    pub fn advance_to_moment(&mut self, moment: u64) {
+        let cut = self.trace.times.partition_point(|&time| time < moment);
+        self.advance_to(cut);
+        let is_now = self.trace.times.get(cut) == Some(&moment);
+        self.in_flight = self.in_flight.filter(|_| is_now);
     }
 
     /// What a power cut here leaves.
@@ -123,12 +146,12 @@ impl Cursor<'_> {
             Survival::Random(seed) => Survival::Random(mix(seed, self.cut as u64)),
             extreme => extreme,
         };
-        self.cache.crash(survival, self.trace.events.get(self.cut))
+        self.cache.crash(survival, self.in_flight)
     }
 }
 
 /// Two numbers made into a seed.
-fn mix(a: u64, b: u64) -> u64 {
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
     fastrand::Rng::with_seed(a ^ b.wrapping_mul(0x9e37_79b9_7f4a_7c15)).u64(..)
 }
 
@@ -146,7 +169,8 @@ mod tests {
             Event::Mark(8),
             write(0, 3),
         ];
-        Trace { initial: Image::zeroed(4096), sector_bytes: 512, events }
+        let times = (10..).step_by(10).take(events.len()).collect();
+        Trace { initial: Image::zeroed(4096), sector_bytes: 512, events, times }
     }
 
     #[test]
@@ -170,6 +194,20 @@ mod tests {
                 assert_eq!(cursor.crash(survival), trace.crash(cut, survival));
             }
         }
+    }
+
+    #[test]
+    fn between_two_events_nothing_is_in_flight() {
+        let trace = trace();
+        assert_eq!(trace.moments().collect::<Vec<_>>(), [10, 30, 40, 60, u64::MAX]);
+        let found = |moment| {
+            let mut cursor = trace.cursor();
+            cursor.advance_to_moment(moment);
+            (cursor.cut(), cursor.crash(Survival::InFlight).to_bytes()[0])
+        };
+        assert_eq!([10, 11, 40, 41, 60, 61].map(found), {
+            [(0, 1), (1, 0), (3, 1), (4, 1), (5, 3), (6, 1)]
+        });
     }
 
     #[test]

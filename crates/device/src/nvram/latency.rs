@@ -1,0 +1,90 @@
+//! Slower memory, made from the memory there is: for measuring what a medium would cost.
+
+use std::hint;
+use std::time::{Duration, Instant};
+
+use super::{Nvram, line_count, total_bytes};
+use crate::{Durability, Result};
+
+/// NVRAM that takes longer for each cache line that is written back: the emulation by which
+/// the papers sweep over the latency of media (DJFS, evaluation).
+///
+/// The processor waits busily where the write-back begins, in [`Nvram::store`] and
+/// [`Nvram::write_durable`]; loads and [`Nvram::persist`] take what they take.
+pub struct AddedLatency<N> {
+    inner: N,
+    ns_per_line: u64,
+}
+
+impl<N> AddedLatency<N> {
+    /// `inner`, slower by `ns_per_line` nanoseconds for each line. 0 adds nothing.
+    pub fn new(inner: N, ns_per_line: u64) -> Self {
+        AddedLatency { inner, ns_per_line }
+    }
+
+    /// The NVRAM inside.
+    pub fn inner(&self) -> &N {
+        &self.inner
+    }
+
+    /// Spends the time that the lines of the span take.
+    fn wait(&self, offset: u64, len_bytes: usize) {
+        let start = Instant::now();
+        let wait_ns = self.ns_per_line.saturating_mul(line_count(offset, len_bytes));
+        let wait = Duration::from_nanos(wait_ns);
+        while start.elapsed() < wait {
+            hint::spin_loop();
+        }
+    }
+}
+
+impl<N: Nvram> Nvram for AddedLatency<N> {
+    fn len_bytes(&self) -> u64 {
+        self.inner.len_bytes()
+    }
+
+    fn durability(&self) -> Durability {
+        self.inner.durability()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.inner.read(offset, buf)
+    }
+
+    fn store(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.inner.store(offset, data)?;
+        self.wait(offset, data.len());
+        Ok(())
+    }
+
+    fn persist(&self) -> Result<()> {
+        self.inner.persist()
+    }
+
+    fn write_durable(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+        self.inner.write_durable(offset, pieces)?;
+        self.wait(offset, total_bytes(pieces));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MappedNvram;
+
+    #[test]
+    fn every_line_takes_its_time_and_the_bytes_are_the_same() {
+        let nvram = MappedNvram::in_memory(4096).expect("memory");
+        let slow = AddedLatency::new(nvram, 1_000_000);
+        let start = Instant::now();
+        slow.write_durable(60, &[&[1; 4], &[2; 64]]).expect("durable write");
+        assert!(start.elapsed() >= Duration::from_millis(2), "two lines");
+        slow.store(0, &[3; 64]).expect("store");
+        assert!(start.elapsed() >= Duration::from_millis(3), "one more");
+        slow.persist().expect("persist");
+        let mut found = [0; 128];
+        slow.read(0, &mut found).expect("read");
+        assert_eq!(found[..], [&[3; 64][..], &[2; 64]].concat());
+    }
+}

@@ -1,0 +1,251 @@
+//! Real memory: a DAX device or file, or ordinary memory that is called by its name.
+//!
+//! A store is a copy into the mapping and a write-back of its cache lines; there is no system
+//! call. What a store survives depends on what is mapped: see `medium`.
+//!
+//! # What can go wrong after opening
+//!
+//! Memory has no error codes. A load of a line that the memory has lost, and any access behind
+//! the end of a file that somebody has made shorter, end the process with SIGBUS. Against the
+//! first, everything is mapped writable at opening, which fails for pages that are known to be
+//! bad; against a full file system, everything is allocated then; against the second there is
+//! a lock, which only keeps away those who ask for it.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::mapping::{Mapping, Sharing};
+use super::medium::{Medium, Promise};
+use super::persist::{self, STREAM_FROM_BYTES};
+use super::processor::{Native, Processor};
+use super::{Nvram, check_span, failed, total_bytes};
+use crate::claim::{self, Access, refused};
+use crate::{DeviceError, Durability, Operation, Result};
+
+/// Memory mapped from a file or DAX device, locked against other users while it is open.
+pub struct MappedNvram {
+    mapping: Mapping,
+    access: Access,
+    durability: Durability,
+    processor: Native,
+    stream_from_bytes: usize,
+    /// Holds the lock.
+    _fd: Option<OwnedFd>,
+}
+
+impl MappedNvram {
+    /// Opens the DAX device or file at `path`. `asked` is what the user wants it to survive;
+    /// `None` stands for the most that the medium assures, which for reading and writing has
+    /// to be [`Durability::Power`]: less is used only when asked for by name.
+    ///
+    /// Fails when somebody else uses it ("in use"), when the medium cannot give what is asked
+    /// for, when it is empty, and when it has no memory for all of its bytes.
+    pub fn open(
+        path: impl AsRef<Path>,
+        access: Access,
+        asked: Option<Durability>,
+    ) -> Result<MappedNvram> {
+        let path = path.as_ref();
+        // Looked at before it is opened: opening some devices does something.
+        let stat = rustix::fs::stat(path).map_err(|e| claim::errno(path, e))?;
+        Medium::of(path, &stat)?;
+        let mode = match access {
+            Access::ReadOnly => OFlags::RDONLY,
+            Access::ReadWrite => OFlags::RDWR,
+        };
+        let flags = mode | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| claim::errno(path, e))?;
+        Self::of_fd(path, fd, access, asked)
+    }
+
+    /// Makes the file `path`, which must not exist, with `len_bytes` zeros, and opens it for
+    /// reading and writing. A file that cannot be used is removed again.
+    pub fn create(
+        path: impl AsRef<Path>,
+        len_bytes: u64,
+        asked: Option<Durability>,
+    ) -> Result<MappedNvram> {
+        let path = path.as_ref();
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|e| claim::errno(path, e))?;
+        let created = rustix::fs::ftruncate(&fd, len_bytes)
+            .map_err(|e| claim::errno(path, e))
+            .and_then(|()| Self::of_fd(path, fd, Access::ReadWrite, asked))
+            .and_then(|nvram| sync_name(path).map(|()| nvram).map_err(|e| claim::errno(path, e)));
+        if created.is_err() {
+            // The error to report is the one there is already.
+            let _ = rustix::fs::unlink(path);
+        }
+        created
+    }
+
+    /// `len_bytes` zeros in this process's own memory, which survive nothing: for tests and
+    /// for measuring everything but the medium. Panics when `len_bytes` is 0.
+    pub fn in_memory(len_bytes: usize) -> Result<MappedNvram> {
+        assert!(len_bytes > 0, "memory of no bytes");
+        let mapping = Mapping::anonymous(len_bytes).and_then(|m| m.populate().map(|()| m));
+        let mapping = mapping.map_err(|e| failed(Operation::Open, e.into()))?;
+        Ok(Self::of_mapping(mapping, Access::ReadWrite, Durability::Process, None))
+    }
+
+    /// Durable writes of this length and more go past the cache, shorter ones through it and
+    /// are written back; one is faster than the other, but the promise is the same.
+    pub fn with_stream_from_bytes(self, stream_from_bytes: usize) -> Self {
+        MappedNvram { stream_from_bytes, ..self }
+    }
+
+    /// Of an open file or DAX device.
+    fn of_fd(
+        path: &Path,
+        fd: OwnedFd,
+        access: Access,
+        asked: Option<Durability>,
+    ) -> Result<MappedNvram> {
+        claim::lock(path, &fd, access)?;
+        let stat = rustix::fs::fstat(&fd).map_err(|e| claim::errno(path, e))?;
+        let medium = Medium::of(path, &stat)?;
+        let len_bytes = medium.len_bytes(&stat);
+        let Some(len_bytes) = usize::try_from(len_bytes).ok().filter(|&len| len > 0) else {
+            let why = format!("cannot be mapped: it has {len_bytes} bytes");
+            return Err(refused(path, ErrorKind::InvalidInput, why));
+        };
+        let (mapping, promise) = map(path, &fd, &medium, &stat, len_bytes, access)?;
+        let durability = promise.class(path, access, asked)?;
+        if access == Access::ReadWrite {
+            reserve(path, &fd, &medium, &mapping)?;
+        }
+        Ok(Self::of_mapping(mapping, access, durability, Some(fd)))
+    }
+
+    fn of_mapping(
+        mapping: Mapping,
+        access: Access,
+        durability: Durability,
+        fd: Option<OwnedFd>,
+    ) -> Self {
+        let processor = Native::detect();
+        let stream_from_bytes = STREAM_FROM_BYTES;
+        MappedNvram { mapping, access, durability, processor, stream_from_bytes, _fd: fd }
+    }
+
+    /// The address of a span that lies in the memory and may be accessed so.
+    fn span(&self, operation: Operation, offset: u64, len_bytes: usize) -> Result<*mut u8> {
+        check_span(operation, offset, len_bytes, self.len_bytes())?;
+        if operation == Operation::Write && self.access == Access::ReadOnly {
+            let why = io::Error::new(ErrorKind::PermissionDenied, "opened for reading only");
+            return Err(DeviceError::new(operation, offset, len_bytes, why));
+        }
+        let offset = usize::try_from(offset).expect("not more than the length of the mapping");
+        Ok(self.mapping.at(offset))
+    }
+}
+
+impl Nvram for MappedNvram {
+    fn len_bytes(&self) -> u64 {
+        self.mapping.len_bytes() as u64
+    }
+
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let from = self.span(Operation::Read, offset, buf.len())?;
+        // SAFETY: the span lies in the mapping, which is readable and lives as long as `self`;
+        // no reference to mapped memory is ever made.
+        unsafe { self.processor.load(from, buf) }
+        Ok(())
+    }
+
+    fn store(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let to = self.span(Operation::Write, offset, data.len())?;
+        // SAFETY: as in `read`; writable, because `span` refuses what is opened for reading.
+        unsafe { persist::store_cached(&self.processor, to, &[data]) }
+        Ok(())
+    }
+
+    fn persist(&self) -> Result<()> {
+        self.processor.fence();
+        Ok(())
+    }
+
+    fn write_durable(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+        let len_bytes = total_bytes(pieces);
+        let to = self.span(Operation::Write, offset, len_bytes)?;
+        // SAFETY: as in `store`, for the span of all pieces.
+        unsafe {
+            if len_bytes >= self.stream_from_bytes {
+                persist::stream(&self.processor, to, pieces);
+            } else {
+                persist::store_cached(&self.processor, to, pieces);
+                self.processor.fence();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Maps the medium, and says what may be believed of it.
+fn map(
+    path: &Path,
+    fd: &OwnedFd,
+    medium: &Medium,
+    stat: &Stat,
+    len_bytes: usize,
+    access: Access,
+) -> Result<(Mapping, Promise)> {
+    let of_file = |sharing| Mapping::of_file(fd.as_fd(), len_bytes, access, sharing);
+    match of_file(Sharing::Synchronous) {
+        Ok(mapping) => return Ok((mapping, Promise::of_dax(medium, stat))),
+        Err(Errno::OPNOTSUPP | Errno::INVAL) => {}
+        Err(e) => return Err(claim::errno(path, e)),
+    }
+    let Some(promise) = Promise::of_page_cache(fd) else {
+        let why = "the kernel cannot map it as memory (MAP_SYNC): give a file on an ext4 or XFS \
+                   that is mounted with -o dax from NVRAM, a DAX device, or a file on tmpfs with \
+                   durability=process";
+        return Err(refused(path, ErrorKind::Unsupported, why));
+    };
+    let mapping = of_file(Sharing::PageCache).map_err(|e| claim::errno(path, e))?;
+    Ok((mapping, promise))
+}
+
+/// Makes sure that there is memory for every byte.
+fn reserve(path: &Path, fd: &OwnedFd, medium: &Medium, mapping: &Mapping) -> Result<()> {
+    if *medium == Medium::File {
+        let len_bytes = mapping.len_bytes() as u64;
+        match rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, 0, len_bytes) {
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(e) => {
+                let why =
+                    format!("has no memory for its {len_bytes} bytes: {}", io::Error::from(e));
+                return Err(refused(path, io::Error::from(e).kind(), why));
+            }
+        }
+    }
+    mapping.populate().map_err(|e| {
+        let why = format!("not every page of it can be written: {}", io::Error::from(e));
+        refused(path, io::Error::from(e).kind(), why)
+    })
+}
+
+/// Makes the name and the length of a new file durable.
+fn sync_name(path: &Path) -> rustix::io::Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    for path in [path, parent] {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        rustix::fs::fsync(rustix::fs::open(path, flags, Mode::empty())?)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! A span of memory of our own: mapped once, unmapped when dropped.
+
+use std::os::fd::BorrowedFd;
+use std::ptr;
+
+use rustix::io::Errno;
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+use crate::Access;
+
+/// How the stores to a file's mapping relate to the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// The memory is the file's own, and so is every block it needs (`MAP_SYNC`): what is in
+    /// memory is in the file, whatever the file system has still to write.
+    Synchronous,
+    /// The memory is the page cache's.
+    PageCache,
+}
+
+/// Mapped memory. Not a slice: others may store to it, here and in other processes.
+pub(super) struct Mapping {
+    start: *mut u8,
+    len_bytes: usize,
+}
+
+// SAFETY: the pointer is a number to everybody but the functions that access the memory, and
+// those do it atomically (see `processor`); only `drop` unmaps.
+unsafe impl Send for Mapping {}
+// SAFETY: the same.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len_bytes` bytes of `fd`. A file that shrinks afterwards ends the
+    /// process with SIGBUS at the next access behind its end.
+    pub(super) fn of_file(
+        fd: BorrowedFd<'_>,
+        len_bytes: usize,
+        access: Access,
+        sharing: Sharing,
+    ) -> rustix::io::Result<Self> {
+        let protection = match access {
+            Access::ReadOnly => ProtFlags::READ,
+            Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+        };
+        let flags = match sharing {
+            // Only with VALIDATE does a kernel refuse a flag that it does not know.
+            Sharing::Synchronous => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+            Sharing::PageCache => MapFlags::SHARED,
+        };
+        // SAFETY: the kernel chooses an address where nothing is mapped.
+        let start = unsafe { mm::mmap(ptr::null_mut(), len_bytes, protection, flags, fd, 0) }?;
+        Ok(Mapping { start: start.cast(), len_bytes })
+    }
+
+    /// Maps zeros that belong to nothing.
+    pub(super) fn anonymous(len_bytes: usize) -> rustix::io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE;
+        // SAFETY: the kernel chooses an address where nothing is mapped.
+        let start = unsafe { mm::mmap_anonymous(ptr::null_mut(), len_bytes, protection, flags) }?;
+        Ok(Mapping { start: start.cast(), len_bytes })
+    }
+
+    /// Makes every page present and writable now, so that no later store waits for one, or
+    /// finds that there is none. Kernels before 5.14 cannot; then this does nothing.
+    pub(super) fn populate(&self) -> rustix::io::Result<()> {
+        // SAFETY: the span is ours, and the advice changes no byte of it.
+        let advised =
+            unsafe { mm::madvise(self.start.cast(), self.len_bytes, Advice::LinuxPopulateWrite) };
+        match advised {
+            Err(Errno::INVAL) => Ok(()),
+            advised => advised,
+        }
+    }
+
+    pub(super) fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// The address of the byte at `offset`. Panics behind the end.
+    pub(super) fn at(&self, offset: usize) -> *mut u8 {
+        assert!(offset <= self.len_bytes, "outside of the mapping");
+        // SAFETY: the result lies in the mapping, or one behind its end.
+        unsafe { self.start.add(offset) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the span was mapped by us, and every use of it borrows `self`.
+        let unmapped = unsafe { mm::munmap(self.start.cast(), self.len_bytes) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Storing pieces one behind the other, so that one fence makes them durable.
+//!
+//! | way | each line | good for |
+//! |---|---|---|
+//! | cached | stored through the cache, then written back | up to some hundred bytes |
+//! | streamed | stored past the cache; lines in part as above | more |
+//!
+//! `examples/nvram_persist.rs` measures where one begins to beat the other: between 256 and 512
+//! bytes, by a few percent; at 64 KiB streaming takes a third of the time.
+
+use super::processor::Processor;
+use super::{LINE_BYTES, total_bytes};
+
+/// Streams from this length on, in bytes, unless told otherwise.
+pub(super) const STREAM_FROM_BYTES: usize = 512;
+
+/// Stores `pieces` one behind the other through the cache and begins to write every line of
+/// them back, each once.
+///
+/// # Safety
+/// The span of all pieces from `to` is mapped and writable, and no Rust reference to it exists.
+pub(super) unsafe fn store_cached(processor: &impl Processor, to: *mut u8, pieces: &[&[u8]]) {
+    let mut at = to;
+    for piece in pieces {
+        // SAFETY: the pieces before and this one lie in the span.
+        unsafe {
+            processor.store(at, piece);
+            at = at.add(piece.len());
+        }
+    }
+    // SAFETY: the same span.
+    unsafe { write_back(processor, to, total_bytes(pieces)) }
+}
+
+/// Begins to write back the lines that the span lies on.
+///
+/// # Safety
+/// The span is mapped.
+unsafe fn write_back(processor: &impl Processor, from: *const u8, len_bytes: usize) {
+    if len_bytes == 0 {
+        return;
+    }
+    let before = from.addr() % LINE_BYTES;
+    let first = from.wrapping_sub(before);
+    for distance in (0..before + len_bytes).step_by(LINE_BYTES) {
+        // SAFETY: the line has a byte of the span, and no line lies on two pages.
+        unsafe { processor.write_back(first.wrapping_add(distance)) }
+    }
+}
+
+/// Stores `pieces` one behind the other past the cache, each line once, and fences.
+///
+/// # Safety
+/// As for [`store_cached`].
+pub(super) unsafe fn stream(processor: &impl Processor, to: *mut u8, pieces: &[&[u8]]) {
+    let mut streamer = Streamer { processor, at: to, staged: [0; LINE_BYTES], staged_bytes: 0 };
+    for piece in pieces {
+        // SAFETY: what is pushed in all is what the caller vouches for.
+        unsafe { streamer.push(piece) }
+    }
+    // SAFETY: the same.
+    unsafe { streamer.emit() }
+    processor.fence();
+}
+
+/// Gathers the pieces that meet on a line.
+struct Streamer<'a, P> {
+    processor: &'a P,
+    /// Where the first byte that is not stored yet belongs.
+    at: *mut u8,
+    /// Bytes that belong there, of one line, and their number.
+    staged: [u8; LINE_BYTES],
+    staged_bytes: usize,
+}
+
+impl<P: Processor> Streamer<'_, P> {
+    /// # Safety
+    /// The span that begins at `at` and is as long as what is staged and `bytes` together is
+    /// mapped and writable, and no Rust reference to it exists.
+    unsafe fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = LINE_BYTES - (self.at.addr() + self.staged_bytes) % LINE_BYTES;
+            if room == LINE_BYTES
+                && let Some((line, rest)) = bytes.split_first_chunk()
+            {
+                // SAFETY: nothing is staged, because a line ends here and full lines were
+                // emitted; so `at` is the start of a line, which lies in the span.
+                unsafe {
+                    self.processor.stream_line(self.at, line);
+                    self.at = self.at.add(LINE_BYTES);
+                }
+                bytes = rest;
+                continue;
+            }
+            let (head, rest) = bytes.split_at(room.min(bytes.len()));
+            self.staged[self.staged_bytes..][..head.len()].copy_from_slice(head);
+            self.staged_bytes += head.len();
+            bytes = rest;
+            if head.len() == room {
+                // SAFETY: what is staged was pushed.
+                unsafe { self.emit() }
+            }
+        }
+    }
+
+    /// Stores what is staged.
+    ///
+    /// # Safety
+    /// As for `push`, without more bytes.
+    unsafe fn emit(&mut self) {
+        let staged_bytes = std::mem::take(&mut self.staged_bytes);
+        // SAFETY: the span is the caller's to write. A full line was staged from its start.
+        unsafe {
+            match staged_bytes {
+                0 => {}
+                LINE_BYTES => self.processor.stream_line(self.at, &self.staged),
+                _ => store_cached(self.processor, self.at, &[&self.staged[..staged_bytes]]),
+            }
+            self.at = self.at.add(staged_bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

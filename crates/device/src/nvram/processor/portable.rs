@@ -1,0 +1,50 @@
+//! Processors of which we do not know how they write lines back: memory that survives the
+//! process is all they are good for.
+
+use std::sync::atomic::{AtomicU8, Ordering, fence};
+
+use super::super::LINE_BYTES;
+use super::Processor;
+
+/// The processor this runs on.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Native;
+
+impl Native {
+    /// Whether stores can be made durable here at all.
+    pub(in super::super) const CAN_WRITE_BACK: bool = false;
+
+    /// There is nothing to find out.
+    pub(in super::super) fn detect() -> Self {
+        Native
+    }
+}
+
+impl Processor for Native {
+    unsafe fn load(&self, from: *const u8, buf: &mut [u8]) {
+        for (index, byte) in buf.iter_mut().enumerate() {
+            // SAFETY: the caller vouches for the span, which `index` lies in; nobody accesses
+            // it but by atomic bytes.
+            *byte =
+                unsafe { AtomicU8::from_ptr(from.cast_mut().add(index)) }.load(Ordering::Relaxed);
+        }
+    }
+
+    unsafe fn store(&self, to: *mut u8, data: &[u8]) {
+        for (index, &byte) in data.iter().enumerate() {
+            // SAFETY: as in `load`.
+            unsafe { AtomicU8::from_ptr(to.add(index)) }.store(byte, Ordering::Relaxed);
+        }
+    }
+
+    unsafe fn write_back(&self, _at: *const u8) {}
+
+    unsafe fn stream_line(&self, to: *mut u8, line: &[u8; LINE_BYTES]) {
+        // SAFETY: the caller vouches for more than `store` asks for.
+        unsafe { self.store(to, line) }
+    }
+
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+}
