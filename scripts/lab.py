@@ -149,8 +149,28 @@ class Fuse2fs(System):
 
 
 @contextlib.contextmanager
+def io_uring_allowed():
+    """Lets FUSE servers use io_uring, where the kernel can, and puts the setting back."""
+    parameter = "/sys/module/fuse/parameters/enable_uring"
+    if os.geteuid() != 0 or not os.path.exists(parameter) or os.environ.get("IO_URING") == "off":
+        yield
+        return
+    before = open(parameter).read()
+    open(parameter, "w").write("Y")
+    try:
+        yield
+    finally:
+        open(parameter, "w").write(before)
+
+
+@contextlib.contextmanager
 def systems_up(systems, say=lambda text: None):
     """Sets the systems up; takes down what came up, whatever happens."""
+    with io_uring_allowed():
+        yield from _systems_up(systems, say)
+
+
+def _systems_up(systems, say):
     up = []
     previous = signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     try:

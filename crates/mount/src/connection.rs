@@ -24,6 +24,11 @@ pub(crate) const WRITE_HEAD_BYTES: usize = size_of::<InHeader>() + size_of::<Wri
 
 /// Something that answers requests, from several threads at a time.
 pub trait Serve: Sync {
+    /// Large writes are worth answering with [`Reply::send_early`].
+    fn answers_early(&self) -> bool {
+        false
+    }
+
     /// Answers one request; the payload of an [`Answer::Done`] goes into `reply`, which is empty.
     fn serve(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer;
 }

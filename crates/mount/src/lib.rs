@@ -11,6 +11,7 @@ mod capabilities;
 mod connection;
 mod convert;
 mod errno;
+mod handoff;
 mod options;
 mod queues;
 mod read_ahead;

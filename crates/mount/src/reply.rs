@@ -19,6 +19,9 @@ pub enum Answer {
     Silent,
 }
 
+/// Room for the answer of a request with a large payload: a WRITE's is 8 bytes.
+pub(crate) const SHORT_REPLY_BYTES: usize = 128;
+
 /// Sends an answer; `false` when that did not work and may be tried again.
 pub(crate) type SendEarly<'a> = &'a dyn Fn(&OutHeader, &[u8]) -> bool;
 

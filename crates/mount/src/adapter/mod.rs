@@ -123,6 +123,11 @@ impl Adapter {
 }
 
 impl Serve for Adapter {
+    fn answers_early(&self) -> bool {
+        let volume = self.volume.read();
+        volume.as_ref().is_some_and(|volume| volume.data_mode() != ext4::DataMode::Journal)
+    }
+
     fn serve(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         AdapterCounters::add(&self.counters.requests, 1);
         let Some(opcode) = request.opcode else { return Answer::Failed(Errno::NOSYS) };
