@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use journal::Tid;
 use parking_lot::{Mutex, RwLock};
@@ -27,6 +27,22 @@ pub(crate) struct InodeCell {
     pub(crate) xattr: RwLock<()>,
     sync_tid: AtomicU64,
     datasync_tid: AtomicU64,
+    data: DataHints,
+}
+
+/// What writing its content asks first; see `data_mode`.
+struct DataHints {
+    /// The mode that the inode asks for, as a number; [`UNKNOWN_MODE`]: not looked up yet.
+    mode_code: AtomicU8,
+    was_synced: AtomicBool,
+}
+
+const UNKNOWN_MODE: u8 = u8::MAX;
+
+impl Default for DataHints {
+    fn default() -> DataHints {
+        DataHints { mode_code: AtomicU8::new(UNKNOWN_MODE), was_synced: AtomicBool::new(false) }
+    }
 }
 
 impl InodeCell {
@@ -38,6 +54,25 @@ impl InodeCell {
     /// The last transaction that `fdatasync` has to commit (data, size, extents).
     pub(crate) fn datasync_tid(&self) -> Tid {
         Tid(self.datasync_tid.load(Ordering::Acquire))
+    }
+
+    /// The mode as it was last set; `None`: look it up.
+    pub(crate) fn mode_code(&self) -> Option<u8> {
+        Some(self.data.mode_code.load(Ordering::Acquire)).filter(|code| *code != UNKNOWN_MODE)
+    }
+
+    /// `None`: it has to be looked up.
+    pub(crate) fn set_mode_code(&self, code: Option<u8>) {
+        self.data.mode_code.store(code.unwrap_or(UNKNOWN_MODE), Ordering::Release);
+    }
+
+    /// Somebody has synced the file since it is in memory.
+    pub(crate) fn was_synced(&self) -> bool {
+        self.data.was_synced.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_synced(&self, was_synced: bool) {
+        self.data.was_synced.store(was_synced, Ordering::Relaxed);
     }
 
     /// The inode was changed by `tid`.

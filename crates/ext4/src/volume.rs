@@ -22,8 +22,10 @@ use crate::{DataMode, Error, InodeNo, Result, Timestamp};
 pub struct OpenOptions {
     /// Nothing is changed, except that a journal of ours that is not empty is recovered first.
     pub read_only: bool,
-    /// Where file data goes.
+    /// Where the data of files go that do not ask for something else.
     pub data_mode: DataMode,
+    /// Writes of fewer bytes than this go through the journal with `DataMode::Selective`.
+    pub threshold_bytes: usize,
     /// Regions of the journal, 2 to 16.
     pub region_count: usize,
     /// Commit on its own after this time; `None`: only when asked to.
@@ -46,7 +48,8 @@ impl Default for OpenOptions {
     fn default() -> Self {
         OpenOptions {
             read_only: false,
-            data_mode: DataMode::Journal,
+            data_mode: DataMode::Auto,
+            threshold_bytes: journal::BLOCK_BYTES,
             region_count: 4,
             commit_interval: Some(Duration::from_secs(5)),
             background: true,
@@ -102,7 +105,7 @@ impl Volume {
         self.options.read_only || self.journal.abort_reason().is_some()
     }
 
-    /// Where file data goes.
+    /// Where the data of files go that do not ask for something else.
     pub fn data_mode(&self) -> DataMode {
         self.options.data_mode
     }

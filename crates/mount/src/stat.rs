@@ -94,7 +94,7 @@ pub(crate) fn render(
         version: &source.version,
         target: &source.target,
         durability: source.durability,
-        data_mode: data_mode_name(volume.data_mode()),
+        data_mode: volume.data_mode().name(),
         transport,
         read_only: volume.is_read_only(),
         requests: load(&counters.requests),
@@ -126,11 +126,4 @@ pub(crate) fn render(
     let mut json = serde_json::to_vec(&stat).expect("numbers and strings always render");
     json.resize(json.len().next_multiple_of(512), b' ');
     json
-}
-
-fn data_mode_name(mode: ext4::DataMode) -> &'static str {
-    match mode {
-        ext4::DataMode::Journal => "journal",
-        ext4::DataMode::Ordered => "ordered",
-    }
 }

@@ -186,8 +186,8 @@ impl History {
         let acked = acked.min(self.len());
         let range = self.floor(acked)..=(acked + 1).min(self.len());
         let (index, found) = match self.data_mode {
-            DataMode::Journal => (&self.by_whole, print.whole),
-            DataMode::Ordered => (&self.by_metadata, print.metadata),
+            mode if mode.is_atomic() => (&self.by_whole, print.whole),
+            _ => (&self.by_metadata, print.metadata),
         };
         let states = index.get(&found).map_or(&[][..], Vec::as_slice);
         let mut refusal = None;
@@ -258,8 +258,8 @@ impl History {
             }
             let found = model.tree().fingerprint();
             match self.data_mode {
-                DataMode::Journal => found.whole == print.whole,
-                DataMode::Ordered => {
+                mode if mode.is_atomic() => found.whole == print.whole,
+                _ => {
                     found.metadata == print.metadata
                         && self.check_contents(tree, &model, acked).is_ok()
                 }
@@ -283,7 +283,7 @@ impl History {
 
     /// The promise of `data=ordered` about bytes.
     fn check_contents(&self, tree: &Tree, model: &Model, acked: usize) -> Result<(), String> {
-        if self.data_mode == DataMode::Journal {
+        if self.data_mode.is_atomic() {
             return Ok(());
         }
         for (path, entry) in &tree.entries {

@@ -87,7 +87,7 @@ fn compare(
 #[test]
 fn both_make_the_same_of_random_operations() {
     for (index, shape) in Shape::ALL.into_iter().enumerate() {
-        for data_mode in [DataMode::Journal, DataMode::Ordered] {
+        for data_mode in DataMode::ALL {
             if !compare(Workload::Random, 60 + index as u64, 400, shape, data_mode) {
                 return;
             }
