@@ -69,6 +69,8 @@ crashes! {
     reuse_ordered: Reuse, Ordered, 0..4;
     reuse_selective: Reuse, Selective, 0..3;
     reuse_auto: Reuse, Auto, 0..3;
+    modes_ordered: Modes, Ordered, 0..6;
+    modes_auto: Modes, Auto, 0..6;
     rounds_journal: Rounds, Journal, 0..1;
     rounds_ordered: Rounds, Ordered, 0..1;
 }
