@@ -35,13 +35,19 @@ struct DataHints {
     /// The mode that the inode asks for, as a number; [`UNKNOWN_MODE`]: not looked up yet.
     mode_code: AtomicU8,
     was_synced: AtomicBool,
+    /// Bytes that blocks which held nothing got since the last sync.
+    appended_bytes: AtomicU64,
 }
 
 const UNKNOWN_MODE: u8 = u8::MAX;
 
 impl Default for DataHints {
     fn default() -> DataHints {
-        DataHints { mode_code: AtomicU8::new(UNKNOWN_MODE), was_synced: AtomicBool::new(false) }
+        DataHints {
+            mode_code: AtomicU8::new(UNKNOWN_MODE),
+            was_synced: AtomicBool::new(false),
+            appended_bytes: AtomicU64::new(0),
+        }
     }
 }
 
@@ -71,8 +77,19 @@ impl InodeCell {
         self.data.was_synced.load(Ordering::Relaxed)
     }
 
+    /// The file was synced, or (`false`) is a new one.
     pub(crate) fn set_synced(&self, was_synced: bool) {
         self.data.was_synced.store(was_synced, Ordering::Relaxed);
+        self.data.appended_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Bytes that blocks which held nothing got since the last sync.
+    pub(crate) fn appended_bytes(&self) -> u64 {
+        self.data.appended_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_appended(&self, len_bytes: usize) {
+        self.data.appended_bytes.fetch_add(len_bytes as u64, Ordering::Relaxed);
     }
 
     /// The inode was changed by `tid`.

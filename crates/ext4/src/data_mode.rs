@@ -16,11 +16,14 @@ use crate::{Error, InodeNo, Result, XattrFlags};
 /// The attribute that holds the mode of a file, or of what is made in a directory.
 pub const DATA_MODE_XATTR: &[u8] = b"user.onejournal.data";
 
-/// Below this many bytes `auto` sends an append through the journal.
-const AUTO_IN_PLACE_BYTES: usize = 64 << 10;
+/// A smaller append goes through the journal in `auto` mode.
+const AUTO_IN_PLACE_BYTES: usize = 256 << 10;
 /// The same for a file that was synced before: one write to the journal is then worth more than
 /// writing the data once.
-const AUTO_IN_PLACE_SYNCED_BYTES: usize = 256 << 10;
+const AUTO_IN_PLACE_SYNCED_BYTES: usize = 1 << 20;
+/// A file that has got so many bytes in blocks that held nothing, without a sync, gets its next
+/// whole blocks in place, however small the writes.
+const AUTO_BULK_BYTES: u64 = 1 << 20;
 
 /// Where file data goes (`data=`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,13 +87,14 @@ impl DataMode {
         matches!(self, DataMode::Journal | DataMode::Wasteless | DataMode::Delta)
     }
 
-    /// As it is kept in a cell: 1 and up.
-    fn code(self) -> u8 {
-        DataMode::ALL.iter().position(|mode| *mode == self).map_or(0, |at| at as u8 + 1)
+    /// The number for it, as ioctls speak of it: 1 and up, in the order of [`DataMode::ALL`].
+    pub fn number(self) -> u32 {
+        self as u32 + 1
     }
 
-    fn from_code(code: u8) -> Option<DataMode> {
-        DataMode::ALL.get(usize::from(code).checked_sub(1)?).copied()
+    /// The mode with this number.
+    pub fn from_number(number: u32) -> Option<DataMode> {
+        DataMode::ALL.into_iter().find(|mode| mode.number() == number)
     }
 }
 
@@ -102,6 +106,8 @@ pub(crate) struct Plan {
     len_bytes: usize,
     threshold_bytes: usize,
     was_synced: bool,
+    /// Much was appended without a sync.
+    is_bulk: bool,
 }
 
 /// Some bytes of a block of data.
@@ -109,8 +115,16 @@ pub(crate) struct Put {
     pub(crate) home: HomeBlock,
     /// All of the block, as it will be.
     pub(crate) bytes: BlockRef,
-    /// The bytes that are not those of the version before; `None`: there was none that counts.
-    pub(crate) written: Option<Range<usize>>,
+    /// The bytes that are not those of the version before.
+    pub(crate) written: Range<usize>,
+    /// There was no version before that counts.
+    pub(crate) fresh: bool,
+}
+
+impl Put {
+    fn is_fresh_whole(&self) -> bool {
+        self.fresh && self.written.len() == journal::BLOCK_BYTES
+    }
 }
 
 impl Plan {
@@ -132,16 +146,17 @@ impl Plan {
         // sequence).
         let form = match self.mode {
             DataMode::Journal => Some(Form::Block),
-            DataMode::Wasteless => Some(extent(&put.written)),
+            DataMode::Wasteless => Some(extent(&put)),
+            DataMode::Auto if self.is_bulk && put.is_fresh_whole() && !op.is_logged(put.home) => {
+                None
+            }
             DataMode::Delta | DataMode::Auto => Some(Form::Delta),
             DataMode::Ordered | DataMode::Writeback => {
                 op.is_logged(put.home).then_some(Form::Delta)
             }
-            DataMode::Selective if op.is_logged(put.home) => Some(extent(&put.written)),
+            DataMode::Selective if op.is_logged(put.home) => Some(extent(&put)),
             DataMode::Selective if op.is_buffered_in_place(put.home) => None,
-            DataMode::Selective => {
-                (self.len_bytes < self.threshold_bytes).then(|| extent(&put.written))
-            }
+            DataMode::Selective => (self.len_bytes < self.threshold_bytes).then(|| extent(&put)),
         };
         let journaled = form.is_some();
         match form {
@@ -154,10 +169,12 @@ impl Plan {
 
 /// A block that held nothing may still be known with what it held for its former owner, or before
 /// it was punched out: then only comparing tells what changed.
-fn extent(written: &Option<Range<usize>>) -> Form {
-    let Some(written) = written else { return Form::Delta };
+fn extent(put: &Put) -> Form {
+    if put.fresh {
+        return Form::Delta;
+    }
     let mut ranges = Ranges::new();
-    ranges.insert(written.start, written.len());
+    ranges.insert(put.written.start, put.written.len());
     Form::Extent(ranges)
 }
 
@@ -170,6 +187,7 @@ impl Volume {
             len_bytes,
             threshold_bytes: self.options.threshold_bytes,
             was_synced: cell.was_synced(),
+            is_bulk: cell.appended_bytes() >= AUTO_BULK_BYTES,
         })
     }
 
@@ -179,14 +197,14 @@ impl Volume {
             return Ok(Some(DataMode::Journal));
         }
         if let Some(code) = cell.mode_code() {
-            return Ok(DataMode::from_code(code));
+            return Ok(DataMode::from_number(u32::from(code)));
         }
         let mode = match xattr::get(self, inode, &mode_attribute())? {
             // Whoever wrote something else with other tools gets the volume's default.
             Some(value) => std::str::from_utf8(&value).ok().and_then(DataMode::from_name),
             None => None,
         };
-        cell.set_mode_code(Some(mode.map_or(0, DataMode::code)));
+        cell.set_mode_code(Some(mode.map_or(0, |mode| mode.number() as u8)));
         Ok(mode)
     }
 

@@ -280,6 +280,9 @@ impl<'a> Chunk<'a> {
             self.needs_copies.set(true);
             return Err(Error::InvalidArgument);
         }
+        if pieces.iter().any(|piece| piece.fresh) {
+            op.volume_ref().cell(self.ino).note_appended(self.data.len());
+        }
         let (in_place, guard) = (Vec::new(), None);
         let mut written = Written { len_bytes: 0, in_place, guard, journaled: false };
         for piece in &pieces {
@@ -339,7 +342,8 @@ impl<'a> Chunk<'a> {
         } else {
             for at in (start..end).step_by(BLOCK_BYTES) {
                 let bytes = self.copies[(at - whole.start) / BLOCK_BYTES].clone();
-                let put = Put { home: home_of(at), bytes, written: Some(0..BLOCK_BYTES) };
+                let (home, whole) = (home_of(at), 0..BLOCK_BYTES);
+                let put = Put { home, bytes, written: whole, fresh: piece.fresh };
                 written.journaled |= self.plan.put(op, put)?;
             }
         }
@@ -364,8 +368,8 @@ impl<'a> Chunk<'a> {
             return change_data(op, &self.plan, home, written, |part| part.copy_from_slice(data));
         }
         let mut bytes: BlockRef = Arc::new([0; BLOCK_BYTES]);
-        Arc::make_mut(&mut bytes)[written].copy_from_slice(data);
-        self.plan.put(op, Put { home, bytes, written: None })
+        Arc::make_mut(&mut bytes)[written.clone()].copy_from_slice(data);
+        self.plan.put(op, Put { home, bytes, written, fresh: true })
     }
 }
 

@@ -1,5 +1,6 @@
-//! What the mount tells about itself through two extended attributes of every file and directory:
-//! `user.onejournal.stat` (counters, as JSON) and `user.onejournal.pid` (the serving process).
+//! What the mount tells about itself through extended attributes of every file and directory:
+//! `user.onejournal.stat` (counters, as JSON), `user.onejournal.pid` (the serving process),
+//! `user.onejournal.mode` (the data mode that holds for the file).
 //! They are not listed and cannot be set.
 
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use serde::Serialize;
 
 /// The attribute that holds the counters.
 pub const STAT_XATTR: &[u8] = b"user.onejournal.stat";
+/// The attribute that says which data mode holds for a file, whoever asked for it.
+pub const MODE_XATTR: &[u8] = b"user.onejournal.mode";
 /// The attribute that holds the process number.
 pub const PID_XATTR: &[u8] = b"user.onejournal.pid";
 
