@@ -10,6 +10,7 @@ mod mount_options;
 mod stat;
 mod target;
 mod umount;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,7 +47,7 @@ enum Command {
     Fsck(FsckArgs),
     /// Print the journal of a volume; changes nothing
     Dump(DumpArgs),
-    /// Print the counters of a mounted volume
+    /// Print the counters of a mounted volume: bytes, commits, latencies
     Stat(StatArgs),
 }
 
@@ -120,11 +121,22 @@ struct DumpArgs {
 
 #[derive(Args)]
 struct StatArgs {
-    /// As JSON
+    /// As JSON; with --watch, an object on each line
     #[arg(long)]
     json: bool,
+    /// A line of rates every so many seconds (default 1), until interrupted
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+          default_missing_value = "1", value_parser = parse_interval)]
+    watch: Option<f64>,
     /// A file or directory of a mounted volume
-    dir: PathBuf,
+    path: PathBuf,
+}
+
+fn parse_interval(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("give 0.1 to 86400 seconds".into()),
+    }
 }
 
 fn main() -> ExitCode {

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
 use crate::options::Broken;
@@ -33,6 +33,9 @@ impl Engine {
                     Counters::add(&self.counters.syncs_without_io, usize::from(is_first_look));
                     return Ok(());
                 }
+                if is_first_look {
+                    state.add_waiting(tid);
+                }
                 is_first_look = false;
                 if !state.commit_in_flight {
                     break;
@@ -44,6 +47,10 @@ impl Engine {
             let result = self.or_abort(self.commit_running());
             let mut state = self.state.lock();
             state.commit_in_flight = false;
+            if matches!(result, Ok(false)) {
+                // Nothing will be committed for those who wait for it.
+                state.take_waiting(tid);
+            }
             self.changed.notify_all();
             drop(state);
             if !result? {
@@ -55,6 +62,7 @@ impl Engine {
 
     /// Commits the running transaction; `false` if it was empty. One caller at a time.
     fn commit_running(&self) -> Result<bool> {
+        let started = Instant::now();
         let Some((transaction, in_place)) = self.close_running()? else {
             self.flush_home_if_written()?;
             return Ok(false);
@@ -104,7 +112,7 @@ impl Engine {
         } else {
             self.space.write_durable(offset, encoded.bytes)?;
         }
-        self.publish_commit(&transaction, &encoded);
+        self.publish_commit(&transaction, &encoded, started.elapsed());
         Ok(true)
     }
 
@@ -211,7 +219,7 @@ impl Engine {
         Ok(())
     }
 
-    fn publish_commit(&self, transaction: &Committing, encoded: &Encoded<'_>) {
+    fn publish_commit(&self, transaction: &Committing, encoded: &Encoded<'_>, took: Duration) {
         Counters::add(&self.counters.commits, 1);
         Counters::add(&self.counters.journal_bytes, encoded.bytes.len());
         self.counters.add_by_form(encoded.bytes_by_form);
@@ -221,6 +229,8 @@ impl Engine {
         let cancelled = state.note_committed(transaction, encoded.whole);
         state.committing = None;
         Counters::add(&self.counters.cancelled_blocks, cancelled);
+        // A commit has a caller, even if its transaction was empty when that one first looked.
+        self.distributions.note_commit(took, state.take_waiting(transaction.tid).max(1));
         self.changed.notify_all();
     }
 }

@@ -22,6 +22,7 @@ mod cache;
 mod checkpoint;
 pub mod codec;
 mod commit;
+mod distribution;
 mod engine;
 mod error;
 pub mod format;
@@ -39,6 +40,7 @@ mod state;
 mod stats;
 mod types;
 
+pub use distribution::Distribution;
 pub use error::{JournalError, Result};
 pub use handle::Handle;
 pub use header::Header;

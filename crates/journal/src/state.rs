@@ -60,6 +60,8 @@ pub(crate) struct State {
     pub dirty_block_count: usize,
     pub committed: Tid,
     pub commit_in_flight: bool,
+    /// Calls of `sync` that wait for each transaction: the running and the committing one.
+    pub waiting: BTreeMap<Tid, u64>,
     pub committing: Option<Arc<Committing>>,
     pub checkpointing: bool,
     /// Blocks whose write home is under way.
@@ -83,6 +85,7 @@ impl State {
             dirty_block_count: 0,
             committed: Tid(first_tid.0 - 1),
             commit_in_flight: false,
+            waiting: BTreeMap::new(),
             committing: None,
             checkpointing: false,
             writing_home: BTreeSet::new(),
@@ -154,6 +157,17 @@ impl State {
         self.region(region_index).blocks.extend(transaction.blocks.keys());
         self.committed = transaction.tid;
         cancelled
+    }
+
+    /// A call of `sync` waits for `tid`.
+    pub(crate) fn add_waiting(&mut self, tid: Tid) {
+        *self.waiting.entry(tid).or_default() += 1;
+    }
+
+    /// `tid` and all before it are durable: how many calls waited for that.
+    pub(crate) fn take_waiting(&mut self, tid: Tid) -> u64 {
+        let later = self.waiting.split_off(&tid.next());
+        std::mem::replace(&mut self.waiting, later).into_values().sum()
     }
 
     /// What must go home before the region can be freed, by home location.

@@ -23,14 +23,14 @@ use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
 use self::forgets::Forgets;
-use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode};
+use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, init};
 use crate::capabilities::Capabilities;
 use crate::connection::Serve;
 use crate::convert;
 use crate::errno::{errno, is_grave};
 use crate::reply::{Answer, Reply};
 use crate::request::{Body, Request};
-use crate::stat::{AdapterCounters, StatSource};
+use crate::stat::{AdapterCounters, Stat, StatSource};
 
 /// The volume as a FUSE server.
 pub(crate) struct Adapter {
@@ -61,6 +61,12 @@ impl Adapter {
 
     fn agreed(&self, flag: u64) -> bool {
         self.agreed_flags & flag != 0
+    }
+
+    /// What the mount knows of itself.
+    fn stat<'a>(&'a self, volume: &Volume) -> Stat<'a> {
+        let transport = if self.agreed(init::OVER_IO_URING) { "io_uring" } else { "dev_fuse" };
+        Stat::new(&self.stat_source, &self.counters, volume, transport)
     }
 
     /// Closes the volume when all requests in progress are done. The second call does nothing but

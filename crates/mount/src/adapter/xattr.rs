@@ -21,11 +21,7 @@ impl Call<'_, '_> {
         let get: GetxattrIn = self.body.take()?;
         let name = self.body.take_string()?;
         let value = match name {
-            STAT_XATTR => {
-                let over_io_uring = self.adapter.agreed(init::OVER_IO_URING);
-                let transport = if over_io_uring { "io_uring" } else { "dev_fuse" };
-                render(&self.adapter.stat_source, &self.adapter.counters, self.volume, transport)
-            }
+            STAT_XATTR => render(&self.adapter.stat(self.volume)),
             PID_XATTR => std::process::id().to_string().into_bytes(),
             _ => self.volume.get_xattr(ino, name)?,
         };

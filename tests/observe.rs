@@ -1,0 +1,124 @@
+//! What can be seen of a mounted volume: `onejournal stat`, once and watched.
+
+mod support;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use support::{ONEJOURNAL, Scratch, onejournal, spawn};
+
+/// Longer than any test: nothing is committed but by a sync.
+const OPTIONS: &str = "commit=300";
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
+}
+
+/// Writes and syncs `count` lines of 100 bytes.
+fn append(file: &mut File, count: usize) {
+    for _ in 0..count {
+        file.write_all(&[b'x'; 100]).unwrap();
+        file.sync_data().unwrap();
+    }
+}
+
+#[test]
+fn every_commit_is_in_the_histograms() {
+    let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
+    let mut file = File::create(scratch.path("f")).unwrap();
+    append(&mut file, 25);
+    let stat = scratch.stat();
+    for name in ["commit_latency_ns", "syncs_per_commit"] {
+        let spread = &stat[name];
+        assert_eq!(spread["count"], stat["commits"], "{name}");
+        let buckets = spread["buckets"].as_array().unwrap();
+        let sum: u64 = buckets.iter().map(|bucket| number(&bucket[1])).sum();
+        assert_eq!(sum, number(&stat["commits"]), "{name}");
+        assert!(number(&spread["p50"]) <= number(&spread["max"]), "{name}");
+    }
+    assert!(number(&stat["commits"]) >= 25);
+    assert!(number(&stat["commit_latency_ns"]["p50"]) >= 1000, "below a microsecond");
+    let forms = stat["journal_bytes_by_form"].as_object().unwrap();
+    assert!(forms.values().map(number).sum::<u64>() > 0);
+    let written = number(&stat["device_bytes_written"]) as f64;
+    let amplification = stat["write_amplification"].as_f64().unwrap();
+    assert!((amplification - written / 2500.0).abs() < 0.01, "{amplification}");
+    let text = onejournal(["stat", scratch.dir().to_str().unwrap()]).good();
+    assert!(text.lines().any(|line| line.starts_with("commit_latency_ns.p99 ")), "{text}");
+    drop(file);
+    scratch.close_and_check();
+}
+
+/// `onejournal stat --watch`, and its lines.
+struct Watch {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Watch {
+    fn start(arguments: &[&str], scratch: &Scratch) -> Watch {
+        let mut command = Command::new(ONEJOURNAL);
+        command.arg("stat").args(arguments).arg(scratch.dir()).stdout(Stdio::piped());
+        let mut child = spawn(&mut command).unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Watch { child, lines }
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().expect("it goes on").unwrap()
+    }
+
+    fn end(mut self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{signal:?}");
+    }
+}
+
+#[test]
+fn watching_shows_each_interval_and_ends_on_a_signal() {
+    let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
+    let mut file = File::create(scratch.path("f")).unwrap();
+    let mut watch = Watch::start(&["--json", "--watch=0.2"], &scratch);
+    watch.line(); // it has its first sample
+    append(&mut file, 10);
+    // However slow the machine is: the rates times the intervals add up to what was done.
+    let (mut commits, mut bytes) = (0.0, 0.0);
+    for _ in 0..300 {
+        let rates: Value = serde_json::from_str(&watch.line()).unwrap();
+        let seconds = rates["seconds"].as_f64().unwrap();
+        commits += rates["commits_per_s"].as_f64().unwrap() * seconds;
+        bytes += rates["app_bytes_per_s"].as_f64().unwrap() * seconds;
+        let has_commits = rates["commits_per_s"].as_f64().unwrap() > 0.0;
+        assert_eq!(rates["commit_p99_ns"].is_u64(), has_commits, "{rates}");
+        if commits > 9.0 {
+            break;
+        }
+    }
+    assert!(
+        (9.5..10.5).contains(&commits) && (950.0..1050.0).contains(&bytes),
+        "{commits} {bytes}"
+    );
+    watch.end(Signal::INT);
+    let mut watch = Watch::start(&["--watch=0.2"], &scratch);
+    assert!(watch.line().contains("commits/s"));
+    assert!(watch.line().contains("0.0"));
+    watch.end(Signal::TERM);
+    drop(file);
+    scratch.close_and_check();
+}
+
+#[test]
+fn what_cannot_be_watched_is_refused() {
+    let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
+    onejournal(["stat", "--watch=0", scratch.dir().to_str().unwrap()]).refused(16, "seconds");
+    let elsewhere = scratch.root().to_str().unwrap();
+    onejournal(["stat", "--watch", elsewhere]).refused(1, "not on a mounted");
+    // A watcher does not keep the volume mounted, and ends with it.
+    let mut watch = Watch::start(&["--watch=1"], &scratch);
+    watch.line();
+    scratch.close_and_check();
+    assert_eq!(watch.child.wait().unwrap().code(), Some(1));
+}
