@@ -115,10 +115,79 @@ fn what_cannot_be_watched_is_refused() {
     let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
     onejournal(["stat", "--watch=0", scratch.dir().to_str().unwrap()]).refused(16, "seconds");
     let elsewhere = scratch.root().to_str().unwrap();
-    onejournal(["stat", "--watch", elsewhere]).refused(1, "not on a mounted");
+    onejournal(["stat", "--watch", elsewhere]).refused(8, "not on a mounted");
     // A watcher does not keep the volume mounted, and ends with it.
     let mut watch = Watch::start(&["--watch=1"], &scratch);
     watch.line();
     scratch.close_and_check();
-    assert_eq!(watch.child.wait().unwrap().code(), Some(1));
+    assert_eq!(watch.child.wait().unwrap().code(), Some(8));
+}
+
+/// The counters of one file.
+fn file_stat(scratch: &Scratch, name: &str) -> Value {
+    let text = onejournal(["stat", "--json", scratch.path(name).to_str().unwrap()]).good();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn a_file_is_told_what_was_written_for_it() {
+    let Some(mut scratch) = Scratch::mounted(OPTIONS) else { return };
+    let block = [7; 4096];
+    let mut file = File::create(scratch.path("f")).unwrap();
+    file.write_all(&block.repeat(3)).unwrap();
+    file.sync_all().unwrap();
+    std::fs::write(scratch.path("other"), "x").unwrap();
+    let stat = file_stat(&scratch, "f");
+    assert_eq!((number(&stat["app_bytes"]), number(&stat["fsyncs"])), (3 * 4096, 1));
+    // Three whole blocks and their tags; inodes, bitmaps and directories are nobody's.
+    let journal_bytes = number(&stat["journal_bytes"]);
+    assert!((3 * 4096..3 * 4096 + 100).contains(&journal_bytes), "{stat}");
+    assert_eq!(stat["journal_bytes_by_form"]["block"], stat["journal_bytes"]);
+    assert_eq!((number(&stat["home_bytes"]), number(&stat["in_place_bytes"])), (0, 0));
+    assert_eq!(stat["write_amplification"].as_f64(), Some(1.0));
+    let other = file_stat(&scratch, "other");
+    assert_eq!((number(&other["app_bytes"]), number(&other["journal_bytes"])), (1, 0));
+    let of_all = number(&scratch.stat()["journal_bytes_by_form"]["block"]);
+    assert!(of_all >= journal_bytes, "{of_all} of all files");
+    drop(file);
+    // The name goes to a new file, and perhaps the inode's number as well.
+    std::fs::remove_file(scratch.path("f")).unwrap();
+    File::open(scratch.dir()).unwrap().sync_all().unwrap();
+    File::create(scratch.path("f")).unwrap();
+    assert_eq!(number(&file_stat(&scratch, "f")["app_bytes"]), 0);
+    let attribute = rustix::fs::setxattr(
+        scratch.path("f"),
+        "user.onejournal.file",
+        b"x",
+        rustix::fs::XattrFlags::empty(),
+    );
+    assert!(attribute.is_err());
+    scratch.remount("commit=300,data=ordered");
+    for len_bytes in [4096, 1 << 20] {
+        std::fs::write(scratch.path("f"), vec![1; len_bytes]).unwrap();
+        File::open(scratch.path("f")).unwrap().sync_all().unwrap();
+    }
+    let stat = file_stat(&scratch, "f");
+    assert_eq!(number(&stat["in_place_bytes"]), 4096 + (1 << 20), "{stat}");
+    assert_eq!(number(&stat["journal_bytes"]), 0, "{stat}");
+    scratch.close_and_check();
+}
+
+#[test]
+fn what_checkpoints_bring_home_is_the_files() {
+    let Some(scratch) = Scratch::mounted("commit=300,regions=4") else { return };
+    let mut file = File::create(scratch.path("f")).unwrap();
+    // Several times what the journal of 4 MiB holds.
+    for _ in 0..24 {
+        file.write_all(&vec![1; 1 << 20]).unwrap();
+        file.sync_data().unwrap();
+    }
+    let stat = file_stat(&scratch, "f");
+    let home_bytes = number(&stat["home_bytes"]);
+    assert!(number(&stat["journal_bytes"]) >= 24 << 20, "{stat}");
+    assert!((16 << 20..=24 << 20).contains(&home_bytes), "{stat}");
+    assert!(home_bytes <= number(&scratch.stat()["home_bytes"]), "{stat}");
+    assert!(stat["write_amplification"].as_f64().unwrap() > 1.6, "{stat}");
+    drop(file);
+    scratch.close_and_check();
 }

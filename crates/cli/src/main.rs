@@ -47,7 +47,10 @@ enum Command {
     Fsck(FsckArgs),
     /// Print the journal of a volume; changes nothing
     Dump(DumpArgs),
-    /// Print the counters of a mounted volume: bytes, commits, latencies
+    /// Print the counters of a mounted volume, or of a file on it
+    ///
+    /// Of a directory: those of the whole volume. Of a file: what was written to it, and what that made
+    /// the volume write. Counted since the mount.
     Stat(StatArgs),
 }
 
@@ -124,7 +127,7 @@ struct StatArgs {
     /// As JSON; with --watch, an object on each line
     #[arg(long)]
     json: bool,
-    /// A line of rates every so many seconds (default 1), until interrupted
+    /// A line of the volume's rates every so many seconds (default 1), until interrupted
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
           default_missing_value = "1", value_parser = parse_interval)]
     watch: Option<f64>,

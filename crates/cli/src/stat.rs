@@ -10,7 +10,9 @@ pub fn run(args: &StatArgs) -> Result<u8> {
     if let Some(seconds) = args.watch {
         return watch::run(&args.path, seconds, args.json);
     }
-    let text = read_attribute(&args.path, mount::STAT_XATTR)?;
+    let is_file = std::fs::metadata(&args.path).is_ok_and(|found| found.is_file());
+    let name = if is_file { mount::FILE_XATTR } else { mount::STAT_XATTR };
+    let text = read_attribute(&args.path, name)?;
     if args.json {
         println!("{}", text.trim_end());
         return Ok(0);

@@ -80,6 +80,7 @@ pub(crate) fn zero_bytes(op: &mut Op<'_>, inode: &Inode, from: u64, to: u64) -> 
     if op.block(block)?[within.clone()].iter().all(|byte| *byte == 0) {
         return Ok(());
     }
+    op.own_data(inode.ino);
     change_data(op, block, |bytes| bytes[within].fill(0))
 }
 

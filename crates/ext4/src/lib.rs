@@ -48,6 +48,7 @@ mod file_bench;
 #[cfg(test)]
 mod file_model_test;
 mod file_read;
+mod file_stats;
 #[cfg(test)]
 mod file_test;
 mod file_write;
@@ -86,6 +87,7 @@ mod xattr_set;
 
 pub use error::{Error, Result};
 pub use fallocate::Allocate;
+pub use file_stats::FileStat;
 pub use survey::Survey;
 pub use types::{
     Attr, DataMode, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr,

@@ -10,6 +10,7 @@ impl Volume {
         if self.options.read_only {
             return Ok(());
         }
+        self.file_stats.note_fsync(ino);
         let cell = self.cell(ino);
         let is_ordered = self.data_mode() == DataMode::Ordered;
         if is_ordered {

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use crate::engine::Engine;
 use crate::options::Broken;
 use crate::record::{self, Contents, Encoded, Encoding};
-use crate::running::{InPlaceCount, Running};
+use crate::running::{InPlaceCount, Ordered, Running};
 use crate::state::{Committing, RegionUse};
 use crate::stats::Counters;
-use crate::{BlockRef, DeltaCodec, HomeBlock, Result, Tid};
+use crate::{BLOCK_BYTES, BlockOwner, DeltaCodec, HomeBlock, Result, Tid, Written, WrittenAs};
 
 impl Engine {
     /// Returns when `tid` and everything before it is durable.
@@ -139,15 +139,17 @@ impl Engine {
     }
 
     /// Writes buffered ordered data home. The caller holds `in_place` exclusively.
-    pub(crate) fn write_ordered(&self, ordered: &BTreeMap<HomeBlock, BlockRef>) -> Result<()> {
+    pub(crate) fn write_ordered(&self, ordered: &BTreeMap<HomeBlock, Ordered>) -> Result<()> {
         if ordered.is_empty() {
             return Ok(());
         }
         self.wait_until_not_writing_home(ordered.keys().copied());
-        let blocks: Vec<_> = ordered.iter().map(|(b, version)| (*b, version.clone())).collect();
+        let blocks: Vec<_> = ordered.iter().map(|(b, data)| (*b, data.version.clone())).collect();
         let written_bytes = self.write_home(&blocks)?;
         Counters::add(&self.counters.in_place_bytes, written_bytes);
         self.in_place_written.fetch_add(1, Ordering::SeqCst);
+        let len_bytes = BLOCK_BYTES as u64;
+        self.observe(ordered.values().map(|data| (data.owner, WrittenAs::InPlace, len_bytes)));
         for (block, version) in &blocks {
             self.cache.unpin(*block, version);
         }
@@ -225,6 +227,10 @@ impl Engine {
         self.counters.add_by_form(encoded.bytes_by_form);
         Counters::add(&self.counters.logged_blocks, transaction.blocks.len());
         Counters::add(&self.counters.revokes, transaction.revokes.len());
+        let logged = transaction.blocks.values().zip(encoded.changes);
+        self.observe(logged.map(|(logged, (form, len_bytes))| {
+            (logged.owner, WrittenAs::Logged { form: *form }, *len_bytes as u64)
+        }));
         let mut state = self.state.lock();
         let cancelled = state.note_committed(transaction, encoded.whole);
         state.committing = None;
@@ -232,5 +238,15 @@ impl Engine {
         // A commit has a caller, even if its transaction was empty when that one first looked.
         self.distributions.note_commit(took, state.take_waiting(transaction.tid).max(1));
         self.changed.notify_all();
+    }
+    /// Tells the observer what was written for owners.
+    pub(crate) fn observe(&self, all: impl Iterator<Item = (BlockOwner, WrittenAs, u64)>) {
+        let Some(observer) = &self.options.observer else { return };
+        let owned = all.filter(|(owner, ..)| *owner != BlockOwner::NOBODY);
+        let written: Vec<Written> =
+            owned.map(|(owner, how, len_bytes)| Written { owner, how, len_bytes }).collect();
+        if !written.is_empty() {
+            observer.written(&written);
+        }
     }
 }

@@ -30,6 +30,7 @@ mod handle;
 mod header;
 mod in_place;
 mod journal;
+mod observer;
 mod options;
 mod record;
 mod recovery;
@@ -45,6 +46,7 @@ pub use error::{JournalError, Result};
 pub use handle::Handle;
 pub use header::Header;
 pub use journal::Journal;
+pub use observer::{BlockOwner, Observer, Written, WrittenAs};
 #[cfg(feature = "canary")]
 pub use options::Broken;
 pub use options::{DeltaCodec, Options};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::header::Header;
 use crate::running::Logged;
-use crate::{BlockRef, HomeBlock, Tid};
+use crate::{BlockOwner, BlockRef, HomeBlock, Tid};
 
 /// What a region is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +42,7 @@ pub(crate) struct Live {
     pub whole_region: Option<u32>,
     /// The version, until it is home.
     pub version: Option<BlockRef>,
+    pub owner: BlockOwner,
 }
 
 /// The transaction that is being written.
@@ -151,7 +152,8 @@ impl State {
             let older_whole = older.and_then(|older| older.whole_region);
             let whole_region = if *is_whole { Some(region_index) } else { older_whole };
             let version = Some(logged.version.clone());
-            self.live.insert(*block, Live { region_index, whole_region, version });
+            let owner = logged.owner;
+            self.live.insert(*block, Live { region_index, whole_region, version, owner });
             self.dirty_block_count += 1;
         }
         self.region(region_index).blocks.extend(transaction.blocks.keys());
@@ -209,6 +211,11 @@ impl State {
         live.version = None;
         self.dirty_block_count -= 1;
         true
+    }
+
+    /// Whose data the block holds by its newest committed record.
+    pub(crate) fn owner_of(&self, block: HomeBlock) -> BlockOwner {
+        self.live.get(&block).map_or(BlockOwner::NOBODY, |live| live.owner)
     }
 
     /// The header that frees the tail region.

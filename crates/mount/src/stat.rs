@@ -1,5 +1,6 @@
-//! What the mount tells about itself through two extended attributes of every file and directory:
-//! `user.onejournal.stat` (counters, as JSON) and `user.onejournal.pid` (the serving process).
+//! What the mount tells about itself through extended attributes: `user.onejournal.stat` (counters, as
+//! JSON) and `user.onejournal.pid` (the serving process) of every file and directory, and
+//! `user.onejournal.file` (counters of the file, as JSON) of regular files.
 //! They are not listed and cannot be set.
 
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use serde::Serialize;
 
 /// The attribute that holds the counters.
 pub const STAT_XATTR: &[u8] = b"user.onejournal.stat";
+/// The attribute of a regular file that holds its own counters.
+pub const FILE_XATTR: &[u8] = b"user.onejournal.file";
 /// The attribute that holds the process number.
 pub const PID_XATTR: &[u8] = b"user.onejournal.pid";
 
@@ -188,6 +191,44 @@ impl<'a> Stat<'a> {
             device_flushes: device.flush_count,
             write_amplification: amplification(device.write_bytes, load(&counters.app_bytes)),
             last_error: counters.last_error.lock().clone(),
+        }
+    }
+}
+
+/// The content of [`FILE_XATTR`]. Bytes and counts since the mount.
+#[derive(Debug, Serialize)]
+pub(crate) struct FileReport {
+    ino: u32,
+    app_writes: u64,
+    app_bytes: u64,
+    fsyncs: u64,
+    /// The sum of the forms.
+    journal_bytes: u64,
+    journal_bytes_by_form: Forms,
+    in_place_bytes: u64,
+    home_bytes: u64,
+    /// Journal, in-place and home bytes over application bytes; metadata are nobody's.
+    write_amplification: Option<f64>,
+    /// Counters of files that were long unused have been dropped, perhaps of this one.
+    may_be_partial: bool,
+}
+
+impl FileReport {
+    pub(crate) fn new(ino: ext4::InodeNo, stat: &ext4::FileStat) -> FileReport {
+        let [block, sparse, extent, delta, xor_lzo] = stat.journal_bytes;
+        let journal_bytes = stat.journal_bytes.iter().sum();
+        let written_bytes = journal_bytes + stat.in_place_bytes + stat.home_bytes;
+        FileReport {
+            ino: ino.0,
+            app_writes: stat.app_writes,
+            app_bytes: stat.app_bytes,
+            fsyncs: stat.fsyncs,
+            journal_bytes,
+            journal_bytes_by_form: Forms { block, sparse, extent, delta, xor_lzo },
+            in_place_bytes: stat.in_place_bytes,
+            home_bytes: stat.home_bytes,
+            write_amplification: amplification(written_bytes, stat.app_bytes),
+            may_be_partial: stat.may_be_partial,
         }
     }
 }
