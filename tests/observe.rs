@@ -3,7 +3,8 @@
 mod support;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -190,4 +191,60 @@ fn what_checkpoints_bring_home_is_the_files() {
     assert!(stat["write_amplification"].as_f64().unwrap() > 1.6, "{stat}");
     drop(file);
     scratch.close_and_check();
+}
+
+/// The metrics, as (name with labels, value).
+fn scrape(port: u16) -> Vec<(String, f64)> {
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.0 200 OK\r\n"), "{head}");
+    let samples = body.lines().filter(|line| !line.starts_with('#'));
+    let samples = samples.map(|line| line.rsplit_once(' ').unwrap());
+    samples.map(|(name, value)| (name.to_string(), value.parse().unwrap())).collect()
+}
+
+#[test]
+fn metrics_are_served_while_it_is_mounted() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    let Some(mut scratch) = Scratch::new() else { return };
+    let options = format!("commit=300,metrics=127.0.0.1:{port}");
+    let (image, dir) = (scratch.image(), scratch.dir());
+    let mount = ["mount", "-o", &options, image.to_str().unwrap(), dir.to_str().unwrap()];
+    onejournal(mount).refused(8, "in use");
+    drop(free);
+    scratch.mount(&options);
+    let mut file = File::create(scratch.path("f")).unwrap();
+    append(&mut file, 7);
+    let metrics = scrape(port);
+    let value = |wanted: &str| {
+        let found = metrics.iter().find(|(name, _)| name == wanted);
+        found.unwrap_or_else(|| panic!("no {wanted} in {metrics:?}")).1
+    };
+    assert_eq!(value("onejournal_app_bytes_total"), 700.0);
+    let commits = value("onejournal_commits_total");
+    assert!(commits >= 7.0);
+    assert_eq!(value("onejournal_commit_latency_seconds_count"), commits);
+    assert_eq!(value("onejournal_commit_latency_seconds_bucket{le=\"+Inf\"}"), commits);
+    assert_eq!(value("onejournal_syncs_per_commit_bucket{le=\"1\"}"), commits);
+    assert!(value("onejournal_commit_latency_seconds_sum") > 0.0);
+    assert!(value("onejournal_journal_bytes_total{form=\"delta\"}") > 0.0);
+    let mut counts = Vec::new();
+    for (name, value) in &metrics {
+        if name.starts_with("onejournal_commit_latency_seconds_bucket") {
+            counts.push(*value);
+        }
+    }
+    assert!(counts.len() > 20 && counts.is_sorted(), "{counts:?}");
+    drop(file);
+    // A client that says nothing does not keep the daemon from ending, nor the port.
+    let _silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    scratch.umount();
+    scratch.mount(&options);
+    assert!(!scrape(port).is_empty());
+    scratch.close_and_check();
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "somebody still listens");
 }

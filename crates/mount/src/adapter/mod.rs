@@ -28,6 +28,7 @@ use crate::capabilities::Capabilities;
 use crate::connection::Serve;
 use crate::convert;
 use crate::errno::{errno, is_grave};
+use crate::metrics;
 use crate::reply::{Answer, Reply};
 use crate::request::{Body, Request};
 use crate::stat::{AdapterCounters, Stat, StatSource};
@@ -67,6 +68,12 @@ impl Adapter {
     fn stat<'a>(&'a self, volume: &Volume) -> Stat<'a> {
         let transport = if self.agreed(init::OVER_IO_URING) { "io_uring" } else { "dev_fuse" };
         Stat::new(&self.stat_source, &self.counters, volume, transport)
+    }
+
+    /// The same for Prometheus; `None` once the volume is closed.
+    pub(crate) fn metrics(&self) -> Option<String> {
+        let volume = self.volume.read();
+        Some(metrics::render(&self.stat(volume.as_ref()?)))
     }
 
     /// Closes the volume when all requests in progress are done. The second call does nothing but
