@@ -30,6 +30,7 @@ fn append(file: &mut File, count: usize) {
 fn every_commit_is_in_the_histograms() {
     let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
     let mut file = File::create(scratch.path("f")).unwrap();
+    let before = number(&scratch.stat()["device_bytes_written"]);
     append(&mut file, 25);
     let stat = scratch.stat();
     for name in ["commit_latency_ns", "syncs_per_commit"] {
@@ -44,7 +45,8 @@ fn every_commit_is_in_the_histograms() {
     assert!(number(&stat["commit_latency_ns"]["p50"]) >= 1000, "below a microsecond");
     let forms = stat["journal_bytes_by_form"].as_object().unwrap();
     assert!(forms.values().map(number).sum::<u64>() > 0);
-    let written = number(&stat["device_bytes_written"]) as f64;
+    assert!(before > 4 << 20, "the journal was new and made of zeros: {before}");
+    let written = (number(&stat["device_bytes_written"]) - before) as f64;
     let amplification = stat["write_amplification"].as_f64().unwrap();
     assert!((amplification - written / 2500.0).abs() < 0.01, "{amplification}");
     let text = onejournal(["stat", scratch.dir().to_str().unwrap()]).good();
@@ -247,4 +249,40 @@ fn metrics_are_served_while_it_is_mounted() {
     assert!(!scrape(port).is_empty());
     scratch.close_and_check();
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "somebody still listens");
+}
+
+/// Names of an object, those of objects in it but not in distributions included.
+fn names(value: &Value, into: &mut Vec<String>) {
+    for (name, inner) in value.as_object().unwrap() {
+        into.push(name.clone());
+        if inner.is_object() {
+            names(inner, into);
+        }
+    }
+}
+
+#[test]
+fn every_number_is_explained() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let Some(scratch) = Scratch::mounted(&format!("metrics=127.0.0.1:{port}")) else { return };
+    std::fs::write(scratch.path("f"), "x").unwrap();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let is_explained = |name: &str| page.contains(&format!("`{name}`"));
+    let mut all = Vec::new();
+    names(&scratch.stat(), &mut all);
+    names(&file_stat(&scratch, "f"), &mut all);
+    all.retain(|name| !is_explained(name));
+    assert!(all.is_empty(), "not in docs/operations.md: {all:?}");
+    for (metric, _) in scrape(port) {
+        let name = metric.split('{').next().unwrap();
+        let suffixes = ["_bucket", "_sum", "_count"];
+        let name = suffixes.iter().find_map(|s| name.strip_suffix(s)).unwrap_or(name);
+        let counter = name.strip_prefix("onejournal_").and_then(|name| name.strip_suffix("_total"));
+        let in_page = counter.is_some_and(is_explained) || page.contains(&format!("`{name}"));
+        assert!(in_page, "not in docs/operations.md: {metric}");
+    }
+    scratch.close_and_check();
 }

@@ -36,6 +36,8 @@ pub(crate) struct AdapterCounters {
     pub(crate) fsyncs: AtomicU64,
     pub(crate) app_writes: AtomicU64,
     pub(crate) app_bytes: AtomicU64,
+    /// What opening the volume had written to the device.
+    pub(crate) opening_bytes: u64,
     pub(crate) last_error: Mutex<Option<String>>,
 }
 
@@ -83,7 +85,8 @@ pub(crate) struct Stat<'a> {
     pub(crate) device_bytes_written: u64,
     pub(crate) device_durable_writes: u64,
     pub(crate) device_flushes: u64,
-    /// Bytes that reached the device for each that an application wrote; nothing before the first.
+    /// Bytes that reached the device since the volume was opened for each that an application wrote;
+    /// nothing before the first.
     pub(crate) write_amplification: Option<f64>,
     pub(crate) last_error: Option<String>,
 }
@@ -189,7 +192,10 @@ impl<'a> Stat<'a> {
             device_bytes_written: device.write_bytes,
             device_durable_writes: device.durable_write_count,
             device_flushes: device.flush_count,
-            write_amplification: amplification(device.write_bytes, load(&counters.app_bytes)),
+            write_amplification: amplification(
+                device.write_bytes.saturating_sub(counters.opening_bytes),
+                load(&counters.app_bytes),
+            ),
             last_error: counters.last_error.lock().clone(),
         }
     }

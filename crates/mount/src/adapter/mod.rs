@@ -49,10 +49,11 @@ pub(crate) struct Adapter {
 
 impl Adapter {
     pub(crate) fn new(volume: Volume, stat_source: StatSource, agreed_flags: u64) -> Adapter {
+        let opening_bytes = (stat_source.device_counters)().write_bytes;
         Adapter {
             volume: RwLock::new(Some(volume)),
             close_result: Mutex::new(None),
-            counters: AdapterCounters::default(),
+            counters: AdapterCounters { opening_bytes, ..AdapterCounters::default() },
             forgets: Forgets::default(),
             capabilities: Capabilities::default(),
             stat_source,
