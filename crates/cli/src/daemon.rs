@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -73,6 +74,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     start_log(args)?;
     abort_on_panic();
     let path = target::absolute(&args.target)?;
+    let metrics = parsed.metrics.map(listen_for_metrics).transpose()?;
     let (disk, read_only) = open_disk(&path, parsed.mount.read_only)?;
     check_durability(&path, &disk, &parsed)?;
     let durability = disk.durability().name();
@@ -99,15 +101,23 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     };
     let (source, attached) = mount_source(&path, device.inner());
     drop(device);
-    let session = Session::mount(volume, &source, &args.dir, &parsed.mount, stat_source)
+    let mut session = Session::mount(volume, &source, &args.dir, &parsed.mount, stat_source)
         .map_err(|error| CliError::new(error.to_string()))?;
     drop(attached);
+    if let Some(listener) = metrics {
+        session.serve_metrics(listener);
+    }
     unmount_on_signal(session.handle())?;
     if args.announce {
         announce()?;
     }
     session.run().map_err(|error| CliError::at(&path, error))?;
     Ok(0)
+}
+
+fn listen_for_metrics(address: SocketAddr) -> Result<TcpListener> {
+    let failed = |error| CliError::new(format!("metrics={address}: {error}"));
+    mount::listen_for_metrics(address).map_err(failed)
 }
 
 /// A violated assertion in any thread ends the daemon as a power cut would: the promises hold for

@@ -11,6 +11,7 @@ mod mount_options;
 mod stat;
 mod target;
 mod umount;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,7 +48,10 @@ enum Command {
     Fsck(FsckArgs),
     /// Print the journal of a volume; changes nothing
     Dump(DumpArgs),
-    /// Print the counters of a mounted volume
+    /// Print the counters of a mounted volume, or of a file on it
+    ///
+    /// Of a directory: those of the whole volume. Of a file: what was written to it, and what that made
+    /// the volume write. Counted since the mount.
     Stat(StatArgs),
     /// Set where and in which form the data of files go (docs/modes.md)
     ///
@@ -144,11 +148,22 @@ struct GetModeArgs {
 
 #[derive(Args)]
 struct StatArgs {
-    /// As JSON
+    /// As JSON; with --watch, an object on each line
     #[arg(long)]
     json: bool,
+    /// A line of the volume's rates every so many seconds (default 1), until interrupted
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+          default_missing_value = "1", value_parser = parse_interval)]
+    watch: Option<f64>,
     /// A file or directory of a mounted volume
-    dir: PathBuf,
+    path: PathBuf,
+}
+
+fn parse_interval(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("give 0.1 to 86400 seconds".into()),
+    }
 }
 
 fn main() -> ExitCode {

@@ -1,5 +1,6 @@
 //! `-o` of `onejournal mount`.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use ext4::DataMode;
@@ -12,7 +13,7 @@ pub const HELP: &str = "Mount options, separated by commas: ro, rw, data=auto|or
 journal|wasteless|selective|delta (auto), threshold=BYTES (4096, for selective), \
 commit=SECONDS (5), regions=2..16 (4), durability=power|process, allow_other, \
 default_permissions, nosuid, nodev, noexec, noatime, writeback_cache, io_uring=auto|on|off, \
-threads=N, fsname=NAME";
+threads=N, fsname=NAME, metrics=127.0.0.1:PORT (Prometheus text at /metrics)";
 
 /// What the options ask for.
 pub struct Parsed {
@@ -28,6 +29,8 @@ pub struct Parsed {
     pub region_count: usize,
     /// A medium that does not survive a power cut was asked for by name.
     pub process_durability: bool,
+    /// Where metrics are served.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Parses the options of the command line.
@@ -39,6 +42,7 @@ pub fn parse(options: &[String]) -> Result<Parsed> {
         commit_interval: Duration::from_secs(5),
         region_count: 4,
         process_durability: false,
+        metrics: None,
     };
     for option in options.iter().map(|option| option.trim()).filter(|option| !option.is_empty()) {
         let (name, value) = match option.split_once('=') {
@@ -122,6 +126,12 @@ fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()>
         ("durability", Some("process")) => parsed.process_durability = true,
         ("durability", Some("power")) => parsed.process_durability = false,
         ("durability", _) => return Err(bad("power or process")),
+        ("metrics", text) => {
+            let wanted = || bad("a loopback address with a port, such as 127.0.0.1:9150");
+            let address = text.and_then(|text| text.parse::<SocketAddr>().ok());
+            let is_ours = |address: &SocketAddr| address.ip().is_loopback();
+            parsed.metrics = Some(address.filter(is_ours).ok_or_else(wanted)?);
+        }
         ("fsname", Some(text)) => parsed.mount.fsname = Some(text.to_string()),
         _ => {
             return Err(CliError::usage(format!("unknown option {name}; see onejournal mount -h")));
@@ -140,11 +150,14 @@ mod tests {
 
     #[test]
     fn known_options() {
-        let parsed = parse_text("ro,data=ordered,commit=30,regions=8,threads=2,fsname=x").unwrap();
+        let parsed =
+            parse_text("ro,data=ordered,commit=30,regions=8,threads=2,fsname=x,metrics=[::1]:9")
+                .unwrap();
         assert!(parsed.mount.read_only);
         assert_eq!(parsed.data_mode, DataMode::Ordered);
         assert_eq!(parsed.commit_interval, Duration::from_secs(30));
         assert_eq!((parsed.region_count, parsed.mount.thread_count), (8, 2));
+        assert_eq!(parsed.metrics.unwrap().port(), 9);
     }
 
     #[test]
@@ -157,6 +170,9 @@ mod tests {
             "threads=0",
             "durability=dram",
             "io_uring=1",
+            "metrics",
+            "metrics=9150",
+            "metrics=0.0.0.0:9150",
         ];
         for text in bad {
             let name = text.split('=').next().unwrap();

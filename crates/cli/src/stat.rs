@@ -1,28 +1,50 @@
-//! `onejournal stat`: the counters of a mounted volume, through its virtual attribute.
+//! `onejournal stat`: the counters of a mounted volume or of a file, through a virtual attribute.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use crate::{CliError, Result, StatArgs};
+use crate::{CliError, Result, StatArgs, watch};
 
 pub fn run(args: &StatArgs) -> Result<u8> {
-    let text = read_attribute(&args.dir, mount::STAT_XATTR)?;
+    if let Some(seconds) = args.watch {
+        return watch::run(&args.path, seconds, args.json);
+    }
+    let is_file = std::fs::metadata(&args.path).is_ok_and(|found| found.is_file());
+    let name = if is_file { mount::FILE_XATTR } else { mount::STAT_XATTR };
+    let text = read_attribute(&args.path, name)?;
     if args.json {
         println!("{}", text.trim_end());
         return Ok(0);
     }
-    let stat: Map<String, Value> =
-        serde_json::from_str(&text).map_err(|error| CliError::at(&args.dir, error))?;
-    let width = stat.keys().map(String::len).max().unwrap_or(0);
-    for (name, value) in &stat {
-        match value {
-            Value::String(text) => println!("{name:width$}  {text}"),
-            Value::Null => println!("{name:width$}  -"),
-            other => println!("{name:width$}  {other}"),
-        }
+    let stat = parse(&args.path, &text)?;
+    let lines = flatten("", &stat);
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, value) in &lines {
+        println!("{name:width$}  {value}");
     }
     Ok(0)
+}
+
+/// The counters in an attribute.
+pub fn parse(path: &Path, text: &str) -> Result<Map<String, Value>> {
+    serde_json::from_str(text).map_err(|error| CliError::at(path, error))
+}
+
+/// Names and values to print, those of an object as `outer.inner`; buckets are for programs.
+fn flatten(prefix: &str, stat: &Map<String, Value>) -> Vec<(String, String)> {
+    let mut lines = Vec::new();
+    for (name, value) in stat {
+        let name = format!("{prefix}{name}");
+        match value {
+            Value::Object(inner) => lines.extend(flatten(&format!("{name}."), inner)),
+            Value::Array(_) => {}
+            Value::String(text) => lines.push((name, text.clone())),
+            Value::Null => lines.push((name, "-".into())),
+            other => lines.push((name, other.to_string())),
+        }
+    }
+    lines
 }
 
 /// A virtual attribute of a mounted volume.

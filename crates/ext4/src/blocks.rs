@@ -14,7 +14,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use journal::{BlockBytes, BlockRef, Form, HomeBlock};
+use journal::{BlockBytes, BlockRef, HomeBlock};
 
 use crate::bitmap;
 use crate::geometry::BITS_PER_BLOCK;
@@ -231,7 +231,7 @@ impl Op<'_> {
         }
         desc.clear_flag(BLOCK_UNINIT);
         let block = HomeBlock(desc.block_bitmap());
-        self.put_block(block, bits, Form::Delta)
+        self.put_metadata(block, bits)
     }
 
     /// Writes the block bitmap of a group that has none yet, as the kernel does when the group's

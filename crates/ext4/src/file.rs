@@ -76,6 +76,7 @@ pub(crate) fn zero_bytes(op: &mut Op<'_>, inode: &Inode, from: u64, to: u64) -> 
     if op.block(block)?[within.clone()].iter().all(|byte| *byte == 0) {
         return Ok(());
     }
+    op.own_data(inode.ino);
     let plan = op.volume_ref().plan(inode, within.len())?;
     change_data(op, &plan, block, within, |bytes| bytes.fill(0))?;
     Ok(())

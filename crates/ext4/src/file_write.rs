@@ -151,6 +151,7 @@ impl Volume {
                 Err(error) => return Err(error),
             }
         }
+        self.file_stats.note_write(ino, done);
         Ok(done)
     }
 
@@ -196,6 +197,7 @@ impl Volume {
         }
         for place in &written.in_place {
             self.journal().write_in_place(place.home, &data[place.range.clone()])?;
+            self.file_stats.note_in_place(ino, place.range.len());
         }
         drop(written.guard);
         Ok(written.len_bytes)
@@ -272,6 +274,7 @@ impl<'a> Chunk<'a> {
         let mut inode = regular_file(op, self.ino)?;
         check_may_change(&inode, self.offset)?;
         let old_size = inode.size();
+        op.own_data(self.ino);
         if self.offset > old_size {
             zero_tail(op, &inode, old_size)?;
         }

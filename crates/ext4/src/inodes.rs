@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use journal::{BlockRef, Form, HomeBlock};
+use journal::{BlockRef, HomeBlock};
 use zerocopy::FromZeros;
 
 use crate::bitmap;
@@ -43,7 +43,9 @@ impl Op<'_> {
             if desc.free_inode_count() > 0
                 && let Some(index) = self.take_inode(group, desc, kind)?
             {
-                return Ok(geometry.inode_at(group, index));
+                let ino = geometry.inode_at(group, index);
+                self.volume_ref().file_stats.forget(ino);
+                return Ok(ino);
             }
         }
         Err(Error::NoSpace)
@@ -183,6 +185,6 @@ impl Op<'_> {
             desc.set_inode_bitmap_csum(volume.checksums.bitmap(&bits[..covered]));
         }
         desc.clear_flag(INODE_UNINIT);
-        self.put_block(HomeBlock(desc.inode_bitmap()), bits, Form::Delta)
+        self.put_metadata(HomeBlock(desc.inode_bitmap()), bits)
     }
 }

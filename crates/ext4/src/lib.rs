@@ -49,6 +49,7 @@ mod file_bench;
 #[cfg(test)]
 mod file_model_test;
 mod file_read;
+mod file_stats;
 #[cfg(test)]
 mod file_test;
 mod file_write;
@@ -88,6 +89,7 @@ mod xattr_set;
 pub use data_mode::{DATA_MODE_XATTR, DataMode};
 pub use error::{Error, Result};
 pub use fallocate::Allocate;
+pub use file_stats::FileStat;
 pub use survey::Survey;
 pub use types::{
     Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,

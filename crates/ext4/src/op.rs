@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use journal::{BlockBytes, BlockRef, Form, Handle, HomeBlock, InPlaceGuard, Tid};
+use journal::{BlockBytes, BlockOwner, BlockRef, Form, Handle, HomeBlock, InPlaceGuard, Tid};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::inode::{Inode, read_inode};
@@ -149,6 +149,19 @@ impl<'v> Op<'v> {
     pub(crate) fn create_block(&mut self, block: HomeBlock) -> Result<&mut BlockBytes> {
         check_on_volume(self.volume, block)?;
         Ok(self.handle_mut().create(block)?)
+    }
+
+    /// Blocks that are put from now on hold data of this file: they are counted as its own.
+    pub(crate) fn own_data(&mut self, ino: InodeNo) {
+        self.handle_mut().set_owner(BlockOwner(ino.0.into()));
+    }
+
+    /// [`Op::put_block`] with metadata, which are counted for no file.
+    pub(crate) fn put_metadata(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
+        let owner = self.handle_mut().set_owner(BlockOwner::NOBODY);
+        let put = self.put_block(block, bytes, Form::Delta);
+        self.handle_mut().set_owner(owner);
+        put
     }
 
     /// Replaces the whole block, to be logged in `form`.

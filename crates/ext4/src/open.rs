@@ -18,6 +18,7 @@ use crate::area::JournalArea;
 use crate::cells::Cells;
 use crate::checksum::Checksums;
 use crate::features::{self, compat, ro_compat};
+use crate::file_stats::FileStats;
 use crate::frees::Frees;
 use crate::geometry::Geometry;
 use crate::groups::{GroupCache, merge, read_desc};
@@ -234,7 +235,7 @@ fn build(
     found: Found,
     options: OpenOptions,
     space: Space,
-    engine_options: Options,
+    mut engine_options: Options,
     writable: bool,
 ) -> Result<Volume> {
     let Found { raw, superblock, area, orphan_file, .. } = found;
@@ -244,6 +245,8 @@ fn build(
         reserved.extend(runs);
         file
     });
+    let file_stats = Arc::<FileStats>::default();
+    engine_options.observer = Some(file_stats.clone());
     let journal = Journal::open(device.clone(), space, superblock.s_uuid, engine_options)?;
     let totals = Totals::new(
         superblock.free_block_count(geometry.wide).min(geometry.block_count),
@@ -257,6 +260,7 @@ fn build(
         orphans: Orphans::new(orphan_file),
         superblock: Box::new(superblock),
         cells: Cells::default(),
+        file_stats,
         frees: Frees::default(),
         journal,
         options,

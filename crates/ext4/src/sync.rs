@@ -10,6 +10,7 @@ impl Volume {
         if self.options.read_only {
             return Ok(());
         }
+        self.file_stats.note_fsync(ino);
         let cell = self.cell(ino);
         cell.set_synced(true);
         let mode = self.data_mode_of(ino)?;

@@ -8,6 +8,7 @@ use journal::{Journal, Tid};
 
 use crate::cells::{Cells, InodeCell};
 use crate::checksum::Checksums;
+use crate::file_stats::FileStats;
 use crate::frees::Frees;
 use crate::geometry::Geometry;
 use crate::groups::GroupCache;
@@ -90,6 +91,7 @@ pub struct Volume {
     /// As it was read when the volume was opened. Only what never changes may be used.
     pub(crate) superblock: Box<SuperBlock>,
     pub(crate) cells: Cells,
+    pub(crate) file_stats: Arc<FileStats>,
     pub(crate) groups: GroupCache,
     pub(crate) frees: Frees,
     pub(crate) totals: Totals,

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::options::Broken;
 use crate::state::{Live, RegionUse, State};
 use crate::stats::Counters;
-use crate::{BLOCK_BYTES, BlockRef, HomeBlock, Result};
+use crate::{BLOCK_BYTES, BlockRef, HomeBlock, Result, WrittenAs};
 
 /// Largest write home in blocks: 1 MiB.
 const RUN_LIMIT: usize = 256;
@@ -52,13 +52,17 @@ impl Engine {
             self.flush_home()?;
         }
         let mut state = self.state.lock();
+        let mut owners = Vec::with_capacity(written.len());
         for (block, version) in &written {
+            owners.push(state.owner_of(*block));
             if state.note_home(*block, version) {
                 self.cache.unpin(*block, version);
             }
         }
         let header = state.header_without_tail();
         drop(state);
+        let len_bytes = BLOCK_BYTES as u64;
+        self.observe(owners.into_iter().map(|owner| (owner, WrittenAs::Home, len_bytes)));
         header.write(&self.space)?;
         Counters::add(&self.counters.checkpoints, 1);
         self.state.lock().free_tail(header);

@@ -10,15 +10,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
 use crate::options::Broken;
 use crate::record::{self, Contents, Encoded, Encoding};
-use crate::running::{InPlaceCount, Running};
+use crate::running::{InPlaceCount, Ordered, Running};
 use crate::state::{Committing, RegionUse};
 use crate::stats::Counters;
-use crate::{BlockRef, DeltaCodec, HomeBlock, Result, Tid};
+use crate::{BLOCK_BYTES, BlockOwner, DeltaCodec, HomeBlock, Result, Tid, Written, WrittenAs};
 
 impl Engine {
     /// Returns when `tid` and everything before it is durable.
@@ -33,6 +33,9 @@ impl Engine {
                     Counters::add(&self.counters.syncs_without_io, usize::from(is_first_look));
                     return Ok(());
                 }
+                if is_first_look {
+                    state.add_waiting(tid);
+                }
                 is_first_look = false;
                 if !state.commit_in_flight {
                     break;
@@ -44,6 +47,10 @@ impl Engine {
             let result = self.or_abort(self.commit_running());
             let mut state = self.state.lock();
             state.commit_in_flight = false;
+            if matches!(result, Ok(false)) {
+                // Nothing will be committed for those who wait for it.
+                state.take_waiting(tid);
+            }
             self.changed.notify_all();
             drop(state);
             if !result? {
@@ -55,6 +62,7 @@ impl Engine {
 
     /// Commits the running transaction; `false` if it was empty. One caller at a time.
     fn commit_running(&self) -> Result<bool> {
+        let started = Instant::now();
         let Some((transaction, in_place)) = self.close_running()? else {
             self.flush_home_if_written()?;
             return Ok(false);
@@ -104,7 +112,7 @@ impl Engine {
         } else {
             self.space.write_durable(offset, encoded.bytes)?;
         }
-        self.publish_commit(&transaction, &encoded);
+        self.publish_commit(&transaction, &encoded, started.elapsed());
         Ok(true)
     }
 
@@ -131,15 +139,17 @@ impl Engine {
     }
 
     /// Writes buffered ordered data home. The caller holds `in_place` exclusively.
-    pub(crate) fn write_ordered(&self, ordered: &BTreeMap<HomeBlock, BlockRef>) -> Result<()> {
+    pub(crate) fn write_ordered(&self, ordered: &BTreeMap<HomeBlock, Ordered>) -> Result<()> {
         if ordered.is_empty() {
             return Ok(());
         }
         self.wait_until_not_writing_home(ordered.keys().copied());
-        let blocks: Vec<_> = ordered.iter().map(|(b, version)| (*b, version.clone())).collect();
+        let blocks: Vec<_> = ordered.iter().map(|(b, data)| (*b, data.version.clone())).collect();
         let written_bytes = self.write_home(&blocks)?;
         Counters::add(&self.counters.in_place_bytes, written_bytes);
         self.in_place_written.fetch_add(1, Ordering::SeqCst);
+        let len_bytes = BLOCK_BYTES as u64;
+        self.observe(ordered.values().map(|data| (data.owner, WrittenAs::InPlace, len_bytes)));
         for (block, version) in &blocks {
             self.cache.unpin(*block, version);
         }
@@ -211,16 +221,32 @@ impl Engine {
         Ok(())
     }
 
-    fn publish_commit(&self, transaction: &Committing, encoded: &Encoded<'_>) {
+    fn publish_commit(&self, transaction: &Committing, encoded: &Encoded<'_>, took: Duration) {
         Counters::add(&self.counters.commits, 1);
         Counters::add(&self.counters.journal_bytes, encoded.bytes.len());
         self.counters.add_by_form(encoded.bytes_by_form);
         Counters::add(&self.counters.logged_blocks, transaction.blocks.len());
         Counters::add(&self.counters.revokes, transaction.revokes.len());
+        let logged = transaction.blocks.values().zip(encoded.changes);
+        self.observe(logged.map(|(logged, (form, len_bytes))| {
+            (logged.owner, WrittenAs::Logged { form: *form }, *len_bytes as u64)
+        }));
         let mut state = self.state.lock();
         let cancelled = state.note_committed(transaction, encoded.whole);
         state.committing = None;
         Counters::add(&self.counters.cancelled_blocks, cancelled);
+        // A commit has a caller, even if its transaction was empty when that one first looked.
+        self.distributions.note_commit(took, state.take_waiting(transaction.tid).max(1));
         self.changed.notify_all();
+    }
+    /// Tells the observer what was written for owners.
+    pub(crate) fn observe(&self, all: impl Iterator<Item = (BlockOwner, WrittenAs, u64)>) {
+        let Some(observer) = &self.options.observer else { return };
+        let owned = all.filter(|(owner, ..)| *owner != BlockOwner::NOBODY);
+        let written: Vec<Written> =
+            owned.map(|(owner, how, len_bytes)| Written { owner, how, len_bytes }).collect();
+        if !written.is_empty() {
+            observer.written(&written);
+        }
     }
 }

@@ -14,6 +14,7 @@ use device::{AlignedBuf, BlockDevice};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::cache::Cache;
+use crate::distribution::Distributions;
 use crate::handle::Handle;
 use crate::options::{Broken, Options};
 use crate::record::RecordBuf;
@@ -43,6 +44,7 @@ pub(crate) struct Engine {
     /// Signalled when the threads are to end.
     pub stop_wanted: Condvar,
     pub counters: Counters,
+    pub distributions: Distributions,
     /// In-place writes that have completed, and how many of them a flush has covered.
     pub in_place_written: AtomicU64,
     pub in_place_flushed: AtomicU64,
@@ -78,6 +80,7 @@ impl Engine {
             checkpoint_wanted: Condvar::new(),
             stop_wanted: Condvar::new(),
             counters: Counters::default(),
+            distributions: Distributions::new(),
             in_place_written: AtomicU64::new(0),
             in_place_flushed: AtomicU64::new(0),
             is_aborted: AtomicBool::new(false),

@@ -9,9 +9,9 @@ use std::time::Instant;
 use parking_lot::MutexGuard;
 
 use crate::engine::Engine;
-use crate::running::{InPlaceGuard, Logged, Running};
+use crate::running::{InPlaceGuard, Logged, Ordered, Running};
 use crate::stats::Counters;
-use crate::{BlockBytes, BlockRef, Form, HomeBlock, JournalError, Result, Tid};
+use crate::{BlockBytes, BlockOwner, BlockRef, Form, HomeBlock, JournalError, Result, Tid};
 
 /// Where a changed block goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,7 @@ struct Change {
     block: BlockRef,
     route: Route,
     form: Form,
+    owner: BlockOwner,
 }
 
 /// An open handle on the running transaction. Only one is open at a time.
@@ -35,19 +36,22 @@ pub struct Handle<'a> {
     changes: HashMap<HomeBlock, Change>,
     freed: Vec<Range<u64>>,
     credit_count: usize,
+    owner: BlockOwner,
 }
 
 /// Takes a change into the running transaction. `before`: the newest version published so far.
 fn log(running: &mut Running, block: HomeBlock, change: Change, before: Option<BlockRef>) {
-    let (version, form) = (change.block, change.form);
+    let (version, form, owner) = (change.block, change.form, change.owner);
     let logged = match running.blocks.remove(&block) {
-        Some(earlier) => Logged { version, base: earlier.base, form: earlier.form.then(&form) },
+        Some(earlier) => {
+            Logged { version, base: earlier.base, form: earlier.form.then(&form), owner }
+        }
         // What was on its way to its place never gets there, or belongs to the block's former
         // owner: neither is what a crash leaves behind.
         None if running.ordered.remove(&block).is_some() || running.revokes.contains(&block) => {
-            Logged { version, base: None, form }
+            Logged { version, base: None, form, owner }
         }
-        None => Logged { version, base: before, form },
+        None => Logged { version, base: before, form, owner },
     };
     running.blocks.insert(block, logged);
 }
@@ -58,12 +62,25 @@ impl<'a> Handle<'a> {
         running: MutexGuard<'a, Running>,
         credit_count: usize,
     ) -> Handle<'a> {
-        Handle { engine, running, changes: HashMap::new(), freed: Vec::new(), credit_count }
+        Handle {
+            engine,
+            running,
+            changes: HashMap::new(),
+            freed: Vec::new(),
+            credit_count,
+            owner: BlockOwner::NOBODY,
+        }
     }
 
     /// The transaction this handle belongs to.
     pub fn tid(&self) -> Tid {
         self.running.tid
+    }
+
+    /// Whose data the blocks hold that are given to [`Handle::put`] and [`Handle::put_ordered`] from
+    /// now on; those of [`Handle::write`] and [`Handle::create`] are nobody's. Returns whose they were.
+    pub fn set_owner(&mut self, owner: BlockOwner) -> BlockOwner {
+        std::mem::replace(&mut self.owner, owner)
     }
 
     /// The block as this handle sees it: its own change, else the newest published version.
@@ -81,11 +98,17 @@ impl<'a> Handle<'a> {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 let newest = self.engine.read(block)?;
-                entry.insert(Change { block: newest, route: Route::Journal, form: Form::Delta })
+                entry.insert(Change {
+                    block: newest,
+                    route: Route::Journal,
+                    form: Form::Delta,
+                    owner: BlockOwner::NOBODY,
+                })
             }
         };
         change.route = Route::Journal;
         change.form = Form::Delta;
+        change.owner = BlockOwner::NOBODY;
         Ok(Arc::make_mut(&mut change.block))
     }
 
@@ -93,6 +116,7 @@ impl<'a> Handle<'a> {
     pub fn create(&mut self, block: HomeBlock) -> Result<&mut BlockBytes> {
         self.put(block, Arc::new([0; crate::BLOCK_BYTES]), Form::Delta)?;
         let change = self.changes.get_mut(&block).expect("it was just put there");
+        change.owner = BlockOwner::NOBODY;
         Ok(Arc::make_mut(&mut change.block))
     }
 
@@ -103,7 +127,8 @@ impl<'a> Handle<'a> {
             Some(change) if change.route == Route::Journal => change.form.then(&form),
             _ => form,
         };
-        self.changes.insert(block, Change { block: bytes, route: Route::Journal, form });
+        let owner = self.owner;
+        self.changes.insert(block, Change { block: bytes, route: Route::Journal, form, owner });
         Ok(())
     }
 
@@ -112,7 +137,8 @@ impl<'a> Handle<'a> {
     /// journaled instead.
     pub fn put_ordered(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
         self.spend_credit(block)?;
-        let change = Change { block: bytes, route: Route::InPlace, form: Form::Delta };
+        let (form, owner) = (Form::Delta, self.owner);
+        let change = Change { block: bytes, route: Route::InPlace, form, owner };
         self.changes.insert(block, change);
         Ok(())
     }
@@ -175,7 +201,8 @@ impl<'a> Handle<'a> {
                 Route::Journal => log(running, block, change, before),
                 Route::InPlace => {
                     running.blocks.remove(&block);
-                    running.ordered.insert(block, change.block);
+                    let ordered = Ordered { version: change.block, owner: change.owner };
+                    running.ordered.insert(block, ordered);
                 }
             }
         }

@@ -13,7 +13,7 @@ use crate::header::Header;
 use crate::options::Options;
 use crate::state::State;
 use crate::stats::Stats;
-use crate::{BlockRef, HomeBlock, JournalError, Result, Space, Tid};
+use crate::{BlockRef, Distribution, HomeBlock, JournalError, Result, Space, Tid};
 
 /// An open journal.
 ///
@@ -112,6 +112,13 @@ impl Journal {
     /// What the engine has done.
     pub fn stats(&self) -> Stats {
         self.engine.counters.snapshot()
+    }
+
+    /// How long commits took (nanoseconds, from the closing of the transaction until it was
+    /// durable), and how many calls of `sync` each of them served (the commit timer's, and that of a
+    /// handle that finds no room, count as any other).
+    pub fn distributions(&self) -> (Distribution, Distribution) {
+        self.engine.distributions.snapshot()
     }
 
     /// Why the journal is aborted, if it is.

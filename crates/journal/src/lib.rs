@@ -22,6 +22,7 @@ mod cache;
 mod checkpoint;
 pub mod codec;
 mod commit;
+mod distribution;
 mod engine;
 mod error;
 pub mod format;
@@ -29,6 +30,7 @@ mod handle;
 mod header;
 mod in_place;
 mod journal;
+mod observer;
 mod options;
 mod record;
 mod recovery;
@@ -39,10 +41,12 @@ mod state;
 mod stats;
 mod types;
 
+pub use distribution::Distribution;
 pub use error::{JournalError, Result};
 pub use handle::Handle;
 pub use header::Header;
 pub use journal::Journal;
+pub use observer::{BlockOwner, Observer, Written, WrittenAs};
 #[cfg(feature = "canary")]
 pub use options::Broken;
 pub use options::{DeltaCodec, Options};

@@ -1,6 +1,9 @@
 //! How the engine is opened.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::Observer;
 
 /// Options of `Journal::open`.
 #[derive(Debug, Clone)]
@@ -24,6 +27,8 @@ pub struct Options {
     pub pack: bool,
     /// Time of day in nanoseconds since 1970, for the records' time stamps.
     pub now_ns: fn() -> u64,
+    /// Hears which bytes were written for whose data.
+    pub observer: Option<Arc<dyn Observer>>,
     /// A fault to build in, so that a check can be seen to fail.
     #[cfg(feature = "canary")]
     pub broken: Broken,
@@ -41,6 +46,7 @@ impl Default for Options {
             delta_codec: DeltaCodec::Runs,
             pack: true,
             now_ns: wall_clock_ns,
+            observer: None,
             #[cfg(feature = "canary")]
             broken: Broken::Nothing,
         }

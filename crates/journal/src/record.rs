@@ -60,6 +60,7 @@ pub(crate) struct RecordBuf {
     /// One change, or a packed payload.
     scratch: Vec<u8>,
     whole: Vec<bool>,
+    changes: Vec<(u8, usize)>,
 }
 
 impl RecordBuf {
@@ -67,7 +68,12 @@ impl RecordBuf {
     const KEPT_BYTES: usize = 1 << 20;
 
     pub(crate) fn new() -> RecordBuf {
-        RecordBuf { record: AlignedBuf::zeroed(0), scratch: Vec::new(), whole: Vec::new() }
+        RecordBuf {
+            record: AlignedBuf::zeroed(0),
+            scratch: Vec::new(),
+            whole: Vec::new(),
+            changes: Vec::new(),
+        }
     }
 
     /// Makes room for `len_bytes` bytes, with whatever an earlier record left in them.
@@ -84,6 +90,8 @@ pub(crate) struct Encoded<'a> {
     pub bytes: &'a [u8],
     /// For each block, in order: the record holds all of it.
     pub whole: &'a [bool],
+    /// For each block, in order: form and bytes of the change, tag included.
+    pub changes: &'a [(u8, usize)],
     /// Bytes of the changes in each form, tags included.
     pub bytes_by_form: [usize; FORM_COUNT],
 }
@@ -112,8 +120,9 @@ pub(crate) fn encode<'a>(
     let (block_count, revoke_count) = (contents.blocks.len(), contents.revokes.len());
     let max_bytes = max_bytes(block_count, revoke_count);
     buf.make_room(max_bytes.next_multiple_of(encoding.sector_bytes));
-    let RecordBuf { record, scratch, whole } = buf;
+    let RecordBuf { record, scratch, whole, changes } = buf;
     whole.clear();
+    changes.clear();
     let mut bytes_by_form = [0; FORM_COUNT];
     let revokes_at = DESCRIPTOR_BYTES + block_count * TAG_BYTES;
     let payload_at = revokes_at + revoke_count * REVOKE_BYTES;
@@ -127,6 +136,7 @@ pub(crate) fn encode<'a>(
         tags.buf[payload_end..payload_end + change.len()].copy_from_slice(change);
         payload_end += change.len();
         bytes_by_form[usize::from(form) - 1] += TAG_BYTES + change.len();
+        changes.push((form, TAG_BYTES + change.len()));
         whole.push(matches!(form, FORM_BLOCK | FORM_SPARSE));
     }
     for home in contents.revokes {
@@ -157,7 +167,7 @@ pub(crate) fn encode<'a>(
     Writer { buf: record, at: commit_at }.put(&commit);
     let record_bytes = used.next_multiple_of(encoding.sector_bytes);
     record[used..record_bytes].fill(0);
-    Encoded { bytes: &record[..record_bytes], whole, bytes_by_form }
+    Encoded { bytes: &record[..record_bytes], whole, changes, bytes_by_form }
 }
 
 fn count(n: usize) -> U32 {
@@ -426,13 +436,14 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
+    use crate::BlockOwner;
     use crate::codec::extent::Ranges;
 
     fn logged(form: Form, base: Option<u8>, change: impl Fn(&mut BlockBytes)) -> Logged {
         let mut version = [base.unwrap_or(0); BLOCK_BYTES];
         change(&mut version);
         let base = base.map(|byte| Arc::new([byte; BLOCK_BYTES]));
-        Logged { version: Arc::new(version), base, form }
+        Logged { version: Arc::new(version), base, form, owner: BlockOwner::NOBODY }
     }
 
     fn sample() -> (BTreeMap<HomeBlock, Logged>, BTreeSet<HomeBlock>) {
@@ -467,6 +478,7 @@ mod tests {
         let Decoded::Record(record) = decode_with(encoded.bytes, 42, 1234) else { panic!() };
         let [tag] = record.tags[..] else { panic!("one tag") };
         assert_eq!(encoded.whole, [tag.is_whole()]);
+        assert_eq!(encoded.changes, [(tag.form, TAG_BYTES + tag.stored_bytes)]);
         let mut block = logged.base.as_deref().copied().unwrap_or([0xEE; BLOCK_BYTES]);
         tag.apply(&record.payload(encoded.bytes).unwrap(), &mut block).unwrap();
         assert!(block == *logged.version);

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{BlockRef, Form, HomeBlock, Tid};
+use crate::{BlockOwner, BlockRef, Form, HomeBlock, Tid};
 
 /// A block that a transaction changed and logs.
 #[derive(Clone)]
@@ -17,6 +17,13 @@ pub(crate) struct Logged {
     /// all of the block.
     pub base: Option<BlockRef>,
     pub form: Form,
+    pub owner: BlockOwner,
+}
+
+/// A block of data on its way home.
+pub(crate) struct Ordered {
+    pub version: BlockRef,
+    pub owner: BlockOwner,
 }
 
 /// The running transaction. Its mutex is the handle lock: whoever holds it has the open handle.
@@ -25,7 +32,7 @@ pub(crate) struct Running {
     /// The blocks changed in this transaction that go through the journal.
     pub blocks: BTreeMap<HomeBlock, Logged>,
     /// Data that goes home in place before this transaction commits.
-    pub ordered: BTreeMap<HomeBlock, BlockRef>,
+    pub ordered: BTreeMap<HomeBlock, Ordered>,
     /// Blocks freed in this transaction of which older versions are in the journal.
     pub revokes: BTreeSet<HomeBlock>,
     /// In-place writes that began with a handle of this transaction and are not done.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::header::Header;
 use crate::running::Logged;
-use crate::{BlockRef, HomeBlock, Tid};
+use crate::{BlockOwner, BlockRef, HomeBlock, Tid};
 
 /// What a region is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +42,7 @@ pub(crate) struct Live {
     pub whole_region: Option<u32>,
     /// The version, until it is home.
     pub version: Option<BlockRef>,
+    pub owner: BlockOwner,
 }
 
 /// The transaction that is being written.
@@ -60,6 +61,8 @@ pub(crate) struct State {
     pub dirty_block_count: usize,
     pub committed: Tid,
     pub commit_in_flight: bool,
+    /// Calls of `sync` that wait for each transaction: the running and the committing one.
+    pub waiting: BTreeMap<Tid, u64>,
     pub committing: Option<Arc<Committing>>,
     pub checkpointing: bool,
     /// Blocks whose write home is under way.
@@ -83,6 +86,7 @@ impl State {
             dirty_block_count: 0,
             committed: Tid(first_tid.0 - 1),
             commit_in_flight: false,
+            waiting: BTreeMap::new(),
             committing: None,
             checkpointing: false,
             writing_home: BTreeSet::new(),
@@ -148,12 +152,24 @@ impl State {
             let older_whole = older.and_then(|older| older.whole_region);
             let whole_region = if *is_whole { Some(region_index) } else { older_whole };
             let version = Some(logged.version.clone());
-            self.live.insert(*block, Live { region_index, whole_region, version });
+            let owner = logged.owner;
+            self.live.insert(*block, Live { region_index, whole_region, version, owner });
             self.dirty_block_count += 1;
         }
         self.region(region_index).blocks.extend(transaction.blocks.keys());
         self.committed = transaction.tid;
         cancelled
+    }
+
+    /// A call of `sync` waits for `tid`.
+    pub(crate) fn add_waiting(&mut self, tid: Tid) {
+        *self.waiting.entry(tid).or_default() += 1;
+    }
+
+    /// `tid` and all before it are durable: how many calls waited for that.
+    pub(crate) fn take_waiting(&mut self, tid: Tid) -> u64 {
+        let later = self.waiting.split_off(&tid.next());
+        std::mem::replace(&mut self.waiting, later).into_values().sum()
     }
 
     /// What must go home before the region can be freed, by home location.
@@ -195,6 +211,11 @@ impl State {
         live.version = None;
         self.dirty_block_count -= 1;
         true
+    }
+
+    /// Whose data the block holds by its newest committed record.
+    pub(crate) fn owner_of(&self, block: HomeBlock) -> BlockOwner {
+        self.live.get(&block).map_or(BlockOwner::NOBODY, |live| live.owner)
     }
 
     /// The header that frees the tail region.

@@ -61,6 +61,10 @@ fn everyone_who_waits_is_served_by_the_next_commit() {
     });
     assert_eq!(journal.stats().commits, 2);
     assert_eq!(journal.stats().logged_blocks, 32);
+    let (latency, group) = journal.distributions();
+    assert_eq!(group.buckets, [(1, 1), (31, 1)]);
+    assert_eq!(latency.count, 2);
+    assert!(latency.sum > 0 && latency.p50 <= latency.max);
     drop(journal);
     let after = rig.crash(Survival::Nothing);
     assert_eq!(after.recover().unwrap().transaction_count, 2);

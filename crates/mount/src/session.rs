@@ -1,10 +1,12 @@
 //! A mounted volume, from mount to a clean close.
 
+use std::net::TcpListener;
 use std::path::Path;
 
 use crate::adapter::Adapter;
 use crate::attach::MountHandle;
 use crate::connection::Connection;
+use crate::metrics_server::serve_during;
 use crate::options::{MountError, MountOptions, Source};
 use crate::stat::StatSource;
 use ext4::Volume;
@@ -24,6 +26,7 @@ pub enum SessionError {
 pub struct Session {
     connection: Connection,
     adapter: Adapter,
+    metrics: Option<TcpListener>,
 }
 
 impl Session {
@@ -39,7 +42,7 @@ impl Session {
         match Connection::mount(source, dir, options) {
             Ok(connection) => {
                 let adapter = Adapter::new(volume, stat_source, connection.agreed_flags());
-                Ok(Session { connection, adapter })
+                Ok(Session { connection, adapter, metrics: None })
             }
             Err(error) => {
                 if let Err(error) = volume.close() {
@@ -48,6 +51,11 @@ impl Session {
                 Err(error)
             }
         }
+    }
+
+    /// Metrics are served to those who connect while [`Session::run`] runs.
+    pub fn serve_metrics(&mut self, listener: TcpListener) {
+        self.metrics = Some(listener);
     }
 
     /// With it any thread can unmount, which ends [`Session::run`].
@@ -61,8 +69,13 @@ impl Session {
     /// On a `fuseblk` mount closing happens inside of umount(2); elsewhere the kernel only hangs
     /// up, and closing happens after umount(2) has returned.
     pub fn run(self) -> Result<(), SessionError> {
-        let served = self.connection.run(&self.adapter);
-        self.adapter.close().map_err(SessionError::Close)?;
+        let Session { connection, adapter, metrics } = self;
+        let serve = || connection.run(&adapter);
+        let served = match &metrics {
+            None => serve(),
+            Some(listener) => serve_during(listener, &|| adapter.metrics(), serve),
+        };
+        adapter.close().map_err(SessionError::Close)?;
         Ok(served?)
     }
 }

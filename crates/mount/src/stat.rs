@@ -1,6 +1,7 @@
-//! What the mount tells about itself through extended attributes of every file and directory:
-//! `user.onejournal.stat` (counters, as JSON), `user.onejournal.pid` (the serving process),
-//! `user.onejournal.mode` (the data mode that holds for the file).
+//! What the mount tells about itself through extended attributes: `user.onejournal.stat` (counters, as
+//! JSON), `user.onejournal.pid` (the serving process) and `user.onejournal.mode` (the data mode that
+//! holds) of every file and directory, and `user.onejournal.file` (counters of the file, as JSON) of
+//! regular files.
 //! They are not listed and cannot be set.
 
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use serde::Serialize;
 pub const STAT_XATTR: &[u8] = b"user.onejournal.stat";
 /// The attribute that says which data mode holds for a file, whoever asked for it.
 pub const MODE_XATTR: &[u8] = b"user.onejournal.mode";
+/// The attribute of a regular file that holds its own counters.
+pub const FILE_XATTR: &[u8] = b"user.onejournal.file";
 /// The attribute that holds the process number.
 pub const PID_XATTR: &[u8] = b"user.onejournal.pid";
 
@@ -36,6 +39,8 @@ pub(crate) struct AdapterCounters {
     pub(crate) fsyncs: AtomicU64,
     pub(crate) app_writes: AtomicU64,
     pub(crate) app_bytes: AtomicU64,
+    /// What opening the volume had written to the device.
+    pub(crate) opening_bytes: u64,
     pub(crate) last_error: Mutex<Option<String>>,
 }
 
@@ -47,86 +52,200 @@ impl AdapterCounters {
 
 /// The content of [`STAT_XATTR`]. Bytes and counts since the mount; `_ns` are nanoseconds.
 #[derive(Debug, Serialize)]
-struct Stat<'a> {
-    version: &'a str,
-    target: &'a str,
-    durability: &'a str,
-    data_mode: &'a str,
+pub(crate) struct Stat<'a> {
+    pub(crate) version: &'a str,
+    pub(crate) target: &'a str,
+    pub(crate) durability: &'a str,
+    pub(crate) data_mode: &'a str,
     /// How requests come from the kernel: `io_uring` or `dev_fuse`.
-    transport: &'a str,
-    read_only: bool,
-    requests: u64,
-    fsyncs: u64,
-    app_writes: u64,
-    app_bytes: u64,
-    commits: u64,
-    handles: u64,
-    syncs: u64,
-    syncs_without_io: u64,
-    mean_syncs_per_commit: f64,
-    journal_bytes: u64,
-    logged_blocks: u64,
-    revokes: u64,
-    home_bytes: u64,
-    in_place_bytes: u64,
-    checkpoints: u64,
-    cancelled_blocks: u64,
-    stalls: u64,
-    stall_ns: u64,
-    device_reads: u64,
-    device_bytes_read: u64,
-    device_writes: u64,
-    device_bytes_written: u64,
-    device_durable_writes: u64,
-    device_flushes: u64,
-    last_error: Option<String>,
+    pub(crate) transport: &'a str,
+    pub(crate) read_only: bool,
+    pub(crate) requests: u64,
+    pub(crate) fsyncs: u64,
+    pub(crate) app_writes: u64,
+    pub(crate) app_bytes: u64,
+    pub(crate) commits: u64,
+    pub(crate) handles: u64,
+    pub(crate) syncs: u64,
+    pub(crate) syncs_without_io: u64,
+    /// Calls of fsync, the commit timer and the like that each commit served: the group size.
+    pub(crate) syncs_per_commit: Spread,
+    /// From the closing of the transaction until it was durable.
+    pub(crate) commit_latency_ns: Spread,
+    pub(crate) journal_bytes: u64,
+    pub(crate) journal_bytes_by_form: Forms,
+    pub(crate) logged_blocks: u64,
+    pub(crate) revokes: u64,
+    pub(crate) home_bytes: u64,
+    pub(crate) in_place_bytes: u64,
+    pub(crate) checkpoints: u64,
+    pub(crate) cancelled_blocks: u64,
+    pub(crate) stalls: u64,
+    pub(crate) stall_ns: u64,
+    pub(crate) device_reads: u64,
+    pub(crate) device_bytes_read: u64,
+    pub(crate) device_writes: u64,
+    pub(crate) device_bytes_written: u64,
+    pub(crate) device_durable_writes: u64,
+    pub(crate) device_flushes: u64,
+    /// Bytes that reached the device since the volume was opened for each that an application wrote;
+    /// nothing before the first.
+    pub(crate) write_amplification: Option<f64>,
+    pub(crate) last_error: Option<String>,
 }
 
-/// Renders the counters, padded with spaces so that the size hardly changes between the call that
-/// asks for it and the one that fetches the value.
-pub(crate) fn render(
-    source: &StatSource,
-    counters: &AdapterCounters,
-    volume: &ext4::Volume,
-    transport: &'static str,
-) -> Vec<u8> {
-    let journal = volume.journal().stats();
-    let device = (source.device_counters)();
-    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let stat = Stat {
-        version: &source.version,
-        target: &source.target,
-        durability: source.durability,
-        data_mode: volume.data_mode().name(),
-        transport,
-        read_only: volume.is_read_only(),
-        requests: load(&counters.requests),
-        fsyncs: load(&counters.fsyncs),
-        app_writes: load(&counters.app_writes),
-        app_bytes: load(&counters.app_bytes),
-        commits: journal.commits,
-        handles: journal.handles,
-        syncs: journal.syncs,
-        syncs_without_io: journal.syncs_without_io,
-        mean_syncs_per_commit: journal.syncs as f64 / journal.commits.max(1) as f64,
-        journal_bytes: journal.journal_bytes,
-        logged_blocks: journal.logged_blocks,
-        revokes: journal.revokes,
-        home_bytes: journal.home_bytes,
-        in_place_bytes: journal.in_place_bytes,
-        checkpoints: journal.checkpoints,
-        cancelled_blocks: journal.cancelled_blocks,
-        stalls: journal.stalls,
-        stall_ns: journal.stall_ns,
-        device_reads: device.read_count,
-        device_bytes_read: device.read_bytes,
-        device_writes: device.write_count,
-        device_bytes_written: device.write_bytes,
-        device_durable_writes: device.durable_write_count,
-        device_flushes: device.flush_count,
-        last_error: counters.last_error.lock().clone(),
-    };
-    let mut json = serde_json::to_vec(&stat).expect("numbers and strings always render");
+/// A distribution; the percentiles are exact to 1 %.
+#[derive(Debug, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) count: u64,
+    pub(crate) sum: u64,
+    mean: f64,
+    p50: u64,
+    p90: u64,
+    p99: u64,
+    p999: u64,
+    max: u64,
+    /// Inclusive upper bound and count, as in [`journal::Distribution::buckets`].
+    pub(crate) buckets: Vec<(u64, u64)>,
+}
+
+impl From<journal::Distribution> for Spread {
+    fn from(found: journal::Distribution) -> Spread {
+        Spread {
+            count: found.count,
+            sum: found.sum,
+            mean: tenths(found.sum as f64 / found.count.max(1) as f64),
+            p50: found.p50,
+            p90: found.p90,
+            p99: found.p99,
+            p999: found.p999,
+            max: found.max,
+            buckets: found.buckets,
+        }
+    }
+}
+
+/// Bytes of tags and changes in each record form, before payloads are packed and padded.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Forms {
+    pub(crate) block: u64,
+    pub(crate) sparse: u64,
+    pub(crate) extent: u64,
+    pub(crate) delta: u64,
+    pub(crate) xor_lzo: u64,
+}
+
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+/// `written` over `wanted` bytes, to the hundredth; `None` when nothing was wanted.
+fn amplification(written_bytes: u64, wanted_bytes: u64) -> Option<f64> {
+    let ratio = written_bytes as f64 / wanted_bytes as f64;
+    (wanted_bytes > 0).then(|| (ratio * 100.0).round() / 100.0)
+}
+
+impl<'a> Stat<'a> {
+    pub(crate) fn new(
+        source: &'a StatSource,
+        counters: &AdapterCounters,
+        volume: &ext4::Volume,
+        transport: &'static str,
+    ) -> Stat<'a> {
+        let journal = volume.journal().stats();
+        let (latency, group) = volume.journal().distributions();
+        let device = (source.device_counters)();
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Stat {
+            version: &source.version,
+            target: &source.target,
+            durability: source.durability,
+            data_mode: volume.data_mode().name(),
+            transport,
+            read_only: volume.is_read_only(),
+            requests: load(&counters.requests),
+            fsyncs: load(&counters.fsyncs),
+            app_writes: load(&counters.app_writes),
+            app_bytes: load(&counters.app_bytes),
+            commits: journal.commits,
+            handles: journal.handles,
+            syncs: journal.syncs,
+            syncs_without_io: journal.syncs_without_io,
+            syncs_per_commit: group.into(),
+            commit_latency_ns: latency.into(),
+            journal_bytes: journal.journal_bytes,
+            journal_bytes_by_form: Forms {
+                block: journal.block_bytes,
+                sparse: journal.sparse_bytes,
+                extent: journal.extent_bytes,
+                delta: journal.delta_bytes,
+                xor_lzo: journal.xor_lzo_bytes,
+            },
+            logged_blocks: journal.logged_blocks,
+            revokes: journal.revokes,
+            home_bytes: journal.home_bytes,
+            in_place_bytes: journal.in_place_bytes,
+            checkpoints: journal.checkpoints,
+            cancelled_blocks: journal.cancelled_blocks,
+            stalls: journal.stalls,
+            stall_ns: journal.stall_ns,
+            device_reads: device.read_count,
+            device_bytes_read: device.read_bytes,
+            device_writes: device.write_count,
+            device_bytes_written: device.write_bytes,
+            device_durable_writes: device.durable_write_count,
+            device_flushes: device.flush_count,
+            write_amplification: amplification(
+                device.write_bytes.saturating_sub(counters.opening_bytes),
+                load(&counters.app_bytes),
+            ),
+            last_error: counters.last_error.lock().clone(),
+        }
+    }
+}
+
+/// The content of [`FILE_XATTR`]. Bytes and counts since the mount.
+#[derive(Debug, Serialize)]
+pub(crate) struct FileReport {
+    ino: u32,
+    app_writes: u64,
+    app_bytes: u64,
+    fsyncs: u64,
+    /// The sum of the forms.
+    journal_bytes: u64,
+    journal_bytes_by_form: Forms,
+    in_place_bytes: u64,
+    home_bytes: u64,
+    /// Journal, in-place and home bytes over application bytes; metadata are nobody's.
+    write_amplification: Option<f64>,
+    /// Counters of files that were long unused have been dropped, perhaps of this one.
+    may_be_partial: bool,
+}
+
+impl FileReport {
+    pub(crate) fn new(ino: ext4::InodeNo, stat: &ext4::FileStat) -> FileReport {
+        let [block, sparse, extent, delta, xor_lzo] = stat.journal_bytes;
+        let journal_bytes = stat.journal_bytes.iter().sum();
+        let written_bytes = journal_bytes + stat.in_place_bytes + stat.home_bytes;
+        FileReport {
+            ino: ino.0,
+            app_writes: stat.app_writes,
+            app_bytes: stat.app_bytes,
+            fsyncs: stat.fsyncs,
+            journal_bytes,
+            journal_bytes_by_form: Forms { block, sparse, extent, delta, xor_lzo },
+            in_place_bytes: stat.in_place_bytes,
+            home_bytes: stat.home_bytes,
+            write_amplification: amplification(written_bytes, stat.app_bytes),
+            may_be_partial: stat.may_be_partial,
+        }
+    }
+}
+
+/// As JSON, padded with spaces so that the size hardly changes between the call that asks for it
+/// and the one that fetches the value.
+pub(crate) fn render(stat: &impl Serialize) -> Vec<u8> {
+    let mut json = serde_json::to_vec(stat).expect("numbers and strings always render");
     json.resize(json.len().next_multiple_of(512), b' ');
     json
 }

@@ -23,14 +23,15 @@ use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
 use self::forgets::Forgets;
-use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode};
+use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, init};
 use crate::capabilities::Capabilities;
 use crate::connection::Serve;
 use crate::convert;
 use crate::errno::{errno, is_grave};
+use crate::metrics;
 use crate::reply::{Answer, Reply};
 use crate::request::{Body, Request};
-use crate::stat::{AdapterCounters, StatSource};
+use crate::stat::{AdapterCounters, Stat, StatSource};
 
 /// The volume as a FUSE server.
 pub(crate) struct Adapter {
@@ -48,10 +49,11 @@ pub(crate) struct Adapter {
 
 impl Adapter {
     pub(crate) fn new(volume: Volume, stat_source: StatSource, agreed_flags: u64) -> Adapter {
+        let opening_bytes = (stat_source.device_counters)().write_bytes;
         Adapter {
             volume: RwLock::new(Some(volume)),
             close_result: Mutex::new(None),
-            counters: AdapterCounters::default(),
+            counters: AdapterCounters { opening_bytes, ..AdapterCounters::default() },
             forgets: Forgets::default(),
             capabilities: Capabilities::default(),
             stat_source,
@@ -61,6 +63,18 @@ impl Adapter {
 
     fn agreed(&self, flag: u64) -> bool {
         self.agreed_flags & flag != 0
+    }
+
+    /// What the mount knows of itself.
+    fn stat<'a>(&'a self, volume: &Volume) -> Stat<'a> {
+        let transport = if self.agreed(init::OVER_IO_URING) { "io_uring" } else { "dev_fuse" };
+        Stat::new(&self.stat_source, &self.counters, volume, transport)
+    }
+
+    /// The same for Prometheus; `None` once the volume is closed.
+    pub(crate) fn metrics(&self) -> Option<String> {
+        let volume = self.volume.read();
+        Some(metrics::render(&self.stat(volume.as_ref()?)))
     }
 
     /// Closes the volume when all requests in progress are done. The second call does nothing but

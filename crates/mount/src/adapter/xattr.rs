@@ -1,13 +1,13 @@
-//! Extended attributes, and the two of our own that no file holds (see `crate::stat`).
+//! Extended attributes, and those of our own that no file holds (see `crate::stat`).
 
-use ext4::{SetAttr, XattrFlags};
+use ext4::{Error, InodeNo, SetAttr, XattrFlags};
 use rustix::io::Errno;
 
-use super::{Call, Outcome};
+use super::{Call, Failure, Outcome};
 use crate::abi::{
     GetxattrIn, GetxattrOut, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInShort, init,
 };
-use crate::stat::{MODE_XATTR, PID_XATTR, STAT_XATTR, render};
+use crate::stat::{FILE_XATTR, FileReport, MODE_XATTR, PID_XATTR, STAT_XATTR, render};
 
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
@@ -21,16 +21,21 @@ impl Call<'_, '_> {
         let get: GetxattrIn = self.body.take()?;
         let name = self.body.take_string()?;
         let value = match name {
-            STAT_XATTR => {
-                let over_io_uring = self.adapter.agreed(init::OVER_IO_URING);
-                let transport = if over_io_uring { "io_uring" } else { "dev_fuse" };
-                render(&self.adapter.stat_source, &self.adapter.counters, self.volume, transport)
-            }
+            STAT_XATTR => render(&self.adapter.stat(self.volume)),
+            FILE_XATTR => self.file_report(ino)?,
             PID_XATTR => std::process::id().to_string().into_bytes(),
             MODE_XATTR => self.volume.data_mode_of(ino)?.name().into(),
             _ => self.volume.get_xattr(ino, name)?,
         };
         self.push_sized(get.size, &value)
+    }
+
+    fn file_report(&self, ino: InodeNo) -> Result<Vec<u8>, Failure> {
+        match self.volume.file_stat(ino) {
+            Ok(stat) => Ok(render(&FileReport::new(ino, &stat))),
+            Err(Error::IsDirectory | Error::InvalidArgument) => Err(Errno::NODATA.into()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     pub(super) fn listxattr(&mut self) -> Outcome {
@@ -102,5 +107,5 @@ impl Call<'_, '_> {
 }
 
 fn refuse_our_own(name: &[u8]) -> Result<(), Errno> {
-    if name == STAT_XATTR || name == PID_XATTR { Err(Errno::PERM) } else { Ok(()) }
+    if [STAT_XATTR, FILE_XATTR, PID_XATTR].contains(&name) { Err(Errno::PERM) } else { Ok(()) }
 }

@@ -1,0 +1,215 @@
+//! `onejournal stat --watch`: what a mounted volume does, a line for each interval.
+//!
+//! Nothing of the mount is kept open in between, so that it can be unmounted meanwhile.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::stat::{parse, read_attribute};
+use crate::{CliError, Result};
+
+/// Lines of text from one heading to the next.
+const HEADING_EVERY: usize = 20;
+
+/// Prints a line every `seconds` until SIGINT or SIGTERM, or until nobody reads them any more.
+pub fn run(path: &Path, seconds: f64, as_json: bool) -> Result<u8> {
+    let mut ended = end_signals()?;
+    let interval = Duration::from_secs_f64(seconds);
+    let mut before = Sample::take(path)?;
+    let mut due = before.at;
+    for line_index in 0.. {
+        due += interval;
+        if wait_until(&mut ended, due)? {
+            return Ok(0);
+        }
+        let now = Sample::take(path)?;
+        let rates = Rates::between(&before, &now);
+        let with_heading = line_index % HEADING_EVERY == 0;
+        let text = if as_json { rates.json() } else { rates.text(with_heading) };
+        let mut out = std::io::stdout().lock();
+        match writeln!(out, "{text}").and_then(|()| out.flush()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(0),
+            result => result.map_err(|error| CliError::new(error.to_string()))?,
+        }
+        before = now;
+    }
+    Ok(0)
+}
+
+/// Becomes readable with the first signal that is to end the command.
+fn end_signals() -> Result<UnixStream> {
+    let failed = |error: std::io::Error| CliError::new(format!("signals: {error}"));
+    let (reader, writer) = UnixStream::pair().map_err(failed)?;
+    for signal in [SIGINT, SIGTERM] {
+        let writer = writer.try_clone().map_err(failed)?;
+        signal_hook::low_level::pipe::register(signal, writer).map_err(failed)?;
+    }
+    Ok(reader)
+}
+
+/// `true` when a signal came before `due`.
+fn wait_until(ended: &mut UnixStream, due: Instant) -> Result<bool> {
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        let read = ended.set_read_timeout(Some(left)).and_then(|()| ended.read(&mut [0]));
+        match read {
+            Ok(_) => return Ok(true),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) => {}
+            Err(error) => return Err(CliError::new(format!("signals: {error}"))),
+        }
+    }
+}
+
+/// The counters at a time.
+struct Sample {
+    at: Instant,
+    stat: Map<String, Value>,
+}
+
+impl Sample {
+    fn take(path: &Path) -> Result<Sample> {
+        let text = read_attribute(path, mount::STAT_XATTR)?;
+        Ok(Sample { at: Instant::now(), stat: parse(path, &text)? })
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        self.stat.get(name).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// Commits by the upper bound of their latency.
+    fn latencies(&self) -> BTreeMap<u64, u64> {
+        let buckets = self.stat.get("commit_latency_ns").and_then(|spread| spread.get("buckets"));
+        let pairs = buckets.and_then(Value::as_array).into_iter().flatten();
+        pairs.filter_map(|pair| Some((pair.get(0)?.as_u64()?, pair.get(1)?.as_u64()?))).collect()
+    }
+}
+
+/// What an interval was like.
+#[derive(Debug, Serialize, PartialEq)]
+struct Rates {
+    seconds: f64,
+    commits_per_s: f64,
+    fsyncs_per_s: f64,
+    app_bytes_per_s: f64,
+    journal_bytes_per_s: f64,
+    /// Checkpoints.
+    home_bytes_per_s: f64,
+    in_place_bytes_per_s: f64,
+    /// Of the interval's commits, to 6 %; nothing without a commit.
+    commit_p99_ns: Option<u64>,
+    stalls: u64,
+}
+
+impl Rates {
+    /// A counter that went back (the volume was mounted anew) counts as nothing.
+    fn between(before: &Sample, now: &Sample) -> Rates {
+        let seconds = (now.at - before.at).as_secs_f64().max(1e-9);
+        let grown = |name: &str| now.counter(name).saturating_sub(before.counter(name));
+        let rate = |name: &str| (grown(name) as f64 / seconds * 10.0).round() / 10.0;
+        let mut latencies = now.latencies();
+        for (bound, count) in before.latencies() {
+            latencies.entry(bound).and_modify(|now| *now = now.saturating_sub(count));
+        }
+        Rates {
+            seconds: (seconds * 1e3).round() / 1e3,
+            commits_per_s: rate("commits"),
+            fsyncs_per_s: rate("fsyncs"),
+            app_bytes_per_s: rate("app_bytes"),
+            journal_bytes_per_s: rate("journal_bytes"),
+            home_bytes_per_s: rate("home_bytes"),
+            in_place_bytes_per_s: rate("in_place_bytes"),
+            commit_p99_ns: p99(&latencies),
+            stalls: grown("stalls"),
+        }
+    }
+
+    fn json(&self) -> String {
+        serde_json::to_string(self).expect("numbers always render")
+    }
+
+    fn text(&self, with_heading: bool) -> String {
+        let mb = |bytes: f64| bytes / 1e6;
+        let p99 = self.commit_p99_ns.map_or("-".into(), |ns| format!("{:.1}", ns as f64 / 1e3));
+        let line = format!(
+            "{:9.1} {:9.1} {:9.3} {:12.3} {:9.3} {:13.3} {:>9} {:6}",
+            self.commits_per_s,
+            self.fsyncs_per_s,
+            mb(self.app_bytes_per_s),
+            mb(self.journal_bytes_per_s),
+            mb(self.home_bytes_per_s),
+            mb(self.in_place_bytes_per_s),
+            p99,
+            self.stalls,
+        );
+        let heading =
+            "commits/s  fsyncs/s  app MB/s journal MB/s home MB/s in-place MB/s    p99 us stalls";
+        if with_heading { format!("{heading}\n{line}") } else { line }
+    }
+}
+
+/// Upper bound of the bucket in which the value lies that 99 % do not exceed.
+fn p99(buckets: &BTreeMap<u64, u64>) -> Option<u64> {
+    let count: u64 = buckets.values().sum();
+    let wanted = (count * 99).div_ceil(100);
+    let mut seen = 0;
+    let mut bounds = buckets.iter().filter(|(_, count)| **count > 0);
+    bounds
+        .find(|(_, count)| {
+            seen += **count;
+            seen >= wanted
+        })
+        .map(|(bound, _)| *bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at: Instant, text: &str) -> Sample {
+        Sample { at, stat: serde_json::from_str(text).unwrap() }
+    }
+
+    #[test]
+    fn rates_are_of_the_interval() {
+        let start = Instant::now();
+        let before = sample(
+            start,
+            r#"{"commits":10,"app_bytes":1000,"stalls":1,
+                "commit_latency_ns":{"buckets":[[1023,9],[4095,1]]}}"#,
+        );
+        let now = sample(
+            start + Duration::from_secs(2),
+            r#"{"commits":30,"app_bytes":5000,"stalls":4,
+                "commit_latency_ns":{"buckets":[[1023,9],[2047,19],[4095,2]]}}"#,
+        );
+        let rates = Rates::between(&before, &now);
+        assert_eq!((rates.commits_per_s, rates.app_bytes_per_s), (10.0, 2000.0));
+        assert_eq!((rates.commit_p99_ns, rates.stalls), (Some(4095), 3));
+        let back = Rates::between(&now, &sample(start + Duration::from_secs(3), "{}"));
+        assert_eq!((back.commits_per_s, back.commit_p99_ns, back.stalls), (0.0, None, 0));
+        assert_eq!(rates.text(true).lines().count(), 2);
+        let widths: Vec<usize> = rates.text(true).lines().map(str::len).collect();
+        assert_eq!(widths[0], widths[1], "the heading stands above its columns");
+    }
+
+    #[test]
+    fn the_99th_of_a_hundred() {
+        assert_eq!(p99(&BTreeMap::new()), None);
+        assert_eq!(p99(&BTreeMap::from([(1, 99), (2, 1)])), Some(1));
+        assert_eq!(p99(&BTreeMap::from([(1, 98), (2, 2), (3, 0)])), Some(2));
+    }
+}

@@ -1,0 +1,186 @@
+//! The mount's counters in the text format of Prometheus, version 0.0.4.
+//!
+//! Names end in their unit; times are seconds. The bounds of histograms are those of which the
+//! counts are exact: powers of two of nanoseconds, and one less than powers of two of syncs.
+
+use std::fmt::{Display, Write};
+
+use crate::stat::{Spread, Stat};
+
+/// Bounds of latencies, as powers of two of nanoseconds: 1 µs to 69 s.
+const LATENCY_LOG2: std::ops::RangeInclusive<u32> = 10..=36;
+/// Bounds of group sizes: 1, 3, 7, up to 1023.
+const GROUP_LOG2: std::ops::RangeInclusive<u32> = 1..=10;
+
+struct Text(String);
+
+impl Text {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        self.line(format_args!("# HELP onejournal_{name} {help}"));
+        self.line(format_args!("# TYPE onejournal_{name} {kind}"));
+    }
+
+    fn line(&mut self, line: impl Display) {
+        writeln!(self.0, "{line}").expect("a string takes everything");
+    }
+
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.head(name, kind, help);
+        self.line(format_args!("onejournal_{name} {value}"));
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.single(name, "counter", help, value);
+    }
+
+    /// `per_unit`: how many of the spread's make one in the unit of the name.
+    fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        spread: &Spread,
+        bounds: impl Iterator<Item = (u64, String)>,
+        per_unit: f64,
+    ) {
+        self.head(name, "histogram", help);
+        for (bound, label) in bounds {
+            let below = spread.buckets.iter().take_while(|(upper, _)| *upper <= bound);
+            let count: u64 = below.map(|(_, count)| count).sum();
+            self.line(format_args!("onejournal_{name}_bucket{{le=\"{label}\"}} {count}"));
+        }
+        self.line(format_args!("onejournal_{name}_bucket{{le=\"+Inf\"}} {}", spread.count));
+        self.line(format_args!("onejournal_{name}_sum {}", spread.sum as f64 / per_unit));
+        self.line(format_args!("onejournal_{name}_count {}", spread.count));
+    }
+}
+
+/// Everything that [`Stat`] has, but for what can be computed from it.
+pub(crate) fn render(stat: &Stat<'_>) -> String {
+    let mut text = Text(String::with_capacity(8 << 10));
+    put_identity(&mut text, stat);
+    put_requests(&mut text, stat);
+    put_commits(&mut text, stat);
+    put_bytes(&mut text, stat);
+    put_device(&mut text, stat);
+    text.0
+}
+
+fn put_identity(text: &mut Text, stat: &Stat<'_>) {
+    text.head("info", "gauge", "What is mounted and how.");
+    let labels = [
+        ("version", stat.version),
+        ("target", stat.target),
+        ("durability", stat.durability),
+        ("data_mode", stat.data_mode),
+        ("transport", stat.transport),
+    ];
+    let labels = labels.map(|(name, value)| format!("{name}=\"{}\"", escape(value)));
+    text.line(format_args!("onejournal_info{{{}}} 1", labels.join(",")));
+    let read_only = u8::from(stat.read_only);
+    text.single("read_only", "gauge", "1 after a failed write, or if asked for.", read_only);
+}
+
+fn put_requests(text: &mut Text, stat: &Stat<'_>) {
+    text.counter("requests_total", "Requests of the kernel.", stat.requests);
+    text.counter("fsyncs_total", "Calls of fsync and fdatasync.", stat.fsyncs);
+    text.counter("app_writes_total", "Writes of applications.", stat.app_writes);
+    text.counter("app_bytes_total", "Bytes of them.", stat.app_bytes);
+}
+
+fn put_commits(text: &mut Text, stat: &Stat<'_>) {
+    text.counter("commits_total", "Transactions made durable.", stat.commits);
+    text.counter("handles_total", "Operations in them.", stat.handles);
+    text.counter("syncs_total", "Syncs asked of the journal.", stat.syncs);
+    let help = "Syncs that found everything durable.";
+    text.counter("syncs_without_io_total", help, stat.syncs_without_io);
+    let seconds = |n| (1u64 << n, ((1u64 << n) as f64 / 1e9).to_string());
+    text.histogram(
+        "commit_latency_seconds",
+        "From the closing of a transaction until it was durable.",
+        &stat.commit_latency_ns,
+        LATENCY_LOG2.map(seconds),
+        1e9,
+    );
+    text.histogram(
+        "syncs_per_commit",
+        "Syncs that a commit served.",
+        &stat.syncs_per_commit,
+        GROUP_LOG2.map(|n| ((1 << n) - 1, ((1u64 << n) - 1).to_string())),
+        1.0,
+    );
+    text.counter("stalls_total", "Commits that waited for a free region.", stat.stalls);
+    let seconds = stat.stall_ns as f64 / 1e9;
+    text.counter("stall_seconds_total", "Time of those waits.", seconds);
+}
+
+fn put_bytes(text: &mut Text, stat: &Stat<'_>) {
+    let name = "journal_bytes_total";
+    text.head(name, "counter", "Changes logged by record form, before packing and padding.");
+    let forms = stat.journal_bytes_by_form;
+    for (form, bytes) in [
+        ("block", forms.block),
+        ("sparse", forms.sparse),
+        ("extent", forms.extent),
+        ("delta", forms.delta),
+        ("xor-lzo", forms.xor_lzo),
+    ] {
+        text.line(format_args!("onejournal_{name}{{form=\"{form}\"}} {bytes}"));
+    }
+    let help = "Bytes written to the journal, padding included.";
+    text.counter("journal_written_bytes_total", help, stat.journal_bytes);
+    text.counter("logged_blocks_total", "Blocks logged.", stat.logged_blocks);
+    text.counter("revokes_total", "Revokes logged.", stat.revokes);
+    text.counter("home_bytes_total", "Bytes brought home by checkpoints.", stat.home_bytes);
+    text.counter("in_place_bytes_total", "Data written in place.", stat.in_place_bytes);
+    text.counter("checkpoints_total", "Regions brought home.", stat.checkpoints);
+    let help = "Logged blocks that needed no write home.";
+    text.counter("cancelled_blocks_total", help, stat.cancelled_blocks);
+}
+
+fn put_device(text: &mut Text, stat: &Stat<'_>) {
+    text.counter("device_reads_total", "Reads of the device.", stat.device_reads);
+    text.counter("device_read_bytes_total", "Bytes of them.", stat.device_bytes_read);
+    text.counter("device_writes_total", "Writes to the device.", stat.device_writes);
+    text.counter("device_written_bytes_total", "Bytes of them.", stat.device_bytes_written);
+    let help = "Those of the writes that were durable when they returned.";
+    text.counter("device_durable_writes_total", help, stat.device_durable_writes);
+    text.counter("device_flushes_total", "Flushes, with durable writes.", stat.device_flushes);
+}
+
+/// A label's value between its quotes.
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_cumulative() {
+        let spread = Spread::from(journal::Distribution {
+            count: 6,
+            sum: 12_000,
+            buckets: vec![(1023, 1), (1087, 2), (2047, 1), (1 << 40, 2)],
+            ..Default::default()
+        });
+        let mut text = Text(String::new());
+        let bounds = [(1024, "a".into()), (2048, "b".into())];
+        text.histogram("x_seconds", "Help.", &spread, bounds.into_iter(), 1e9);
+        assert_eq!(
+            text.0,
+            "# HELP onejournal_x_seconds Help.\n\
+             # TYPE onejournal_x_seconds histogram\n\
+             onejournal_x_seconds_bucket{le=\"a\"} 1\n\
+             onejournal_x_seconds_bucket{le=\"b\"} 4\n\
+             onejournal_x_seconds_bucket{le=\"+Inf\"} 6\n\
+             onejournal_x_seconds_sum 0.000012\n\
+             onejournal_x_seconds_count 6\n"
+        );
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(escape("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+    }
+}

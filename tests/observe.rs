@@ -1,0 +1,288 @@
+//! What can be seen of a mounted volume: `onejournal stat`, once and watched.
+
+mod support;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use support::{ONEJOURNAL, Scratch, onejournal, spawn};
+
+/// Longer than any test: nothing is committed but by a sync.
+const OPTIONS: &str = "commit=300";
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
+}
+
+/// Writes and syncs `count` lines of 100 bytes.
+fn append(file: &mut File, count: usize) {
+    for _ in 0..count {
+        file.write_all(&[b'x'; 100]).unwrap();
+        file.sync_data().unwrap();
+    }
+}
+
+#[test]
+fn every_commit_is_in_the_histograms() {
+    let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
+    let mut file = File::create(scratch.path("f")).unwrap();
+    let before = number(&scratch.stat()["device_bytes_written"]);
+    append(&mut file, 25);
+    let stat = scratch.stat();
+    for name in ["commit_latency_ns", "syncs_per_commit"] {
+        let spread = &stat[name];
+        assert_eq!(spread["count"], stat["commits"], "{name}");
+        let buckets = spread["buckets"].as_array().unwrap();
+        let sum: u64 = buckets.iter().map(|bucket| number(&bucket[1])).sum();
+        assert_eq!(sum, number(&stat["commits"]), "{name}");
+        assert!(number(&spread["p50"]) <= number(&spread["max"]), "{name}");
+    }
+    assert!(number(&stat["commits"]) >= 25);
+    assert!(number(&stat["commit_latency_ns"]["p50"]) >= 1000, "below a microsecond");
+    let forms = stat["journal_bytes_by_form"].as_object().unwrap();
+    assert!(forms.values().map(number).sum::<u64>() > 0);
+    assert!(before > 4 << 20, "the journal was new and made of zeros: {before}");
+    let written = (number(&stat["device_bytes_written"]) - before) as f64;
+    let amplification = stat["write_amplification"].as_f64().unwrap();
+    assert!((amplification - written / 2500.0).abs() < 0.01, "{amplification}");
+    let text = onejournal(["stat", scratch.dir().to_str().unwrap()]).good();
+    assert!(text.lines().any(|line| line.starts_with("commit_latency_ns.p99 ")), "{text}");
+    drop(file);
+    scratch.close_and_check();
+}
+
+/// `onejournal stat --watch`, and its lines.
+struct Watch {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Watch {
+    fn start(arguments: &[&str], scratch: &Scratch) -> Watch {
+        let mut command = Command::new(ONEJOURNAL);
+        command.arg("stat").args(arguments).arg(scratch.dir()).stdout(Stdio::piped());
+        let mut child = spawn(&mut command).unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Watch { child, lines }
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().expect("it goes on").unwrap()
+    }
+
+    fn end(mut self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{signal:?}");
+    }
+}
+
+#[test]
+fn watching_shows_each_interval_and_ends_on_a_signal() {
+    let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
+    let mut file = File::create(scratch.path("f")).unwrap();
+    let mut watch = Watch::start(&["--json", "--watch=0.2"], &scratch);
+    watch.line(); // it has its first sample
+    append(&mut file, 10);
+    // However slow the machine is: the rates times the intervals add up to what was done.
+    let (mut commits, mut bytes) = (0.0, 0.0);
+    for _ in 0..300 {
+        let rates: Value = serde_json::from_str(&watch.line()).unwrap();
+        let seconds = rates["seconds"].as_f64().unwrap();
+        commits += rates["commits_per_s"].as_f64().unwrap() * seconds;
+        bytes += rates["app_bytes_per_s"].as_f64().unwrap() * seconds;
+        let has_commits = rates["commits_per_s"].as_f64().unwrap() > 0.0;
+        assert_eq!(rates["commit_p99_ns"].is_u64(), has_commits, "{rates}");
+        if commits > 9.0 {
+            break;
+        }
+    }
+    assert!(
+        (9.5..10.5).contains(&commits) && (950.0..1050.0).contains(&bytes),
+        "{commits} {bytes}"
+    );
+    watch.end(Signal::INT);
+    let mut watch = Watch::start(&["--watch=0.2"], &scratch);
+    assert!(watch.line().contains("commits/s"));
+    assert!(watch.line().contains("0.0"));
+    watch.end(Signal::TERM);
+    drop(file);
+    scratch.close_and_check();
+}
+
+#[test]
+fn what_cannot_be_watched_is_refused() {
+    let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
+    onejournal(["stat", "--watch=0", scratch.dir().to_str().unwrap()]).refused(16, "seconds");
+    let elsewhere = scratch.root().to_str().unwrap();
+    onejournal(["stat", "--watch", elsewhere]).refused(8, "not on a mounted");
+    // A watcher does not keep the volume mounted, and ends with it.
+    let mut watch = Watch::start(&["--watch=1"], &scratch);
+    watch.line();
+    scratch.close_and_check();
+    assert_eq!(watch.child.wait().unwrap().code(), Some(8));
+}
+
+/// The counters of one file.
+fn file_stat(scratch: &Scratch, name: &str) -> Value {
+    let text = onejournal(["stat", "--json", scratch.path(name).to_str().unwrap()]).good();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn a_file_is_told_what_was_written_for_it() {
+    let Some(mut scratch) = Scratch::mounted(OPTIONS) else { return };
+    let block = [7; 4096];
+    let mut file = File::create(scratch.path("f")).unwrap();
+    file.write_all(&block.repeat(3)).unwrap();
+    file.sync_all().unwrap();
+    std::fs::write(scratch.path("other"), "x").unwrap();
+    let stat = file_stat(&scratch, "f");
+    assert_eq!((number(&stat["app_bytes"]), number(&stat["fsyncs"])), (3 * 4096, 1));
+    // Three whole blocks and their tags; inodes, bitmaps and directories are nobody's.
+    let journal_bytes = number(&stat["journal_bytes"]);
+    assert!((3 * 4096..3 * 4096 + 100).contains(&journal_bytes), "{stat}");
+    assert_eq!(stat["journal_bytes_by_form"]["block"], stat["journal_bytes"]);
+    assert_eq!((number(&stat["home_bytes"]), number(&stat["in_place_bytes"])), (0, 0));
+    assert_eq!(stat["write_amplification"].as_f64(), Some(1.0));
+    let other = file_stat(&scratch, "other");
+    assert_eq!((number(&other["app_bytes"]), number(&other["journal_bytes"])), (1, 0));
+    let of_all = number(&scratch.stat()["journal_bytes_by_form"]["block"]);
+    assert!(of_all >= journal_bytes, "{of_all} of all files");
+    drop(file);
+    // The name goes to a new file, and perhaps the inode's number as well.
+    std::fs::remove_file(scratch.path("f")).unwrap();
+    File::open(scratch.dir()).unwrap().sync_all().unwrap();
+    File::create(scratch.path("f")).unwrap();
+    assert_eq!(number(&file_stat(&scratch, "f")["app_bytes"]), 0);
+    let attribute = rustix::fs::setxattr(
+        scratch.path("f"),
+        "user.onejournal.file",
+        b"x",
+        rustix::fs::XattrFlags::empty(),
+    );
+    assert!(attribute.is_err());
+    scratch.remount("commit=300,data=ordered");
+    for len_bytes in [4096, 1 << 20] {
+        std::fs::write(scratch.path("f"), vec![1; len_bytes]).unwrap();
+        File::open(scratch.path("f")).unwrap().sync_all().unwrap();
+    }
+    let stat = file_stat(&scratch, "f");
+    assert_eq!(number(&stat["in_place_bytes"]), 4096 + (1 << 20), "{stat}");
+    assert_eq!(number(&stat["journal_bytes"]), 0, "{stat}");
+    scratch.close_and_check();
+}
+
+#[test]
+fn what_checkpoints_bring_home_is_the_files() {
+    let Some(scratch) = Scratch::mounted("commit=300,regions=4") else { return };
+    let mut file = File::create(scratch.path("f")).unwrap();
+    // Several times what the journal of 4 MiB holds.
+    for _ in 0..24 {
+        file.write_all(&vec![1; 1 << 20]).unwrap();
+        file.sync_data().unwrap();
+    }
+    let stat = file_stat(&scratch, "f");
+    let home_bytes = number(&stat["home_bytes"]);
+    assert!(number(&stat["journal_bytes"]) >= 24 << 20, "{stat}");
+    assert!((16 << 20..=24 << 20).contains(&home_bytes), "{stat}");
+    assert!(home_bytes <= number(&scratch.stat()["home_bytes"]), "{stat}");
+    assert!(stat["write_amplification"].as_f64().unwrap() > 1.6, "{stat}");
+    drop(file);
+    scratch.close_and_check();
+}
+
+/// The metrics, as (name with labels, value).
+fn scrape(port: u16) -> Vec<(String, f64)> {
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.0 200 OK\r\n"), "{head}");
+    let samples = body.lines().filter(|line| !line.starts_with('#'));
+    let samples = samples.map(|line| line.rsplit_once(' ').unwrap());
+    samples.map(|(name, value)| (name.to_string(), value.parse().unwrap())).collect()
+}
+
+#[test]
+fn metrics_are_served_while_it_is_mounted() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    let Some(mut scratch) = Scratch::new() else { return };
+    let options = format!("commit=300,metrics=127.0.0.1:{port}");
+    let (image, dir) = (scratch.image(), scratch.dir());
+    let mount = ["mount", "-o", &options, image.to_str().unwrap(), dir.to_str().unwrap()];
+    onejournal(mount).refused(8, "in use");
+    drop(free);
+    scratch.mount(&options);
+    let mut file = File::create(scratch.path("f")).unwrap();
+    append(&mut file, 7);
+    let metrics = scrape(port);
+    let value = |wanted: &str| {
+        let found = metrics.iter().find(|(name, _)| name == wanted);
+        found.unwrap_or_else(|| panic!("no {wanted} in {metrics:?}")).1
+    };
+    assert_eq!(value("onejournal_app_bytes_total"), 700.0);
+    let commits = value("onejournal_commits_total");
+    assert!(commits >= 7.0);
+    assert_eq!(value("onejournal_commit_latency_seconds_count"), commits);
+    assert_eq!(value("onejournal_commit_latency_seconds_bucket{le=\"+Inf\"}"), commits);
+    assert_eq!(value("onejournal_syncs_per_commit_bucket{le=\"1\"}"), commits);
+    assert!(value("onejournal_commit_latency_seconds_sum") > 0.0);
+    assert!(value("onejournal_journal_bytes_total{form=\"delta\"}") > 0.0);
+    let mut counts = Vec::new();
+    for (name, value) in &metrics {
+        if name.starts_with("onejournal_commit_latency_seconds_bucket") {
+            counts.push(*value);
+        }
+    }
+    assert!(counts.len() > 20 && counts.is_sorted(), "{counts:?}");
+    drop(file);
+    // A client that says nothing does not keep the daemon from ending, nor the port.
+    let _silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    scratch.umount();
+    scratch.mount(&options);
+    assert!(!scrape(port).is_empty());
+    scratch.close_and_check();
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "somebody still listens");
+}
+
+/// Names of an object, those of objects in it but not in distributions included.
+fn names(value: &Value, into: &mut Vec<String>) {
+    for (name, inner) in value.as_object().unwrap() {
+        into.push(name.clone());
+        if inner.is_object() {
+            names(inner, into);
+        }
+    }
+}
+
+#[test]
+fn every_number_is_explained() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let Some(scratch) = Scratch::mounted(&format!("metrics=127.0.0.1:{port}")) else { return };
+    std::fs::write(scratch.path("f"), "x").unwrap();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let is_explained = |name: &str| page.contains(&format!("`{name}`"));
+    let mut all = Vec::new();
+    names(&scratch.stat(), &mut all);
+    names(&file_stat(&scratch, "f"), &mut all);
+    all.retain(|name| !is_explained(name));
+    assert!(all.is_empty(), "not in docs/operations.md: {all:?}");
+    for (metric, _) in scrape(port) {
+        let name = metric.split('{').next().unwrap();
+        let suffixes = ["_bucket", "_sum", "_count"];
+        let name = suffixes.iter().find_map(|s| name.strip_suffix(s)).unwrap_or(name);
+        let counter = name.strip_prefix("onejournal_").and_then(|name| name.strip_suffix("_total"));
+        let in_page = counter.is_some_and(is_explained) || page.contains(&format!("`{name}"));
+        assert!(in_page, "not in docs/operations.md: {metric}");
+    }
+    scratch.close_and_check();
+}
