@@ -58,14 +58,16 @@ struct InPlace {
 }
 
 /// What an operation has done of a chunk.
-struct Written {
-    len_bytes: usize,
+pub(crate) struct Written {
+    pub(crate) len_bytes: usize,
+    /// Allocations and conversions.
+    pub(crate) edit_count: usize,
     in_place: Vec<InPlace>,
     guard: Option<InPlaceGuard>,
 }
 
 /// A part of a write that one operation does.
-struct Chunk<'a> {
+pub(crate) struct Chunk<'a> {
     ino: InodeNo,
     offset: u64,
     data: &'a [u8],
@@ -189,7 +191,13 @@ impl Volume {
 }
 
 impl<'a> Chunk<'a> {
-    fn new(mode: DataMode, ino: InodeNo, offset: u64, data: &'a [u8], kill: bool) -> Chunk<'a> {
+    pub(crate) fn new(
+        mode: DataMode,
+        ino: InodeNo,
+        offset: u64,
+        data: &'a [u8],
+        kill: bool,
+    ) -> Chunk<'a> {
         let (copies, fitting) = (Vec::new(), Cell::new(0));
         let mut chunk = Chunk { ino, offset, data, copies, kill_privileges: kill, fitting };
         let whole = chunk.whole_blocks();
@@ -229,7 +237,7 @@ impl<'a> Chunk<'a> {
     }
 
     /// The operation: maps and allocates, puts the data, sets size and times.
-    fn write(&self, op: &mut Op<'_>) -> Result<Written> {
+    pub(crate) fn write(&self, op: &mut Op<'_>) -> Result<Written> {
         let mut inode = regular_file(op, self.ino)?;
         check_may_change(&inode, self.offset)?;
         let old_size = inode.size();
@@ -237,7 +245,8 @@ impl<'a> Chunk<'a> {
             zero_tail(op, &inode, old_size)?;
         }
         let pieces = self.map(op, &mut inode)?;
-        let mut written = Written { len_bytes: 0, in_place: Vec::new(), guard: None };
+        let edit_count = pieces.iter().filter(|piece| piece.fresh).count();
+        let mut written = Written { len_bytes: 0, edit_count, in_place: Vec::new(), guard: None };
         for piece in &pieces {
             written.len_bytes = self.range_of(piece.logical, piece.count).end;
             self.put_piece(op, piece, &mut written.in_place)?;

@@ -43,6 +43,7 @@ mod extent_walk;
 mod fallocate;
 mod features;
 mod file;
+mod file_atomic;
 #[cfg(test)]
 mod file_bench;
 #[cfg(test)]
@@ -86,6 +87,7 @@ mod xattr_set;
 
 pub use error::{Error, Result};
 pub use fallocate::Allocate;
+pub use file_atomic::Piece;
 pub use survey::Survey;
 pub use types::{
     Attr, DataMode, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr,

@@ -35,7 +35,7 @@ macro_rules! crashes {
     };
 }
 
-// 18 times at least 150 states: more than 2,000 in all.
+// 19 times at least 150 states: more than 2,000 in all.
 crashes! {
     random_journal: Random, Journal, 0..8;
     random_ordered: Random, Ordered, 0..8;
@@ -55,4 +55,5 @@ crashes! {
     reuse_ordered: Reuse, Ordered, 0..4;
     rounds_journal: Rounds, Journal, 0..1;
     rounds_ordered: Rounds, Ordered, 0..1;
+    atomic_journal: Atomic, Journal, 0..6;
 }
