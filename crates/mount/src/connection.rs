@@ -94,6 +94,11 @@ impl Connection {
         self.agreed_flags
     }
 
+    /// The descriptor once more, to tell the kernel something it did not ask for.
+    pub(crate) fn device(&self) -> std::io::Result<OwnedFd> {
+        self.device.try_clone()
+    }
+
     /// Serves until the file system is unmounted.
     pub fn run(mut self, server: &impl Serve) -> Result<(), MountError> {
         self.started = true;

@@ -12,6 +12,7 @@ mod connection;
 mod convert;
 mod errno;
 mod handoff;
+mod notifier;
 mod options;
 mod queues;
 mod read_ahead;

@@ -33,6 +33,8 @@ pub(crate) struct AdapterCounters {
     pub(crate) fsyncs: AtomicU64,
     pub(crate) app_writes: AtomicU64,
     pub(crate) app_bytes: AtomicU64,
+    pub(crate) atomic_commits: AtomicU64,
+    pub(crate) atomic_aborts: AtomicU64,
     pub(crate) last_error: Mutex<Option<String>>,
 }
 
@@ -56,6 +58,8 @@ struct Stat<'a> {
     fsyncs: u64,
     app_writes: u64,
     app_bytes: u64,
+    atomic_commits: u64,
+    atomic_aborts: u64,
     commits: u64,
     handles: u64,
     syncs: u64,
@@ -101,6 +105,8 @@ pub(crate) fn render(
         fsyncs: load(&counters.fsyncs),
         app_writes: load(&counters.app_writes),
         app_bytes: load(&counters.app_bytes),
+        atomic_commits: load(&counters.atomic_commits),
+        atomic_aborts: load(&counters.atomic_aborts),
         commits: journal.commits,
         handles: journal.handles,
         syncs: journal.syncs,

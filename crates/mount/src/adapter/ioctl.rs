@@ -1,6 +1,7 @@
-//! The ioctls of `lsattr` and `chattr`: inode flags and the generation.
+//! The ioctls of `lsattr` and `chattr`, inode flags and the generation; and those of F2FS for
+//! atomic writes.
 
-use ext4::SetAttr;
+use ext4::{InodeNo, SetAttr};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -14,6 +15,12 @@ const FS_IOC32_SETFLAGS: u32 = 0x4004_6602;
 const FS_IOC_GETVERSION: u32 = 0x8008_7601;
 const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
+
+const F2FS_IOC_START_ATOMIC_WRITE: u32 = 0x0000_f501;
+const F2FS_IOC_COMMIT_ATOMIC_WRITE: u32 = 0x0000_f502;
+const F2FS_IOC_ABORT_ATOMIC_WRITE: u32 = 0x0000_f505;
+const F2FS_IOC_GET_FEATURES: u32 = 0x8004_f50c;
+const F2FS_FEATURE_ATOMIC_WRITE: u32 = 0x0004;
 
 const FS_SYNC_FL: u32 = 0x0000_0008;
 const FS_IMMUTABLE_FL: u32 = 0x0000_0010;
@@ -76,8 +83,22 @@ impl Call<'_, '_> {
                 let shared = SHARED.iter().fold(0, |all, (_, flag)| all | flag);
                 self.change_flags(flags, shared)
             }
-            _ => Err(Errno::NOTTY.into()),
+            _ => self.ioctl_atomic(ino, &ioctl),
         }
+    }
+
+    fn ioctl_atomic(&mut self, ino: InodeNo, ioctl: &IoctlIn) -> Outcome {
+        let Some(atomic) = &self.adapter.atomic else { return Err(Errno::NOTTY.into()) };
+        match ioctl.cmd {
+            F2FS_IOC_GET_FEATURES => return self.push_number(ioctl, F2FS_FEATURE_ATOMIC_WRITE),
+            F2FS_IOC_START_ATOMIC_WRITE => atomic.start(self.volume, ino, ioctl.fh)?,
+            F2FS_IOC_COMMIT_ATOMIC_WRITE => {
+                atomic.commit(self.volume, ino, ioctl.fh, &self.adapter.counters)?;
+            }
+            F2FS_IOC_ABORT_ATOMIC_WRITE => atomic.abort(ino, ioctl.fh, &self.adapter.counters),
+            _ => return Err(Errno::NOTTY.into()),
+        }
+        Ok(self.reply.push(&IoctlOut::default())?)
     }
 
     /// Gives the flags in `mask` the values they have in `flags`. The volume refuses to change

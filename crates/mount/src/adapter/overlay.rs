@@ -1,0 +1,144 @@
+//! What an atomic write has written so far: whole blocks in memory, over the file on the volume.
+//!
+//! Of a block that is written in part the rest is read when it is first touched; nobody else changes
+//! the file meanwhile.
+
+use std::collections::BTreeMap;
+
+use ext4::{InodeNo, Volume};
+use rustix::io::Errno;
+
+use super::Failure;
+
+const BLOCK_BYTES: usize = 4096;
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+type Block = Box<[u8; BLOCK_BYTES]>;
+
+/// Blocks of one file, and the size that the file has with them.
+#[derive(Default)]
+pub(super) struct Overlay {
+    blocks: BTreeMap<u64, Block>,
+    old_size: u64,
+    size: u64,
+}
+
+/// The blocks that `len_bytes` bytes at `offset` touch.
+fn blocks_of(offset: u64, len_bytes: usize) -> std::ops::Range<u64> {
+    offset / BLOCK..(offset + len_bytes as u64).div_ceil(BLOCK)
+}
+
+/// For each block that bytes at `offset` touch: the block, the place in it, the range of the bytes.
+fn parts(
+    offset: u64,
+    len_bytes: usize,
+) -> impl Iterator<Item = (u64, std::ops::Range<usize>, std::ops::Range<usize>)> {
+    let end = offset + len_bytes as u64;
+    blocks_of(offset, len_bytes).map(move |block| {
+        let (from, to) = ((block * BLOCK).max(offset), ((block + 1) * BLOCK).min(end));
+        let within = |at: u64, base: u64| usize::try_from(at - base).expect("within a request");
+        let place = within(from, block * BLOCK)..within(to, block * BLOCK);
+        (block, place, within(from, offset)..within(to, offset))
+    })
+}
+
+impl Overlay {
+    /// Nothing, over a file of this size.
+    pub(super) fn new(size: u64) -> Overlay {
+        Overlay { blocks: BTreeMap::new(), old_size: size, size }
+    }
+
+    /// The size of the file with what was written.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(super) fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// How many blocks more it would be with these bytes.
+    pub(super) fn added_count(&self, offset: u64, len_bytes: usize) -> usize {
+        blocks_of(offset, len_bytes).filter(|block| !self.blocks.contains_key(block)).count()
+    }
+
+    /// Takes bytes in; when that fails nothing has changed.
+    pub(super) fn write(
+        &mut self,
+        volume: &Volume,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), Failure> {
+        let end = offset.checked_add(data.len() as u64).ok_or(Errno::FBIG)?;
+        let mut fresh = Vec::new();
+        for (block, place, _) in parts(offset, data.len()) {
+            if !self.blocks.contains_key(&block) {
+                let mut bytes = Box::new([0; BLOCK_BYTES]);
+                if place.len() < BLOCK_BYTES {
+                    volume.read(ino, block * BLOCK, &mut bytes[..])?;
+                }
+                fresh.push((block, bytes));
+            }
+        }
+        self.blocks.extend(fresh);
+        for (block, place, range) in parts(offset, data.len()) {
+            let bytes = self.blocks.get_mut(&block).expect("it was put there");
+            bytes[place].copy_from_slice(&data[range]);
+        }
+        self.size = self.size.max(end);
+        Ok(())
+    }
+
+    /// [`Volume::read`] of the file with what was written.
+    pub(super) fn read(
+        &self,
+        volume: &Volume,
+        ino: InodeNo,
+        offset: u64,
+        out: &mut [u8],
+    ) -> ext4::Result<usize> {
+        let read_bytes = volume.read(ino, offset, out)?;
+        let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let len_bytes = out.len().min(left).max(read_bytes);
+        let out = &mut out[..len_bytes];
+        out[read_bytes..].fill(0);
+        for (block, place, range) in parts(offset, len_bytes) {
+            if let Some(bytes) = self.blocks.get(&block) {
+                out[range].copy_from_slice(&bytes[place]);
+            }
+        }
+        Ok(len_bytes)
+    }
+
+    /// Runs of blocks that lie together: where each begins, and its bytes up to the end of the file.
+    pub(super) fn pieces(&self) -> Vec<(u64, Vec<u8>)> {
+        let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
+        for (block, bytes) in &self.blocks {
+            let start = block * BLOCK;
+            let len_bytes = usize::try_from((self.size - start).min(BLOCK)).expect("a block");
+            match pieces.last_mut() {
+                Some((offset, run)) if *offset + run.len() as u64 == start => {
+                    run.extend_from_slice(&bytes[..len_bytes]);
+                }
+                _ => pieces.push((start, bytes[..len_bytes].to_vec())),
+            }
+        }
+        pieces
+    }
+
+    /// What the kernel may have cached of it: offset and length, 0 for up to the end.
+    pub(super) fn ranges(&self) -> Vec<(u64, u64)> {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for start in self.blocks.keys().map(|block| block * BLOCK) {
+            match ranges.last_mut() {
+                Some((offset, len_bytes)) if *offset + *len_bytes == start => *len_bytes += BLOCK,
+                _ => ranges.push((start, BLOCK)),
+            }
+        }
+        if self.size > self.old_size {
+            ranges.push((self.old_size / BLOCK * BLOCK, 0));
+        }
+        ranges
+    }
+}
