@@ -18,7 +18,10 @@ pub(super) fn ops(seed: u64, op_count: usize) -> Vec<crate::op::Op> {
     while !script.is_full() {
         let which = script.rng.usize(..2);
         let path = ["a.db", "b.db"][which];
-        let pieces = pages(&mut script, &mut page_counts[which]);
+        let pieces = match script.rng.u8(..5) {
+            0 => large(&mut script, &mut page_counts[which]),
+            _ => pages(&mut script, &mut page_counts[which]),
+        };
         script.write_atomic(path, pieces);
         match script.rng.u8(..8) {
             // A database that was cut grows through pages that were freed, or over a hole.
@@ -28,7 +31,7 @@ pub(super) fn ops(seed: u64, op_count: usize) -> Vec<crate::op::Op> {
                 script.truncate(path, size_bytes);
             }
             1 => script.checkpoint(),
-            2..6 => script.fdatasync(path),
+            2..5 => script.fdatasync(path),
             _ => {
                 script.write("log", log_bytes, 700);
                 log_bytes += 700;
@@ -45,10 +48,23 @@ fn pages(script: &mut Script, page_count: &mut u64) -> Vec<(u64, usize)> {
     let mut page = 0;
     for _ in 0..script.rng.usize(1..12) {
         page += script.rng.u64(1..4);
-        let len_bytes =
-            if script.rng.u8(..6) == 0 { script.rng.usize(1..PAGE_BYTES) } else { PAGE_BYTES };
+        let is_part = script.rng.u8(..6) == 0;
+        let len_bytes = if is_part { script.rng.usize(1..PAGE_BYTES) } else { PAGE_BYTES };
         pieces.push((page * PAGE + (PAGE - len_bytes as u64), len_bytes));
     }
     *page_count = (*page_count).max(page + 1);
+    pieces
+}
+
+/// So much that the running transaction has no room for all of it, and must be committed before.
+fn large(script: &mut Script, page_count: &mut u64) -> Vec<(u64, usize)> {
+    let mut pieces = Vec::new();
+    let mut page = 0;
+    for _ in 0..script.rng.usize(3..6) {
+        let count = script.rng.u64(10..30);
+        pieces.push((page * PAGE, count as usize * PAGE_BYTES));
+        page += count + 1;
+    }
+    *page_count = (*page_count).max(page);
     pieces
 }
