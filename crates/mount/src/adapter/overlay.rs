@@ -142,3 +142,73 @@ impl Overlay {
         ranges
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use device::MemoryDevice;
+    use ext4::{DataMode, NewNode, Owner};
+
+    use super::super::fuzz_test::{adapter, image};
+    use super::*;
+
+    fn put(content: &mut Vec<u8>, offset: usize, data: &[u8]) {
+        content.resize(content.len().max(offset + data.len()), 0);
+        content[offset..offset + data.len()].copy_from_slice(data);
+    }
+
+    #[test]
+    fn it_reads_and_commits_as_a_file_that_was_written() {
+        let bytes = std::fs::read(image().path()).unwrap();
+        let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
+        let adapter = adapter(device, DataMode::Journal);
+        let volume = adapter.volume.read();
+        let volume = volume.as_ref().unwrap();
+        let mut random = fastrand::Rng::with_seed(11);
+        for round in 0..150 {
+            let name = format!("f{round}");
+            let owner = Owner::default();
+            let made =
+                volume.make(InodeNo::ROOT, name.as_bytes(), NewNode::Regular, 0o644, 0, owner);
+            let ino = made.unwrap().ino;
+            let mut content = vec![1; random.usize(0..20_000)];
+            volume.write(ino, 0, &content).unwrap();
+            let mut overlay = Overlay::new(content.len() as u64);
+            for step in 0..random.usize(1..8) {
+                let offset = random.usize(0..40_000);
+                let data = vec![step as u8 + 2; random.usize(1..12_000)];
+                let added_count = overlay.added_count(offset as u64, data.len());
+                let block_count = overlay.block_count() + added_count;
+                assert!(overlay.write(volume, ino, offset as u64, &data).is_ok());
+                assert_eq!(overlay.block_count(), block_count);
+                put(&mut content, offset, &data);
+                let from = random.usize(0..50_000);
+                let mut out = vec![99; random.usize(0..30_000)];
+                let read_bytes = overlay.read(volume, ino, from as u64, &mut out).unwrap();
+                let end = content.len().min(from + out.len());
+                assert!(out[..read_bytes] == content[from.min(end)..end], "round {round}");
+            }
+            assert_eq!(overlay.size(), content.len() as u64);
+            let owned = overlay.pieces();
+            let pieces: Vec<_> = owned.iter().map(|(offset, data)| (*offset, &data[..])).collect();
+            volume.write_atomic(ino, &pieces).unwrap();
+            let mut out = vec![0; content.len() + 1];
+            assert_eq!(volume.read(ino, 0, &mut out).unwrap(), content.len());
+            assert!(out[..content.len()] == content, "round {round}");
+            volume.unlink(InodeNo::ROOT, name.as_bytes()).unwrap();
+            volume.forget(ino, 1);
+        }
+    }
+
+    #[test]
+    fn the_kernel_is_told_of_every_block_and_of_a_new_end() {
+        let mut overlay = Overlay { size: 20_000, old_size: 20_000, ..Overlay::default() };
+        for block in [0, 1, 3] {
+            overlay.blocks.insert(block, Box::new([0; BLOCK_BYTES]));
+        }
+        assert_eq!(overlay.ranges(), [(0, 8192), (12_288, 4096)]);
+        overlay.old_size = 13_000;
+        assert_eq!(overlay.ranges(), [(0, 8192), (12_288, 4096), (12_288, 0)]);
+    }
+}
