@@ -12,7 +12,8 @@ use crate::{CliError, Result, mode};
 pub const HELP: &str = "Mount options, separated by commas: ro, rw, data=auto|ordered|writeback|\
 journal|wasteless|selective|delta (auto), threshold=BYTES (4096, for selective), \
 commit=SECONDS (5), regions=2..16 (4), durability=power|process, allow_other, \
-default_permissions, nosuid, nodev, noexec, noatime, writeback_cache, io_uring=auto|on|off, \
+default_permissions, nosuid, nodev, noexec, noatime, writeback_cache, \
+atomic_writes (the ioctls of F2FS, for SQLite with batch atomic writes), io_uring=auto|on|off, \
 threads=N, fsname=NAME, metrics=127.0.0.1:PORT (Prometheus text at /metrics)";
 
 /// What the options ask for.
@@ -53,7 +54,20 @@ pub fn parse(options: &[String]) -> Result<Parsed> {
             set_value(&mut parsed, name, value)?;
         }
     }
+    check_together(&parsed)?;
     Ok(parsed)
+}
+
+fn check_together(parsed: &Parsed) -> Result<()> {
+    if !parsed.mount.atomic_writes {
+        return Ok(());
+    }
+    let excluded = match (parsed.data_mode, parsed.mount.writeback_cache) {
+        (DataMode::Ordered, _) => "data=ordered",
+        (_, true) => "writeback_cache",
+        _ => return Ok(()),
+    };
+    Err(CliError::usage(format!("atomic_writes cannot be had together with {excluded}")))
 }
 
 /// Options without a value. `false`: not one of them.
@@ -75,6 +89,7 @@ fn set_flag(mount: &mut MountOptions, name: &str, value: Option<&str>) -> bool {
         "noatime" => mount.noatime = true,
         "relatime" => mount.noatime = false,
         "writeback_cache" => mount.writeback_cache = true,
+        "atomic_writes" => mount.atomic_writes = true,
         // What mount(8) adds to an fstab entry and what is the default anyway.
         "defaults" | "auto" | "noauto" | "user" | "nouser" | "nofail" | "_netdev" => {}
         _ => return false,
@@ -179,6 +194,11 @@ mod tests {
             let error = parse_text(text).err().unwrap();
             assert!(error.text.contains(name), "{text}: {error}");
         }
+        for other in ["data=ordered", "writeback_cache"] {
+            let error = parse_text(&format!("atomic_writes,{other}")).err().unwrap();
+            assert!(error.text.contains(other), "{error}");
+        }
+        assert!(parse_text("atomic_writes,data=journal").unwrap().mount.atomic_writes);
         assert!(parse_text("frobnicate").err().unwrap().text.contains("frobnicate"));
     }
 }

@@ -140,6 +140,12 @@ impl Plan {
         }
     }
 
+    /// The same, but never in place.
+    pub(crate) fn journaled(self) -> Plan {
+        let mode = if self.mode.is_journaled() { self.mode } else { DataMode::Delta };
+        Plan { mode, ..self }
+    }
+
     /// Puts a block of data where it belongs. `true`: into the journal.
     pub(crate) fn put(&self, op: &mut Op<'_>, put: Put) -> Result<bool> {
         // A block stays on the way that its first change took until it is home (Okeanos' update

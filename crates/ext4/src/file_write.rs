@@ -60,8 +60,10 @@ struct InPlace {
 }
 
 /// What an operation has done of a chunk.
-struct Written {
-    len_bytes: usize,
+pub(crate) struct Written {
+    pub(crate) len_bytes: usize,
+    /// Allocations and conversions.
+    pub(crate) edit_count: usize,
     in_place: Vec<InPlace>,
     guard: Option<InPlaceGuard>,
     /// Some of its data are in the journal.
@@ -69,7 +71,7 @@ struct Written {
 }
 
 /// A part of a write that one operation does.
-struct Chunk<'a> {
+pub(crate) struct Chunk<'a> {
     ino: InodeNo,
     offset: u64,
     data: &'a [u8],
@@ -205,7 +207,7 @@ impl Volume {
 }
 
 impl<'a> Chunk<'a> {
-    fn new(
+    pub(crate) fn new(
         plan: Plan,
         ino: InodeNo,
         offset: u64,
@@ -241,6 +243,11 @@ impl<'a> Chunk<'a> {
         is_kept_whole && !op.is_any_logged(piece.home, u64::from(piece.count))
     }
 
+    /// What is left of it, none of it directly.
+    pub(crate) fn rest<'b>(&self, offset: u64, data: &'b [u8]) -> Chunk<'b> {
+        Chunk::new(self.plan, self.ino, offset, data, self.kill_privileges, false)
+    }
+
     fn end(&self) -> u64 {
         self.offset + self.data.len() as u64
     }
@@ -270,7 +277,7 @@ impl<'a> Chunk<'a> {
     }
 
     /// The operation: maps and allocates, puts the data, sets size and times.
-    fn write(&self, op: &mut Op<'_>) -> Result<Written> {
+    pub(crate) fn write(&self, op: &mut Op<'_>) -> Result<Written> {
         let mut inode = regular_file(op, self.ino)?;
         check_may_change(&inode, self.offset)?;
         let old_size = inode.size();
@@ -287,7 +294,8 @@ impl<'a> Chunk<'a> {
             op.volume_ref().cell(self.ino).note_appended(self.data.len());
         }
         let (in_place, guard) = (Vec::new(), None);
-        let mut written = Written { len_bytes: 0, in_place, guard, journaled: false };
+        let edit_count = pieces.iter().filter(|piece| piece.fresh).count();
+        let mut written = Written { len_bytes: 0, edit_count, in_place, guard, journaled: false };
         for piece in &pieces {
             written.len_bytes = self.range_of(piece.logical, piece.count).end;
             self.put_piece(op, piece, &mut written)?;

@@ -44,6 +44,7 @@ mod extent_walk;
 mod fallocate;
 mod features;
 mod file;
+mod file_atomic;
 #[cfg(test)]
 mod file_bench;
 #[cfg(test)]
@@ -89,6 +90,7 @@ mod xattr_set;
 pub use data_mode::{DATA_MODE_XATTR, DataMode};
 pub use error::{Error, Result};
 pub use fallocate::Allocate;
+pub use file_atomic::Piece;
 pub use file_stats::FileStat;
 pub use survey::Survey;
 pub use types::{

@@ -55,6 +55,14 @@ pub mod fattr {
     pub const KILL_SUIDGID: u32 = 1 << 11;
 }
 
+/// [`OpenOut::open_flags`]: what the kernel has cached of the file stays.
+pub const FOPEN_KEEP_CACHE: u32 = 1 << 1;
+/// [`OpenOut::open_flags`]: closing a descriptor need not be told.
+pub const FOPEN_NOFLUSH: u32 = 1 << 5;
+/// What stands for the errno in an [`OutHeader`] that tells the kernel to drop cached pages.
+pub const NOTIFY_INVAL_INODE: i32 = 2;
+/// [`WriteIn::write_flags`]: pages that were changed through a mapping.
+pub const WRITE_CACHE: u32 = 1 << 0;
 /// [`WriteIn::write_flags`]: clear set-user-ID and set-group-ID.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// [`FsyncIn::fsync_flags`]: data only.
@@ -204,6 +212,13 @@ wire! {
     RenameIn[8] { newdir: u64, }
     Rename2In[16] { newdir: u64, flags: u32, padding: u32, }
     LinkIn[8] { oldnodeid: u64, }
+    OpenIn[8] { flags: u32, open_flags: u32, }
+    OpenOut[16] { fh: u64, open_flags: u32, backing_id: i32, }
+    CreateIn[16] { flags: u32, mode: u32, umask: u32, open_flags: u32, }
+    FlushIn[24] { fh: u64, unused: u32, padding: u32, lock_owner: u64, }
+    ReleaseIn[24] { fh: u64, flags: u32, release_flags: u32, lock_owner: u64, }
+    /// Bytes of a node that are to be dropped from the cache, and its attributes.
+    NotifyInvalInodeOut[24] { ino: u64, off: u64, len: u64, }
     ReadIn[40] {
         fh: u64, offset: u64, size: u32, read_flags: u32, lock_owner: u64, flags: u32, padding: u32,
     }

@@ -57,7 +57,9 @@ impl Connection {
             enable_io_uring()?;
         }
         let (device, handle) = attach(source, dir, options)?;
-        let max_thread_count = options.thread_count;
+        // Who aborts an atomic write waits for reads that are under way: somebody has to answer them.
+        let least_count = if options.atomic_writes { 2 } else { 1 };
+        let max_thread_count = options.thread_count.max(least_count);
         let rings = match options.io_uring {
             IoUring::Off => None,
             IoUring::Auto | IoUring::On => make_rings(&device, max_thread_count),
@@ -92,6 +94,11 @@ impl Connection {
     /// The flags of `abi::init` that both sides agreed on.
     pub fn agreed_flags(&self) -> u64 {
         self.agreed_flags
+    }
+
+    /// The descriptor once more, to tell the kernel something it did not ask for.
+    pub(crate) fn device(&self) -> std::io::Result<OwnedFd> {
+        self.device.try_clone()
     }
 
     /// Serves until the file system is unmounted.

@@ -14,6 +14,7 @@ mod errno;
 mod handoff;
 mod metrics;
 mod metrics_server;
+mod notifier;
 mod options;
 mod queues;
 mod read_ahead;

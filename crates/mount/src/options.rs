@@ -40,6 +40,9 @@ pub struct MountOptions {
     pub noatime: bool,
     /// Let the kernel collect writes (faster for small ones, hides what was written when).
     pub writeback_cache: bool,
+    /// Offer the ioctls for atomic writes. Then every open and close of a file is a request more.
+    /// Not together with `writeback_cache`, nor where the volume has none.
+    pub atomic_writes: bool,
     /// How requests come from the kernel.
     pub io_uring: IoUring,
     /// Most threads that answer requests at a time; as many `fsync`s can share a commit. With
@@ -73,6 +76,7 @@ impl Default for MountOptions {
             noexec: false,
             noatime: false,
             writeback_cache: false,
+            atomic_writes: false,
             io_uring: IoUring::Auto,
             thread_count: DEFAULT_THREAD_COUNT,
             fsname: None,

@@ -3,13 +3,15 @@
 use std::net::TcpListener;
 use std::path::Path;
 
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, AtomicWrites};
 use crate::attach::MountHandle;
 use crate::connection::Connection;
 use crate::metrics_server::serve_during;
+use crate::notifier::Notifier;
 use crate::options::{MountError, MountOptions, Source};
 use crate::stat::StatSource;
 use ext4::Volume;
+use rustix::io::Errno;
 
 /// Why a session did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -39,9 +41,15 @@ impl Session {
         options: &MountOptions,
         stat_source: StatSource,
     ) -> Result<Session, MountError> {
-        match Connection::mount(source, dir, options) {
-            Ok(connection) => {
-                let adapter = Adapter::new(volume, stat_source, connection.agreed_flags());
+        let has_atomic = options.atomic_writes && may_offer_atomic_writes(&volume, options);
+        let mounted = Connection::mount(source, dir, options).and_then(|connection| {
+            let notifier = has_atomic.then(|| start_notifier(&connection)).transpose()?;
+            Ok((connection, notifier))
+        });
+        match mounted {
+            Ok((connection, notifier)) => {
+                let atomic = notifier.map(|notifier| AtomicWrites::new(&volume, notifier));
+                let adapter = Adapter::new(volume, stat_source, connection.agreed_flags(), atomic);
                 Ok(Session { connection, adapter, metrics: None })
             }
             Err(error) => {
@@ -78,4 +86,20 @@ impl Session {
         adapter.close().map_err(SessionError::Close)?;
         Ok(served?)
     }
+}
+
+/// With a writeback cache nobody can tell which program a write came from.
+fn may_offer_atomic_writes(volume: &Volume, options: &MountOptions) -> bool {
+    !options.read_only
+        && !options.writeback_cache
+        && !volume.is_read_only()
+        && volume.atomic_block_limit() > 0
+}
+
+fn start_notifier(connection: &Connection) -> Result<Notifier, MountError> {
+    let started = connection.device().and_then(Notifier::for_device);
+    started.map_err(|error| MountError::System {
+        what: "starting the notifier",
+        errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+    })
 }

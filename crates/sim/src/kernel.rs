@@ -133,6 +133,11 @@ impl Mounted {
             Op::Write { target, offset, len_bytes, tag } => {
                 self.file_of(target)?.write_all_at(&pattern(*tag, *offset, *len_bytes), *offset)
             }
+            Op::WriteAtomic { target, pieces, tag } => {
+                let file = self.file_of(target)?;
+                let mut pieces = pieces.iter();
+                pieces.try_for_each(|(at, len)| file.write_all_at(&pattern(*tag, *at, *len), *at))
+            }
             Op::Truncate { target, size_bytes } => self.file_of(target)?.set_len(*size_bytes),
             Op::Fallocate { target, how, offset, len_bytes } => {
                 let flags = match how {

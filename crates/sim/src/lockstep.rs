@@ -35,6 +35,10 @@ pub fn step(session: &mut Session, model: &mut Model, op: &Op) -> Result<Outcome
         (Err(error @ (Error::NoSpace | Error::AttributeTooLarge)), Ok(())) => {
             Ok(Outcome::Refused(error))
         }
+        // Not offered where data do not go through the journal.
+        (Err(error @ Error::NotSupported), Ok(())) if matches!(op, Op::WriteAtomic { .. }) => {
+            Ok(Outcome::Refused(error))
+        }
         (real, expected) => Err(format!(
             "the volume says {}, the model {}",
             outcome(real.map(drop)),

@@ -117,6 +117,11 @@ impl Model {
                 let data = pattern(*tag, *offset, len_bytes);
                 self.edit_file(target, |bytes| write_at(bytes, *offset, &data))
             }
+            Op::WriteAtomic { target, pieces, tag } => self.edit_file(target, |bytes| {
+                for (offset, len) in pieces {
+                    write_at(bytes, *offset, &pattern(*tag, *offset, *len));
+                }
+            }),
             Op::Truncate { target, size_bytes } => {
                 self.edit_file(target, |bytes| bytes.resize(to_len(*size_bytes), 0))
             }

@@ -86,6 +86,8 @@ pub enum Op {
     Rename { from: String, to: String, kind: RenameKind },
     /// Writes [`crate::content::pattern`] bytes.
     Write { target: Target, offset: u64, len_bytes: usize, tag: u32 },
+    /// Writes pattern bytes in several pieces (offset and length), all of them or none.
+    WriteAtomic { target: Target, pieces: Vec<(u64, usize)>, tag: u32 },
     /// Sets the size.
     Truncate { target: Target, size_bytes: u64 },
     /// Reserves, punches or zeroes.
@@ -141,6 +143,9 @@ impl fmt::Display for Op {
             }
             Op::Write { target, offset, len_bytes, tag } => {
                 write!(f, "write {target} {offset}+{len_bytes} tag {tag}")
+            }
+            Op::WriteAtomic { target, pieces, tag } => {
+                write!(f, "write atomically {target} {pieces:?} tag {tag}")
             }
             Op::Truncate { target, size_bytes } => write!(f, "truncate {target} {size_bytes}"),
             Op::Fallocate { target, how, offset, len_bytes } => {

@@ -99,6 +99,7 @@ impl Session {
             Op::Write { target, offset, len_bytes, tag } => {
                 return self.write(target, *offset, &pattern(*tag, *offset, *len_bytes));
             }
+            Op::WriteAtomic { target, pieces, tag } => self.write_atomic(target, pieces, *tag)?,
             Op::Fallocate { target, how, offset, len_bytes } => {
                 return self.fallocate(target, *how, *offset, *len_bytes);
             }
@@ -195,6 +196,13 @@ impl Session {
     fn write(&self, target: &Target, offset: u64, data: &[u8]) -> Result<Done> {
         let count = self.on(target, |volume, ino| volume.write(ino, offset, data))?;
         Ok(Done { written_bytes: Some(count) })
+    }
+
+    fn write_atomic(&self, target: &Target, pieces: &[(u64, usize)], tag: u32) -> Result<()> {
+        let data: Vec<_> =
+            pieces.iter().map(|(offset, len)| (*offset, pattern(tag, *offset, *len))).collect();
+        let pieces: Vec<_> = data.iter().map(|(offset, bytes)| (*offset, &bytes[..])).collect();
+        self.on(target, |volume, ino| volume.write_atomic(ino, &pieces))
     }
 
     /// A failure for want of space may leave the file longer; then that much was done.

@@ -73,4 +73,5 @@ crashes! {
     modes_auto: Modes, Auto, 0..6;
     rounds_journal: Rounds, Journal, 0..1;
     rounds_ordered: Rounds, Ordered, 0..1;
+    atomic_journal: Atomic, Journal, 0..6;
 }

@@ -1,8 +1,9 @@
 //! Attributes of inodes, and of the volume.
 
-use ext4::{SetAttr, SetTime};
+use ext4::{Attr, SetAttr, SetTime};
 use rustix::io::Errno;
 
+use super::atomic::Unsettled;
 use super::{Call, Outcome};
 use crate::abi::{SetattrIn, StatfsOut, fattr};
 use crate::convert::{attr_out, permissions, statx_out, timestamp};
@@ -11,13 +12,23 @@ const NAME_MAX_BYTES: u32 = 255;
 
 impl Call<'_, '_> {
     pub(super) fn getattr(&mut self) -> Outcome {
+        let unsettled = self.unsettled();
         let attr = self.volume.get_attr(self.ino()?)?;
-        Ok(self.reply.push(&attr_out(&attr))?)
+        self.push_attr(&attr, &unsettled)
+    }
+
+    fn push_attr(&mut self, attr: &Attr, unsettled: &Unsettled<'_>) -> Outcome {
+        let mut out = attr_out(attr);
+        unsettled.correct(attr.ino, &mut out.attr.size, &mut out.attr_valid);
+        Ok(self.reply.push(&out)?)
     }
 
     pub(super) fn statx(&mut self) -> Outcome {
+        let unsettled = self.unsettled();
         let attr = self.volume.get_attr(self.ino()?)?;
-        Ok(self.reply.push(&statx_out(&attr))?)
+        let mut out = statx_out(&attr);
+        unsettled.correct(attr.ino, &mut out.stat.size, &mut out.attr_valid);
+        Ok(self.reply.push(&out)?)
     }
 
     pub(super) fn setattr(&mut self) -> Outcome {
@@ -27,8 +38,10 @@ impl Call<'_, '_> {
         // Whoever changes the owner of a file takes its privileges off, root as well (the volume
         // leaves directories alone).
         change.kill_suid_sgid |= change.uid.is_some() || change.gid.is_some();
+        let unsettled = self.unsettled();
+        let _settled = change.size_bytes.map(|_| self.settled(ino)).transpose()?;
         let attr = self.volume.set_attr(ino, &change)?;
-        Ok(self.reply.push(&attr_out(&attr))?)
+        self.push_attr(&attr, &unsettled)
     }
 
     pub(super) fn statfs(&mut self) -> Outcome {

@@ -3,6 +3,7 @@
 use ext4::{Allocate, Error, InodeNo, SeekTo, SetAttr};
 use rustix::io::Errno;
 
+use super::atomic::Route;
 use super::{Call, Outcome};
 use crate::abi::{
     FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_KILL_SUIDGID, WriteIn,
@@ -26,7 +27,10 @@ impl Call<'_, '_> {
         let read: ReadIn = self.body.take()?;
         let len_bytes = usize::try_from(read.size).map_err(|_| Errno::INVAL)?;
         let out = self.reply.spare(len_bytes)?;
-        let read_bytes = self.volume.read(ino, read.offset, out)?;
+        let read_bytes = match &self.adapter.atomic {
+            Some(atomic) => atomic.read(self.volume, ino, read.offset, out)?,
+            None => self.volume.read(ino, read.offset, out)?,
+        };
         assert!(read_bytes <= len_bytes, "read more than asked for");
         self.reply.advance(read_bytes);
         Ok(())
@@ -39,6 +43,20 @@ impl Call<'_, '_> {
         self.drop_capabilities(ino)?;
         let (volume, unique) = (self.volume, self.header.unique);
         let kill = write.write_flags & WRITE_KILL_SUIDGID != 0;
+        let _settled = match &self.adapter.atomic {
+            Some(atomic) => match atomic.route(ino, &write)? {
+                Route::Held(file) => {
+                    if kill {
+                        let change = SetAttr { kill_suid_sgid: true, ..SetAttr::default() };
+                        volume.set_attr(ino, &change)?;
+                    }
+                    atomic.write(volume, &file, write.offset, data)?;
+                    return Ok(self.answer_write(data.len())?);
+                }
+                Route::Settled(guard) => Some(guard),
+            },
+            None => None,
+        };
         let mut answered = None;
         let written_bytes =
             volume.write_accepting(ino, write.offset, data, kill, &mut |bytes| {
@@ -109,6 +127,7 @@ impl Call<'_, '_> {
             ZERO_AND_KEEP => Allocate::ZeroRange { keep_size: true },
             _ => return Err(Errno::OPNOTSUPP.into()),
         };
+        let _settled = self.settled(ino)?;
         self.drop_capabilities(ino)?;
         self.drop_ids_unless_root(ino)?;
         Ok(self.volume.fallocate(ino, how, fallocate.offset, fallocate.length)?)

@@ -28,6 +28,7 @@ impl Call<'_, '_> {
         let read: ReadIn = self.body.take()?;
         let capacity_bytes = capacity(&read, self.reply)?;
         let volume = self.volume;
+        let unsettled = self.unsettled();
         let reply = &mut *self.reply;
         volume.read_dir(ino, read.offset, &mut |entry| {
             if !fits(reply, capacity_bytes, size_of::<EntryOut>(), &entry) {
@@ -40,7 +41,9 @@ impl Call<'_, '_> {
                 _ => match volume.get_attr(entry.ino) {
                     Ok(attr) if attr.link_count > 0 => {
                         volume.pin(entry.ino);
-                        entry_out(&attr)
+                        let mut out = entry_out(&attr);
+                        unsettled.correct(attr.ino, &mut out.attr.size, &mut out.attr_valid);
+                        out
                     }
                     _ => EntryOut::default(),
                 },

@@ -39,11 +39,10 @@ pub(super) fn adapter(device: Arc<MemoryDevice>, data_mode: DataMode) -> Adapter
         durability: "process",
         device_counters: Arc::new(device::Counters::default),
     };
-    Adapter::new(
-        Volume::open(device, options).unwrap(),
-        stat_source,
-        crate::abi::init::SETXATTR_EXT,
-    )
+    let volume = Volume::open(device, options).unwrap();
+    let notifier = crate::notifier::Notifier::start(|_| {}).unwrap();
+    let atomic = (data_mode == DataMode::Journal).then(|| AtomicWrites::new(&volume, notifier));
+    Adapter::new(volume, stat_source, crate::abi::init::SETXATTR_EXT, atomic)
 }
 
 /// A body that often makes sense: small numbers, short names, and noise.

@@ -1,6 +1,7 @@
-//! The ioctls of `lsattr` and `chattr` (inode flags, the generation), and those of data modes.
+//! The ioctls of `lsattr` and `chattr` (inode flags, the generation), those of data modes, and those
+//! of F2FS for atomic writes.
 
-use ext4::{DataMode, SetAttr};
+use ext4::{DataMode, InodeNo, SetAttr};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -18,6 +19,12 @@ const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 const OJ_IOC_GET_MODE: u32 = 0x8004_4fe0;
 /// `_IOW('O', 0xE1, __u32)`: sets a file's data mode; 0 is the volume's.
 const OJ_IOC_SET_MODE: u32 = 0x4004_4fe1;
+
+const F2FS_IOC_START_ATOMIC_WRITE: u32 = 0x0000_f501;
+const F2FS_IOC_COMMIT_ATOMIC_WRITE: u32 = 0x0000_f502;
+const F2FS_IOC_ABORT_ATOMIC_WRITE: u32 = 0x0000_f505;
+const F2FS_IOC_GET_FEATURES: u32 = 0x8004_f50c;
+const F2FS_FEATURE_ATOMIC_WRITE: u32 = 0x0004;
 
 const FS_SYNC_FL: u32 = 0x0000_0008;
 const FS_IMMUTABLE_FL: u32 = 0x0000_0010;
@@ -93,8 +100,22 @@ impl Call<'_, '_> {
                 self.volume.set_data_mode(ino, mode)?;
                 Ok(self.reply.push(&IoctlOut::default())?)
             }
-            _ => Err(Errno::NOTTY.into()),
+            _ => self.ioctl_atomic(ino, &ioctl),
         }
+    }
+
+    fn ioctl_atomic(&mut self, ino: InodeNo, ioctl: &IoctlIn) -> Outcome {
+        let Some(atomic) = &self.adapter.atomic else { return Err(Errno::NOTTY.into()) };
+        match ioctl.cmd {
+            F2FS_IOC_GET_FEATURES => return self.push_number(ioctl, F2FS_FEATURE_ATOMIC_WRITE),
+            F2FS_IOC_START_ATOMIC_WRITE => atomic.start(self.volume, ino, ioctl.fh)?,
+            F2FS_IOC_COMMIT_ATOMIC_WRITE => {
+                atomic.commit(self.volume, ino, ioctl.fh, &self.adapter.counters)?;
+            }
+            F2FS_IOC_ABORT_ATOMIC_WRITE => atomic.abort(ino, ioctl.fh, &self.adapter.counters),
+            _ => return Err(Errno::NOTTY.into()),
+        }
+        Ok(self.reply.push(&IoctlOut::default())?)
     }
 
     /// Gives the flags in `mask` the values they have in `flags`. The volume refuses to change

@@ -1,11 +1,13 @@
 //! Every FUSE request, turned into an operation of the volume.
 //!
 //! Nothing is kept for an open file: OPEN and OPENDIR are answered ENOSYS, which makes the kernel
-//! stop asking and keep its caches; CREATE likewise, so that creating a file is one MKNOD. An inode
+//! stop asking and keep its caches; CREATE likewise, so that creating a file is one MKNOD. (A mount
+//! that offers atomic writes has to hear of opening and closing: see `atomic`, `open`.) An inode
 //! number is its own node number, but for the root; the kernel's lookup counts are the volume's pins.
 //!
 //! Lock: `volume` is held shared by every request and exclusively only to close it.
 
+mod atomic;
 mod attributes;
 mod data;
 mod directory;
@@ -16,12 +18,15 @@ mod forgets;
 mod fuzz_test;
 mod ioctl;
 mod names;
+mod open;
+mod overlay;
 mod xattr;
 
 use ext4::{InodeNo, Volume};
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
+pub(crate) use self::atomic::AtomicWrites;
 use self::forgets::Forgets;
 use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, init};
 use crate::capabilities::Capabilities;
@@ -42,13 +47,20 @@ pub(crate) struct Adapter {
     counters: AdapterCounters,
     forgets: Forgets,
     capabilities: Capabilities,
+    /// `None`: not offered.
+    atomic: Option<AtomicWrites>,
     stat_source: StatSource,
     /// The flags of `abi::init` that hold for this connection.
     agreed_flags: u64,
 }
 
 impl Adapter {
-    pub(crate) fn new(volume: Volume, stat_source: StatSource, agreed_flags: u64) -> Adapter {
+    pub(crate) fn new(
+        volume: Volume,
+        stat_source: StatSource,
+        agreed_flags: u64,
+        atomic: Option<AtomicWrites>,
+    ) -> Adapter {
         let opening_bytes = (stat_source.device_counters)().write_bytes;
         Adapter {
             volume: RwLock::new(Some(volume)),
@@ -56,6 +68,7 @@ impl Adapter {
             counters: AdapterCounters { opening_bytes, ..AdapterCounters::default() },
             forgets: Forgets::default(),
             capabilities: Capabilities::default(),
+            atomic,
             stat_source,
             agreed_flags,
         }
@@ -243,13 +256,14 @@ impl Call<'_, '_> {
             Opcode::Listxattr => self.listxattr(),
             Opcode::Removexattr => self.removexattr(),
             Opcode::Ioctl => self.ioctl(),
-            Opcode::Release | Opcode::Releasedir => Ok(()),
+            Opcode::Open => self.open(),
+            Opcode::Create => self.create(),
+            Opcode::Flush => self.flush(),
+            Opcode::Release => self.release(),
+            Opcode::Releasedir => Ok(()),
             // ENOSYS makes the kernel stop asking: no state per open file, no locks of our own,
             // its own permission checks, its own fallback for the rest.
-            Opcode::Open
-            | Opcode::Opendir
-            | Opcode::Create
-            | Opcode::Flush
+            Opcode::Opendir
             | Opcode::Access
             | Opcode::Getlk
             | Opcode::Setlk

@@ -3,6 +3,7 @@
 use ext4::{Attr, Error, FileKind, InodeNo, NewNode, Owner, RenameHow};
 use rustix::io::Errno;
 
+use super::atomic::Unsettled;
 use super::{Call, Outcome};
 use crate::abi::{LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn};
 use crate::convert::{entry_out, inode_of, kind_of_mode, negative_entry, permissions};
@@ -14,6 +15,7 @@ impl Call<'_, '_> {
     pub(super) fn lookup(&mut self) -> Outcome {
         let ino = self.ino()?;
         let name = self.body.take_name()?;
+        let unsettled = self.unsettled();
         let found = match name {
             // These two come from file handles (NFS, open_by_handle_at) alone.
             b"." => self.pin_existing(ino),
@@ -21,10 +23,16 @@ impl Call<'_, '_> {
             _ => self.volume.lookup(ino, name),
         };
         match found {
-            Ok(attr) => Ok(self.reply.push(&entry_out(&attr))?),
+            Ok(attr) => self.push_entry(&attr, &unsettled),
             Err(Error::NotFound) => Ok(self.reply.push(&negative_entry())?),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn push_entry(&mut self, attr: &Attr, unsettled: &Unsettled<'_>) -> Outcome {
+        let mut out = entry_out(attr);
+        unsettled.correct(attr.ino, &mut out.attr.size, &mut out.attr_valid);
+        Ok(self.reply.push(&out)?)
     }
 
     fn pin_existing(&self, ino: InodeNo) -> ext4::Result<Attr> {
@@ -75,7 +83,13 @@ impl Call<'_, '_> {
         self.make(name, NewNode::Directory, permissions(mkdir.mode), permissions(mkdir.umask))
     }
 
-    fn make(&mut self, name: &[u8], node: NewNode<'_>, permissions: u16, umask: u16) -> Outcome {
+    pub(super) fn make(
+        &mut self,
+        name: &[u8],
+        node: NewNode<'_>,
+        permissions: u16,
+        umask: u16,
+    ) -> Outcome {
         let owner = Owner { uid: self.header.uid, gid: self.header.gid };
         let attr = self.volume.make(self.ino()?, name, node, permissions, umask, owner)?;
         Ok(self.reply.push(&entry_out(&attr))?)
@@ -117,7 +131,8 @@ impl Call<'_, '_> {
     pub(super) fn link(&mut self) -> Outcome {
         let link: LinkIn = self.body.take()?;
         let name = self.body.take_name()?;
+        let unsettled = self.unsettled();
         let attr = self.volume.link(inode_of(link.oldnodeid)?, self.ino()?, name)?;
-        Ok(self.reply.push(&entry_out(&attr))?)
+        self.push_entry(&attr, &unsettled)
     }
 }

@@ -1,5 +1,6 @@
 //! What is done to a volume: lists of operations, each from a seed.
 
+mod atomic;
 mod directory;
 mod exhaustion;
 mod modes;
@@ -40,11 +41,13 @@ pub enum Workload {
     Rounds,
     /// Files of different data modes that use each other's blocks.
     Modes,
+    /// Databases whose transactions are atomic writes.
+    Atomic,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Workload; 10] = [
+    pub const ALL: [Workload; 11] = [
         Workload::Random,
         Workload::Sqlite,
         Workload::Directory,
@@ -55,6 +58,7 @@ impl Workload {
         Workload::Reuse,
         Workload::Rounds,
         Workload::Modes,
+        Workload::Atomic,
     ];
 
     /// The operations. The same arguments give the same list; a larger `op_count` one that
@@ -71,6 +75,7 @@ impl Workload {
             Workload::Reuse => reuse::ops,
             Workload::Rounds => rounds::ops,
             Workload::Modes => modes::ops,
+            Workload::Atomic => atomic::ops,
         };
         let mut ops = script(seed, op_count);
         ops.truncate(op_count);
@@ -90,6 +95,7 @@ impl Workload {
             Workload::Reuse => 70,
             Workload::Rounds => 700,
             Workload::Modes => 90,
+            Workload::Atomic => 60,
         }
     }
 
@@ -105,6 +111,7 @@ impl Workload {
             Workload::Reuse => "reuse",
             Workload::Rounds => "rounds",
             Workload::Modes => "modes",
+            Workload::Atomic => "atomic",
         }
     }
 }

@@ -61,6 +61,11 @@ impl Script {
         self.push(Op::Write { target, offset, len_bytes, tag });
     }
 
+    pub(super) fn write_atomic(&mut self, path: &str, pieces: Vec<(u64, usize)>) {
+        let (target, tag) = (Target::Path(path.into()), self.tag());
+        self.push(Op::WriteAtomic { target, pieces, tag });
+    }
+
     pub(super) fn truncate(&mut self, path: &str, size_bytes: u64) {
         self.push(Op::Truncate { target: Target::Path(path.into()), size_bytes });
     }

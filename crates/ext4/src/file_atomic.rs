@@ -1,0 +1,128 @@
+//! Writing several pieces of a file as one: after a crash all of them are there, or none.
+//!
+//! All pieces go through one operation, so that they are in one transaction. That transaction has
+//! to hold them: [`Volume::atomic_block_limit`] blocks at most, fewer when many of them have to be
+//! allocated. The data are always journaled; modes that may put data in place over others do not offer
+//! it.
+
+use crate::extent_tree::{self, Target};
+use crate::file::{FILE_BYTES_MAX, block_of, regular_file};
+use crate::file_write::{Chunk, EDIT_COUNT_MAX, edits_credit_count};
+use crate::inode::Inode;
+use crate::op::Op;
+use crate::volume::Volume;
+use crate::{Error, InodeNo, Result};
+
+/// Levels that a tree may grow by while one operation changes it.
+const GROWTH_LEVEL_COUNT: u16 = 2;
+/// The deepest tree there can be.
+const DEPTH_MAX: u16 = 5;
+
+/// Some bytes of a file and where they go.
+pub type Piece<'a> = (u64, &'a [u8]);
+
+impl Volume {
+    /// The most blocks that [`Volume::write_atomic`] can write at once when few of them have to be
+    /// allocated; 0 where it is not supported.
+    pub fn atomic_block_limit(&self) -> usize {
+        if !self.data_mode().is_atomic() {
+            return 0;
+        }
+        let others = edits_credit_count(EDIT_COUNT_MAX, DEPTH_MAX + GROWTH_LEVEL_COUNT);
+        self.journal().max_credit_count().saturating_sub(others)
+    }
+
+    /// Writes all pieces, ascending and apart from each other, growing the file as needed, in one
+    /// transaction. On an error nothing was written: [`Error::NoSpace`] also when one transaction
+    /// cannot hold them, [`Error::NotSupported`] where the volume's mode may put data in place over
+    /// others.
+    pub fn write_atomic<'a>(&self, ino: InodeNo, pieces: &[Piece<'a>]) -> Result<()> {
+        self.check_writable()?;
+        if !self.data_mode().is_atomic() {
+            return Err(Error::NotSupported);
+        }
+        check_pieces(pieces)?;
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        let cell = self.cell(ino);
+        let _content = cell.content.write();
+        let inode = regular_file(self, ino)?;
+        let plan = self.plan(&inode, 0)?.journaled();
+        let chunk = |piece: &Piece<'a>| Chunk::new(plan, ino, piece.0, piece.1, false, false);
+        let chunks: Vec<_> = pieces.iter().map(chunk).collect();
+        let budget = Budget::new(self, &inode, pieces)?;
+        self.with_op(budget.credit_count, |op| write_pieces(op, pieces, &chunks, &budget))
+    }
+}
+
+fn check_pieces(pieces: &[Piece<'_>]) -> Result<()> {
+    let mut end = 0;
+    for (offset, data) in pieces {
+        if *offset < end || data.is_empty() {
+            return Err(Error::InvalidArgument);
+        }
+        end = offset.checked_add(data.len() as u64).ok_or(Error::FileTooBig)?;
+    }
+    if end > FILE_BYTES_MAX { Err(Error::FileTooBig) } else { Ok(()) }
+}
+
+/// What the operation may change.
+struct Budget {
+    credit_count: usize,
+    /// Allocations and conversions, beside those of one more chunk.
+    edit_count: usize,
+}
+
+impl Budget {
+    /// Enough for one edit for each block that holds nothing yet, or as many as a transaction has
+    /// room for beside the data: blocks that are allocated together need one edit.
+    fn new(volume: &Volume, inode: &Inode, pieces: &[Piece<'_>]) -> Result<Budget> {
+        let (mut block_count, mut fresh_count) = (0, 0);
+        for (offset, data) in pieces {
+            let last = block_of(offset + data.len() as u64 - 1);
+            let mut next = block_of(*offset);
+            while next <= last {
+                let mapping = extent_tree::map(volume, inode, next, last - next + 1)?;
+                let count = mapping.count as usize;
+                block_count += count;
+                if !matches!(mapping.target, Target::Written(_)) {
+                    fresh_count += count;
+                }
+                next += mapping.count;
+            }
+        }
+        let depth = extent_tree::depth(inode) + GROWTH_LEVEL_COUNT;
+        let credits = |edit_count| edits_credit_count(EDIT_COUNT_MAX + edit_count, depth);
+        let most = volume.journal().max_credit_count();
+        let room = most.checked_sub(block_count + credits(0)).ok_or(Error::NoSpace)?;
+        let edit_count = fresh_count.min(room / (credits(1) - credits(0)));
+        Ok(Budget { credit_count: block_count + credits(edit_count), edit_count })
+    }
+}
+
+/// Writes every piece whole: one that finds its blocks scattered takes several steps.
+fn write_pieces(
+    op: &mut Op<'_>,
+    pieces: &[Piece<'_>],
+    chunks: &[Chunk<'_>],
+    budget: &Budget,
+) -> Result<()> {
+    let mut edit_count = 0;
+    let mut write = |op: &mut Op<'_>, chunk: &Chunk<'_>| {
+        if edit_count > budget.edit_count {
+            return Err(Error::NoSpace);
+        }
+        let written = chunk.write(op)?;
+        edit_count += written.edit_count;
+        Ok(written.len_bytes)
+    };
+    for ((offset, data), chunk) in pieces.iter().zip(chunks) {
+        let mut done = write(op, chunk)?;
+        while done < data.len() {
+            let (offset, rest) = (offset + done as u64, &data[done..]);
+            done += write(op, &chunk.rest(offset, rest))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,305 @@
+//! Atomic writes: an open file's writes that become durable all at once, or never happened.
+//!
+//! Between START and COMMIT what the *holder* (one open file) writes is kept in an [`Overlay`] in
+//! memory. Everybody reads it, as the kernel's page cache would show it anyway; nobody else
+//! may change the content meanwhile (`EBUSY`). COMMIT writes all of it in one transaction and waits
+//! until that is durable. ABORT, the closing of a descriptor of the holder, and the end of its process
+//! drop it, and then the kernel's pages of it. A holder that lost its atomic write by a close which it
+//! need not know of (a child's) gets `ECANCELED` until it has asked for ABORT, COMMIT or START: its
+//! next write must not go to the file as if nothing had happened.
+//!
+//! Locks: `table` (shared: whoever changes content or looks a file up; exclusive: to enter or take
+//! out), then that of one overlay, then those of the volume. Nobody who holds one waits for pages to
+//! be dropped.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use ext4::{FileKind, InodeNo, Volume};
+use parking_lot::{RwLock, RwLockReadGuard};
+use rustix::io::Errno;
+
+use super::overlay::Overlay;
+use super::{Call, Failure};
+use crate::abi::{WRITE_CACHE, WriteIn};
+use crate::convert::node_of;
+use crate::errno::{errno, is_grave};
+use crate::notifier::{Dropping, Notifier};
+use crate::stat::AdapterCounters;
+
+/// All overlays together hold at most so many times what one may.
+const TOTAL_FACTOR: usize = 4;
+/// `FS_IMMUTABLE_FL | FS_APPEND_FL`.
+const FIXED_FLAGS: u32 = 0x10 | 0x20;
+
+/// A file in the atomic state.
+pub(super) struct AtomicFile {
+    ino: InodeNo,
+    /// The open file whose writes it takes.
+    holder: u64,
+    /// `None` once it has ended.
+    overlay: RwLock<Option<Overlay>>,
+}
+
+#[derive(Default)]
+pub(super) struct Table {
+    files: HashMap<InodeNo, Arc<AtomicFile>>,
+    /// Holders that do not know yet that their atomic write was dropped.
+    lost: HashSet<u64>,
+}
+
+/// Where a write goes.
+pub(super) enum Route<'a> {
+    /// Into the overlay.
+    Held(Arc<AtomicFile>),
+    /// To the volume; nobody can begin an atomic write until this is dropped.
+    Settled(RwLockReadGuard<'a, Table>),
+}
+
+/// The atomic writes of a mount.
+pub(crate) struct AtomicWrites {
+    table: RwLock<Table>,
+    /// Entries of `table`. While it is 0, requests need not look.
+    entry_count: AtomicUsize,
+    block_count: AtomicUsize,
+    block_limit: usize,
+    next_handle: AtomicU64,
+    notifier: Notifier,
+}
+
+impl AtomicWrites {
+    pub(crate) fn new(volume: &Volume, notifier: Notifier) -> AtomicWrites {
+        AtomicWrites {
+            table: RwLock::default(),
+            entry_count: AtomicUsize::new(0),
+            block_count: AtomicUsize::new(0),
+            block_limit: volume.atomic_block_limit(),
+            next_handle: AtomicU64::new(1),
+            notifier,
+        }
+    }
+
+    /// A number for an open file; it says whether it may write.
+    pub(super) fn new_handle(&self, is_writable: bool) -> u64 {
+        self.next_handle.fetch_add(1, Ordering::Relaxed) << 1 | u64::from(is_writable)
+    }
+
+    fn change_table<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = self.table.write();
+        let result = change(&mut table);
+        self.entry_count.store(table.files.len() + table.lost.len(), Ordering::SeqCst);
+        result
+    }
+
+    fn is_idle(&self) -> bool {
+        self.entry_count.load(Ordering::SeqCst) == 0
+    }
+
+    fn file(&self, ino: InodeNo) -> Option<Arc<AtomicFile>> {
+        if self.is_idle() { None } else { self.table.read().files.get(&ino).cloned() }
+    }
+
+    /// The file in the atomic state whose holder this is.
+    fn held(&self, ino: InodeNo, handle: u64) -> Option<Arc<AtomicFile>> {
+        self.file(ino).filter(|file| file.holder == handle)
+    }
+
+    /// START. Once more is no error.
+    pub(super) fn start(&self, volume: &Volume, ino: InodeNo, handle: u64) -> Result<(), Failure> {
+        if handle & 1 == 0 {
+            return Err(Errno::BADF.into());
+        }
+        // Waits for those who are changing the content.
+        self.change_table(|table| {
+            let attr = volume.get_attr(ino)?;
+            match table.files.get(&ino) {
+                _ if attr.kind != FileKind::Regular => return Err(Errno::INVAL.into()),
+                _ if attr.flags & FIXED_FLAGS != 0 => return Err(Errno::PERM.into()),
+                _ if volume.is_read_only() => return Err(Errno::ROFS.into()),
+                Some(file) if file.holder == handle => return Ok(()),
+                Some(_) => return Err(Errno::BUSY.into()),
+                None => {}
+            }
+            table.lost.remove(&handle);
+            let overlay = RwLock::new(Some(Overlay::new(attr.size_bytes)));
+            table.files.insert(ino, Arc::new(AtomicFile { ino, holder: handle, overlay }));
+            Ok(())
+        })
+    }
+
+    /// Where this WRITE goes.
+    pub(super) fn route(&self, ino: InodeNo, write: &WriteIn) -> Result<Route<'_>, Errno> {
+        let table = self.table.read();
+        if table.lost.contains(&write.fh) {
+            return Err(Errno::CANCELED);
+        }
+        match table.files.get(&ino) {
+            // Of pages that were changed through a mapping nobody can tell who changed them.
+            Some(file) if file.holder == write.fh && write.write_flags & WRITE_CACHE == 0 => {
+                Ok(Route::Held(file.clone()))
+            }
+            Some(_) => Err(Errno::BUSY),
+            None => Ok(Route::Settled(table)),
+        }
+    }
+
+    /// Takes a write of the holder in. More than a transaction can hold is `EFBIG`: from `ENOSPC`
+    /// SQLite would conclude that its rollback journal finds no room either.
+    pub(super) fn write(
+        &self,
+        volume: &Volume,
+        file: &AtomicFile,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), Failure> {
+        let mut overlay = file.overlay.write();
+        let overlay = overlay.as_mut().ok_or(Errno::CANCELED)?;
+        if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(Errno::FBIG.into());
+        }
+        let added_count = overlay.added_count(offset, data.len());
+        let total_limit = TOTAL_FACTOR * self.block_limit;
+        if overlay.block_count() + added_count > self.block_limit {
+            return Err(Errno::FBIG.into());
+        }
+        let grow = |count: usize| Some(count + added_count).filter(|count| *count <= total_limit);
+        let order = Ordering::Relaxed;
+        self.block_count.fetch_update(order, order, grow).map_err(|_| Errno::FBIG)?;
+        let written = overlay.write(volume, file.ino, offset, data);
+        if written.is_err() {
+            self.block_count.fetch_sub(added_count, order);
+        }
+        written
+    }
+
+    /// [`Volume::read`] with what the holder has written.
+    pub(super) fn read(
+        &self,
+        volume: &Volume,
+        ino: InodeNo,
+        offset: u64,
+        out: &mut [u8],
+    ) -> ext4::Result<usize> {
+        if let Some(file) = self.file(ino) {
+            // Held until the answer is complete: half of it from before a commit, half from behind
+            // would be kept in the kernel's cache for ever.
+            let overlay = file.overlay.read();
+            if let Some(overlay) = &*overlay {
+                return overlay.read(volume, ino, offset, out);
+            }
+        }
+        volume.read(ino, offset, out)
+    }
+
+    /// COMMIT: durable when it returns. A failure aborts.
+    pub(super) fn commit(
+        &self,
+        volume: &Volume,
+        ino: InodeNo,
+        handle: u64,
+        counters: &AdapterCounters,
+    ) -> Result<(), Errno> {
+        if self.forgive(handle) {
+            return Err(Errno::CANCELED);
+        }
+        let file = self.held(ino, handle).ok_or(Errno::INVAL)?;
+        let mut guard = file.overlay.write();
+        let overlay = guard.take().ok_or(Errno::INVAL)?;
+        let owned = overlay.pieces();
+        let pieces: Vec<_> = owned.iter().map(|(offset, data)| (*offset, &data[..])).collect();
+        let written = volume.write_atomic(ino, &pieces);
+        drop(guard);
+        if written.is_err() {
+            self.drop_pages(ino, &overlay).wait();
+        }
+        self.take_out(&file, &overlay);
+        let result = written.and_then(|()| volume.fsync(ino, true));
+        let counter =
+            if result.is_ok() { &counters.atomic_commits } else { &counters.atomic_aborts };
+        AdapterCounters::add(counter, 1);
+        result.map_err(|error| {
+            if is_grave(&error) {
+                tracing::error!(%ino, %error, "committing an atomic write");
+                *counters.last_error.lock() = Some(error.to_string());
+            }
+            errno(&error)
+        })
+    }
+
+    /// ABORT, and the end of the open file; nothing to do where there is no atomic write.
+    pub(super) fn abort(&self, ino: InodeNo, handle: u64, counters: &AdapterCounters) {
+        self.forgive(handle);
+        self.end(ino, handle, false, counters);
+    }
+
+    /// Aborts behind the holder's back.
+    pub(super) fn lose(&self, ino: InodeNo, handle: u64, counters: &AdapterCounters) {
+        self.end(ino, handle, true, counters);
+    }
+
+    fn end(&self, ino: InodeNo, handle: u64, is_lost: bool, counters: &AdapterCounters) {
+        let Some(file) = self.held(ino, handle) else { return };
+        if is_lost {
+            self.change_table(|table| table.lost.insert(handle));
+        }
+        let Some(overlay) = file.overlay.write().take() else { return };
+        AdapterCounters::add(&counters.atomic_aborts, 1);
+        // Until the pages are gone nobody may write: what is read now could not be told from them.
+        self.drop_pages(ino, &overlay).wait();
+        self.take_out(&file, &overlay);
+    }
+
+    /// The holder knows now. `true`: there was something to know.
+    fn forgive(&self, handle: u64) -> bool {
+        if self.is_idle() {
+            return false;
+        }
+        let is_lost = self.table.read().lost.contains(&handle);
+        is_lost && self.change_table(|table| table.lost.remove(&handle))
+    }
+
+    fn take_out(&self, file: &AtomicFile, overlay: &Overlay) {
+        self.block_count.fetch_sub(overlay.block_count(), Ordering::Relaxed);
+        self.change_table(|table| table.files.remove(&file.ino));
+    }
+
+    fn drop_pages(&self, ino: InodeNo, overlay: &Overlay) -> Dropping {
+        self.notifier.drop_pages(node_of(ino), overlay.ranges())
+    }
+}
+
+/// What was so when a request for attributes began.
+pub(super) struct Unsettled<'a>(Option<&'a AtomicWrites>);
+
+impl Unsettled<'_> {
+    /// Size and validity of attributes to be told, where there are atomic writes: a commit may have
+    /// overtaken the request, so that the kernel has to ask again.
+    pub(super) fn correct(&self, ino: InodeNo, size: &mut u64, valid_seconds: &mut u64) {
+        let Some(atomic) = self.0 else { return };
+        *valid_seconds = 0;
+        if let Some(file) = atomic.file(ino)
+            && let Some(overlay) = &*file.overlay.read()
+        {
+            *size = overlay.size();
+        }
+    }
+}
+
+impl<'a> Call<'a, '_> {
+    /// To be asked for before attributes are read.
+    pub(super) fn unsettled(&self) -> Unsettled<'a> {
+        Unsettled(self.adapter.atomic.as_ref().filter(|atomic| !atomic.is_idle()))
+    }
+
+    /// Nobody has an atomic write of this file, or begins one until the result is dropped; `EBUSY`
+    /// otherwise.
+    pub(super) fn settled(
+        &self,
+        ino: InodeNo,
+    ) -> Result<Option<RwLockReadGuard<'a, Table>>, Errno> {
+        let Some(atomic) = &self.adapter.atomic else { return Ok(None) };
+        let table = atomic.table.read();
+        if table.files.contains_key(&ino) { Err(Errno::BUSY) } else { Ok(Some(table)) }
+    }
+}

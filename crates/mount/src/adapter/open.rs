@@ -1,0 +1,61 @@
+//! Opening and closing, which only a mount that offers atomic writes hears of.
+//!
+//! A FLUSH comes whenever a descriptor is closed, by close(2) or with its process, and before the
+//! process' locks on the file go: so an atomic write is undone before anybody else can get the
+//! lock. It also comes when a copy of the descriptor is closed (dup, or a child's after fork); that
+//! ends the atomic write as well, and its holder is told by the errors of what it does next.
+
+use ext4::NewNode;
+use rustix::io::Errno;
+
+use super::atomic::AtomicWrites;
+use super::{Call, Outcome};
+use crate::abi::{CreateIn, FOPEN_KEEP_CACHE, FOPEN_NOFLUSH, FlushIn, OpenIn, OpenOut, ReleaseIn};
+use crate::convert::permissions;
+
+/// `O_ACCMODE`, with `O_RDONLY` being 0.
+const ACCESS_MODE: u32 = 3;
+
+impl<'a> Call<'a, '_> {
+    fn atomic(&self) -> Result<&'a AtomicWrites, Errno> {
+        self.adapter.atomic.as_ref().ok_or(Errno::NOSYS)
+    }
+
+    pub(super) fn open(&mut self) -> Outcome {
+        let atomic = self.atomic()?;
+        let open: OpenIn = self.body.take()?;
+        self.push_open(atomic, open.flags)
+    }
+
+    pub(super) fn create(&mut self) -> Outcome {
+        let atomic = self.atomic()?;
+        let create: CreateIn = self.body.take()?;
+        let name = self.body.take_name()?;
+        let (mode, umask) = (permissions(create.mode), permissions(create.umask));
+        self.make(name, NewNode::Regular, mode, umask)?;
+        self.push_open(atomic, create.flags)
+    }
+
+    fn push_open(&mut self, atomic: &AtomicWrites, flags: u32) -> Outcome {
+        let is_writable = flags & ACCESS_MODE != 0;
+        // Only who may write can have an atomic write to end.
+        let no_flush = if is_writable { 0 } else { FOPEN_NOFLUSH };
+        let (fh, open_flags) = (atomic.new_handle(is_writable), FOPEN_KEEP_CACHE | no_flush);
+        Ok(self.reply.push(&OpenOut { fh, open_flags, backing_id: 0 })?)
+    }
+
+    pub(super) fn flush(&mut self) -> Outcome {
+        let atomic = self.atomic()?;
+        let flush: FlushIn = self.body.take()?;
+        atomic.lose(self.ino()?, flush.fh, &self.adapter.counters);
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self) -> Outcome {
+        if let Some(atomic) = &self.adapter.atomic {
+            let release: ReleaseIn = self.body.take()?;
+            atomic.abort(self.ino()?, release.fh, &self.adapter.counters);
+        }
+        Ok(())
+    }
+}
