@@ -20,7 +20,7 @@ use crate::record::RecordBuf;
 use crate::running::Running;
 use crate::state::State;
 use crate::stats::Counters;
-use crate::{BLOCK_BYTES, BlockRef, HomeBlock, JournalError, Result, Space, Tid, record};
+use crate::{BLOCK_BYTES, BlockRef, HomeBlock, JournalError, Medium, Result, Space, Tid, record};
 
 pub(crate) struct Engine {
     pub home: Arc<dyn BlockDevice>,
@@ -28,6 +28,8 @@ pub(crate) struct Engine {
     pub options: Options,
     pub checksum_seed: u32,
     pub max_transaction_blocks: usize,
+    /// Records are packed.
+    pub packs: bool,
     pub cache: Cache,
     pub in_place: RwLock<()>,
     /// Held while the home device is flushed.
@@ -68,6 +70,7 @@ impl Engine {
         Ok(Engine {
             checksum_seed: crate::format::record_seed(&header.uuid, header.life),
             max_transaction_blocks,
+            packs: options.pack && matches!(space.medium(), Medium::Block(_)),
             cache: Cache::new(options.clean_block_limit),
             in_place: RwLock::new(()),
             flushing: Mutex::new(()),

@@ -5,7 +5,7 @@
 //! bytes:     4096            4096            region_bytes each
 //!
 //! region:  | record | record | ... | unused |
-//! record:  | descriptor | tags | revokes | payload | commit record | zeros to the sector |
+//! record:  | descriptor | tags | revokes | payload | commit record | zeros to the step |
 //! ```
 //!
 //! All numbers are little endian. A record is one transaction. Its commit record holds a CRC32C

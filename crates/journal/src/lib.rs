@@ -1,7 +1,8 @@
 //! The engine: transactions, commit, regions, checkpoint, recovery, revoke.
 //!
 //! Sees *home blocks* (4 KiB blocks of the volume, by number) and byte ranges of them. It must
-//! not know what they hold: no ext4, no FUSE. All I/O goes through `device::BlockDevice`.
+//! not know what they hold: no ext4, no FUSE. All I/O goes through `device::BlockDevice`
+//! and `device::Nvram`.
 //!
 //! A user of the engine reads blocks with [`Journal::read`], changes them inside a [`Handle`],
 //! and asks with [`Journal::sync`] for a transaction to be durable.
@@ -29,6 +30,7 @@ mod handle;
 mod header;
 mod in_place;
 mod journal;
+mod medium;
 mod options;
 mod record;
 mod recovery;
@@ -43,6 +45,7 @@ pub use error::{JournalError, Result};
 pub use handle::Handle;
 pub use header::Header;
 pub use journal::Journal;
+pub use medium::{Medium, NVRAM_STEP_BYTES};
 #[cfg(feature = "canary")]
 pub use options::Broken;
 pub use options::{DeltaCodec, Options};
