@@ -5,6 +5,7 @@ mod daemon;
 mod dump;
 mod error;
 mod fsck;
+mod journal_path;
 mod mkfs;
 mod mount_options;
 mod stat;
@@ -105,6 +106,9 @@ struct FsckArgs {
     /// Where the journal is damaged, give up the history behind the damage
     #[arg(long, conflicts_with = "dry_run")]
     discard_damaged: bool,
+    /// The journal, if the volume was mounted with -o journal=PATH
+    #[arg(long, value_name = "PATH")]
+    journal: Option<PathBuf>,
     /// Block device or file that holds the volume
     target: PathBuf,
 }
@@ -114,6 +118,9 @@ struct DumpArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
+    /// The journal, if it is not in the volume
+    #[arg(long, value_name = "PATH")]
+    journal: Option<PathBuf>,
     /// Block device or file that holds the volume
     target: PathBuf,
 }

@@ -68,6 +68,7 @@ mod names;
 mod op;
 mod open;
 mod orphan;
+mod place;
 mod raw;
 mod read_dir;
 mod rename;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use journal::{Journal, Tid};
+use journal::{Journal, Medium, Tid};
 
 use crate::cells::{Cells, InodeCell};
 use crate::checksum::Checksums;
@@ -24,6 +24,9 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Where file data goes.
     pub data_mode: DataMode,
+    /// The journal's own medium; `None`: the volume's journal inode. An empty one becomes this
+    /// volume's journal.
+    pub journal: Option<Medium>,
     /// Regions of the journal, 2 to 16.
     pub region_count: usize,
     /// Commit on its own after this time; `None`: only when asked to.
@@ -47,6 +50,7 @@ impl Default for OpenOptions {
         OpenOptions {
             read_only: false,
             data_mode: DataMode::Journal,
+            journal: None,
             region_count: 4,
             commit_interval: Some(Duration::from_secs(5)),
             background: true,

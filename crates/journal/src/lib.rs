@@ -25,6 +25,7 @@ pub mod codec;
 mod commit;
 mod engine;
 mod error;
+mod external;
 pub mod format;
 mod handle;
 mod header;
@@ -42,6 +43,7 @@ mod stats;
 mod types;
 
 pub use error::{JournalError, Result};
+pub use external::{Label, space_of};
 pub use handle::Handle;
 pub use header::Header;
 pub use journal::Journal;
