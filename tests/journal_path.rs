@@ -101,6 +101,24 @@ fn fsck_and_dump_take_the_journal() {
 }
 
 #[test]
+fn a_lost_journal_can_be_given_up() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let journal = OnTmpfs::new("lost");
+    scratch.mount(&journal.options());
+    write_synced(&scratch, "f");
+    scratch.kill();
+    fs::remove_file(&journal.0).unwrap();
+    let image = scratch.image();
+    fsck(&image, &["-y"]).refused(8, "--journal-lost");
+    fsck(&image, &["--journal-lost"]).refused(16, "-y");
+    assert_eq!(fsck(&image, &["-y", "--journal-lost"]).code, Some(1));
+    scratch.check();
+    scratch.mount("commit=300");
+    assert!(!scratch.path("f").exists());
+    scratch.close_and_check();
+}
+
+#[test]
 fn a_journal_in_a_file_and_on_a_device() {
     let Some(mut scratch) = Scratch::new() else { return };
     let file = scratch.root().join("journal");

@@ -15,7 +15,7 @@ pub fn run(args: &FsckArgs) -> Result<u8> {
     if args.dry_run {
         return look(args);
     }
-    let recovered = recover(args)?;
+    let recovered = if args.journal_lost { give_up_journal(args)? } else { recover(args)? };
     let checked = e2fsck(&args.target, if args.yes { "-y" } else { "-p" })?;
     Ok(if recovered { checked | CORRECTED } else { checked })
 }
@@ -40,6 +40,15 @@ fn recover(args: &FsckArgs) -> Result<bool> {
     let volume = Volume::open(device, options).map_err(|error| CliError::at(path, error))?;
     volume.close().map_err(|error| CliError::at(path, error))?;
     println!("{}: recovered: {}", path.display(), describe(&found));
+    Ok(true)
+}
+
+/// `--journal-lost`: e2fsck has to look at all of the volume afterwards. Always `true`.
+fn give_up_journal(args: &FsckArgs) -> Result<bool> {
+    let path = &args.target;
+    let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadWrite)?);
+    ext4::give_up_journal(&device).map_err(|error| CliError::at(path, error))?;
+    println!("{}: its journal is given up, and the newest changes with it", path.display());
     Ok(true)
 }
 

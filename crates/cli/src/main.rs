@@ -109,6 +109,9 @@ struct FsckArgs {
     /// The journal, if the volume was mounted with -o journal=PATH
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
+    /// That journal is lost: let e2fsck repair what the volume holds without its newest changes
+    #[arg(long, requires = "yes", conflicts_with = "journal")]
+    journal_lost: bool,
     /// Block device or file that holds the volume
     target: PathBuf,
 }

@@ -54,6 +54,7 @@ mod file_write;
 mod free_budget;
 mod frees;
 mod geometry;
+mod give_up;
 mod groups;
 mod hash;
 mod htree;
@@ -87,6 +88,7 @@ mod xattr_set;
 
 pub use error::{Error, Result};
 pub use fallocate::Allocate;
+pub use give_up::give_up_journal;
 pub use survey::Survey;
 pub use types::{
     Attr, DataMode, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr,

@@ -25,7 +25,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::checksum::Checksums;
 use crate::features::incompat;
 use crate::layout::jbd2::{JBD2_SUPERBLOCK_BYTES, Jbd2SuperBlock};
-use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
+use crate::layout::superblock::{STATE_ERROR, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
 use crate::op::superblock_of;
 use crate::raw::{read_block, write_block};
 use crate::{Error, Result};
@@ -124,11 +124,24 @@ impl Marks {
         write_block(&*self.device, self.jbd2_block, &block)
     }
 
+    /// Marks the volume as having errors, durably; the marks stay.
+    pub(crate) fn note_errors(&self) -> Result<()> {
+        self.change_superblock(|superblock| {
+            superblock.s_state.set(superblock.s_state.get() | STATE_ERROR);
+        })
+    }
+
     fn set_outer(&self, marked: bool) -> Result<()> {
+        self.change_superblock(|superblock| {
+            let others = superblock.s_feature_incompat.get() & !OUTER;
+            superblock.s_feature_incompat.set(if marked { others | OUTER } else { others });
+        })
+    }
+
+    fn change_superblock(&self, change: impl FnOnce(&mut SuperBlock)) -> Result<()> {
         let mut block = read_block(&*self.device, HomeBlock(0))?;
         let mut superblock = read_superblock(&*self.device)?.superblock;
-        let others = superblock.s_feature_incompat.get() & !OUTER;
-        superblock.s_feature_incompat.set(if marked { others | OUTER } else { others });
+        change(&mut superblock);
         self.checksums.seal_superblock(&mut superblock);
         block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES]
             .copy_from_slice(superblock.as_bytes());

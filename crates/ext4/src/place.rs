@@ -35,7 +35,8 @@ pub(crate) fn to_recover(found: &Found, given: Option<&Medium>) -> Result<Space>
     let Some(medium) = given else {
         return refused(format!(
             "the volume was not closed, and its journal {wanted_name} is elsewhere; say where it \
-             is: mount with -o journal=PATH, or fsck with --journal PATH"
+             is: mount with -o journal=PATH, or fsck with --journal PATH (if it is lost for good: \
+             fsck -y --journal-lost)"
         ));
     };
     match label_of(medium, &wanted.volume_uuid)? {

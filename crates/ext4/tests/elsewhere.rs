@@ -134,6 +134,28 @@ fn a_journal_with_the_history_of_a_copy_is_not_overwritten() {
     assert!(has(&open(&device, Some(&journal)).unwrap(), "kept"));
 }
 
+#[test]
+fn a_lost_journal_is_given_up_only_when_asked_for_and_e2fsck_repairs_the_rest() {
+    let image = Image::new(&[], "64M");
+    let (device, journal) = (image.device(), nvram());
+    let as_device: Arc<dyn BlockDevice> = device.clone();
+    let volume = open(&device, None).unwrap();
+    make_synced(&volume, "before");
+    drop(volume);
+    let before = device.to_bytes();
+    assert!(ext4::give_up_journal(&as_device).is_err(), "its journal is not elsewhere");
+    assert!(device.to_bytes() == before);
+    let volume = open(&device, Some(&journal)).unwrap();
+    make_synced(&volume, "lost");
+    drop(volume);
+    ext4::give_up_journal(&as_device).unwrap();
+    refused(&device, None, "marked as having errors");
+    image.put(&device.to_bytes());
+    assert!(image.e2fsck("-fy").0 <= 1);
+    let volume = open(&image.device(), None).unwrap();
+    assert!(has(&volume, "before") && !has(&volume, "lost"));
+}
+
 /// The power is cut at every event of a mount, that of opening and closing too.
 #[test]
 fn at_any_moment_of_a_mount_the_volume_knows_its_journal() {

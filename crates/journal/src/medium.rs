@@ -48,34 +48,38 @@ impl Medium {
 
     /// Fills `buf` from `offset`.
     pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        Ok(match self {
-            Medium::Block(device) => device.read(offset, buf)?,
-            Medium::Nvram(nvram) => nvram.read(offset, buf)?,
-        })
+        let done = match self {
+            Medium::Block(device) => device.read(offset, buf),
+            Medium::Nvram(nvram) => nvram.read(offset, buf),
+        };
+        Ok(done?)
     }
 
     /// Writes `data` at `offset`; durable after [`Medium::flush`] of the same thread.
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        Ok(match self {
-            Medium::Block(device) => device.write(offset, data)?,
-            Medium::Nvram(nvram) => nvram.store(offset, data)?,
-        })
+        let done = match self {
+            Medium::Block(device) => device.write(offset, data),
+            Medium::Nvram(nvram) => nvram.store(offset, data),
+        };
+        Ok(done?)
     }
 
     /// Writes `data` at `offset` and returns when it is durable: one write, or one fence.
     pub(crate) fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
-        Ok(match self {
-            Medium::Block(device) => device.write_durable(offset, data)?,
-            Medium::Nvram(nvram) => nvram.write_durable(offset, &[data])?,
-        })
+        let done = match self {
+            Medium::Block(device) => device.write_durable(offset, data),
+            Medium::Nvram(nvram) => nvram.write_durable(offset, &[data]),
+        };
+        Ok(done?)
     }
 
     /// Returns when all that this thread has written is durable.
     pub(crate) fn flush(&self) -> Result<()> {
-        Ok(match self {
-            Medium::Block(device) => device.flush()?,
-            Medium::Nvram(nvram) => nvram.persist()?,
-        })
+        let done = match self {
+            Medium::Block(device) => device.flush(),
+            Medium::Nvram(nvram) => nvram.persist(),
+        };
+        Ok(done?)
     }
 
     /// Writes zeros from `offset` up to `end`, durably.

@@ -77,7 +77,7 @@ fn options(life: u64, broken: Broken) -> Options {
     options.life = life;
     options.region_count = REGION_COUNT;
     options.clean_block_limit = 8;
-    options.pack = life % 3 == 0;
+    options.pack = life.is_multiple_of(3);
     // Every other life has DJFS' codec.
     if life % 2 == 1 {
         options.delta_codec = DeltaCodec::XorLzo;
