@@ -63,7 +63,6 @@ impl Engine {
         self.flush_home_if_written()?;
         // Data in place that failed must not be followed by the metadata that points to it.
         self.check_aborted()?;
-        let life = self.state.lock().header.life;
         let no_revokes = BTreeSet::new();
         let drops_revokes = self.is_broken(Broken::RevokesDropped);
         let revokes = if drops_revokes { &no_revokes } else { &transaction.revokes };
@@ -82,7 +81,7 @@ impl Engine {
                 revokes,
             },
             &Encoding {
-                life,
+                life: self.life,
                 checksum_seed: self.checksum_seed,
                 step_bytes: self.space.step_bytes(),
                 delta_codec: self.options.delta_codec,

@@ -26,6 +26,7 @@ pub(crate) struct Engine {
     pub home: Arc<dyn BlockDevice>,
     pub space: Space,
     pub options: Options,
+    pub life: u64,
     pub checksum_seed: u32,
     pub max_transaction_blocks: usize,
     /// Records are packed.
@@ -68,6 +69,7 @@ impl Engine {
             )));
         }
         Ok(Engine {
+            life: header.life,
             checksum_seed: crate::format::record_seed(&header.uuid, header.life),
             max_transaction_blocks,
             packs: options.pack && matches!(space.medium(), Medium::Block(_)),
