@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fastrand::Rng;
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, XattrFlags};
@@ -300,14 +301,20 @@ fn random_operation(dir: &Path, rng: &mut Rng) -> io::Result<()> {
 /// What is seen of a mount whose daemon was killed.
 const DEAD: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
 
+/// Whether the error is that of a mount whose daemon was killed. The kernel fails a request that the
+/// daemon was just taking from it, and died, with EIO; before it is killed that must not be seen.
+fn is_dead(errno: Errno, killed: &AtomicBool) -> bool {
+    DEAD.contains(&errno) || errno == Errno::IO && killed.load(Ordering::SeqCst)
+}
+
 /// Returns after the last step, or when the daemon is gone: how often there was no space.
-fn stress(dir: &Path, seed: u64, step_count: u64) -> u64 {
+fn stress(dir: &Path, seed: u64, step_count: u64, killed: &AtomicBool) -> u64 {
     let mut rng = Rng::with_seed(seed);
     let mut full_count = 0;
     for step in 0..step_count {
         let Err(error) = random_operation(dir, &mut rng) else { continue };
         let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
-        if DEAD.contains(&errno) {
+        if is_dead(errno, killed) {
             break;
         }
         assert!(EXPECTED.contains(&errno), "seed {seed} step {step}: {error}");
@@ -315,6 +322,9 @@ fn stress(dir: &Path, seed: u64, step_count: u64) -> u64 {
     }
     full_count
 }
+
+/// The daemon is not killed.
+static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Everything below can be looked at and read.
 fn walk(dir: &Path) -> usize {
@@ -344,7 +354,7 @@ fn a_tree_stays_sound_under_four_threads() {
             std::thread::scope(|scope| {
                 for thread in 0..4 {
                     let dir = &dir;
-                    scope.spawn(move || stress(dir, seed * 10 + thread, step_count));
+                    scope.spawn(move || stress(dir, seed * 10 + thread, step_count, &NEVER));
                 }
             });
         };
@@ -385,7 +395,7 @@ fn a_tree_stays_sound_when_the_volume_is_full() {
             let full_count: u64 = std::thread::scope(|scope| {
                 let threads = seeds.map(|seed| {
                     let dir = &dir;
-                    scope.spawn(move || stress(dir, seed, 400))
+                    scope.spawn(move || stress(dir, seed, 400, &NEVER))
                 });
                 threads.into_iter().map(|thread| thread.join().unwrap()).sum()
             });
@@ -415,13 +425,15 @@ fn a_tree_is_sound_after_every_crash() {
         scratch.mount(options);
         walk(&scratch.dir());
         let dir = scratch.dir();
+        let killed = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                let (dir, seed) = (&dir, rng.u64(..));
-                scope.spawn(move || stress(dir, seed, u64::MAX));
+                let (dir, seed, killed) = (&dir, rng.u64(..), &killed);
+                scope.spawn(move || stress(dir, seed, u64::MAX, killed));
             }
             // Not to wait for anything: the moment is somewhere within their operations.
             std::thread::sleep(std::time::Duration::from_micros(rng.u64(..300_000)));
+            killed.store(true, Ordering::SeqCst);
             scratch.daemon().signal(rustix::process::Signal::KILL);
         });
         scratch.kill();
@@ -432,7 +444,7 @@ fn a_tree_is_sound_after_every_crash() {
 }
 
 /// Makes files, each with a content of its own, and syncs them; how many were acknowledged.
-fn make_synced_files(dir: &Path, who: usize) -> usize {
+fn make_synced_files(dir: &Path, who: usize, killed: &AtomicBool) -> usize {
     for index in 0.. {
         let path = dir.join(format!("{who}-{index}"));
         let made = File::create(path)
@@ -440,7 +452,7 @@ fn make_synced_files(dir: &Path, who: usize) -> usize {
         if let Err(error) = made {
             let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
             // On a fast machine it may be full before it is dead.
-            assert!(DEAD.contains(&errno) || errno == Errno::NOSPC, "{error}");
+            assert!(is_dead(errno, killed) || errno == Errno::NOSPC, "{error}");
             return index;
         }
     }
@@ -461,13 +473,15 @@ fn what_was_acknowledged_to_any_of_four_threads_is_there() {
         let options = ["commit=300", "commit=300,data=ordered"][round % 2];
         let Some(mut scratch) = Scratch::mounted(options) else { return };
         let dir = scratch.dir();
+        let killed = AtomicBool::new(false);
         let counts = std::thread::scope(|scope| {
             let threads = [0, 1, 2, 3].map(|who| {
-                let dir = &dir;
-                scope.spawn(move || make_synced_files(dir, who))
+                let (dir, killed) = (&dir, &killed);
+                scope.spawn(move || make_synced_files(dir, who, killed))
             });
             // Not to wait for anything: the moment is somewhere within a commit.
             std::thread::sleep(std::time::Duration::from_micros(rng.u64(1000..150_000)));
+            killed.store(true, Ordering::SeqCst);
             scratch.daemon().signal(rustix::process::Signal::KILL);
             threads.map(|thread| thread.join().unwrap())
         });

@@ -18,7 +18,7 @@ impl OnTmpfs {
 
     fn options(&self) -> String {
         let path = self.0.display();
-        format!("journal={path},journal_size=8M,durability=process,commit=300")
+        format!("journal={path},journal_size=8M,durability=process,commit=300,data=journal")
     }
 }
 

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, FallocateFlags, FileType, Mode, RenameFlags};
 use rustix::io::Errno;
-use support::{Peer, Scratch, has, spawn, system};
+use support::{Peer, Scratch, has, spawn, system, text};
 
 const NOBODY: u32 = 65_534;
 
@@ -31,10 +31,6 @@ fn set_mode(path: &Path, mode: u32) {
 
 fn mode_of(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
 }
 
 #[test]

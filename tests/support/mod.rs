@@ -120,3 +120,8 @@ pub fn check_clean(target: &Path) {
     let ran = system("e2fsck", [OsStr::new("-fn"), target.as_os_str()]);
     assert_eq!(ran.code, Some(0), "e2fsck: {}{}", ran.out, ran.err);
 }
+
+/// A path as an argument.
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}

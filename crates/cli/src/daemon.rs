@@ -86,6 +86,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         read_only,
         journal,
         data_mode: parsed.data_mode,
+        threshold_bytes: parsed.threshold_bytes,
         region_count: parsed.region_count,
         commit_interval: Some(parsed.commit_interval),
         ..ext4::OpenOptions::default()

@@ -7,6 +7,7 @@ mod error;
 mod fsck;
 mod journal_path;
 mod mkfs;
+mod mode;
 mod mount_options;
 mod stat;
 mod target;
@@ -49,6 +50,13 @@ enum Command {
     Dump(DumpArgs),
     /// Print the counters of a mounted volume
     Stat(StatArgs),
+    /// Set where and in which form the data of files go (docs/modes.md)
+    ///
+    /// What the journal holds is brought home first. A directory hands its mode to what is made
+    /// in it from then on.
+    SetMode(SetModeArgs),
+    /// Print the data mode of files
+    GetMode(GetModeArgs),
 }
 
 #[derive(Args)]
@@ -129,6 +137,22 @@ struct DumpArgs {
 }
 
 #[derive(Args)]
+struct SetModeArgs {
+    /// ordered, writeback, journal, wasteless, selective, delta, auto, or default (the volume's)
+    mode: String,
+    /// Files or directories of a mounted volume
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Args)]
+struct GetModeArgs {
+    /// Files or directories of a mounted volume
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Args)]
 struct StatArgs {
     /// As JSON
     #[arg(long)]
@@ -153,6 +177,8 @@ fn main() -> ExitCode {
         Command::Fsck(args) => fsck::run(&args),
         Command::Dump(args) => dump::run(&args),
         Command::Stat(args) => stat::run(&args),
+        Command::SetMode(args) => mode::set(&args.mode, &args.files),
+        Command::GetMode(args) => mode::get(&args.files),
     };
     match result {
         Ok(code) => ExitCode::from(code),

@@ -8,13 +8,14 @@ use mount::{IoUring, MountOptions};
 
 use crate::journal_path::JournalOptions;
 use crate::target::parse_size;
-use crate::{CliError, Result};
+use crate::{CliError, Result, mode};
 
 /// As `mkfs` makes them; the engine says what is too small for so many regions.
 const SMALLEST_JOURNAL_BYTES: u64 = 4 << 20;
 
 /// Shown by `--help`.
-pub const HELP: &str = "Mount options, separated by commas: ro, rw, data=journal|ordered, \
+pub const HELP: &str = "Mount options, separated by commas: ro, rw, data=auto|ordered|writeback|\
+journal|wasteless|selective|delta (auto), threshold=BYTES (4096, for selective), \
 commit=SECONDS (5), regions=2..16 (4), durability=power|reboot|process, journal=PATH (NVRAM, a \
 block device, a file; journal_size=SIZE makes the file, journal_latency=NS slows NVRAM down by so \
 much a cache line), allow_other, \
@@ -27,6 +28,8 @@ pub struct Parsed {
     pub mount: MountOptions,
     /// Where file data goes.
     pub data_mode: DataMode,
+    /// Smaller writes go through the journal in `selective` mode.
+    pub threshold_bytes: usize,
     /// Age at which a transaction is committed without being asked.
     pub commit_interval: Duration,
     /// Regions of the journal.
@@ -41,7 +44,8 @@ pub struct Parsed {
 pub fn parse(options: &[String]) -> Result<Parsed> {
     let mut parsed = Parsed {
         mount: MountOptions::default(),
-        data_mode: DataMode::Journal,
+        data_mode: DataMode::Auto,
+        threshold_bytes: 4096,
         commit_interval: Duration::from_secs(5),
         region_count: 4,
         durability: None,
@@ -124,9 +128,17 @@ fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()>
         CliError::usage(format!("option {name}={} must be {wanted}", value.unwrap_or_default()))
     };
     match (name, value) {
-        ("data", Some("journal")) => parsed.data_mode = DataMode::Journal,
-        ("data", Some("ordered")) => parsed.data_mode = DataMode::Ordered,
-        ("data", _) => return Err(bad("journal or ordered")),
+        ("data", Some(text)) => {
+            let mode = DataMode::from_name(text);
+            parsed.data_mode = mode.ok_or_else(|| bad(&format!("a mode; {}", mode::names())))?;
+        }
+        ("threshold", Some(text)) => {
+            let bytes: usize = text.parse().map_err(|_| bad("a number of bytes"))?;
+            if !(1..=1 << 20).contains(&bytes) {
+                return Err(bad("1 to 1048576 bytes"));
+            }
+            parsed.threshold_bytes = bytes;
+        }
         ("commit", Some(text)) => {
             let seconds: u64 = text.parse().map_err(|_| bad("a number of seconds"))?;
             if !(1..=300).contains(&seconds) {

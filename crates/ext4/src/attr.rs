@@ -30,7 +30,15 @@ impl Volume {
     /// Sets attributes, in one operation (a size that cuts much takes more). A new mode also
     /// changes the access control list, if there is one.
     pub fn set_attr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
-        check(&read_inode(self, ino)?, set)?;
+        let inode = read_inode(self, ino)?;
+        check(&inode, set)?;
+        let cell = self.cell(ino);
+        let changes_mode = changes_data_mode(&inode, set);
+        let _content = if changes_mode { Some(cell.content.write()) } else { None };
+        if changes_mode {
+            self.check_writable()?;
+            self.leave_mode()?;
+        }
         if let Some(size_bytes) = set.size_bytes {
             self.set_size(ino, size_bytes, |op, inode| {
                 check(inode, set)?;
@@ -39,7 +47,6 @@ impl Volume {
             })?;
         }
         if set.size_bytes.is_none() || touches_xattrs(set) {
-            let cell = self.cell(ino);
             let _xattr = cell.xattr.write();
             self.with_op(2 * xattr::STORE_CREDITS + credits::PUT_INODE, |op| {
                 let mut inode = op.inode(ino)?;
@@ -52,6 +59,12 @@ impl Volume {
         }
         self.get_attr(ino)
     }
+}
+
+/// `chattr +j` and `-j` change the data mode of a file.
+fn changes_data_mode(inode: &Inode, set: &SetAttr) -> bool {
+    let changes = |wanted: u32| (wanted ^ inode.flags()) & flags::JOURNAL_DATA != 0;
+    inode.kind() == FileKind::Regular && set.size_bytes.is_none() && set.flags.is_some_and(changes)
 }
 
 /// Whether an fdatasync can do without this change.

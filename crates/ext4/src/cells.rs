@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use journal::Tid;
 use parking_lot::{Mutex, RwLock};
@@ -27,6 +27,28 @@ pub(crate) struct InodeCell {
     pub(crate) xattr: RwLock<()>,
     sync_tid: AtomicU64,
     datasync_tid: AtomicU64,
+    data: DataHints,
+}
+
+/// What writing its content asks first; see `data_mode`.
+struct DataHints {
+    /// The mode that the inode asks for, as a number; [`UNKNOWN_MODE`]: not looked up yet.
+    mode_code: AtomicU8,
+    was_synced: AtomicBool,
+    /// Bytes that blocks which held nothing got since the last sync.
+    appended_bytes: AtomicU64,
+}
+
+const UNKNOWN_MODE: u8 = u8::MAX;
+
+impl Default for DataHints {
+    fn default() -> DataHints {
+        DataHints {
+            mode_code: AtomicU8::new(UNKNOWN_MODE),
+            was_synced: AtomicBool::new(false),
+            appended_bytes: AtomicU64::new(0),
+        }
+    }
 }
 
 impl InodeCell {
@@ -38,6 +60,36 @@ impl InodeCell {
     /// The last transaction that `fdatasync` has to commit (data, size, extents).
     pub(crate) fn datasync_tid(&self) -> Tid {
         Tid(self.datasync_tid.load(Ordering::Acquire))
+    }
+
+    /// The mode as it was last set; `None`: look it up.
+    pub(crate) fn mode_code(&self) -> Option<u8> {
+        Some(self.data.mode_code.load(Ordering::Acquire)).filter(|code| *code != UNKNOWN_MODE)
+    }
+
+    /// `None`: it has to be looked up.
+    pub(crate) fn set_mode_code(&self, code: Option<u8>) {
+        self.data.mode_code.store(code.unwrap_or(UNKNOWN_MODE), Ordering::Release);
+    }
+
+    /// Somebody has synced the file since it is in memory.
+    pub(crate) fn was_synced(&self) -> bool {
+        self.data.was_synced.load(Ordering::Relaxed)
+    }
+
+    /// The file was synced, or (`false`) is a new one.
+    pub(crate) fn set_synced(&self, was_synced: bool) {
+        self.data.was_synced.store(was_synced, Ordering::Relaxed);
+        self.data.appended_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Bytes that blocks which held nothing got since the last sync.
+    pub(crate) fn appended_bytes(&self) -> u64 {
+        self.data.appended_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_appended(&self, len_bytes: usize) {
+        self.data.appended_bytes.fetch_add(len_bytes as u64, Ordering::Relaxed);
     }
 
     /// The inode was changed by `tid`.

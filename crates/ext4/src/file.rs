@@ -1,14 +1,16 @@
 //! What the operations on a regular file's content share: limits, checks, one block's bytes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use journal::{BLOCK_BYTES, BlockRef, Form, HomeBlock};
+use journal::{BLOCK_BYTES, HomeBlock};
 
+use crate::data_mode::{Plan, Put};
 use crate::extent_tree::{self, Target};
 use crate::inode::{Inode, flags, read_inode};
 use crate::op::Op;
 use crate::source::Source;
-use crate::{DataMode, Error, FileKind, InodeNo, Result};
+use crate::{Error, FileKind, InodeNo, Result};
 
 /// Size of a block in bytes.
 pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -52,23 +54,17 @@ pub(crate) fn touch(op: &Op<'_>, inode: &mut Inode) {
     inode.bump_version();
 }
 
-/// Puts a whole block of data where the volume's data mode wants it.
-pub(crate) fn put_data(op: &mut Op<'_>, block: HomeBlock, bytes: BlockRef) -> Result<()> {
-    match op.volume().data_mode() {
-        DataMode::Journal => op.put_block(block, bytes, Form::Block),
-        DataMode::Ordered => op.put_ordered(block, bytes),
-    }
-}
-
-/// Changes a part of a block of data that was written before.
+/// Changes a part of a block of data that was written before. `true`: through the journal.
 pub(crate) fn change_data(
     op: &mut Op<'_>,
-    block: HomeBlock,
-    change: impl FnOnce(&mut [u8; BLOCK_BYTES]),
-) -> Result<()> {
-    let mut bytes = op.block(block)?;
-    change(Arc::make_mut(&mut bytes));
-    put_data(op, block, bytes)
+    plan: &Plan,
+    home: HomeBlock,
+    written: Range<usize>,
+    change: impl FnOnce(&mut [u8]),
+) -> Result<bool> {
+    let mut bytes = op.block(home)?;
+    change(&mut Arc::make_mut(&mut bytes)[written.clone()]);
+    plan.put(op, Put { home, bytes, written, fresh: false })
 }
 
 /// Makes the bytes from `from` up to `to`, which must lie in one block, zeros; nothing to do where
@@ -80,7 +76,9 @@ pub(crate) fn zero_bytes(op: &mut Op<'_>, inode: &Inode, from: u64, to: u64) -> 
     if op.block(block)?[within.clone()].iter().all(|byte| *byte == 0) {
         return Ok(());
     }
-    change_data(op, block, |bytes| bytes[within].fill(0))
+    let plan = op.volume_ref().plan(inode, within.len())?;
+    change_data(op, &plan, block, within, |bytes| bytes.fill(0))?;
+    Ok(())
 }
 
 /// Makes what the last block of the file holds behind the end zeros, so that it never appears when

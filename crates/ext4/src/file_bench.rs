@@ -12,7 +12,7 @@ use crate::inode::read_inode;
 use crate::{Allocate, DataMode, Error, InodeNo, OpenOptions, Result, SeekTo, Timestamp, Volume};
 
 pub(crate) const BLOCK: u64 = 4096;
-pub(crate) const MODES: [DataMode; 2] = [DataMode::Journal, DataMode::Ordered];
+pub(crate) const MODES: [DataMode; 7] = DataMode::ALL;
 
 /// Groups of 1 MiB, so that a file lies in many; nothing has a checksum.
 pub(crate) const SMALL_GROUPS: [&str; 6] =

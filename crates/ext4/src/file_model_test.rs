@@ -42,13 +42,10 @@ fn random_operations(mode: DataMode, seed: u64) {
 }
 
 #[test]
-fn random_operations_match_the_model_journaled() {
-    (0..6).for_each(|seed| random_operations(DataMode::Journal, seed));
-}
-
-#[test]
-fn random_operations_match_the_model_ordered() {
-    (0..6).for_each(|seed| random_operations(DataMode::Ordered, seed));
+fn random_operations_match_the_model() {
+    for mode in MODES {
+        (0..4).for_each(|seed| random_operations(mode, seed));
+    }
 }
 
 #[test]

@@ -3,22 +3,24 @@
 //! A write is cut into chunks, each one operation: blocks are mapped, allocated where there are
 //! none, and the size follows, all in one transaction with (the order of) the data:
 //!
-//! - `data=journal`: the data are journaled blocks of the same operation.
-//! - `data=ordered`: a run of at least 64 KiB of whole blocks is written home from the caller's
-//!   buffer after the operation was published, under a guard that holds the commit back until it
-//!   is there; other blocks are buffered, and the engine writes them home before it commits. The
-//!   file's content lock is held all the while, so nobody reads what is not there yet.
+//! - Data that go through the journal are blocks of the same operation.
+//! - Of data that go in place (`data_mode` decides), a run of at least 64 KiB of whole blocks is
+//!   written home from the caller's buffer after the operation was published, under a guard that
+//!   holds the commit back until it is there; other blocks are buffered, and the engine writes them
+//!   home before it commits. The file's content lock is held all the while, so nobody reads what is
+//!   not there yet.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
-use journal::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock, InPlaceGuard};
+use journal::{BLOCK_BYTES, BlockRef, HomeBlock, InPlaceGuard};
 
+use crate::data_mode::{Plan, Put};
 use crate::extent_tree::{self, Target};
 use crate::extent_update::edit_credit_count;
 use crate::file::{
-    BLOCK, FILE_BYTES_MAX, block_of, change_data, check_may_change, place_in_block, put_data,
-    regular_file, touch, zero_tail,
+    BLOCK, FILE_BYTES_MAX, block_of, change_data, check_may_change, place_in_block, regular_file,
+    touch, zero_tail,
 };
 use crate::inode::Inode;
 use crate::op::Op;
@@ -28,11 +30,11 @@ use crate::{DataMode, Error, InodeNo, Result};
 /// Allocations and conversions that one operation does at most.
 pub(crate) const EDIT_COUNT_MAX: usize = 8;
 
-/// Whole blocks that are worth an I/O of their own in ordered mode.
+/// Whole blocks that are worth an I/O of their own.
 const IN_PLACE_COUNT_MIN: usize = 16;
 
-/// Blocks of one chunk in ordered mode.
-const ORDERED_CHUNK_COUNT: usize = 2048;
+/// Blocks of one chunk whose data go home directly.
+const DIRECT_CHUNK_COUNT: usize = 2048;
 
 /// Blocks of metadata that an operation with this many allocations or conversions may change.
 pub(crate) fn edits_credit_count(edit_count: usize, depth: u16) -> usize {
@@ -62,6 +64,8 @@ struct Written {
     len_bytes: usize,
     in_place: Vec<InPlace>,
     guard: Option<InPlaceGuard>,
+    /// Some of its data are in the journal.
+    journaled: bool,
 }
 
 /// A part of a write that one operation does.
@@ -69,12 +73,16 @@ struct Chunk<'a> {
     ino: InodeNo,
     offset: u64,
     data: &'a [u8],
-    /// Copies of the whole blocks in `data`, made before the handle was opened; empty when the
-    /// whole blocks go in place.
+    plan: Plan,
+    /// The whole blocks go home directly.
+    direct: bool,
+    /// Otherwise: copies of the whole blocks in `data`, made before the handle was opened.
     copies: Vec<BlockRef>,
     kill_privileges: bool,
     /// After a failure for want of space: how much of `data` had found its blocks.
     fitting: Cell<usize>,
+    /// After a failure: some of the whole blocks cannot go home directly.
+    needs_copies: Cell<bool>,
 }
 
 impl Volume {
@@ -156,23 +164,29 @@ impl Volume {
         kill: bool,
         mapped: &mut dyn FnMut(usize),
     ) -> Result<usize> {
-        let depth = extent_tree::depth(&regular_file(self, ino)?);
+        let inode = regular_file(self, ino)?;
+        let depth = extent_tree::depth(&inode);
         let most = edits_credit_count(EDIT_COUNT_MAX, depth);
-        let count_max = match self.data_mode() {
-            DataMode::Journal => self.journal().max_credit_count().saturating_sub(most).max(1),
-            DataMode::Ordered => ORDERED_CHUNK_COUNT,
-        };
-        let room = count_max.saturating_mul(BLOCK_BYTES) - place_in_block(offset);
-        let data = &data[..data.len().min(room)];
-        let mut chunk = Chunk::new(self.data_mode(), ino, offset, data, kill);
+        let journaled_max = self.journal().max_credit_count().saturating_sub(most).max(1);
+        let plan = self.plan(&inode, data.len())?;
+        let direct = plan.allows_direct();
+        let count_max = if direct { DIRECT_CHUNK_COUNT } else { journaled_max };
+        let room = |count: usize| count.saturating_mul(BLOCK_BYTES) - place_in_block(offset);
+        let data = &data[..data.len().min(room(count_max))];
+        let mut chunk = Chunk::new(plan, ino, offset, data, kill, direct);
         let written = loop {
             let edits = edits_credit_count(chunk.block_count().min(EDIT_COUNT_MAX), depth);
             match self.with_op(edits + chunk.data_credit_count(), |op| chunk.write(op)) {
+                Err(_) if chunk.needs_copies.get() => {
+                    let data = &chunk.data[..chunk.data.len().min(room(journaled_max))];
+                    chunk = Chunk::new(plan, ino, offset, data, kill, false);
+                }
                 // The blocks of the last piece may have no node to be mapped by: nothing of this
                 // operation can be kept. What fits is done once more, alone.
                 Err(Error::NoSpace) if chunk.fitting.get() > 0 => {
-                    let data = &data[..chunk.fitting.get()];
-                    chunk = Chunk::new(self.data_mode(), ino, offset, data, kill);
+                    let data = &chunk.data[..chunk.fitting.get()];
+                    let direct = chunk.direct;
+                    chunk = Chunk::new(plan, ino, offset, data, kill, direct);
                 }
                 written => break written?,
             }
@@ -189,15 +203,40 @@ impl Volume {
 }
 
 impl<'a> Chunk<'a> {
-    fn new(mode: DataMode, ino: InodeNo, offset: u64, data: &'a [u8], kill: bool) -> Chunk<'a> {
-        let (copies, fitting) = (Vec::new(), Cell::new(0));
-        let mut chunk = Chunk { ino, offset, data, copies, kill_privileges: kill, fitting };
+    fn new(
+        plan: Plan,
+        ino: InodeNo,
+        offset: u64,
+        data: &'a [u8],
+        kill_privileges: bool,
+        direct: bool,
+    ) -> Chunk<'a> {
+        let (copies, fitting, needs_copies) = (Vec::new(), Cell::new(0), Cell::new(false));
+        let mut chunk = Chunk {
+            ino,
+            offset,
+            data,
+            plan,
+            direct,
+            copies,
+            kill_privileges,
+            fitting,
+            needs_copies,
+        };
         let whole = chunk.whole_blocks();
-        if mode == DataMode::Journal || whole.len() < IN_PLACE_COUNT_MIN * BLOCK_BYTES {
+        chunk.direct &= whole.len() >= IN_PLACE_COUNT_MIN * BLOCK_BYTES;
+        if !chunk.direct {
             let blocks = chunk.data[whole].chunks_exact(BLOCK_BYTES);
             chunk.copies = blocks.map(copy_block).collect();
         }
         chunk
+    }
+
+    /// The whole blocks of a piece may be written home behind the journal's back. A block that the
+    /// journal knows has to stay there until it is home.
+    fn may_go_directly(&self, op: &Op<'_>, piece: &Piece) -> bool {
+        let is_kept_whole = self.plan.mode != DataMode::Auto || piece.fresh;
+        is_kept_whole && !op.is_any_logged(piece.home, u64::from(piece.count))
     }
 
     fn end(&self) -> u64 {
@@ -237,12 +276,21 @@ impl<'a> Chunk<'a> {
             zero_tail(op, &inode, old_size)?;
         }
         let pieces = self.map(op, &mut inode)?;
-        let mut written = Written { len_bytes: 0, in_place: Vec::new(), guard: None };
+        if self.direct && !pieces.iter().all(|piece| self.may_go_directly(op, piece)) {
+            self.needs_copies.set(true);
+            return Err(Error::InvalidArgument);
+        }
+        if pieces.iter().any(|piece| piece.fresh) {
+            op.volume_ref().cell(self.ino).note_appended(self.data.len());
+        }
+        let (in_place, guard) = (Vec::new(), None);
+        let mut written = Written { len_bytes: 0, in_place, guard, journaled: false };
         for piece in &pieces {
             written.len_bytes = self.range_of(piece.logical, piece.count).end;
-            self.put_piece(op, piece, &mut written.in_place)?;
+            self.put_piece(op, piece, &mut written)?;
         }
-        if !written.in_place.is_empty() {
+        // Nobody waits for data in writeback mode.
+        if !written.in_place.is_empty() && self.plan.mode != DataMode::Writeback {
             written.guard = Some(op.begin_in_place());
         }
         let end = self.offset + written.len_bytes as u64;
@@ -251,8 +299,7 @@ impl<'a> Chunk<'a> {
         if self.kill_privileges {
             kill_privileges(&mut inode);
         }
-        let is_journaled = op.volume_ref().data_mode() == DataMode::Journal;
-        if is_journaled || end > old_size || pieces.iter().any(|piece| piece.fresh) {
+        if written.journaled || end > old_size || pieces.iter().any(|piece| piece.fresh) {
             op.put_inode(&inode)?;
         } else {
             op.put_inode_times(&inode)?;
@@ -278,7 +325,7 @@ impl<'a> Chunk<'a> {
         Ok(pieces)
     }
 
-    fn put_piece(&self, op: &mut Op<'_>, piece: &Piece, places: &mut Vec<InPlace>) -> Result<()> {
+    fn put_piece(&self, op: &mut Op<'_>, piece: &Piece, written: &mut Written) -> Result<()> {
         let whole = self.whole_blocks();
         let range = self.range_of(piece.logical, piece.count);
         let start = range.start.clamp(whole.start, whole.end);
@@ -287,39 +334,42 @@ impl<'a> Chunk<'a> {
         let home_of =
             |at: usize| HomeBlock(piece.home.0 + (self.offset + at as u64) / BLOCK - first);
         if range.start < start {
-            self.put_part(op, piece, home_of(range.start), range.start..start)?;
+            written.journaled |=
+                self.put_part(op, piece, home_of(range.start), range.start..start)?;
         }
-        if start < end && self.copies.is_empty() {
-            places.push(InPlace { home: home_of(start), range: start..end });
+        if start < end && self.direct {
+            written.in_place.push(InPlace { home: home_of(start), range: start..end });
         } else {
             for at in (start..end).step_by(BLOCK_BYTES) {
-                let copy = self.copies[(at - whole.start) / BLOCK_BYTES].clone();
-                put_data(op, home_of(at), copy)?;
+                let bytes = self.copies[(at - whole.start) / BLOCK_BYTES].clone();
+                let (home, whole) = (home_of(at), 0..BLOCK_BYTES);
+                let put = Put { home, bytes, written: whole, fresh: piece.fresh };
+                written.journaled |= self.plan.put(op, put)?;
             }
         }
         if end < range.end {
-            self.put_part(op, piece, home_of(end), end..range.end)?;
+            written.journaled |= self.put_part(op, piece, home_of(end), end..range.end)?;
         }
         Ok(())
     }
 
-    /// Puts data that cover a part of one block.
+    /// Puts data that cover a part of one block. `true`: into the journal.
     fn put_part(
         &self,
         op: &mut Op<'_>,
         piece: &Piece,
         home: HomeBlock,
         range: std::ops::Range<usize>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let place = place_in_block(self.offset + range.start as u64);
         let data = &self.data[range];
-        let fill = |bytes: &mut BlockBytes| bytes[place..place + data.len()].copy_from_slice(data);
+        let written = place..place + data.len();
         if !piece.fresh {
-            return change_data(op, home, fill);
+            return change_data(op, &self.plan, home, written, |part| part.copy_from_slice(data));
         }
         let mut bytes: BlockRef = Arc::new([0; BLOCK_BYTES]);
-        fill(Arc::make_mut(&mut bytes));
-        put_data(op, home, bytes)
+        Arc::make_mut(&mut bytes)[written.clone()].copy_from_slice(data);
+        self.plan.put(op, Put { home, bytes, written, fresh: true })
     }
 }
 

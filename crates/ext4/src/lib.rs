@@ -28,6 +28,7 @@ mod bitmap;
 mod blocks;
 mod cells;
 mod checksum;
+mod data_mode;
 mod dir;
 mod dir_block;
 mod dir_seal;
@@ -86,12 +87,13 @@ mod volume;
 mod xattr;
 mod xattr_set;
 
+pub use data_mode::{DATA_MODE_XATTR, DataMode};
 pub use error::{Error, Result};
 pub use fallocate::Allocate;
 pub use give_up::give_up_journal;
 pub use survey::Survey;
 pub use types::{
-    Attr, DataMode, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr,
-    SetTime, StatFs, Timestamp, XattrFlags,
+    Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,
+    Timestamp, XattrFlags,
 };
 pub use volume::{OpenOptions, Volume};

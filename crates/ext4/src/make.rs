@@ -1,6 +1,7 @@
 //! Making inodes: files, directories, symbolic links, special files; and more names for them.
 
 use crate::acl::Acl;
+use crate::data_mode;
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::extent_tree;
@@ -103,6 +104,23 @@ fn new_inode(op: &mut Op<'_>, dir: &Inode, kind: FileKind, owner: Owner) -> Resu
     Ok(inode)
 }
 
+/// A directory's data mode is that of the files and directories made in it.
+fn hand_down_data_mode(op: &mut Op<'_>, dir: &Inode, inode: &mut Inode) -> Result<()> {
+    let cell = op.volume_ref().cell(inode.ino);
+    // The cell may still be there of the inode's former life.
+    cell.set_mode_code(None);
+    cell.set_synced(false);
+    let by_flag = dir.has_flag(flags::JOURNAL_DATA);
+    let takes = matches!(inode.kind(), FileKind::Regular | FileKind::Directory);
+    let mode = op.volume_ref().mode_of(dir, &op.volume_ref().cell(dir.ino))?;
+    match mode {
+        Some(mode) if takes && !by_flag => {
+            xattr::store(op, inode, &data_mode::mode_attribute(), Some(mode.name().as_bytes()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Writes what the kind of the new inode asks for.
 fn fill(op: &mut Op<'_>, inode: &mut Inode, parent: InodeNo, node: NewNode<'_>) -> Result<()> {
     match node {
@@ -159,6 +177,7 @@ impl Volume {
                     xattr::store(op, &mut inode, &name, Some(&acl.to_disk()))?;
                 }
             }
+            hand_down_data_mode(op, &dir, &mut inode)?;
             let ino = inode.ino;
             op.put_inode(&inode)?;
             change_dir(op, parent, |op, dir| {
@@ -175,7 +194,7 @@ impl Volume {
     fn make_credit_count(&self, parent: InodeNo) -> Result<usize> {
         let dir = read_dir_inode(self, parent)?;
         let own_block = 1 + extent_tree::append_credit_count(&dir);
-        let attributes = 2 * xattr::STORE_CREDITS;
+        let attributes = 3 * xattr::STORE_CREDITS;
         let inode = credits::ALLOC_INODE + credits::PUT_INODE;
         Ok(names::insert_credit_count(&dir) + own_block + attributes + inode)
     }

@@ -121,6 +121,10 @@ impl<'v> Op<'v> {
         self.handle.as_ref().expect("only finish takes the handle")
     }
 
+    fn handle_ref(&self) -> &Handle<'v> {
+        self.handle.as_ref().expect("the operation is not finished")
+    }
+
     fn handle_mut(&mut self) -> &mut Handle<'v> {
         self.handle.as_mut().expect("only finish takes the handle")
     }
@@ -162,6 +166,21 @@ impl<'v> Op<'v> {
     pub(crate) fn put_ordered(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
         check_on_volume(self.volume, block)?;
         Ok(self.handle_mut().put_ordered(block, bytes)?)
+    }
+
+    /// The journal holds a record of the block, or is getting one.
+    pub(crate) fn is_logged(&self, block: HomeBlock) -> bool {
+        self.handle_ref().is_logged(block)
+    }
+
+    /// The journal holds a record of one of the blocks, or is getting one.
+    pub(crate) fn is_any_logged(&self, start: HomeBlock, count: u64) -> bool {
+        self.handle_ref().is_any_logged(start, count)
+    }
+
+    /// Data of the block wait to be written home before this transaction commits.
+    pub(crate) fn is_buffered_in_place(&self, block: HomeBlock) -> bool {
+        self.handle_ref().is_buffered_in_place(block)
     }
 
     /// The commit of this operation waits until the guard is dropped.

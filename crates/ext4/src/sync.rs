@@ -11,8 +11,9 @@ impl Volume {
             return Ok(());
         }
         let cell = self.cell(ino);
-        let is_ordered = self.data_mode() == DataMode::Ordered;
-        if is_ordered {
+        cell.set_synced(true);
+        let mode = self.data_mode_of(ino)?;
+        if !mode.is_journaled() {
             // A write that was accepted holds this lock until its data are home.
             drop(cell.content.read());
         }
@@ -22,8 +23,10 @@ impl Volume {
             self.journal().sync(tid)?;
         }
         // Data that overwrote data in place changed nothing that a commit would have to carry, and
-        // may belong to a later transaction than the one that was committed.
-        if is_ordered && cell.sync_tid() > self.committed() {
+        // may belong to a later transaction than the one that was committed. `Writeback` data
+        // belong to none.
+        let has_more = cell.sync_tid() > self.committed();
+        if mode == DataMode::Writeback || !mode.is_journaled() && has_more {
             self.journal().flush_in_place()?;
         }
         Ok(())

@@ -195,12 +195,3 @@ pub struct StatFs {
     /// Free inodes.
     pub free_inode_count: u64,
 }
-
-/// Where file data goes (`data=`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DataMode {
-    /// Through the journal, whole blocks (FAST'14).
-    Journal,
-    /// In place, before the metadata that reaches it commits (ext4's default).
-    Ordered,
-}

@@ -22,8 +22,10 @@ use crate::{DataMode, Error, InodeNo, Result, Timestamp};
 pub struct OpenOptions {
     /// Nothing is changed, except that a journal of ours that is not empty is recovered first.
     pub read_only: bool,
-    /// Where file data goes.
+    /// Where the data of files go that do not ask for something else.
     pub data_mode: DataMode,
+    /// Writes of fewer bytes than this go through the journal with `DataMode::Selective`.
+    pub threshold_bytes: usize,
     /// The journal's own medium; `None`: the volume's journal inode. An empty one becomes this
     /// volume's journal.
     pub journal: Option<Medium>,
@@ -49,7 +51,8 @@ impl Default for OpenOptions {
     fn default() -> Self {
         OpenOptions {
             read_only: false,
-            data_mode: DataMode::Journal,
+            data_mode: DataMode::Auto,
+            threshold_bytes: journal::BLOCK_BYTES,
             journal: None,
             region_count: 4,
             commit_interval: Some(Duration::from_secs(5)),
@@ -106,7 +109,7 @@ impl Volume {
         self.options.read_only || self.journal.abort_reason().is_some()
     }
 
-    /// Where file data goes.
+    /// Where the data of files go that do not ask for something else.
     pub fn data_mode(&self) -> DataMode {
         self.options.data_mode
     }

@@ -7,6 +7,7 @@
 use journal::{BlockRef, HomeBlock};
 
 use crate::acl::Acl;
+use crate::data_mode;
 use crate::error::{Error, Result};
 use crate::features::compat;
 use crate::inode::{Inode, flags, read_inode};
@@ -249,7 +250,8 @@ impl Volume {
         how: XattrFlags,
     ) -> Result<()> {
         let name = XattrName::parse(name)?;
-        self.change_xattrs(ino, |op, inode| {
+        data_mode::check_value(&name, value)?;
+        self.change_xattrs(ino, &name, |op, inode| {
             check_change(inode, &name)?;
             let exists = get(op, inode, &name)?.is_some();
             match how {
@@ -268,7 +270,7 @@ impl Volume {
     /// Removes an extended attribute.
     pub fn remove_xattr(&self, ino: InodeNo, name: &[u8]) -> Result<()> {
         let name = XattrName::parse(name)?;
-        self.change_xattrs(ino, |op, inode| {
+        self.change_xattrs(ino, &name, |op, inode| {
             check_change(inode, &name)?;
             // Linux lets a list that is not there be removed.
             if get(op, inode, &name)?.is_none() && !is_acl(&name) {
@@ -281,16 +283,28 @@ impl Volume {
     fn change_xattrs(
         &self,
         ino: InodeNo,
+        name: &XattrName,
         change: impl Fn(&mut Op<'_>, &mut Inode) -> Result<()>,
     ) -> Result<()> {
         let cell = self.cell(ino);
+        let changes_mode = *name == data_mode::mode_attribute();
+        let is_file = || Ok::<_, Error>(read_inode(self, ino)?.kind() == FileKind::Regular);
+        let _content = if changes_mode && is_file()? { Some(cell.content.write()) } else { None };
+        if changes_mode {
+            self.check_writable()?;
+            self.leave_mode()?;
+        }
         let _xattr = cell.xattr.write();
-        self.with_op(STORE_CREDITS + credits::PUT_INODE, |op| {
+        let changed = self.with_op(STORE_CREDITS + credits::PUT_INODE, |op| {
             let mut inode = op.inode(ino)?;
             change(op, &mut inode)?;
             inode.set_ctime(op.now());
             inode.bump_version();
             op.put_inode(&inode)
-        })
+        });
+        if changes_mode {
+            cell.set_mode_code(None);
+        }
+        changed
     }
 }

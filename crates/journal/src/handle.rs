@@ -125,6 +125,24 @@ impl<'a> Handle<'a> {
             || self.engine.state.lock().is_logged(block)
     }
 
+    /// [`Handle::is_logged`] for any of `count` blocks.
+    pub fn is_any_logged(&self, start: HomeBlock, count: u64) -> bool {
+        let range = start.0..start.0 + count;
+        let blocks = start..HomeBlock(range.end);
+        let is_changed = |(block, change): (&HomeBlock, &Change)| {
+            blocks.contains(block) && change.route == Route::Journal
+        };
+        self.running.blocks.range(blocks.clone()).next().is_some()
+            || self.changes.iter().any(is_changed)
+            || self.engine.state.lock().first_logged_block_in(&range).is_some()
+    }
+
+    /// Data of the block are buffered: they go home before this transaction commits.
+    pub fn is_buffered_in_place(&self, block: HomeBlock) -> bool {
+        self.changes.get(&block).is_some_and(|change| change.route == Route::InPlace)
+            || self.running.ordered.contains_key(&block)
+    }
+
     /// The commit of this transaction waits until the guard is dropped. For data that is written
     /// with `Journal::write_in_place` after the handle has stopped.
     pub fn begin_in_place(&mut self) -> InPlaceGuard {

@@ -47,7 +47,8 @@ pub(crate) fn make_rings(device: &OwnedFd, thread_count: usize) -> Option<Rings>
     let mut rings = Vec::new();
     for _ in 0..threads_per_queue(thread_count, queue_count) {
         for qid in 0..queue_count {
-            let ring = CommandRing::new(device.as_fd(), uring::HEADER_BYTES, MAX_TRANSFER_BYTES);
+            let ring =
+                CommandRing::new(device.as_fd(), uring::HEADER_BYTES, MAX_TRANSFER_BYTES + 1);
             rings.push((u16::try_from(qid).ok()?, ring.ok()?));
         }
     }

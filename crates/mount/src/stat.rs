@@ -1,5 +1,6 @@
-//! What the mount tells about itself through two extended attributes of every file and directory:
-//! `user.onejournal.stat` (counters, as JSON) and `user.onejournal.pid` (the serving process).
+//! What the mount tells about itself through extended attributes of every file and directory:
+//! `user.onejournal.stat` (counters, as JSON), `user.onejournal.pid` (the serving process),
+//! `user.onejournal.mode` (the data mode that holds for the file).
 //! They are not listed and cannot be set.
 
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use serde::Serialize;
 
 /// The attribute that holds the counters.
 pub const STAT_XATTR: &[u8] = b"user.onejournal.stat";
+/// The attribute that says which data mode holds for a file, whoever asked for it.
+pub const MODE_XATTR: &[u8] = b"user.onejournal.mode";
 /// The attribute that holds the process number.
 pub const PID_XATTR: &[u8] = b"user.onejournal.pid";
 
@@ -94,7 +97,7 @@ pub(crate) fn render(
         version: &source.version,
         target: &source.target,
         durability: source.durability,
-        data_mode: data_mode_name(volume.data_mode()),
+        data_mode: volume.data_mode().name(),
         transport,
         read_only: volume.is_read_only(),
         requests: load(&counters.requests),
@@ -126,11 +129,4 @@ pub(crate) fn render(
     let mut json = serde_json::to_vec(&stat).expect("numbers and strings always render");
     json.resize(json.len().next_multiple_of(512), b' ');
     json
-}
-
-fn data_mode_name(mode: ext4::DataMode) -> &'static str {
-    match mode {
-        ext4::DataMode::Journal => "journal",
-        ext4::DataMode::Ordered => "ordered",
-    }
 }

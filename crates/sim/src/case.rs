@@ -74,27 +74,15 @@ impl Id {
     }
 }
 
-/// `journal` or `ordered`.
-pub fn mode_name(mode: DataMode) -> &'static str {
-    match mode {
-        DataMode::Journal => "journal",
-        DataMode::Ordered => "ordered",
-    }
-}
-
 /// The mode of that name.
 pub fn mode_of(name: &str) -> Result<DataMode, String> {
-    match name {
-        "journal" => Ok(DataMode::Journal),
-        "ordered" => Ok(DataMode::Ordered),
-        _ => Err(format!("{name}: the data modes are journal and ordered")),
-    }
+    DataMode::from_name(name).ok_or_else(|| format!("{name} is not a data mode"))
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Case { workload, seed, op_count, data_mode } = self;
-        write!(f, "{workload}:{seed}:{op_count}:{}", mode_name(*data_mode))
+        write!(f, "{workload}:{seed}:{op_count}:{}", data_mode.name())
     }
 }
 

@@ -45,7 +45,7 @@ pub fn check_fault(
     let mut run = FaultRun {
         case,
         setup: Stage::sound().setup(&case),
-        history: History::new(case.data_mode),
+        history: History::new(&case),
         device,
         is_read: operation == Operation::Read,
     };

@@ -11,22 +11,24 @@
 //! 3. Of a write or a reservation of more than one block, the first blocks may be there without
 //!    the rest: such an operation is done in several steps.
 //!
-//! In `data=journal` the tree equals such a state, contents included. In `data=ordered` the tree
+//! In the atomic data modes the tree equals such a state, contents included. In the others the tree
 //! without contents equals such a state, and of each file each byte is what that byte was in some
 //! version of this file between its last acknowledged sync and the cut, or it is zero and the
 //! file was shorter than that meanwhile (its cut-off end is zeroed in place).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ext4::{DataMode, Error};
+use ext4::Error;
 
 use crate::BLOCK_BYTES;
+use crate::case::Case;
 use crate::content::Content;
 use crate::lockstep::{self, Outcome};
 use crate::model::{Change, Id, Model};
 use crate::op::{Op, Target};
 use crate::session::Session;
 use crate::tree::{Fingerprint, Tree};
+use crate::workload::Workload;
 
 /// What an operation promised when it returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +52,8 @@ struct Step {
 
 /// A run: operations, models, promises.
 pub struct History {
-    data_mode: DataMode,
+    /// Contents are part of the states: no file has data in place that a crash may show.
+    atomic: bool,
     steps: Vec<Step>,
     /// `states[k]`: after `k` operations.
     states: Vec<Model>,
@@ -65,9 +68,9 @@ pub struct History {
 
 impl History {
     /// Nothing was done to a fresh volume.
-    pub fn new(data_mode: DataMode) -> History {
+    pub fn new(case: &Case) -> History {
         let mut history = History {
-            data_mode,
+            atomic: case.data_mode.is_atomic() && case.workload != Workload::Modes,
             steps: Vec::new(),
             states: Vec::new(),
             fingerprints: Vec::new(),
@@ -185,9 +188,10 @@ impl History {
     pub fn judge(&self, tree: &Tree, print: Fingerprint, acked: usize) -> Result<usize, String> {
         let acked = acked.min(self.len());
         let range = self.floor(acked)..=(acked + 1).min(self.len());
-        let (index, found) = match self.data_mode {
-            DataMode::Journal => (&self.by_whole, print.whole),
-            DataMode::Ordered => (&self.by_metadata, print.metadata),
+        let (index, found) = if self.atomic {
+            (&self.by_whole, print.whole)
+        } else {
+            (&self.by_metadata, print.metadata)
         };
         let states = index.get(&found).map_or(&[][..], Vec::as_slice);
         let mut refusal = None;
@@ -257,13 +261,10 @@ impl History {
                 return false;
             }
             let found = model.tree().fingerprint();
-            match self.data_mode {
-                DataMode::Journal => found.whole == print.whole,
-                DataMode::Ordered => {
-                    found.metadata == print.metadata
-                        && self.check_contents(tree, &model, acked).is_ok()
-                }
+            if self.atomic {
+                return found.whole == print.whole;
             }
+            found.metadata == print.metadata && self.check_contents(tree, &model, acked).is_ok()
         })
     }
 
@@ -281,9 +282,9 @@ impl History {
         vec![found.size_bytes, same / BLOCK_BYTES * BLOCK_BYTES]
     }
 
-    /// The promise of `data=ordered` about bytes.
+    /// The promise about bytes in place.
     fn check_contents(&self, tree: &Tree, model: &Model, acked: usize) -> Result<(), String> {
-        if self.data_mode == DataMode::Journal {
+        if self.atomic {
             return Ok(());
         }
         for (path, entry) in &tree.entries {

@@ -16,7 +16,7 @@ use tempfile::{NamedTempFile, TempDir};
 
 use crate::content::{Content, pattern};
 use crate::format::run;
-use crate::op::{Op, RenameKind, Reserve, Target, symlink_target};
+use crate::op::{MODE_ATTRIBUTE, Op, RenameKind, Reserve, Target, symlink_target};
 use crate::tree::{Entry, Tree, Xattrs};
 
 /// An image mounted by the kernel; unmounted when it is dropped.
@@ -159,6 +159,11 @@ impl Mounted {
                     let mode = Mode::from_raw_mode(mode.into());
                     Ok(rustix::fs::chmodat(CWD, &path, mode, AtFlags::empty())?)
                 })
+            }
+            Op::SetMode { target, mode } => {
+                let value = mode.name().as_bytes();
+                let flags = rustix::fs::XattrFlags::empty();
+                Ok(rustix::fs::setxattr(self.path_of(target)?, MODE_ATTRIBUTE, value, flags)?)
             }
             Op::SetXattr { target, name, len_bytes, tag, flags } => {
                 let flags = match flags {

@@ -97,8 +97,7 @@ fn shrink_one(id: Id, arguments: &Arguments) -> Result<Tally, Box<Failure>> {
 /// Goes round the workloads and modes, with another seed each time.
 fn explore(arguments: &Arguments) -> Result<Tally, Box<Failure>> {
     let workloads = arguments.workload.map_or(Workload::ALL.to_vec(), |one| vec![one]);
-    let modes =
-        arguments.mode.map_or(vec![DataMode::Journal, DataMode::Ordered], |mode| vec![mode]);
+    let modes = arguments.mode.map_or(DataMode::ALL.to_vec(), |mode| vec![mode]);
     let mut sum = Tally::default();
     let mut shown = Instant::now();
     let started = Instant::now();

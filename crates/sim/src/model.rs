@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ext4::{Error, FileKind, Result, XattrFlags};
 
 use crate::content::{Content, pattern};
-use crate::op::{Op, Reserve, Target, symlink_target};
+use crate::op::{MODE_ATTRIBUTE, Op, Reserve, Target, symlink_target};
 use crate::tree::{Entry, Tree, Xattrs};
 
 mod names;
@@ -128,6 +128,10 @@ impl Model {
             Op::SetAttr { target, mode, uid, gid } => self.set_attr(target, *mode, *uid, *gid),
             Op::SetXattr { target, name, len_bytes, tag, flags } => {
                 self.set_xattr(target, name, pattern(*tag, 0, *len_bytes), *flags)
+            }
+            Op::SetMode { target, mode } => {
+                let value = mode.name().as_bytes().to_vec();
+                self.set_xattr(target, MODE_ATTRIBUTE, value, XattrFlags::Any)
             }
             Op::RemoveXattr { target, name } => self.remove_xattr(target, name),
             Op::Open { path, slot } => {

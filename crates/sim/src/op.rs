@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use ext4::{FileKind, SetAttr, XattrFlags};
+use ext4::{DataMode, FileKind, SetAttr, XattrFlags};
+
+/// The attribute of [`Op::SetMode`].
+pub const MODE_ATTRIBUTE: &str = "user.onejournal.data";
 
 /// A file, by name or by the slot in which it is held open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +94,8 @@ pub enum Op {
     SetAttr { target: Target, mode: Option<u16>, uid: Option<u32>, gid: Option<u32> },
     /// Sets an extended attribute to pattern bytes.
     SetXattr { target: Target, name: String, len_bytes: usize, tag: u32, flags: XattrFlags },
+    /// Gives a file a data mode of its own: an attribute with its name.
+    SetMode { target: Target, mode: DataMode },
     /// Removes an extended attribute.
     RemoveXattr { target: Target, name: String },
     /// Pins a file in a slot.
@@ -147,6 +152,7 @@ impl fmt::Display for Op {
             Op::SetXattr { target, name, len_bytes, tag, flags } => {
                 write!(f, "setxattr {target} {name} {len_bytes} bytes tag {tag} {flags:?}")
             }
+            Op::SetMode { target, mode } => write!(f, "set-mode {target} {}", mode.name()),
             Op::RemoveXattr { target, name } => write!(f, "removexattr {target} {name}"),
             Op::Open { path, slot } => write!(f, "open /{} as #{slot}", Short(path)),
             Op::Close { slot } => write!(f, "close #{slot}"),

@@ -78,7 +78,7 @@ pub fn record_ops(case: Case, ops: &[Op], stage: &Stage<'_>) -> Result<Recording
     let device = Arc::new(SimDevice::from_image(formatted.image.clone(), sector_bytes(&case)));
     device.start_trace();
     let setup = stage.setup(&case);
-    let mut history = History::new(case.data_mode);
+    let mut history = History::new(&case);
     no_panic("the run", || {
         let wrapped = (stage.wrap)(device.clone());
         let mut session =

@@ -122,6 +122,9 @@ impl Session {
                 let value = pattern(*tag, 0, *len_bytes);
                 self.on(target, |v, ino| v.set_xattr(ino, name.as_bytes(), &value, *flags))?;
             }
+            Op::SetMode { target, mode } => {
+                self.on(target, |volume, ino| volume.set_data_mode(ino, Some(*mode)))?;
+            }
             Op::RemoveXattr { target, name } => {
                 self.on(target, |volume, ino| volume.remove_xattr(ino, name.as_bytes()))?;
             }

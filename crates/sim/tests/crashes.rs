@@ -1,4 +1,4 @@
-//! Crash enumeration over all workloads and both data modes, with fixed seeds.
+//! Crash enumeration over all workloads and data modes, with fixed seeds.
 
 use ext4::DataMode;
 use sim::case::Case;
@@ -35,24 +35,42 @@ macro_rules! crashes {
     };
 }
 
-// 18 times at least 150 states: more than 2,000 in all.
+// 30 times at least 150 states: more than 4,000 in all.
 crashes! {
     random_journal: Random, Journal, 0..8;
     random_ordered: Random, Ordered, 0..8;
+    random_writeback: Random, Writeback, 0..2;
+    random_wasteless: Random, Wasteless, 0..4;
+    random_selective: Random, Selective, 0..4;
+    random_delta: Random, Delta, 0..4;
+    random_auto: Random, Auto, 0..4;
     sqlite_journal: Sqlite, Journal, 0..4;
     sqlite_ordered: Sqlite, Ordered, 0..4;
+    sqlite_wasteless: Sqlite, Wasteless, 0..2;
+    sqlite_selective: Sqlite, Selective, 0..2;
+    sqlite_auto: Sqlite, Auto, 0..3;
     directory_journal: Directory, Journal, 0..3;
     directory_ordered: Directory, Ordered, 0..3;
     exhaustion_journal: Exhaustion, Journal, 0..2;
     exhaustion_ordered: Exhaustion, Ordered, 0..1;
+    exhaustion_auto: Exhaustion, Auto, 0..1;
     writers_journal: Writers, Journal, 0..3;
     writers_ordered: Writers, Ordered, 0..3;
+    writers_wasteless: Writers, Wasteless, 0..2;
+    writers_auto: Writers, Auto, 0..2;
     truncate_journal: Truncate, Journal, 0..3;
     truncate_ordered: Truncate, Ordered, 0..2;
+    truncate_wasteless: Truncate, Wasteless, 0..2;
+    truncate_selective: Truncate, Selective, 0..2;
+    truncate_auto: Truncate, Auto, 0..2;
     orphans_journal: Orphans, Journal, 0..3;
     orphans_ordered: Orphans, Ordered, 0..3;
     reuse_journal: Reuse, Journal, 0..4;
     reuse_ordered: Reuse, Ordered, 0..4;
+    reuse_selective: Reuse, Selective, 0..3;
+    reuse_auto: Reuse, Auto, 0..3;
+    modes_ordered: Modes, Ordered, 0..6;
+    modes_auto: Modes, Auto, 0..6;
     rounds_journal: Rounds, Journal, 0..1;
     rounds_ordered: Rounds, Ordered, 0..1;
 }

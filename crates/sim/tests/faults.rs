@@ -19,7 +19,7 @@ fn fail_each(operation: Operation, step: usize) {
     let mut fsck = Fsck::new().expect("e2fsck");
     let mut struck = 0;
     for (index, workload) in WORKLOADS.into_iter().enumerate() {
-        for data_mode in [DataMode::Journal, DataMode::Ordered] {
+        for data_mode in DataMode::ALL {
             let case = case(workload, 40, data_mode);
             for skip in (index as u64..).step_by(step) {
                 match check_fault(case, operation, skip, &mut fsck) {

@@ -80,7 +80,7 @@ fn random_operations_ordered() {
 #[test]
 fn every_workload_for_longer() {
     for workload in Workload::ALL {
-        for data_mode in [DataMode::Journal, DataMode::Ordered] {
+        for data_mode in DataMode::ALL {
             check(workload, data_mode, Shape::Usual, 7, 450);
         }
     }

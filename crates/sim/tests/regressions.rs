@@ -12,7 +12,7 @@ const BLOCK: usize = 4096;
 
 /// Does the operations in both data modes, with every crash.
 fn check(ops: &[Op]) {
-    for data_mode in [DataMode::Journal, DataMode::Ordered] {
+    for data_mode in DataMode::ALL {
         let case = Case { workload: Workload::Random, seed: 1, op_count: ops.len(), data_mode };
         let recording = record_ops(case, ops, &Stage::sound()).expect("the run");
         if let Err(failure) = enumerate_recording(&recording, &Effort::default()) {

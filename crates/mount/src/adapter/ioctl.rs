@@ -1,6 +1,6 @@
-//! The ioctls of `lsattr` and `chattr`: inode flags and the generation.
+//! The ioctls of `lsattr` and `chattr` (inode flags, the generation), and those of data modes.
 
-use ext4::SetAttr;
+use ext4::{DataMode, SetAttr};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -14,6 +14,10 @@ const FS_IOC32_SETFLAGS: u32 = 0x4004_6602;
 const FS_IOC_GETVERSION: u32 = 0x8008_7601;
 const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
+/// `_IOR('O', 0xE0, __u32)`: the data mode that holds for a file (`docs/modes.md`).
+const OJ_IOC_GET_MODE: u32 = 0x8004_4fe0;
+/// `_IOW('O', 0xE1, __u32)`: sets a file's data mode; 0 is the volume's.
+const OJ_IOC_SET_MODE: u32 = 0x4004_4fe1;
 
 const FS_SYNC_FL: u32 = 0x0000_0008;
 const FS_IMMUTABLE_FL: u32 = 0x0000_0010;
@@ -75,6 +79,19 @@ impl Call<'_, '_> {
                 }
                 let shared = SHARED.iter().fold(0, |all, (_, flag)| all | flag);
                 self.change_flags(flags, shared)
+            }
+            OJ_IOC_GET_MODE => {
+                let mode = self.volume.data_mode_of(ino)?;
+                self.push_result(&ioctl, &mode.number().to_ne_bytes())
+            }
+            OJ_IOC_SET_MODE => {
+                let (number, _) = u32::read_from_prefix(input).map_err(|_| Errno::INVAL)?;
+                let mode = DataMode::from_number(number);
+                if mode.is_none() && number != 0 {
+                    return Err(Errno::INVAL.into());
+                }
+                self.volume.set_data_mode(ino, mode)?;
+                Ok(self.reply.push(&IoctlOut::default())?)
             }
             _ => Err(Errno::NOTTY.into()),
         }

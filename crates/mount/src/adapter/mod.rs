@@ -125,7 +125,7 @@ impl Adapter {
 impl Serve for Adapter {
     fn answers_early(&self) -> bool {
         let volume = self.volume.read();
-        volume.as_ref().is_some_and(|volume| volume.data_mode() != ext4::DataMode::Journal)
+        volume.as_ref().is_some_and(|volume| !volume.data_mode().is_journaled())
     }
 
     fn serve(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {

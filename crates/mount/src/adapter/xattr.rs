@@ -7,7 +7,7 @@ use super::{Call, Outcome};
 use crate::abi::{
     GetxattrIn, GetxattrOut, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInShort, init,
 };
-use crate::stat::{PID_XATTR, STAT_XATTR, render};
+use crate::stat::{MODE_XATTR, PID_XATTR, STAT_XATTR, render};
 
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
@@ -27,6 +27,7 @@ impl Call<'_, '_> {
                 render(&self.adapter.stat_source, &self.adapter.counters, self.volume, transport)
             }
             PID_XATTR => std::process::id().to_string().into_bytes(),
+            MODE_XATTR => self.volume.data_mode_of(ino)?.name().into(),
             _ => self.volume.get_xattr(ino, name)?,
         };
         self.push_sized(get.size, &value)

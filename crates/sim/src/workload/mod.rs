@@ -2,6 +2,7 @@
 
 mod directory;
 mod exhaustion;
+mod modes;
 mod orphans;
 mod random;
 mod reuse;
@@ -37,11 +38,13 @@ pub enum Workload {
     Reuse,
     /// A journal that goes round.
     Rounds,
+    /// Files of different data modes that use each other's blocks.
+    Modes,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Workload; 9] = [
+    pub const ALL: [Workload; 10] = [
         Workload::Random,
         Workload::Sqlite,
         Workload::Directory,
@@ -51,6 +54,7 @@ impl Workload {
         Workload::Orphans,
         Workload::Reuse,
         Workload::Rounds,
+        Workload::Modes,
     ];
 
     /// The operations. The same arguments give the same list; a larger `op_count` one that
@@ -66,6 +70,7 @@ impl Workload {
             Workload::Orphans => orphans::ops,
             Workload::Reuse => reuse::ops,
             Workload::Rounds => rounds::ops,
+            Workload::Modes => modes::ops,
         };
         let mut ops = script(seed, op_count);
         ops.truncate(op_count);
@@ -84,6 +89,7 @@ impl Workload {
             Workload::Orphans => 50,
             Workload::Reuse => 70,
             Workload::Rounds => 700,
+            Workload::Modes => 90,
         }
     }
 
@@ -98,6 +104,7 @@ impl Workload {
             Workload::Orphans => "orphans",
             Workload::Reuse => "reuse",
             Workload::Rounds => "rounds",
+            Workload::Modes => "modes",
         }
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn ops(seed: u64, op_count: usize) -> Vec<Op> {
 }
 
 /// Takes the whole volume, and gives `free_bytes` back.
-fn take_all_but(script: &mut Script, free_bytes: u64) {
+pub(super) fn take_all_but(script: &mut Script, free_bytes: u64) {
     script.create("room");
     script.fallocate("room", Reserve::KeepSize, 0, free_bytes);
     for (index, kib) in [4096, 4096, 2048, 1024, 512, 256, 128, 64, 32, 16, 8, 4].iter().enumerate()

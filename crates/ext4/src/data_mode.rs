@@ -1,0 +1,245 @@
+//! Data modes: where the content of a file goes, and in which form (`docs/modes.md`).
+
+use std::ops::Range;
+
+use journal::codec::extent::Ranges;
+use journal::{BlockRef, Form, HomeBlock};
+
+use crate::cells::InodeCell;
+use crate::inode::{Inode, flags};
+use crate::op::Op;
+use crate::volume::Volume;
+use crate::xattr;
+use crate::xattr_set::XattrName;
+use crate::{Error, InodeNo, Result, XattrFlags};
+
+/// The attribute that holds the mode of a file, or of what is made in a directory.
+pub const DATA_MODE_XATTR: &[u8] = b"user.onejournal.data";
+
+/// A smaller append goes through the journal in `auto` mode.
+const AUTO_IN_PLACE_BYTES: usize = 256 << 10;
+/// The same for a file that was synced before: one write to the journal is then worth more than
+/// writing the data once.
+const AUTO_IN_PLACE_SYNCED_BYTES: usize = 1 << 20;
+/// A file that has got so many bytes in blocks that held nothing, without a sync, gets its next
+/// whole blocks in place, however small the writes.
+const AUTO_BULK_BYTES: u64 = 1 << 20;
+
+/// Where file data goes (`data=`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataMode {
+    /// In place, before the metadata that reaches it commits (ext4's default).
+    Ordered,
+    /// In place, whenever.
+    Writeback,
+    /// Through the journal, whole blocks (FAST'14).
+    Journal,
+    /// Through the journal, the bytes that were written (Okeanos).
+    Wasteless,
+    /// As `Wasteless` below a threshold, else in place (Okeanos).
+    Selective,
+    /// Through the journal, the bytes that differ (DJFS).
+    Delta,
+    /// As `Delta`, but large appends in place: the same promise, and large data is written once.
+    Auto,
+}
+
+impl DataMode {
+    /// All of them.
+    pub const ALL: [DataMode; 7] = [
+        DataMode::Ordered,
+        DataMode::Writeback,
+        DataMode::Journal,
+        DataMode::Wasteless,
+        DataMode::Selective,
+        DataMode::Delta,
+        DataMode::Auto,
+    ];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DataMode::Ordered => "ordered",
+            DataMode::Writeback => "writeback",
+            DataMode::Journal => "journal",
+            DataMode::Wasteless => "wasteless",
+            DataMode::Selective => "selective",
+            DataMode::Delta => "delta",
+            DataMode::Auto => "auto",
+        }
+    }
+
+    /// The mode with this name.
+    pub fn from_name(name: &str) -> Option<DataMode> {
+        DataMode::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// A crash leaves a prefix of history, contents of files included.
+    pub fn is_atomic(self) -> bool {
+        match self {
+            DataMode::Journal | DataMode::Wasteless | DataMode::Delta | DataMode::Auto => true,
+            DataMode::Ordered | DataMode::Writeback | DataMode::Selective => false,
+        }
+    }
+
+    /// Never writes data in place.
+    pub fn is_journaled(self) -> bool {
+        matches!(self, DataMode::Journal | DataMode::Wasteless | DataMode::Delta)
+    }
+
+    /// The number for it, as ioctls speak of it: 1 and up, in the order of [`DataMode::ALL`].
+    pub fn number(self) -> u32 {
+        self as u32 + 1
+    }
+
+    /// The mode with this number.
+    pub fn from_number(number: u32) -> Option<DataMode> {
+        DataMode::ALL.into_iter().find(|mode| mode.number() == number)
+    }
+}
+
+/// How the data of one operation on one file go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    pub(crate) mode: DataMode,
+    /// Bytes that the operation writes.
+    len_bytes: usize,
+    threshold_bytes: usize,
+    was_synced: bool,
+    /// Much was appended without a sync.
+    is_bulk: bool,
+}
+
+/// Some bytes of a block of data.
+pub(crate) struct Put {
+    pub(crate) home: HomeBlock,
+    /// All of the block, as it will be.
+    pub(crate) bytes: BlockRef,
+    /// The bytes that are not those of the version before.
+    pub(crate) written: Range<usize>,
+    /// There was no version before that counts.
+    pub(crate) fresh: bool,
+}
+
+impl Put {
+    fn is_fresh_whole(&self) -> bool {
+        self.fresh && self.written.len() == journal::BLOCK_BYTES
+    }
+}
+
+impl Plan {
+    /// Runs of whole blocks may go home straight from the caller's buffer. For `Auto` only if they
+    /// are fresh: what a crash leaves there is not part of the file before the commit.
+    pub(crate) fn allows_direct(&self) -> bool {
+        match self.mode {
+            DataMode::Ordered | DataMode::Writeback => true,
+            DataMode::Journal | DataMode::Wasteless | DataMode::Delta => false,
+            DataMode::Selective => self.len_bytes >= self.threshold_bytes,
+            DataMode::Auto if self.was_synced => self.len_bytes >= AUTO_IN_PLACE_SYNCED_BYTES,
+            DataMode::Auto => self.len_bytes >= AUTO_IN_PLACE_BYTES,
+        }
+    }
+
+    /// Puts a block of data where it belongs. `true`: into the journal.
+    pub(crate) fn put(&self, op: &mut Op<'_>, put: Put) -> Result<bool> {
+        // A block stays on the way that its first change took until it is home (Okeanos' update
+        // sequence).
+        let form = match self.mode {
+            DataMode::Journal => Some(Form::Block),
+            DataMode::Wasteless => Some(extent(&put)),
+            DataMode::Auto if self.is_bulk && put.is_fresh_whole() && !op.is_logged(put.home) => {
+                None
+            }
+            DataMode::Delta | DataMode::Auto => Some(Form::Delta),
+            DataMode::Ordered | DataMode::Writeback => {
+                op.is_logged(put.home).then_some(Form::Delta)
+            }
+            DataMode::Selective if op.is_logged(put.home) => Some(extent(&put)),
+            DataMode::Selective if op.is_buffered_in_place(put.home) => None,
+            DataMode::Selective => (self.len_bytes < self.threshold_bytes).then(|| extent(&put)),
+        };
+        let journaled = form.is_some();
+        match form {
+            Some(form) => op.put_block(put.home, put.bytes, form)?,
+            None => op.put_ordered(put.home, put.bytes)?,
+        }
+        Ok(journaled)
+    }
+}
+
+/// A block that held nothing may still be known with what it held for its former owner, or before
+/// it was punched out: then only comparing tells what changed.
+fn extent(put: &Put) -> Form {
+    if put.fresh {
+        return Form::Delta;
+    }
+    let mut ranges = Ranges::new();
+    ranges.insert(put.written.start, put.written.len());
+    Form::Extent(ranges)
+}
+
+impl Volume {
+    /// How an operation that writes so many bytes to this file puts them.
+    pub(crate) fn plan(&self, inode: &Inode, len_bytes: usize) -> Result<Plan> {
+        let cell = self.cell(inode.ino);
+        Ok(Plan {
+            mode: self.mode_of(inode, &cell)?.unwrap_or(self.options.data_mode),
+            len_bytes,
+            threshold_bytes: self.options.threshold_bytes,
+            was_synced: cell.was_synced(),
+            is_bulk: cell.appended_bytes() >= AUTO_BULK_BYTES,
+        })
+    }
+
+    /// The mode that the inode itself asks for.
+    pub(crate) fn mode_of(&self, inode: &Inode, cell: &InodeCell) -> Result<Option<DataMode>> {
+        if inode.has_flag(flags::JOURNAL_DATA) {
+            return Ok(Some(DataMode::Journal));
+        }
+        if let Some(code) = cell.mode_code() {
+            return Ok(DataMode::from_number(u32::from(code)));
+        }
+        let mode = match xattr::get(self, inode, &mode_attribute())? {
+            // Whoever wrote something else with other tools gets the volume's default.
+            Some(value) => std::str::from_utf8(&value).ok().and_then(DataMode::from_name),
+            None => None,
+        };
+        cell.set_mode_code(Some(mode.map_or(0, |mode| mode.number() as u8)));
+        Ok(mode)
+    }
+
+    /// The mode of a file's data; of a directory, that of the files that will be made in it.
+    pub fn data_mode_of(&self, ino: InodeNo) -> Result<DataMode> {
+        let inode = crate::inode::read_inode(self, ino)?;
+        Ok(self.mode_of(&inode, &self.cell(ino))?.unwrap_or(self.options.data_mode))
+    }
+
+    /// Sets the mode of a file or directory; `None`: the volume's. What the journal holds is brought
+    /// home first, so that no block's history mixes modes (FAST'14 §2.2).
+    pub fn set_data_mode(&self, ino: InodeNo, mode: Option<DataMode>) -> Result<()> {
+        let name = mode_attribute().full().expect("it has a name");
+        match mode {
+            Some(mode) => self.set_xattr(ino, &name, mode.name().as_bytes(), XattrFlags::Any),
+            None => match self.remove_xattr(ino, &name) {
+                Err(Error::NoAttribute) => Ok(()),
+                removed => removed,
+            },
+        }
+    }
+
+    /// Before the mode of an inode changes. The caller holds its content lock.
+    pub(crate) fn leave_mode(&self) -> Result<()> {
+        Ok(self.journal().checkpoint()?)
+    }
+}
+
+/// Refuses a value of the attribute that names no mode.
+pub(crate) fn check_value(name: &XattrName, value: &[u8]) -> Result<()> {
+    let names_mode = || std::str::from_utf8(value).ok().and_then(DataMode::from_name).is_some();
+    if *name == mode_attribute() && !names_mode() { Err(Error::InvalidArgument) } else { Ok(()) }
+}
+
+/// The name of the attribute, parsed.
+pub(crate) fn mode_attribute() -> XattrName {
+    XattrName::parse(DATA_MODE_XATTR).expect("a good name")
+}
