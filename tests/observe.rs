@@ -178,7 +178,7 @@ fn a_file_is_told_what_was_written_for_it() {
 
 #[test]
 fn what_checkpoints_bring_home_is_the_files() {
-    let Some(scratch) = Scratch::mounted("commit=300,regions=4") else { return };
+    let Some(scratch) = Scratch::mounted("commit=300,regions=4,data=journal") else { return };
     let mut file = File::create(scratch.path("f")).unwrap();
     // Several times what the journal of 4 MiB holds.
     for _ in 0..24 {

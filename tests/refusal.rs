@@ -86,6 +86,26 @@ fn a_crashed_volume_is_refused_until_it_is_recovered() {
 }
 
 #[test]
+fn a_crashed_volume_whose_journal_is_elsewhere_is_refused_like_any_other() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let journal = scratch.root().join("journal");
+    let options = format!("commit=300,journal={},journal_size=8M", journal.display());
+    scratch.mount(&options);
+    write_synced(&scratch, "f");
+    everybody_refuses(&scratch, &scratch.image());
+    scratch.kill();
+    let image = scratch.image();
+    everybody_refuses(&scratch, &image);
+    let given = ["fsck", "--journal", journal.to_str().unwrap(), image.to_str().unwrap()];
+    assert_eq!(onejournal(given).code, Some(1));
+    scratch.check();
+    kernel_reads(&scratch, &image, "f");
+    scratch.mount(&options);
+    assert_eq!(fs::read(scratch.path("kernel")).unwrap(), b"was here");
+    scratch.close_and_check();
+}
+
+#[test]
 fn a_power_cut_at_any_time_of_a_mount_is_refused_or_clean() {
     let Some(mut scratch) = Scratch::mounted("commit=300") else { return };
     for name in ["a", "b", "c"] {

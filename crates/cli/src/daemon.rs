@@ -12,10 +12,12 @@ use std::sync::Arc;
 
 use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered};
 use ext4::Volume;
+use journal::Medium;
 use mount::{MountHandle, Session, Source, StatSource};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::journal_path::{self, JournalOptions};
 use crate::mount_options::{self, Parsed};
 use crate::{CliError, MountArgs, Result, target};
 
@@ -76,11 +78,15 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     let path = target::absolute(&args.target)?;
     let metrics = parsed.metrics.map(listen_for_metrics).transpose()?;
     let (disk, read_only) = open_disk(&path, parsed.mount.read_only)?;
-    check_durability(&path, &disk, &parsed)?;
-    let durability = disk.durability().name();
+    check_durability(&path, disk.durability(), &parsed)?;
+    let journal = parsed.journal.as_ref().map(|journal| open_journal(journal, &parsed));
+    let journal = journal.transpose()?;
+    let durability = journal.iter().map(Medium::durability).fold(disk.durability(), Ord::min);
+    let durability = durability.name();
     let device = Arc::new(Metered::new(disk));
     let options = ext4::OpenOptions {
         read_only,
+        journal,
         data_mode: parsed.data_mode,
         threshold_bytes: parsed.threshold_bytes,
         region_count: parsed.region_count,
@@ -140,16 +146,22 @@ fn open_disk(path: &Path, read_only: bool) -> Result<(Disk, bool)> {
     }
 }
 
-fn check_durability(path: &Path, disk: &Disk, parsed: &Parsed) -> Result<()> {
-    if disk.durability() == Durability::Power || parsed.process_durability {
+fn open_journal(options: &JournalOptions, parsed: &Parsed) -> Result<Medium> {
+    let medium = journal_path::open_for_mount(options, parsed.durability)?;
+    check_durability(&options.path, medium.durability(), parsed)?;
+    Ok(medium)
+}
+
+fn check_durability(path: &Path, durability: Durability, parsed: &Parsed) -> Result<()> {
+    if durability >= parsed.durability.unwrap_or(Durability::Power) {
         return Ok(());
     }
-    let class = disk.durability().name();
+    let class = durability.name();
     Err(CliError::at(
         path,
         format!(
             "lies on a medium of durability class `{class}`: nothing on it survives a power cut. \
-             Mount with -o durability=process if that is what you want"
+             Mount with -o durability={class} if that is what you want"
         ),
     ))
 }

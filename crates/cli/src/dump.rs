@@ -7,13 +7,17 @@ use ext4::Survey;
 use journal::{End, Record, Scan};
 use serde_json::{Value, json};
 
-use crate::{CliError, DumpArgs, Result, target};
+use crate::{CliError, DumpArgs, Result, journal_path, target};
 
 pub fn run(args: &DumpArgs) -> Result<u8> {
     let path = &args.target;
     let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadOnly)?);
-    let survey = Survey::take(&device).map_err(|error| CliError::at(path, error))?;
-    let scan = journal::scan(&survey.space, &survey.uuid).map_err(|error| match error {
+    let open = |path| journal_path::open_as_it_is(path, Access::ReadOnly);
+    let journal = args.journal.as_deref().map(open).transpose()?;
+    let survey = Survey::take(&device, journal.as_ref());
+    let survey = survey.map_err(|error| CliError::at(path, error))?;
+    let space = survey.space.as_ref().map_err(|error| CliError::at(path, error))?;
+    let scan = journal::scan(space, &survey.uuid).map_err(|error| match error {
         journal::JournalError::Damaged(_) if !survey.needs_recovery => {
             CliError::at(path, "has never been mounted by OneJournal: there is no journal yet")
         }

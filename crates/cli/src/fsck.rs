@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use device::{Access, BlockDevice};
 use ext4::{OpenOptions, Survey, Volume};
-use journal::{RecoverOptions, Recovery};
+use journal::{Medium, RecoverOptions, Recovery};
 
 use crate::error::{CORRECTED, UNCORRECTED};
 use crate::target::{cannot_start, e2fsprogs};
-use crate::{CliError, FsckArgs, Result, target};
+use crate::{CliError, FsckArgs, Result, journal_path, target};
 
 pub fn run(args: &FsckArgs) -> Result<u8> {
     if args.dry_run {
-        return look(&args.target);
+        return look(args);
     }
-    let recovered = recover(args)?;
+    let recovered = if args.journal_lost { give_up_journal(args)? } else { recover(args)? };
     let checked = e2fsck(&args.target, if args.yes { "-y" } else { "-p" })?;
     Ok(if recovered { checked | CORRECTED } else { checked })
 }
@@ -24,15 +24,17 @@ pub fn run(args: &FsckArgs) -> Result<u8> {
 fn recover(args: &FsckArgs) -> Result<bool> {
     let path = &args.target;
     let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadWrite)?);
-    let survey = Survey::take(&device).map_err(|error| CliError::at(path, error))?;
+    let journal = open_journal(args, Access::ReadWrite)?;
+    let survey = Survey::take(&device, journal.as_ref());
+    let survey = survey.map_err(|error| CliError::at(path, error))?;
     if !survey.needs_recovery {
         return Ok(false);
     }
-    let found = preview(&survey, &device, args.discard_damaged);
-    let found = found.map_err(|error| damaged(path, &error))?;
+    let found = preview(path, &survey, &device, args.discard_damaged)?;
     let options = OpenOptions {
         discard_damaged: args.discard_damaged,
         background: false,
+        journal,
         ..OpenOptions::default()
     };
     let volume = Volume::open(device, options).map_err(|error| CliError::at(path, error))?;
@@ -41,30 +43,45 @@ fn recover(args: &FsckArgs) -> Result<bool> {
     Ok(true)
 }
 
+/// `--journal-lost`: e2fsck has to look at all of the volume afterwards. Always `true`.
+fn give_up_journal(args: &FsckArgs) -> Result<bool> {
+    let path = &args.target;
+    let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadWrite)?);
+    ext4::give_up_journal(&device).map_err(|error| CliError::at(path, error))?;
+    println!("{}: its journal is given up, and the newest changes with it", path.display());
+    Ok(true)
+}
+
 /// `-n`: says what recovery would do, or what e2fsck says of a volume that needs none.
-fn look(path: &Path) -> Result<u8> {
+fn look(args: &FsckArgs) -> Result<u8> {
+    let path = &args.target;
     let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadOnly)?);
-    let survey = Survey::take(&device).map_err(|error| CliError::at(path, error))?;
+    let journal = open_journal(args, Access::ReadOnly)?;
+    let survey = Survey::take(&device, journal.as_ref());
+    let survey = survey.map_err(|error| CliError::at(path, error))?;
     if !survey.needs_recovery {
         return e2fsck(path, "-n");
     }
-    let found = preview(&survey, &device, false).map_err(|error| damaged(path, &error))?;
+    let found = preview(path, &survey, &device, false)?;
     println!("{}: not closed; recovery would bring home {}", path.display(), describe(&found));
     println!("{}: e2fsck can check it after recovery only", path.display());
     Ok(UNCORRECTED)
 }
 
+fn open_journal(args: &FsckArgs, access: Access) -> Result<Option<Medium>> {
+    args.journal.as_deref().map(|path| journal_path::open_as_it_is(path, access)).transpose()
+}
+
 fn preview(
+    path: &Path,
     survey: &Survey,
     device: &Arc<dyn BlockDevice>,
     discard_damaged: bool,
-) -> journal::Result<Recovery> {
+) -> Result<Recovery> {
     let options = RecoverOptions { discard_damaged, dry_run: true };
-    journal::recover(device, &survey.space, &survey.uuid, &options)
-}
-
-fn damaged(path: &Path, error: &journal::JournalError) -> CliError {
-    CliError { code: UNCORRECTED, ..CliError::at(path, error) }
+    let space = survey.space.as_ref().map_err(|error| CliError::at(path, error))?;
+    journal::recover(device, space, &survey.uuid, &options)
+        .map_err(|error| CliError { code: UNCORRECTED, ..CliError::at(path, error) })
 }
 
 fn describe(found: &Recovery) -> String {

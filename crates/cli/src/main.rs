@@ -5,6 +5,7 @@ mod daemon;
 mod dump;
 mod error;
 mod fsck;
+mod journal_path;
 mod mkfs;
 mod mode;
 mod mount_options;
@@ -117,6 +118,12 @@ struct FsckArgs {
     /// Where the journal is damaged, give up the history behind the damage
     #[arg(long, conflicts_with = "dry_run")]
     discard_damaged: bool,
+    /// The journal, if the volume was mounted with -o journal=PATH
+    #[arg(long, value_name = "PATH")]
+    journal: Option<PathBuf>,
+    /// That journal is lost: let e2fsck repair what the volume holds without its newest changes
+    #[arg(long, requires = "yes", conflicts_with = "journal")]
+    journal_lost: bool,
     /// Block device or file that holds the volume
     target: PathBuf,
 }
@@ -126,6 +133,9 @@ struct DumpArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
+    /// The journal, if it is not in the volume
+    #[arg(long, value_name = "PATH")]
+    journal: Option<PathBuf>,
     /// Block device or file that holds the volume
     target: PathBuf,
 }

@@ -113,7 +113,7 @@ fn make(args: &MkfsArgs) -> Result<()> {
 /// A volume we made must be one we can mount.
 fn check_openable(path: &Path) -> Result<()> {
     let disk = target::open(path, Access::ReadOnly)?;
-    ext4::Survey::take(&(std::sync::Arc::new(disk) as _))
+    ext4::Survey::take(&(std::sync::Arc::new(disk) as _), None)
         .map(|_| ())
         .map_err(|error| CliError::at(path, error))
 }

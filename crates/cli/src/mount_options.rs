@@ -3,15 +3,23 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use device::Durability;
 use ext4::DataMode;
 use mount::{IoUring, MountOptions};
 
+use crate::journal_path::JournalOptions;
+use crate::target::parse_size;
 use crate::{CliError, Result, mode};
+
+/// As `mkfs` makes them; the engine says what is too small for so many regions.
+const SMALLEST_JOURNAL_BYTES: u64 = 4 << 20;
 
 /// Shown by `--help`.
 pub const HELP: &str = "Mount options, separated by commas: ro, rw, data=auto|ordered|writeback|\
 journal|wasteless|selective|delta (auto), threshold=BYTES (4096, for selective), \
-commit=SECONDS (5), regions=2..16 (4), durability=power|process, allow_other, \
+commit=SECONDS (5), regions=2..16 (4), durability=power|reboot|process, journal=PATH (NVRAM, a \
+block device, a file; journal_size=SIZE makes the file, journal_latency=NS slows NVRAM down by so \
+much a cache line), allow_other, \
 default_permissions, nosuid, nodev, noexec, noatime, writeback_cache, \
 atomic_writes (the ioctls of F2FS, for SQLite with batch atomic writes), io_uring=auto|on|off, \
 threads=N, fsname=NAME, metrics=127.0.0.1:PORT (Prometheus text at /metrics)";
@@ -28,8 +36,10 @@ pub struct Parsed {
     pub commit_interval: Duration,
     /// Regions of the journal.
     pub region_count: usize,
-    /// A medium that does not survive a power cut was asked for by name.
-    pub process_durability: bool,
+    /// The least that the media have to survive, as asked for by name; otherwise a power cut.
+    pub durability: Option<Durability>,
+    /// The journal's own medium.
+    pub journal: Option<JournalOptions>,
     /// Where metrics are served.
     pub metrics: Option<SocketAddr>,
 }
@@ -42,18 +52,31 @@ pub fn parse(options: &[String]) -> Result<Parsed> {
         threshold_bytes: 4096,
         commit_interval: Duration::from_secs(5),
         region_count: 4,
-        process_durability: false,
+        durability: None,
+        journal: None,
         metrics: None,
     };
+    let mut journal = JournalOptions::default();
     for option in options.iter().map(|option| option.trim()).filter(|option| !option.is_empty()) {
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
         };
         if !set_flag(&mut parsed.mount, name, value) {
-            set_value(&mut parsed, name, value)?;
+            match value {
+                Some(value) if name.starts_with("journal") => {
+                    set_journal_value(&mut journal, name, value)?;
+                }
+                _ => set_value(&mut parsed, name, value)?,
+            }
         }
     }
+    let has_path = !journal.path.as_os_str().is_empty();
+    if !has_path && journal != JournalOptions::default() {
+        let why = "options journal_size and journal_latency need journal=PATH";
+        return Err(CliError::usage(why));
+    }
+    parsed.journal = has_path.then_some(journal);
     check_together(&parsed)?;
     Ok(parsed)
 }
@@ -97,6 +120,28 @@ fn set_flag(mount: &mut MountOptions, name: &str, value: Option<&str>) -> bool {
     true
 }
 
+fn set_journal_value(journal: &mut JournalOptions, name: &str, value: &str) -> Result<()> {
+    let bad = |wanted: &str| CliError::usage(format!("option {name}={value} must be {wanted}"));
+    match name {
+        "journal" if value.is_empty() => return Err(bad("a path")),
+        "journal" => journal.path = value.into(),
+        "journal_size" => {
+            let size_bytes = parse_size(value).map_err(|why| bad(&format!("a size: {why}")))?;
+            if size_bytes < SMALLEST_JOURNAL_BYTES {
+                return Err(bad("4M at least"));
+            }
+            journal.size_bytes = Some(size_bytes);
+        }
+        "journal_latency" => {
+            let wanted = "a number of nanoseconds up to 1000000";
+            let ns = value.parse().ok().filter(|ns| *ns <= 1_000_000);
+            journal.latency_ns_per_line = ns.ok_or_else(|| bad(wanted))?;
+        }
+        _ => return Err(CliError::usage(format!("unknown option {name}"))),
+    }
+    Ok(())
+}
+
 fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()> {
     let bad = |wanted: &str| {
         CliError::usage(format!("option {name}={} must be {wanted}", value.unwrap_or_default()))
@@ -138,9 +183,10 @@ fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()>
         ("io_uring", Some("auto")) => parsed.mount.io_uring = IoUring::Auto,
         ("io_uring", Some("off")) => parsed.mount.io_uring = IoUring::Off,
         ("io_uring", _) => return Err(bad("on, auto or off")),
-        ("durability", Some("process")) => parsed.process_durability = true,
-        ("durability", Some("power")) => parsed.process_durability = false,
-        ("durability", _) => return Err(bad("power or process")),
+        ("durability", Some("process")) => parsed.durability = Some(Durability::Process),
+        ("durability", Some("reboot")) => parsed.durability = Some(Durability::Reboot),
+        ("durability", Some("power")) => parsed.durability = Some(Durability::Power),
+        ("durability", _) => return Err(bad("power, reboot or process")),
         ("metrics", text) => {
             let wanted = || bad("a loopback address with a port, such as 127.0.0.1:9150");
             let address = text.and_then(|text| text.parse::<SocketAddr>().ok());
@@ -176,6 +222,23 @@ mod tests {
     }
 
     #[test]
+    fn a_journal_elsewhere() {
+        let parsed = parse_text("journal=/x/y,journal_size=8M,journal_latency=300").unwrap();
+        let expected = JournalOptions {
+            path: "/x/y".into(),
+            size_bytes: Some(8 << 20),
+            latency_ns_per_line: 300,
+        };
+        assert_eq!((parsed.journal, parsed.durability), (Some(expected), None));
+        let parsed = parse_text("durability=reboot").unwrap();
+        assert_eq!((parsed.journal, parsed.durability), (None, Some(Durability::Reboot)));
+        for text in ["journal_size=x", "journal_size=1M", "journal_latency=-1", "journal_x=1"] {
+            let error = parse_text(&format!("journal=/x,{text}")).err().unwrap();
+            assert!(error.text.contains(text.split('=').next().unwrap()), "{text}: {error}");
+        }
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused_by_name() {
         let bad = [
             "data=fast",
@@ -188,6 +251,9 @@ mod tests {
             "metrics",
             "metrics=9150",
             "metrics=0.0.0.0:9150",
+            "journal=",
+            "journal_size=1G",
+            "journal_latency=5",
         ];
         for text in bad {
             let name = text.split('=').next().unwrap();

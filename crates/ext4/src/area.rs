@@ -23,6 +23,8 @@ pub(crate) struct JournalArea {
     pub(crate) runs: Vec<Range<u64>>,
     /// Is one of our marks set?
     pub(crate) is_marked: bool,
+    /// UUID of our journal if it is on a medium of its own; only on a marked volume.
+    pub(crate) elsewhere: Option<[u8; 16]>,
 }
 
 impl JournalArea {
@@ -45,7 +47,11 @@ impl JournalArea {
             let why = "the kernel's journal is not empty; run: e2fsck -p TARGET";
             return Err(Error::Incompatible(why.into()));
         }
-        Ok(JournalArea { jbd2_block, runs, is_marked })
+        let elsewhere = if is_marked { jbd2.journal_elsewhere() } else { Ok(None) };
+        let elsewhere = elsewhere.map_err(|()| {
+            Error::corrupt("note of where our journal is", "the superblock of the kernel's journal")
+        })?;
+        Ok(JournalArea { jbd2_block, runs, is_marked, elsewhere })
     }
 
     /// The engine's space on `device`.

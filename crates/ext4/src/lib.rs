@@ -57,6 +57,7 @@ mod file_write;
 mod free_budget;
 mod frees;
 mod geometry;
+mod give_up;
 mod groups;
 mod hash;
 mod htree;
@@ -71,6 +72,7 @@ mod names;
 mod op;
 mod open;
 mod orphan;
+mod place;
 mod raw;
 mod read_dir;
 mod rename;
@@ -92,6 +94,7 @@ pub use error::{Error, Result};
 pub use fallocate::Allocate;
 pub use file_atomic::Piece;
 pub use file_stats::FileStat;
+pub use give_up::give_up_journal;
 pub use survey::Survey;
 pub use types::{
     Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,

@@ -5,6 +5,9 @@
 //! `e2fsck -p` would note an error in the superblock.) The inner mark is a feature of ours in the
 //! superblock of the kernel's journal (JBD2), for whoever takes the outer one off by force.
 //!
+//! Beside the inner mark it is noted which journal is ours if it is on a medium of its own; this comes
+//! first and goes last.
+//!
 //! Order: outer, inner, each durable, then the first transaction is written; after everything is
 //! home they come off in the opposite order. A volume with either mark is ours to recover; the
 //! engine's header, which is durable before the outer mark is set, says what there is.
@@ -22,7 +25,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::checksum::Checksums;
 use crate::features::incompat;
 use crate::layout::jbd2::{JBD2_SUPERBLOCK_BYTES, Jbd2SuperBlock};
-use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
+use crate::layout::superblock::{STATE_ERROR, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
 use crate::op::superblock_of;
 use crate::raw::{read_block, write_block};
 use crate::{Error, Result};
@@ -86,8 +89,10 @@ impl Marks {
         self.jbd2_block
     }
 
-    /// Sets both marks, durably. The engine is open and has not committed anything.
-    pub(crate) fn set(&self) -> Result<()> {
+    /// Sets both marks, durably. The engine is open and has not committed anything. `elsewhere`: the
+    /// UUID of its journal if that is on a medium of its own.
+    pub(crate) fn set(&self, elsewhere: Option<[u8; 16]>) -> Result<()> {
+        self.note_elsewhere(elsewhere)?;
         self.set_outer(true)?;
         self.set_inner(true)
     }
@@ -95,22 +100,48 @@ impl Marks {
     /// Takes both marks off, durably. The engine is closed, everything is home.
     pub(crate) fn remove(&self) -> Result<()> {
         self.set_inner(false)?;
-        self.set_outer(false)
+        self.set_outer(false)?;
+        self.note_elsewhere(None)
+    }
+
+    fn note_elsewhere(&self, journal_uuid: Option<[u8; 16]>) -> Result<()> {
+        let jbd2 = jbd2_of(&*read_block(&*self.device, self.jbd2_block)?);
+        if jbd2.journal_elsewhere() == Ok(journal_uuid) {
+            return Ok(());
+        }
+        self.change_inner(|jbd2| jbd2.set_journal_elsewhere(journal_uuid))
     }
 
     fn set_inner(&self, marked: bool) -> Result<()> {
+        self.change_inner(|jbd2| jbd2.set_marked(marked))
+    }
+
+    fn change_inner(&self, change: impl FnOnce(&mut Jbd2SuperBlock)) -> Result<()> {
         let mut block = read_block(&*self.device, self.jbd2_block)?;
         let mut jbd2 = jbd2_of(&block);
-        jbd2.set_marked(marked);
+        change(&mut jbd2);
         block[..JBD2_SUPERBLOCK_BYTES].copy_from_slice(jbd2.as_bytes());
         write_block(&*self.device, self.jbd2_block, &block)
     }
 
+    /// Marks the volume as having errors, durably; the marks stay.
+    pub(crate) fn note_errors(&self) -> Result<()> {
+        self.change_superblock(|superblock| {
+            superblock.s_state.set(superblock.s_state.get() | STATE_ERROR);
+        })
+    }
+
     fn set_outer(&self, marked: bool) -> Result<()> {
+        self.change_superblock(|superblock| {
+            let others = superblock.s_feature_incompat.get() & !OUTER;
+            superblock.s_feature_incompat.set(if marked { others | OUTER } else { others });
+        })
+    }
+
+    fn change_superblock(&self, change: impl FnOnce(&mut SuperBlock)) -> Result<()> {
         let mut block = read_block(&*self.device, HomeBlock(0))?;
         let mut superblock = read_superblock(&*self.device)?.superblock;
-        let others = superblock.s_feature_incompat.get() & !OUTER;
-        superblock.s_feature_incompat.set(if marked { others | OUTER } else { others });
+        change(&mut superblock);
         self.checksums.seal_superblock(&mut superblock);
         block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES]
             .copy_from_slice(superblock.as_bytes());

@@ -25,6 +25,7 @@ use crate::groups::{GroupCache, merge, read_desc};
 use crate::layout::superblock::{STATE_ERROR, SUPERBLOCK_MAGIC, SuperBlock};
 use crate::marks::{Marks, read_superblock};
 use crate::orphan::{OrphanFile, Orphans};
+use crate::place;
 use crate::raw::RawVolume;
 use crate::totals::Totals;
 use crate::volume::{OpenOptions, Volume};
@@ -166,7 +167,7 @@ fn find_orphan_file(
 
 fn recover(found: &Found, options: &OpenOptions) -> Result<()> {
     let device = &found.raw.device;
-    let space = found.area.space(device.clone())?;
+    let space = place::to_recover(found, options.journal.as_ref())?;
     let how = RecoverOptions {
         discard_damaged: options.discard_damaged,
         #[cfg(feature = "canary")]
@@ -201,7 +202,7 @@ fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Vo
         let why = "the volume is marked as having errors; run: e2fsck -f TARGET";
         return Err(Error::Incompatible(why.into()));
     }
-    let space = found.area.space(found.raw.device.clone())?;
+    let place = place::to_use(&found, &options)?;
     let engine_options = Options {
         region_count: u32::try_from(options.region_count).unwrap_or(u32::MAX),
         commit_interval: options.commit_interval,
@@ -211,9 +212,9 @@ fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Vo
         broken: options.broken,
         ..Options::default()
     };
-    let volume = build(found, options, space, engine_options, true)?;
+    let volume = build(found, options, place.space, engine_options, true)?;
     let marks = volume.marks.as_ref().expect("a writable volume has marks");
-    marks.set()?;
+    marks.set(place.elsewhere)?;
     match volume.start(crashed) {
         Ok(()) => Ok(volume),
         Err(error) => {

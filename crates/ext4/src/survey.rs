@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use device::BlockDevice;
-use journal::Space;
+use journal::{Medium, Space};
 
-use crate::Result;
 use crate::open::find;
+use crate::{Result, place};
 
 /// What a look at a volume tells. Nothing is changed.
 pub struct Survey {
@@ -14,21 +14,22 @@ pub struct Survey {
     pub uuid: [u8; 16],
     /// The volume was not closed: its journal may hold history that is not home.
     pub needs_recovery: bool,
-    /// Where the engine's journal lies.
-    pub space: Space,
+    /// Where the engine's journal lies: `Err` when it is on a medium that was not given, or not on
+    /// the one that was.
+    pub space: Result<Space>,
     /// Size of the volume in 4 KiB blocks.
     pub block_count: u64,
 }
 
 impl Survey {
-    /// Looks at the volume on `device`. The errors are those of `Volume::open`: what that would
+    /// Looks at the volume on `device`, whose journal is on `journal` if that is given. The errors are those of `Volume::open`: what that would
     /// refuse is refused here.
-    pub fn take(device: &Arc<dyn BlockDevice>) -> Result<Survey> {
+    pub fn take(device: &Arc<dyn BlockDevice>, journal: Option<&Medium>) -> Result<Survey> {
         let found = find(device)?;
         Ok(Survey {
             uuid: found.superblock.s_uuid,
             needs_recovery: found.area.is_marked,
-            space: found.area.space(device.clone())?,
+            space: place::to_look_at(&found, journal),
             block_count: found.raw.geometry.block_count,
         })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use journal::{Journal, Tid};
+use journal::{Journal, Medium, Tid};
 
 use crate::cells::{Cells, InodeCell};
 use crate::checksum::Checksums;
@@ -27,6 +27,9 @@ pub struct OpenOptions {
     pub data_mode: DataMode,
     /// Writes of fewer bytes than this go through the journal with `DataMode::Selective`.
     pub threshold_bytes: usize,
+    /// The journal's own medium; `None`: the volume's journal inode. An empty one becomes this
+    /// volume's journal.
+    pub journal: Option<Medium>,
     /// Regions of the journal, 2 to 16.
     pub region_count: usize,
     /// Commit on its own after this time; `None`: only when asked to.
@@ -51,6 +54,7 @@ impl Default for OpenOptions {
             read_only: false,
             data_mode: DataMode::Auto,
             threshold_bytes: journal::BLOCK_BYTES,
+            journal: None,
             region_count: 4,
             commit_interval: Some(Duration::from_secs(5)),
             background: true,

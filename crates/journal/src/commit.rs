@@ -71,14 +71,13 @@ impl Engine {
         self.flush_home_if_written()?;
         // Data in place that failed must not be followed by the metadata that points to it.
         self.check_aborted()?;
-        let life = self.state.lock().header.life;
         let no_revokes = BTreeSet::new();
         let drops_revokes = self.is_broken(Broken::RevokesDropped);
         let revokes = if drops_revokes { &no_revokes } else { &transaction.revokes };
         if self.options.delta_codec == DeltaCodec::XorLzo {
             // The region has to be known before the record: what is whole in it decides the form.
             let max_bytes = record::max_bytes(transaction.blocks.len(), revokes.len());
-            let max_bytes = max_bytes.next_multiple_of(self.space.sector_bytes());
+            let max_bytes = max_bytes.next_multiple_of(self.space.step_bytes());
             self.choose_region(max_bytes as u64)?;
         }
         let mut record_buf = self.record_buf.lock();
@@ -90,11 +89,11 @@ impl Engine {
                 revokes,
             },
             &Encoding {
-                life,
+                life: self.life,
                 checksum_seed: self.checksum_seed,
-                sector_bytes: self.space.sector_bytes(),
+                step_bytes: self.space.step_bytes(),
                 delta_codec: self.options.delta_codec,
-                pack: self.options.pack,
+                pack: self.packs,
                 is_whole_in_region: &|block| self.state.lock().is_whole_in_active(block),
             },
             &mut record_buf,

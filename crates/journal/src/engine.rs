@@ -21,14 +21,17 @@ use crate::record::RecordBuf;
 use crate::running::Running;
 use crate::state::State;
 use crate::stats::Counters;
-use crate::{BLOCK_BYTES, BlockRef, HomeBlock, JournalError, Result, Space, Tid, record};
+use crate::{BLOCK_BYTES, BlockRef, HomeBlock, JournalError, Medium, Result, Space, Tid, record};
 
 pub(crate) struct Engine {
     pub home: Arc<dyn BlockDevice>,
     pub space: Space,
     pub options: Options,
+    pub life: u64,
     pub checksum_seed: u32,
     pub max_transaction_blocks: usize,
+    /// Records are packed.
+    pub packs: bool,
     pub cache: Cache,
     pub in_place: RwLock<()>,
     /// Held while the home device is flushed.
@@ -68,8 +71,10 @@ impl Engine {
             )));
         }
         Ok(Engine {
+            life: header.life,
             checksum_seed: crate::format::record_seed(&header.uuid, header.life),
             max_transaction_blocks,
+            packs: options.pack && matches!(space.medium(), Medium::Block(_)),
             cache: Cache::new(options.clean_block_limit),
             in_place: RwLock::new(()),
             flushing: Mutex::new(()),

@@ -5,7 +5,7 @@
 //! bytes:     4096            4096            region_bytes each
 //!
 //! region:  | record | record | ... | unused |
-//! record:  | descriptor | tags | revokes | payload | commit record | zeros to the sector |
+//! record:  | descriptor | tags | revokes | payload | commit record | zeros to the step |
 //! ```
 //!
 //! All numbers are little endian. A record is one transaction. Its commit record holds a CRC32C
@@ -19,16 +19,38 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const HEADER_SLOT_BYTES: u64 = 4096;
 /// Where the regions begin in the space, in bytes.
 pub const REGIONS_OFFSET: u64 = 2 * HEADER_SLOT_BYTES;
+/// Size of the label of a journal on a medium of its own, in bytes; its space begins behind it.
+pub const LABEL_BYTES: u64 = 4096;
 /// Version of everything on this page.
 pub const FORMAT_VERSION: u32 = 1;
 /// `OJHD`
 pub const HEADER_MAGIC: u32 = u32::from_le_bytes(*b"OJHD");
+/// `OJLB`
+pub const LABEL_MAGIC: u32 = u32::from_le_bytes(*b"OJLB");
 /// `OJTX`
 pub const DESCRIPTOR_MAGIC: u32 = u32::from_le_bytes(*b"OJTX");
 /// `OJCM`
 pub const COMMIT_MAGIC: u32 = u32::from_le_bytes(*b"OJCM");
 /// Header flag: everything is home, the regions hold nothing.
 pub const HEADER_CLEAN: u32 = 1;
+
+/// The label of a journal on a medium of its own, at its start; zeros follow.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct RawLabel {
+    /// [`LABEL_MAGIC`].
+    pub magic: U32,
+    /// [`FORMAT_VERSION`].
+    pub version: U32,
+    /// CRC32C of the label with this field zero.
+    pub checksum: U32,
+    /// Zero.
+    pub reserved: U32,
+    /// UUID of the journal, random.
+    pub journal_uuid: [u8; 16],
+    /// UUID of the volume.
+    pub volume_uuid: [u8; 16],
+}
 
 /// A header slot: the journal's shape and where recovery starts. The valid slot with the higher
 /// `sequence` counts.
@@ -120,6 +142,7 @@ pub struct RawCommit {
     pub tid: U64,
 }
 
+const _: () = assert!(size_of::<RawLabel>() == 48);
 const _: () = assert!(size_of::<RawHeader>() == 72);
 const _: () = assert!(size_of::<RawDescriptor>() == 48);
 const _: () = assert!(size_of::<RawTag>() == 12);
@@ -187,6 +210,21 @@ mod tests {
         golden.extend(b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0");
         golden.extend(b"\x04\0\0\0\x05\0\0\0\x06\0\0\0\0\0\0\0");
         assert_eq!(header.as_bytes(), golden);
+    }
+
+    #[test]
+    fn golden_bytes_of_a_label() {
+        let label = RawLabel {
+            magic: U32::new(LABEL_MAGIC),
+            version: U32::new(1),
+            checksum: U32::new(0xa1b2_c3d4),
+            reserved: U32::new(0),
+            journal_uuid: [0xaa; 16],
+            volume_uuid: [0xbb; 16],
+        };
+        let mut golden = b"OJLB\x01\0\0\0\xd4\xc3\xb2\xa1\0\0\0\0".to_vec();
+        golden.extend([[0xaa; 16], [0xbb; 16]].concat());
+        assert_eq!(label.as_bytes(), golden);
     }
 
     #[test]

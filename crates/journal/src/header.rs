@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::format::{
     FORMAT_VERSION, HEADER_CLEAN, HEADER_MAGIC, HEADER_SLOT_BYTES, REGIONS_OFFSET, RawHeader,
 };
-use crate::{JournalError, Result, Space, Tid};
+use crate::{JournalError, Medium, Result, Space, Tid};
 
 /// What the header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,9 +41,13 @@ impl Header {
 
     /// Writes the header durably to the slot whose turn it is.
     pub(crate) fn write(&self, space: &Space) -> Result<()> {
+        let offset = self.sequence % 2 * HEADER_SLOT_BYTES;
+        if let Medium::Nvram(_) = space.medium() {
+            return space.write_durable(offset, self.to_raw().as_bytes());
+        }
         let mut buf = AlignedBuf::zeroed(HEADER_SLOT_BYTES as usize);
         buf[..size_of::<RawHeader>()].copy_from_slice(self.to_raw().as_bytes());
-        space.write_durable(self.sequence % 2 * HEADER_SLOT_BYTES, &buf)
+        space.write_durable(offset, &buf)
     }
 
     /// Writes the header durably to both slots, the older one first. Returns it as it is then.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use device::{AlignedBuf, BlockDevice};
+use device::BlockDevice;
 
 use crate::engine::Engine;
 use crate::format::REGIONS_OFFSET;
@@ -47,7 +47,7 @@ impl Journal {
         };
         let header = first_header(&space, uuid, &options, previous)?;
         if previous.is_none() {
-            write_zeros(&space)?;
+            space.write_zeros()?;
         }
         let engine = Engine::new(home, space, options, State::new(header))?;
         engine.state.lock().header = header.write_both(&engine.space)?;
@@ -182,17 +182,6 @@ fn first_header(
         tail_region: 0,
         tail_tid: previous.map_or(Tid(1), |header| header.tail_tid.max(Tid(1))),
     })
-}
-
-fn write_zeros(space: &Space) -> Result<()> {
-    let zeros = AlignedBuf::zeroed(1 << 20);
-    let mut offset = 0;
-    while offset < space.len_bytes() {
-        let count = (space.len_bytes() - offset).min(zeros.len() as u64);
-        space.write(offset, &zeros[..count as usize])?;
-        offset += count;
-    }
-    Ok(space.device().flush()?)
 }
 
 fn spawn_threads(engine: &Arc<Engine>) -> Vec<JoinHandle<()>> {

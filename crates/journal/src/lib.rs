@@ -1,7 +1,8 @@
 //! The engine: transactions, commit, regions, checkpoint, recovery, revoke.
 //!
 //! Sees *home blocks* (4 KiB blocks of the volume, by number) and byte ranges of them. It must
-//! not know what they hold: no ext4, no FUSE. All I/O goes through `device::BlockDevice`.
+//! not know what they hold: no ext4, no FUSE. All I/O goes through `device::BlockDevice`
+//! and `device::Nvram`.
 //!
 //! A user of the engine reads blocks with [`Journal::read`], changes them inside a [`Handle`],
 //! and asks with [`Journal::sync`] for a transaction to be durable.
@@ -25,11 +26,13 @@ mod commit;
 mod distribution;
 mod engine;
 mod error;
+mod external;
 pub mod format;
 mod handle;
 mod header;
 mod in_place;
 mod journal;
+mod medium;
 mod observer;
 mod options;
 mod record;
@@ -43,9 +46,11 @@ mod types;
 
 pub use distribution::Distribution;
 pub use error::{JournalError, Result};
+pub use external::{Label, space_of};
 pub use handle::Handle;
 pub use header::Header;
 pub use journal::Journal;
+pub use medium::{Medium, NVRAM_STEP_BYTES};
 pub use observer::{BlockOwner, Observer, Written, WrittenAs};
 #[cfg(feature = "canary")]
 pub use options::Broken;

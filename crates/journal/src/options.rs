@@ -23,7 +23,8 @@ pub struct Options {
     pub dirty_block_limit: usize,
     /// How deltas are encoded.
     pub delta_codec: DeltaCodec,
-    /// Compress a record's payload (LZ4) where that gains.
+    /// Compress a record's payload (LZ4) where that gains. Never on NVRAM, where storing the bytes
+    /// takes less time than compressing them.
     pub pack: bool,
     /// Time of day in nanoseconds since 1970, for the records' time stamps.
     pub now_ns: fn() -> u64,

@@ -26,7 +26,7 @@ const CHANGE_LIMIT_BYTES: usize = BLOCK_BYTES * 3 / 4;
 /// A larger payload is not compressed: that would take longer than writing it.
 const PACK_LIMIT_BYTES: usize = 32 << 10;
 
-/// Bytes that a record of so many blocks and revokes has at most, without the padding to a sector.
+/// Bytes that a record of so many blocks and revokes has at most, without the padding.
 pub(crate) fn max_bytes(block_count: usize, revoke_count: usize) -> usize {
     DESCRIPTOR_BYTES
         + block_count * (TAG_BYTES + BLOCK_BYTES)
@@ -46,7 +46,7 @@ pub(crate) struct Contents<'a> {
 pub(crate) struct Encoding<'a> {
     pub life: u64,
     pub checksum_seed: u32,
-    pub sector_bytes: usize,
+    pub step_bytes: usize,
     pub delta_codec: DeltaCodec,
     pub pack: bool,
     /// The region in which the record will lie holds all of the block already.
@@ -86,7 +86,7 @@ impl RecordBuf {
 
 /// An encoded record.
 pub(crate) struct Encoded<'a> {
-    /// Padded with zeros to whole sectors.
+    /// Padded with zeros to a multiple of `step_bytes`.
     pub bytes: &'a [u8],
     /// For each block, in order: the record holds all of it.
     pub whole: &'a [bool],
@@ -119,7 +119,7 @@ pub(crate) fn encode<'a>(
 ) -> Encoded<'a> {
     let (block_count, revoke_count) = (contents.blocks.len(), contents.revokes.len());
     let max_bytes = max_bytes(block_count, revoke_count);
-    buf.make_room(max_bytes.next_multiple_of(encoding.sector_bytes));
+    buf.make_room(max_bytes.next_multiple_of(encoding.step_bytes));
     let RecordBuf { record, scratch, whole, changes } = buf;
     whole.clear();
     changes.clear();
@@ -165,7 +165,7 @@ pub(crate) fn encode<'a>(
         tid: U64::new(contents.tid.0),
     };
     Writer { buf: record, at: commit_at }.put(&commit);
-    let record_bytes = used.next_multiple_of(encoding.sector_bytes);
+    let record_bytes = used.next_multiple_of(encoding.step_bytes);
     record[used..record_bytes].fill(0);
     Encoded { bytes: &record[..record_bytes], whole, changes, bytes_by_form }
 }
@@ -315,7 +315,7 @@ pub(crate) enum Decoded {
 pub(crate) struct Expect {
     pub life: u64,
     pub checksum_seed: u32,
-    pub sector_bytes: usize,
+    pub step_bytes: usize,
     /// Only to see a check fail.
     pub ignore_checksum: bool,
 }
@@ -326,7 +326,7 @@ pub(crate) fn decode(bytes: &[u8], offset: u64, expect: &Expect) -> Decoded {
     if !expect.ignore_checksum && !parts.is_committed(bytes, expect.checksum_seed) {
         return Decoded::Nothing;
     }
-    match parts.record(bytes, offset, expect.sector_bytes) {
+    match parts.record(bytes, offset, expect.step_bytes) {
         Ok(record) => Decoded::Record(record),
         Err(text) => Decoded::Unknown(Tid(parts.descriptor.tid.get()), text),
     }
@@ -368,7 +368,7 @@ impl Parts {
                 == crc32c::crc32c_append(checksum_seed, &bytes[..self.commit_at])
     }
 
-    fn record(&self, bytes: &[u8], offset: u64, sector_bytes: usize) -> Result<Record, String> {
+    fn record(&self, bytes: &[u8], offset: u64, step_bytes: usize) -> Result<Record, String> {
         let mut payload_end = 0;
         let mut tags = Vec::new();
         for raw in bytes[DESCRIPTOR_BYTES..self.revokes_at].chunks_exact(TAG_BYTES) {
@@ -387,7 +387,7 @@ impl Parts {
             tid: Tid(self.descriptor.tid.get()),
             time_ns: self.descriptor.time_ns.get(),
             offset,
-            record_bytes: (self.commit_at + COMMIT_BYTES).next_multiple_of(sector_bytes),
+            record_bytes: (self.commit_at + COMMIT_BYTES).next_multiple_of(step_bytes),
             payload_at: self.payload_at,
             payload_bytes: self.commit_at - self.payload_at,
             unpacked_bytes: (unpacked_bytes > 0).then_some(unpacked_bytes),
@@ -460,7 +460,7 @@ mod tests {
         let encoding = Encoding {
             life: 42,
             checksum_seed: 1234,
-            sector_bytes: 512,
+            step_bytes: 512,
             delta_codec: codec,
             pack: true,
             is_whole_in_region: &|_| is_whole_in_region,
@@ -513,7 +513,7 @@ mod tests {
     }
 
     fn decode_with(bytes: &[u8], life: u64, checksum_seed: u32) -> Decoded {
-        let expect = Expect { life, checksum_seed, sector_bytes: 512, ignore_checksum: false };
+        let expect = Expect { life, checksum_seed, step_bytes: 512, ignore_checksum: false };
         decode(bytes, 8192, &expect)
     }
 

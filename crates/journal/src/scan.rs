@@ -175,7 +175,7 @@ impl Reader<'_> {
             &record::Expect {
                 life: self.header.life,
                 checksum_seed: self.checksum_seed,
-                sector_bytes: self.space.sector_bytes(),
+                step_bytes: self.space.step_bytes(),
                 ignore_checksum: self.ignore_checksum,
             },
         )
@@ -193,9 +193,11 @@ impl Reader<'_> {
     /// Looks everywhere for a whole record of `expected` or a later transaction.
     fn find_later(&self, expected: Tid) -> Result<Option<(Tid, u64)>> {
         let magic = DESCRIPTOR_MAGIC.to_le_bytes();
+        // 512: a device with such sectors may have been copied to one with larger ones.
+        let step_bytes = self.space.step_bytes().min(512);
         for region_index in 0..self.header.region_count {
             let region = self.read_region(region_index)?;
-            for at in (0..region.len()).step_by(512) {
+            for at in (0..region.len()).step_by(step_bytes) {
                 if !region[at..].starts_with(&magic) {
                     continue;
                 }

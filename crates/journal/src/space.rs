@@ -1,16 +1,16 @@
-//! Where the journal's bytes lie: a list of byte extents on a device, seen as one linear space.
+//! Where the journal's bytes lie: a list of byte extents on a medium, seen as one linear space.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use device::BlockDevice;
 
-use crate::{JournalError, Result};
+use crate::{JournalError, Medium, Result};
 
 /// The linear byte space of a journal.
 #[derive(Clone)]
 pub struct Space {
-    device: Arc<dyn BlockDevice>,
+    medium: Medium,
     extents: Vec<Range<u64>>,
     len_bytes: u64,
 }
@@ -18,16 +18,21 @@ pub struct Space {
 impl Space {
     /// The bytes of `extents` (byte ranges of `device`, each made of whole 4 KiB blocks), in order.
     pub fn new(device: Arc<dyn BlockDevice>, extents: Vec<Range<u64>>) -> Result<Space> {
+        Space::on(Medium::Block(device), extents)
+    }
+
+    /// The bytes of `extents` (byte ranges of `medium`, each made of whole 4 KiB blocks), in order.
+    pub fn on(medium: Medium, extents: Vec<Range<u64>>) -> Result<Space> {
         let mut len_bytes = 0u64;
         for extent in &extents {
             let whole = extent.start.is_multiple_of(4096) && extent.end.is_multiple_of(4096);
-            if extent.start >= extent.end || extent.end > device.size_bytes() || !whole {
+            if extent.start >= extent.end || extent.end > medium.len_bytes() || !whole {
                 let text = format!("bytes {}..{} cannot hold a journal", extent.start, extent.end);
                 return Err(JournalError::Incompatible(text));
             }
             len_bytes += extent.end - extent.start;
         }
-        Ok(Space { device, extents: merge(extents), len_bytes })
+        Ok(Space { medium, extents: merge(extents), len_bytes })
     }
 
     /// Size of the space in bytes.
@@ -35,14 +40,14 @@ impl Space {
         self.len_bytes
     }
 
-    /// The device that holds the space.
-    pub fn device(&self) -> &Arc<dyn BlockDevice> {
-        &self.device
+    /// The medium that holds the space.
+    pub fn medium(&self) -> &Medium {
+        &self.medium
     }
 
-    /// Logical sector size of the device in bytes.
-    pub fn sector_bytes(&self) -> usize {
-        self.device.sector_bytes()
+    /// Records begin at multiples of so many bytes: see [`Medium::step_bytes`].
+    pub fn step_bytes(&self) -> usize {
+        self.medium.step_bytes()
     }
 
     /// Fills `buf` from `offset` of the space.
@@ -50,18 +55,18 @@ impl Space {
         let mut rest = buf;
         for piece in self.pieces(offset, rest.len()) {
             let (part, tail) = rest.split_at_mut(length(&piece));
-            self.device.read(piece.start, part)?;
+            self.medium.read(piece.start, part)?;
             rest = tail;
         }
         Ok(())
     }
 
-    /// Writes `data` at `offset` of the space; durable after a flush of the device.
+    /// Writes `data` at `offset` of the space; durable after a flush of the medium.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut rest = data;
         for piece in self.pieces(offset, data.len()) {
             let (part, tail) = rest.split_at(length(&piece));
-            self.device.write(piece.start, part)?;
+            self.medium.write(piece.start, part)?;
             rest = tail;
         }
         Ok(())
@@ -74,29 +79,34 @@ impl Space {
         let mut rest = data;
         for piece in self.pieces(offset, data.len()) {
             let (part, tail) = rest.split_at(length(&piece));
-            self.device.write_durable(piece.start, part)?;
+            self.medium.write_durable(piece.start, part)?;
             rest = tail;
         }
         Ok(())
     }
 
-    /// The device ranges of a span of the space. Panics when the span is outside (our own bug).
-    fn pieces(&self, offset: u64, len_bytes: usize) -> Vec<Range<u64>> {
+    /// Writes zeros everywhere, durably.
+    pub(crate) fn write_zeros(&self) -> Result<()> {
+        self.extents.iter().try_for_each(|e| self.medium.write_zeros(e.start, e.end))
+    }
+
+    /// The medium's ranges of a span of the space. Panics when the span is outside (our own bug).
+    fn pieces(&self, offset: u64, len_bytes: usize) -> impl Iterator<Item = Range<u64>> + '_ {
         let mut wanted = offset..offset + len_bytes as u64;
         assert!(wanted.end <= self.len_bytes, "span {wanted:?} outside of the journal");
-        let mut pieces = Vec::with_capacity(1);
         let mut base = 0;
-        for extent in &self.extents {
+        self.extents.iter().filter_map(move |extent| {
             let size = extent.end - extent.start;
-            if wanted.start < base + size && wanted.start < wanted.end {
-                let from = extent.start + (wanted.start - base);
-                let count = (wanted.end - wanted.start).min(extent.end - from);
-                pieces.push(from..from + count);
-                wanted.start += count;
-            }
+            let starts_here = wanted.start < base + size && wanted.start < wanted.end;
+            let from = extent.start + wanted.start.saturating_sub(base);
             base += size;
-        }
-        pieces
+            if !starts_here {
+                return None;
+            }
+            let count = (wanted.end - wanted.start).min(extent.end - from);
+            wanted.start += count;
+            Some(from..from + count)
+        })
     }
 }
 

@@ -4,6 +4,8 @@
 //! the state after one transaction, not older than the last that was acknowledged. Only data that
 //! went in place over existing data may be newer: it is not part of the transaction.
 //!
+//! The journal lies on the device of the home blocks, or on NVRAM.
+//!
 //! A failure names the seed, the cut and what survived; the three replay it.
 
 mod common;
@@ -12,12 +14,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use common::UUID;
-use device::{BlockDevice, SimDevice, Survival, Trace};
+use common::media::{Images, Media, Place, Traces};
+use device::{BlockDevice, Survival};
 use fastrand::Rng;
 use journal::codec::extent::Ranges;
 use journal::{
     BLOCK_BYTES, BlockBytes, BlockRef, DeltaCodec, Form, HomeBlock, Journal, Options,
-    RecoverOptions, Space, Tid,
+    RecoverOptions, Tid,
 };
 
 const HOME_BLOCKS: u64 = 40;
@@ -44,14 +47,14 @@ enum Kind {
 
 /// Everything a run leaves behind for the checks.
 struct Run {
-    trace: Trace,
+    traces: Traces,
     history: BTreeMap<u64, Vec<Version>>,
     last_tid: Tid,
 }
 
 struct Workload {
     rng: Rng,
-    device: Arc<SimDevice>,
+    media: Media,
     journal: Option<Journal>,
     life: u64,
     broken: Broken,
@@ -74,7 +77,7 @@ fn options(life: u64, broken: Broken) -> Options {
     options.life = life;
     options.region_count = REGION_COUNT;
     options.clean_block_limit = 8;
-    options.pack = life % 3 == 0;
+    options.pack = life.is_multiple_of(3);
     // Every other life has DJFS' codec.
     if life % 2 == 1 {
         options.delta_codec = DeltaCodec::XorLzo;
@@ -101,16 +104,12 @@ fn recover_options(_: Broken) -> RecoverOptions {
     RecoverOptions::default()
 }
 
-/// The journal lies behind the home blocks, in two pieces that do not follow each other.
-fn space(device: &Arc<SimDevice>) -> Space {
-    let home = HOME_BLOCKS * 4096;
-    let end = device.size_bytes();
-    let cut = home + 8192 + 33 * 4096;
-    Space::new(device.clone(), vec![home..cut, cut + 4096..end]).expect("it lies on the device")
+fn media(place: Place) -> Media {
+    Media::new(place, HOME_BLOCKS * 4096, 8192 + u64::from(REGION_COUNT) * common::REGION_BYTES)
 }
 
-fn device_bytes() -> u64 {
-    HOME_BLOCKS * 4096 + 8192 + 4096 + u64::from(REGION_COUNT) * common::REGION_BYTES
+fn open(media: &Media, options: Options) -> Journal {
+    Journal::open(media.device.clone(), media.space(), UUID, options).expect("it opens")
 }
 
 fn fill(stamps: &Stamps) -> BlockRef {
@@ -133,14 +132,14 @@ fn stamps_of(bytes: &[u8]) -> Option<Stamps> {
 }
 
 impl Workload {
-    fn new(seed: u64, broken: Broken) -> Workload {
-        let device = Arc::new(SimDevice::new(device_bytes(), 512));
-        let open = Journal::open(device.clone(), space(&device), UUID, options(1, broken));
-        device.start_trace();
+    fn new(place: Place, seed: u64, broken: Broken) -> Workload {
+        let media = media(place);
+        let journal = open(&media, options(1, broken));
+        media.start_trace();
         Workload {
             rng: Rng::with_seed(seed),
-            device,
-            journal: Some(open.expect("it opens")),
+            media,
+            journal: Some(journal),
             life: 1,
             broken,
             stamp: 0,
@@ -163,7 +162,7 @@ impl Workload {
         }
         self.sync();
         let last_tid = self.journal().running_tid();
-        Run { trace: self.device.take_trace(), history: self.history, last_tid }
+        Run { traces: self.media.take_trace(), history: self.history, last_tid }
     }
 
     fn journal(&self) -> &Journal {
@@ -286,21 +285,19 @@ impl Workload {
     fn sync(&mut self) {
         let tid = self.journal().running_tid();
         self.journal().sync(tid).expect("it commits");
-        self.device.mark(self.journal().committed_tid().0);
+        self.media.device.mark(self.journal().committed_tid().0);
     }
 
     fn checkpoint(&mut self) {
         self.journal().checkpoint().expect("it goes home");
-        self.device.mark(self.journal().committed_tid().0);
+        self.media.device.mark(self.journal().committed_tid().0);
     }
 
     fn reopen(&mut self) {
         let journal = self.journal.take().expect("it is open");
         journal.close().expect("it closes");
         self.life += 1;
-        let options = options(self.life, self.broken);
-        let journal = Journal::open(self.device.clone(), space(&self.device), UUID, options);
-        self.journal = Some(journal.expect("it opens"));
+        self.journal = Some(open(&self.media, options(self.life, self.broken)));
     }
 
     /// What is read is what was written last.
@@ -318,23 +315,18 @@ impl Workload {
 
 impl Run {
     /// Recovers what the cut left and compares. The error says what is wrong.
-    fn check(
-        &self,
-        device: &Arc<SimDevice>,
-        acknowledged: u64,
-        broken: Broken,
-    ) -> Result<(), String> {
-        let home: Arc<dyn BlockDevice> = device.clone();
-        journal::recover(&home, &space(device), &UUID, &recover_options(broken))
+    fn check(&self, media: &Media, acknowledged: u64, broken: Broken) -> Result<(), String> {
+        let home: Arc<dyn BlockDevice> = media.device.clone();
+        journal::recover(&home, &media.space(), &UUID, &recover_options(broken))
             .map_err(|error| format!("recovery: {error}"))?;
-        let header = journal::scan(&space(device), &UUID).map_err(|e| e.to_string())?.header;
+        let header = journal::scan(&media.space(), &UUID).map_err(|e| e.to_string())?.header;
         let state = header.tail_tid.0 - 1;
         if !header.clean || state < acknowledged || state > self.last_tid.0 {
             return Err(format!("state {state}, acknowledged {acknowledged}, {header:?}"));
         }
         self.history.iter().try_for_each(|(block, versions)| {
             let mut bytes = [0; BLOCK_BYTES];
-            device.read(block * 4096, &mut bytes).map_err(|e| e.to_string())?;
+            home.read(block * 4096, &mut bytes).map_err(|e| e.to_string())?;
             check_block(&bytes, versions, Tid(state))
                 .map_err(|text| format!("block {block} at state {state}: {text}"))
         })
@@ -343,17 +335,16 @@ impl Run {
     /// Checks every cut with each survival. Returns how many states that were.
     fn check_all(&self, seed: u64, broken: Broken) -> Result<usize, String> {
         let mut state_count = 0;
-        let mut cursor = self.trace.cursor();
-        for cut in self.trace.cuts() {
+        let mut cursor = self.traces.cursor();
+        for (index, cut) in self.traces.moments().into_iter().enumerate() {
             cursor.advance_to(cut);
-            let acknowledged = self.trace.marks_before(cut).max().unwrap_or(0);
+            let acknowledged = cursor.newest_mark();
             for survival in Survival::EXTREMES.into_iter().chain((0..3).map(Survival::Random)) {
-                let device = Arc::new(SimDevice::from_image(cursor.crash(survival), 512));
-                self.check(&device, acknowledged, broken)
+                self.check(&cursor.crash(survival).power_up(), acknowledged, broken)
                     .map_err(|text| format!("seed {seed} cut {cut} {survival:?}: {text}"))?;
                 state_count += 1;
             }
-            if cut % 23 == 0 {
+            if index % 23 == 0 {
                 state_count += self
                     .check_recovery_cut(&cursor.crash(Survival::Issued), acknowledged, broken)
                     .map_err(|text| format!("seed {seed} cut {cut}, recovery cut: {text}"))?;
@@ -365,19 +356,20 @@ impl Run {
     /// Cuts recovery itself at every event.
     fn check_recovery_cut(
         &self,
-        image: &device::Image,
+        images: &Images,
         acknowledged: u64,
         broken: Broken,
     ) -> Result<usize, String> {
-        let first = Arc::new(SimDevice::from_image(image.clone(), 512));
+        let first = images.power_up();
         first.start_trace();
         self.check(&first, acknowledged, broken)?;
-        let trace = first.take_trace();
+        let traces = first.take_trace();
+        let mut cursor = traces.cursor();
         let mut state_count = 0;
-        for cut in trace.cuts() {
+        for cut in traces.moments() {
+            cursor.advance_to(cut);
             for survival in [Survival::Nothing, Survival::Everything, Survival::Random(1)] {
-                let device = Arc::new(SimDevice::from_image(trace.crash(cut, survival), 512));
-                self.check(&device, acknowledged, broken)?;
+                self.check(&cursor.crash(survival).power_up(), acknowledged, broken)?;
                 state_count += 1;
             }
         }
@@ -408,18 +400,30 @@ fn check_block(bytes: &[u8], versions: &[Version], state: Tid) -> Result<(), Str
     }
 }
 
-fn run_and_check(seed: u64, step_count: usize, broken: Broken) -> Result<usize, String> {
-    Workload::new(seed, broken).run(step_count).check_all(seed, broken)
+fn run_and_check(
+    place: Place,
+    seed: u64,
+    step_count: usize,
+    broken: Broken,
+) -> Result<usize, String> {
+    Workload::new(place, seed, broken).run(step_count).check_all(seed, broken)
+}
+
+fn check_seeds(place: Place) {
+    let state_count: usize =
+        (0..6).map(|seed| run_and_check(place, seed, 250, Broken::Nothing).unwrap()).sum();
+    println!("{state_count} states");
+    assert!(state_count > 5000, "{state_count} states");
 }
 
 #[test]
 fn every_cut_leaves_a_state_that_was_promised() {
-    let mut state_count = 0;
-    for seed in 0..6 {
-        state_count += run_and_check(seed, 250, Broken::Nothing).unwrap();
-    }
-    println!("{state_count} states");
-    assert!(state_count > 5000, "{state_count} states");
+    check_seeds(Place::Device);
+}
+
+#[test]
+fn every_cut_leaves_a_state_that_was_promised_with_the_journal_on_nvram() {
+    check_seeds(Place::Nvram);
 }
 
 /// Each way to break the engine is seen by the check above.
@@ -428,8 +432,11 @@ mod canary {
     use super::*;
 
     fn assert_caught(broken: Broken) {
-        let caught = (0..20).find_map(|seed| run_and_check(seed, 250, broken).err());
-        println!("{broken:?}: {}", caught.expect("nobody noticed"));
+        for place in [Place::Device, Place::Nvram] {
+            let caught = (0..20).find_map(|seed| run_and_check(place, seed, 250, broken).err());
+            let caught = caught.unwrap_or_else(|| panic!("{place:?}: nobody noticed"));
+            println!("{place:?}, {broken:?}: {caught}");
+        }
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::mem::offset_of;
 use journal::form_name;
 use journal::format::{
     COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, FORM_DELTA, FORM_EXTENT, FORM_SPARSE, FORM_XOR_LZO,
-    FORMAT_VERSION, HEADER_CLEAN, HEADER_MAGIC, HEADER_SLOT_BYTES, RawCommit, RawDescriptor,
-    RawHeader, RawTag, record_seed,
+    FORMAT_VERSION, HEADER_CLEAN, HEADER_MAGIC, HEADER_SLOT_BYTES, LABEL_BYTES, LABEL_MAGIC,
+    RawCommit, RawDescriptor, RawHeader, RawLabel, RawTag, record_seed,
 };
 
 const PAGE: &str = include_str!("../../../docs/format/journal.md");
@@ -56,6 +56,8 @@ fn documented(heading: &str) -> Fields {
 
 #[test]
 fn every_table_is_the_struct() {
+    let label = fields!(RawLabel: magic, version, checksum, reserved, journal_uuid, volume_uuid);
+    assert_eq!(documented("## Label"), label);
     let header = fields!(RawHeader: magic, version, checksum, flags, uuid, life, sequence,
         region_bytes, region_count, tail_region, tail_tid);
     assert_eq!(documented("## Header"), header);
@@ -70,6 +72,7 @@ fn every_table_is_the_struct() {
 #[test]
 fn the_fields_fill_the_structs() {
     let tables = [
+        ("## Label", size_of::<RawLabel>()),
         ("## Header", size_of::<RawHeader>()),
         ("### Descriptor", size_of::<RawDescriptor>()),
         ("### Tag", size_of::<RawTag>()),
@@ -87,6 +90,7 @@ fn the_fields_fill_the_structs() {
 #[test]
 fn the_constants_are_those_of_the_page() {
     let magic = |heading| table(heading)[0][3].trim_matches('`').as_bytes().to_vec();
+    assert_eq!(magic("## Label"), LABEL_MAGIC.to_le_bytes());
     assert_eq!(magic("## Header"), HEADER_MAGIC.to_le_bytes());
     assert_eq!(magic("### Descriptor"), DESCRIPTOR_MAGIC.to_le_bytes());
     assert_eq!(magic("### Commit record"), COMMIT_MAGIC.to_le_bytes());
@@ -98,7 +102,7 @@ fn the_constants_are_those_of_the_page() {
     }
     assert_eq!(form_name(FORM_XOR_LZO + 1), None);
     assert!(table("## Header")[3][3].starts_with("bit 0: *clean*"));
-    assert_eq!((HEADER_CLEAN, HEADER_SLOT_BYTES), (1, 4096));
+    assert_eq!((HEADER_CLEAN, HEADER_SLOT_BYTES, LABEL_BYTES), (1, 4096, 4096));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! into it. All fields are big endian.
 
 use zerocopy::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Size of the JBD2 superblock in bytes.
 pub const JBD2_SUPERBLOCK_BYTES: usize = 1024;
@@ -20,6 +20,24 @@ pub const JBD2_CSUM: u32 = 0x18;
 /// Our mark: an incompatible feature unknown to kernel and e2fsck. While it is set the area
 /// holds a journal of ours that may not be empty. (The ext4 superblock has such a mark too.)
 pub const JBD2_ONEJOURNAL: u32 = 0x4000_0000;
+
+/// Start of [`ElsewhereMark`].
+pub const JBD2_ELSEWHERE: [u8; 4] = *b"OJEX";
+
+/// In what the kernel calls padding, while the volume is not closed: our journal is not here, but
+/// on a medium of its own. Zeros: it is here.
+#[derive(Debug, Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct ElsewhereMark {
+    /// [`JBD2_ELSEWHERE`].
+    pub magic: [u8; 4],
+    /// Zero.
+    pub reserved: U32,
+    /// CRC32C of `journal_uuid`: the superblock itself need not have a checksum.
+    pub checksum: U32,
+    /// UUID of the journal, as in its label.
+    pub journal_uuid: [u8; 16],
+}
 
 /// The JBD2 superblock under the kernel's names.
 #[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -47,13 +65,30 @@ pub struct Jbd2SuperBlock {
     pub s_padding2: [u8; 3],
     pub s_num_fc_blks: U32,
     pub s_head: U32,
-    pub s_padding: [u8; 160],
+    pub s_padding: [u8; 132],
+    pub elsewhere: ElsewhereMark,
     pub s_checksum: U32,
     pub s_users: [u8; 768],
 }
 
 const _: () = assert!(size_of::<Jbd2SuperBlock>() == JBD2_SUPERBLOCK_BYTES);
 const _: () = assert!(std::mem::offset_of!(Jbd2SuperBlock, s_checksum) == 0xFC);
+const _: () = assert!(std::mem::offset_of!(Jbd2SuperBlock, elsewhere) == 0xE0);
+const _: () = assert!(size_of::<ElsewhereMark>() == 28);
+
+impl ElsewhereMark {
+    fn new(journal_uuid: Option<[u8; 16]>) -> ElsewhereMark {
+        match journal_uuid {
+            Some(journal_uuid) => ElsewhereMark {
+                magic: JBD2_ELSEWHERE,
+                reserved: U32::new(0),
+                checksum: U32::new(crc32c::crc32c(&journal_uuid)),
+                journal_uuid,
+            },
+            None => ElsewhereMark::new_zeroed(),
+        }
+    }
+}
 
 impl Jbd2SuperBlock {
     /// Is our mark set?
@@ -66,6 +101,29 @@ impl Jbd2SuperBlock {
     pub fn set_marked(&mut self, marked: bool) {
         let others = self.s_feature_incompat.get() & !JBD2_ONEJOURNAL;
         self.s_feature_incompat.set(if marked { others | JBD2_ONEJOURNAL } else { others });
+        self.seal();
+    }
+
+    /// The UUID of our journal if it is on a medium of its own. Only of meaning on a volume with a
+    /// mark of ours. `Err`: neither a UUID nor nothing.
+    #[allow(clippy::result_unit_err)] // there is nothing more to tell
+    pub fn journal_elsewhere(&self) -> Result<Option<[u8; 16]>, ()> {
+        let uuid = self.elsewhere.journal_uuid;
+        match &self.elsewhere {
+            found if *found == ElsewhereMark::new(None) => Ok(None),
+            found if *found == ElsewhereMark::new(Some(uuid)) => Ok(Some(uuid)),
+            _ => Err(()),
+        }
+    }
+
+    /// Notes which journal is ours, if it is on a medium of its own, and brings the checksum up to
+    /// date. All in the first 512 bytes.
+    pub fn set_journal_elsewhere(&mut self, journal_uuid: Option<[u8; 16]>) {
+        self.elsewhere = ElsewhereMark::new(journal_uuid);
+        self.seal();
+    }
+
+    fn seal(&mut self) {
         if self.has_checksum() {
             self.s_checksum.set(self.checksum());
         }
@@ -124,6 +182,27 @@ mod tests {
         assert_ne!(superblock.s_checksum, before.s_checksum);
         assert_eq!(superblock.as_bytes()[512..], before.as_bytes()[512..]);
         superblock.set_marked(false);
+        assert_eq!(superblock.as_bytes(), before.as_bytes());
+    }
+
+    #[test]
+    fn a_journal_elsewhere_is_noted_in_one_sector_and_forgotten_again() {
+        let mut superblock = Jbd2SuperBlock::read_from_bytes(&golden()).unwrap();
+        superblock.set_marked(false);
+        let before = superblock.clone();
+        assert_eq!(before.journal_elsewhere(), Ok(None));
+        superblock.set_journal_elsewhere(Some([9; 16]));
+        assert_eq!(superblock.journal_elsewhere(), Ok(Some([9; 16])));
+        assert_eq!(superblock.as_bytes()[0xE0..0xE8], *b"OJEX\0\0\0\0");
+        assert_eq!(superblock.as_bytes()[0xEC..0xFC], [9; 16]);
+        assert_eq!(superblock.s_checksum.get(), superblock.checksum());
+        for at in 0xE0..0xFC {
+            let mut bytes = superblock.as_bytes().to_vec();
+            bytes[at] ^= 0x10;
+            let bad = Jbd2SuperBlock::read_from_bytes(&bytes).unwrap();
+            assert_eq!(bad.journal_elsewhere(), Err(()), "byte {at:#x}");
+        }
+        superblock.set_journal_elsewhere(None);
         assert_eq!(superblock.as_bytes(), before.as_bytes());
     }
 }

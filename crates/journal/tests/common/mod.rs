@@ -2,6 +2,8 @@
 
 #![allow(dead_code, missing_docs, reason = "each test file uses a part of it")]
 
+pub mod media;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

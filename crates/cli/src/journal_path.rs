@@ -1,0 +1,114 @@
+//! A journal on a medium of its own: what PATH in `-o journal=PATH` and `--journal PATH` may be.
+//!
+//! | PATH | becomes |
+//! |---|---|
+//! | a DAX device; a file on a DAX file system, tmpfs, ramfs or hugetlbfs | NVRAM |
+//! | a block device | a block device |
+//! | any other file | a block device of its blocks |
+//! | nothing | made as a file of `journal_size=` bytes, then as above |
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use device::{Access, AddedLatency, Durability, MappedNvram};
+use journal::Medium;
+
+use crate::{CliError, Result, target};
+
+/// The options about it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Size in bytes of a file that does not exist.
+    pub size_bytes: Option<u64>,
+    /// Nanoseconds that a cache line takes longer; NVRAM only.
+    pub latency_ns_per_line: u64,
+}
+
+/// Opens the journal for a mount, which `asked` for a durability or for none.
+pub fn open_for_mount(options: &JournalOptions, asked: Option<Durability>) -> Result<Medium> {
+    let path = &options.path;
+    let is_made = make(options)?;
+    let opened = open(path, Access::ReadWrite, asked).and_then(|medium| slow_down(medium, options));
+    if opened.is_err() && is_made {
+        let _ = std::fs::remove_file(path); // The error to report is the one there is already.
+    }
+    Ok(opened?.medium())
+}
+
+/// Opens the journal for a command that does not mount: whatever it survives.
+pub fn open_as_it_is(path: &Path, access: Access) -> Result<Medium> {
+    Ok(open(path, access, Some(Durability::Process))?.medium())
+}
+
+enum Opened {
+    Medium(Medium),
+    Mapped(MappedNvram),
+}
+
+impl Opened {
+    fn medium(self) -> Medium {
+        match self {
+            Opened::Medium(medium) => medium,
+            Opened::Mapped(nvram) => Medium::Nvram(Arc::new(nvram)),
+        }
+    }
+}
+
+fn open(path: &Path, access: Access, asked: Option<Durability>) -> Result<Opened> {
+    let is_block = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+    if !is_block {
+        match MappedNvram::open(path, access, asked) {
+            Ok(nvram) => return Ok(Opened::Mapped(nvram)),
+            // It cannot be mapped as memory: a file like any other.
+            Err(error) if error.source.kind() == ErrorKind::Unsupported => {}
+            Err(error) => return Err(CliError::at(path, error.source)),
+        }
+    }
+    let disk = target::open(path, access)?;
+    Ok(Opened::Medium(Medium::Block(Arc::new(disk))))
+}
+
+fn slow_down(opened: Opened, options: &JournalOptions) -> Result<Opened> {
+    match (options.latency_ns_per_line, opened) {
+        (0, opened) => Ok(opened),
+        (ns_per_line, Opened::Mapped(nvram)) => {
+            let slow = AddedLatency::new(nvram, ns_per_line);
+            Ok(Opened::Medium(Medium::Nvram(Arc::new(slow))))
+        }
+        (_, Opened::Medium(_)) => {
+            Err(CliError::at(&options.path, "is not NVRAM: journal_latency does not apply"))
+        }
+    }
+}
+
+/// Makes the file if there is none. `true` if it did.
+fn make(options: &JournalOptions) -> Result<bool> {
+    let path = &options.path;
+    let failed = |error: std::io::Error| CliError::at(path, error);
+    if path.try_exists().map_err(failed)? {
+        return Ok(false);
+    }
+    let Some(size_bytes) = options.size_bytes else {
+        let why = "does not exist; with -o journal_size=SIZE (e.g. 64M) it is made";
+        return Err(CliError::at(path, why));
+    };
+    let mut how = OpenOptions::new();
+    let file = how.write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+    let made =
+        file.set_len(size_bytes).and_then(|()| file.sync_all()).and_then(|()| sync_dir(path));
+    if let Err(error) = made {
+        let _ = std::fs::remove_file(path);
+        return Err(failed(error));
+    }
+    Ok(true)
+}
+
+fn sync_dir(path: &Path) -> std::io::Result<()> {
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}

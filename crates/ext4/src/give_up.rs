@@ -1,0 +1,26 @@
+//! Giving up a journal that is lost: the last resort for a volume whose journal was elsewhere.
+
+use std::sync::Arc;
+
+use device::BlockDevice;
+
+use crate::marks::Marks;
+use crate::open::find;
+use crate::{Error, Result};
+
+/// Takes the marks off a volume that was not closed and whose journal, on a medium of its own, is
+/// lost; first the volume is marked as having errors, because it has: parts of it are older than
+/// others. Only `e2fsck -fy` can make a file system of it again.
+///
+/// Refuses, without writing anything, a volume whose journal is not elsewhere. Can be cut anywhere and
+/// called again.
+pub fn give_up_journal(device: &Arc<dyn BlockDevice>) -> Result<()> {
+    let found = find(device)?;
+    if found.area.elsewhere.is_none() {
+        let why = "the volume waits for no journal elsewhere: there is nothing to give up";
+        return Err(Error::Incompatible(why.into()));
+    }
+    let marks = Marks::new(device.clone(), found.raw.checksums, found.area.jbd2_block);
+    marks.note_errors()?;
+    marks.remove()
+}

@@ -1,0 +1,149 @@
+//! A journal on a medium of its own, away from the volume.
+//!
+//! ```text
+//! medium:  | label | space of the journal: header slots and regions |
+//! bytes:     4096    the rest, in whole 4 KiB blocks
+//! ```
+//!
+//! The label says whose journal it is; the volume, on its side, remembers the journal's UUID while
+//! it is not closed. A medium that holds anything else is never written to.
+
+use device::AlignedBuf;
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::format::{FORMAT_VERSION, LABEL_BYTES, LABEL_MAGIC, RawLabel};
+use crate::{JournalError, Medium, Result, Space};
+
+/// A medium is taken for empty when it begins with so many zeros: file systems, partition tables
+/// and swap say what they are within them.
+const LOOKED_AT_BYTES: u64 = 128 << 10;
+
+/// Who a journal on a medium of its own is, and whose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Label {
+    /// UUID of the journal: random, from when it was made.
+    pub journal_uuid: [u8; 16],
+    /// UUID of the volume.
+    pub volume_uuid: [u8; 16],
+}
+
+impl Label {
+    /// The label on `medium`; `None`: there is nothing on it. An error if it holds anything else.
+    pub fn read(medium: &Medium) -> Result<Option<Label>> {
+        let len_bytes = medium.len_bytes().min(LOOKED_AT_BYTES) / 4096 * 4096;
+        if len_bytes < LABEL_BYTES {
+            return Err(JournalError::TooSmall(format!("it has {} bytes", medium.len_bytes())));
+        }
+        let mut buf = AlignedBuf::zeroed(usize::try_from(len_bytes).expect("128 KiB at most"));
+        medium.read(0, &mut buf)?;
+        if buf.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        Label::parse(&buf).map(Some)
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Label> {
+        let (raw, _) = RawLabel::read_from_prefix(bytes).expect("4 KiB at least were read");
+        if raw.magic.get() != LABEL_MAGIC {
+            let text = "it is not empty, and what it holds is not a journal of OneJournal";
+            return Err(JournalError::Incompatible(text.into()));
+        }
+        let unsummed = RawLabel { checksum: U32::new(0), ..raw };
+        if raw.checksum.get() != crc32c::crc32c(unsummed.as_bytes()) {
+            return Err(JournalError::Damaged("its label has a wrong checksum".into()));
+        }
+        if raw.version.get() != FORMAT_VERSION {
+            let text = format!("its format version is {}", raw.version.get());
+            return Err(JournalError::Incompatible(text));
+        }
+        Ok(Label { journal_uuid: raw.journal_uuid, volume_uuid: raw.volume_uuid })
+    }
+
+    /// Makes an empty `medium` a journal with this label, durably: zeros first, then the label, so
+    /// that whatever has one has all of it. Refuses a medium that is not empty.
+    pub fn write(&self, medium: &Medium) -> Result<()> {
+        if Label::read(medium)?.is_some() {
+            return Err(JournalError::Incompatible("it has a label already".into()));
+        }
+        let end = space_of(medium)?.len_bytes() + LABEL_BYTES;
+        medium.write_zeros(0, end)?;
+        let mut raw = RawLabel {
+            magic: U32::new(LABEL_MAGIC),
+            version: U32::new(FORMAT_VERSION),
+            checksum: U32::new(0),
+            reserved: U32::new(0),
+            journal_uuid: self.journal_uuid,
+            volume_uuid: self.volume_uuid,
+        };
+        raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
+        let mut block = AlignedBuf::zeroed(LABEL_BYTES as usize);
+        block[..size_of::<RawLabel>()].copy_from_slice(raw.as_bytes());
+        medium.write_durable(0, &block)
+    }
+}
+
+/// The journal's space on a medium of its own.
+pub fn space_of(medium: &Medium) -> Result<Space> {
+    let end = medium.len_bytes() / 4096 * 4096;
+    if end <= LABEL_BYTES {
+        return Err(JournalError::TooSmall(format!("it has {} bytes", medium.len_bytes())));
+    }
+    Space::on(medium.clone(), std::iter::once(LABEL_BYTES..end).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::{BlockDevice, MappedNvram, MemoryDevice, Nvram};
+    use std::sync::Arc;
+
+    const LABEL: Label = Label { journal_uuid: [1; 16], volume_uuid: [2; 16] };
+
+    #[test]
+    fn an_empty_medium_of_either_kind_becomes_a_journal_once() {
+        let nvram = MappedNvram::in_memory(1 << 20).unwrap();
+        let device = MemoryDevice::new(1 << 20, 4096);
+        for medium in [Medium::Nvram(Arc::new(nvram)), Medium::Block(Arc::new(device))] {
+            assert_eq!(Label::read(&medium).unwrap(), None);
+            LABEL.write(&medium).unwrap();
+            assert_eq!(Label::read(&medium).unwrap(), Some(LABEL));
+            assert!(matches!(LABEL.write(&medium), Err(JournalError::Incompatible(_))));
+            assert_eq!(space_of(&medium).unwrap().len_bytes(), (1 << 20) - LABEL_BYTES);
+        }
+    }
+
+    #[test]
+    fn what_holds_something_else_is_refused_and_not_written() {
+        let device = Arc::new(MemoryDevice::new(1 << 20, 512));
+        device.write(64 << 10, &[7; 512]).unwrap();
+        let before = device.to_bytes();
+        let medium = Medium::Block(device.clone());
+        assert!(matches!(Label::read(&medium), Err(JournalError::Incompatible(_))));
+        assert!(LABEL.write(&medium).is_err());
+        assert!(device.to_bytes() == before);
+    }
+
+    #[test]
+    fn a_changed_byte_of_the_label_is_noticed() {
+        let nvram = Arc::new(MappedNvram::in_memory(1 << 20).unwrap());
+        let medium = Medium::Nvram(nvram.clone());
+        LABEL.write(&medium).unwrap();
+        for at in 0..size_of::<RawLabel>() as u64 {
+            let mut byte = [0];
+            nvram.read(at, &mut byte).unwrap();
+            nvram.store(at, &[byte[0] ^ 4]).unwrap();
+            Label::read(&medium).expect_err("a changed byte");
+            nvram.store(at, &byte).unwrap();
+        }
+        assert_eq!(Label::read(&medium).unwrap(), Some(LABEL));
+    }
+
+    #[test]
+    fn a_medium_that_is_too_small_is_refused() {
+        for len_bytes in [100, 4096, 8000] {
+            let medium = Medium::Nvram(Arc::new(MappedNvram::in_memory(len_bytes).unwrap()));
+            assert!(matches!(LABEL.write(&medium), Err(JournalError::TooSmall(_))), "{len_bytes}");
+        }
+    }
+}

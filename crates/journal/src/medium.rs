@@ -1,0 +1,105 @@
+//! What a journal may lie on: a block device, or NVRAM.
+
+use std::fmt;
+use std::sync::Arc;
+
+use device::{AlignedBuf, BlockDevice, Durability, Nvram};
+
+use crate::Result;
+
+/// Records on NVRAM begin at multiples of so many bytes: what is stored whole there is a word,
+/// and a search for records has bounded places to look at.
+pub const NVRAM_STEP_BYTES: usize = 8;
+
+/// A medium that holds a journal.
+#[derive(Clone)]
+pub enum Medium {
+    /// Logical sectors; a transaction is one durable write.
+    Block(Arc<dyn BlockDevice>),
+    /// Bytes; a transaction is stored as long as it is, with one fence.
+    Nvram(Arc<dyn Nvram>),
+}
+
+impl Medium {
+    /// Size in bytes.
+    pub fn len_bytes(&self) -> u64 {
+        match self {
+            Medium::Block(device) => device.size_bytes(),
+            Medium::Nvram(nvram) => nvram.len_bytes(),
+        }
+    }
+
+    /// What a durable write survives.
+    pub fn durability(&self) -> Durability {
+        match self {
+            Medium::Block(device) => device.durability(),
+            Medium::Nvram(nvram) => nvram.durability(),
+        }
+    }
+
+    /// Offsets and lengths of writes are multiples of so many bytes: the logical sector of a
+    /// block device, [`NVRAM_STEP_BYTES`] on NVRAM.
+    pub fn step_bytes(&self) -> usize {
+        match self {
+            Medium::Block(device) => device.sector_bytes(),
+            Medium::Nvram(_) => NVRAM_STEP_BYTES,
+        }
+    }
+
+    /// Fills `buf` from `offset`.
+    pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let done = match self {
+            Medium::Block(device) => device.read(offset, buf),
+            Medium::Nvram(nvram) => nvram.read(offset, buf),
+        };
+        Ok(done?)
+    }
+
+    /// Writes `data` at `offset`; durable after [`Medium::flush`] of the same thread.
+    pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let done = match self {
+            Medium::Block(device) => device.write(offset, data),
+            Medium::Nvram(nvram) => nvram.store(offset, data),
+        };
+        Ok(done?)
+    }
+
+    /// Writes `data` at `offset` and returns when it is durable: one write, or one fence.
+    pub(crate) fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let done = match self {
+            Medium::Block(device) => device.write_durable(offset, data),
+            Medium::Nvram(nvram) => nvram.write_durable(offset, &[data]),
+        };
+        Ok(done?)
+    }
+
+    /// Returns when all that this thread has written is durable.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let done = match self {
+            Medium::Block(device) => device.flush(),
+            Medium::Nvram(nvram) => nvram.persist(),
+        };
+        Ok(done?)
+    }
+
+    /// Writes zeros from `offset` up to `end`, durably.
+    pub(crate) fn write_zeros(&self, mut offset: u64, end: u64) -> Result<()> {
+        let zeros = AlignedBuf::zeroed(1 << 20);
+        while offset < end {
+            let count = (end - offset).min(zeros.len() as u64);
+            self.write(offset, &zeros[..count as usize])?;
+            offset += count;
+        }
+        self.flush()
+    }
+}
+
+impl fmt::Debug for Medium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Medium::Block(_) => "Block",
+            Medium::Nvram(_) => "Nvram",
+        };
+        write!(f, "{kind}({} bytes)", self.len_bytes())
+    }
+}

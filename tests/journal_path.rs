@@ -1,0 +1,185 @@
+//! `-o journal=PATH`: the journal on NVRAM (a file on tmpfs here) or on another device or file.
+
+mod support;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use support::{Loop, Scratch, onejournal, system};
+
+/// A path on tmpfs, removed in the end.
+struct OnTmpfs(PathBuf);
+
+impl OnTmpfs {
+    fn new(name: &str) -> OnTmpfs {
+        let path = format!("/dev/shm/onejournal-test-{name}-{}", std::process::id());
+        OnTmpfs(path.into())
+    }
+
+    fn options(&self) -> String {
+        let path = self.0.display();
+        format!("journal={path},journal_size=8M,durability=process,commit=300,data=journal")
+    }
+}
+
+impl Drop for OnTmpfs {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn write_synced(scratch: &Scratch, name: &str) {
+    fs::write(scratch.path(name), name).unwrap();
+    File::open(scratch.path(name)).unwrap().sync_all().unwrap();
+}
+
+fn mount(scratch: &Scratch, options: &str) -> support::Ran {
+    let (image, dir) = (scratch.image(), scratch.dir());
+    onejournal(["mount", "-o", options, image.to_str().unwrap(), dir.to_str().unwrap()])
+}
+
+fn fsck(image: &Path, more: &[&str]) -> support::Ran {
+    let mut arguments = vec!["fsck"];
+    arguments.extend_from_slice(more);
+    arguments.push(image.to_str().unwrap());
+    onejournal(arguments)
+}
+
+#[test]
+fn a_killed_mount_is_recovered_from_nvram() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let journal = OnTmpfs::new("killed");
+    scratch.mount(&journal.options());
+    let home_flushes = scratch.counter("device_flushes");
+    for index in 0..20 {
+        write_synced(&scratch, &format!("f{index}"));
+    }
+    assert_eq!(scratch.stat()["durability"], "process");
+    assert_eq!(scratch.counter("device_flushes"), home_flushes, "no flush of the volume");
+    scratch.kill();
+
+    let image = scratch.image();
+    let before = fs::read(&image).unwrap();
+    mount(&scratch, "commit=300").refused(8, "-o journal=PATH");
+    let other = OnTmpfs::new("other");
+    mount(&scratch, &other.options()).refused(8, "the journal given is empty");
+    fsck(&image, &[]).refused(8, "--journal PATH");
+    for how in ["-fn", "-fp", "-fy"] {
+        assert!(system("e2fsck", [how, image.to_str().unwrap()]).code.unwrap() >= 8);
+    }
+    assert!(fs::read(&image).unwrap() == before, "somebody has written");
+
+    scratch.mount(&journal.options());
+    for index in 0..20 {
+        let name = format!("f{index}");
+        assert_eq!(fs::read_to_string(scratch.path(&name)).unwrap(), name);
+    }
+    scratch.umount();
+    scratch.check();
+    // An ordinary volume: without the journal, too.
+    scratch.mount("commit=300");
+    assert!(scratch.path("f19").exists());
+    scratch.close_and_check();
+}
+
+#[test]
+fn fsck_and_dump_take_the_journal() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let journal = OnTmpfs::new("fsck");
+    scratch.mount(&journal.options());
+    write_synced(&scratch, "f");
+    scratch.kill();
+    let (image, path) = (scratch.image(), journal.0.to_str().unwrap());
+    let dumped = onejournal(["dump", "--journal", path, image.to_str().unwrap()]).good();
+    assert!(dumped.contains("transaction "), "{dumped}");
+    onejournal(["dump", image.to_str().unwrap()]).refused(8, "elsewhere");
+    assert_eq!(fsck(&image, &["-n", "--journal", path]).code, Some(4));
+    assert_eq!(fsck(&image, &["--journal", path]).code, Some(1));
+    scratch.mount("commit=300");
+    assert_eq!(fs::read_to_string(scratch.path("f")).unwrap(), "f");
+    scratch.close_and_check();
+}
+
+#[test]
+fn a_lost_journal_can_be_given_up() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let journal = OnTmpfs::new("lost");
+    scratch.mount(&journal.options());
+    write_synced(&scratch, "f");
+    scratch.kill();
+    fs::remove_file(&journal.0).unwrap();
+    let image = scratch.image();
+    fsck(&image, &["-y"]).refused(8, "--journal-lost");
+    fsck(&image, &["--journal-lost"]).refused(16, "-y");
+    assert_eq!(fsck(&image, &["-y", "--journal-lost"]).code, Some(1));
+    scratch.check();
+    scratch.mount("commit=300");
+    assert!(!scratch.path("f").exists());
+    scratch.close_and_check();
+}
+
+#[test]
+fn a_journal_in_a_file_and_on_a_device() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let file = scratch.root().join("journal");
+    let of_file = format!("journal={},journal_size=8M,commit=300", file.display());
+    let on_device = scratch.root().join("device");
+    File::create(&on_device).unwrap().set_len(8 << 20).unwrap();
+    let device = Loop::attach(&on_device);
+    let of_device = format!("journal={},commit=300", device.path.display());
+    for (options, name) in [(of_file, "a"), (of_device, "b")] {
+        scratch.mount(&options);
+        write_synced(&scratch, name);
+        scratch.kill();
+        mount(&scratch, "commit=300").refused(8, "elsewhere");
+        scratch.mount(&options);
+        assert_eq!(fs::read_to_string(scratch.path(name)).unwrap(), name);
+        scratch.umount();
+        scratch.check();
+    }
+}
+
+#[test]
+fn what_is_not_this_volumes_journal_is_refused() {
+    let (Some(mut scratch), Some(another)) = (Scratch::new(), Scratch::new()) else { return };
+    let journal = OnTmpfs::new("foreign");
+    scratch.mount(&journal.options());
+    mount(&another, &journal.options()).refused(8, "in use");
+    scratch.umount();
+    mount(&another, &journal.options()).refused(8, "belongs to volume");
+    another.check();
+
+    let options = |path: &Path, more: &str| format!("journal={}{more}", path.display());
+    let image = another.image();
+    mount(&scratch, &options(&image, "")).refused(8, "not a journal of OneJournal");
+    another.check();
+    let missing = scratch.root().join("missing");
+    mount(&scratch, &options(&missing, "")).refused(8, "journal_size=");
+    mount(&scratch, &options(&missing, ",journal_size=8M,journal_latency=100"))
+        .refused(8, "not NVRAM");
+    assert!(!missing.exists());
+    let unsaid = OnTmpfs::new("unsaid");
+    mount(&scratch, &options(&unsaid.0, ",journal_size=8M")).refused(8, "durability=process");
+    assert!(!unsaid.0.exists());
+    scratch.check();
+}
+
+#[test]
+fn slower_memory_is_slower_and_small_journals_stall() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let journal = OnTmpfs::new("slow");
+    scratch.mount(&journal.options()); // Writes the whole journal once, without the latency.
+    scratch.remount(&format!("{},regions=2,journal_latency=100000", journal.options()));
+    let started = std::time::Instant::now();
+    write_synced(&scratch, "f");
+    // At least three lines of a tenth of a millisecond.
+    assert!(started.elapsed() >= std::time::Duration::from_micros(300));
+    scratch.remount(&format!("{},regions=2", journal.options()));
+    for _ in 0..10 {
+        fs::write(scratch.path("large"), vec![7; 4 << 20]).unwrap();
+        File::open(scratch.path("large")).unwrap().sync_all().unwrap();
+    }
+    assert!(scratch.counter("checkpoints") > 2);
+    assert!(scratch.counter("stalls") > 0);
+    scratch.close_and_check();
+}
