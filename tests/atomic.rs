@@ -232,6 +232,34 @@ fn who_takes_the_lock_never_sees_what_was_aborted() {
     });
 }
 
+/// Begins and aborts while others truncate, list and read without the kernel's cache.
+const CROWD: &str = "
+for i in range(60):
+    open(name + '-cut', 'wb').close()
+    os.stat(name); list(os.scandir('.'))
+    try: fcntl.ioctl(fd, START)
+    except OSError as error: assert error.errno == errno.ENFILE; continue
+    os.pwrite(fd, b'B' * 150000, 1000)
+    other = os.open(name, os.O_RDONLY); os.posix_fadvise(other, 0, 0, 4); os.pread(other, 200000, 0)
+    fcntl.ioctl(fd, ABORT)
+    assert os.pread(fd, 300000, 0) == b'a' * 200000
+    os.close(other)
+os.close(fd)
+";
+
+#[test]
+fn regression_many_aborts_do_not_wait_for_each_other() {
+    each_transport(|scratch, _| {
+        let mut crowd: Vec<_> = (0..6).map_while(|_| peer(scratch)).collect();
+        std::thread::scope(|scope| {
+            for (index, one) in crowd.iter_mut().enumerate() {
+                one.good(&format!("name = 'f{index}'; fd = make(name, b'a' * 200000)"));
+                scope.spawn(|| one.good(CROWD));
+            }
+        });
+    });
+}
+
 #[test]
 fn without_the_option_it_is_not_offered() {
     let Some(scratch) = Scratch::mounted("") else { return };

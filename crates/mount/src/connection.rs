@@ -22,6 +22,9 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 /// boundary brings its data onto the boundary.
 pub(crate) const WRITE_HEAD_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
+/// Threads of each queue, at least, with atomic writes: all but one may wait for pages to be dropped.
+const ATOMIC_THREAD_COUNT: usize = 4;
+
 /// Something that answers requests, from several threads at a time.
 pub trait Serve: Sync {
     /// Large writes are worth answering with [`Reply::send_early`].
@@ -57,12 +60,11 @@ impl Connection {
             enable_io_uring()?;
         }
         let (device, handle) = attach(source, dir, options)?;
-        // Who aborts an atomic write waits for reads that are under way: somebody has to answer them.
-        let least_count = if options.atomic_writes { 2 } else { 1 };
+        let least_count = if options.atomic_writes { ATOMIC_THREAD_COUNT } else { 1 };
         let max_thread_count = options.thread_count.max(least_count);
         let rings = match options.io_uring {
             IoUring::Off => None,
-            IoUring::Auto | IoUring::On => make_rings(&device, max_thread_count),
+            IoUring::Auto | IoUring::On => make_rings(&device, max_thread_count, least_count),
         };
         let started = false;
         let mut connection =
@@ -99,6 +101,11 @@ impl Connection {
     /// The descriptor once more, to tell the kernel something it did not ask for.
     pub(crate) fn device(&self) -> std::io::Result<OwnedFd> {
         self.device.try_clone()
+    }
+
+    /// So many requests can be answered at a time, wherever they come from.
+    pub(crate) fn least_thread_count(&self) -> usize {
+        self.rings.as_ref().map_or(self.max_thread_count, Rings::threads_per_queue)
     }
 
     /// Serves until the file system is unmounted.

@@ -7,16 +7,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInodeOut, OutHeader};
-
-/// Longest that [`Dropping::wait`] waits. Only when all threads wait here and one of the requests that
-/// keep the pages busy is left without a thread does it take longer than a moment.
-const WAIT_LIMIT: Duration = Duration::from_secs(1);
 
 /// What is to be dropped: bytes of one node, from and how many. 0 bytes: up to the end.
 pub(crate) type Range = (u64, u64);
@@ -37,10 +32,10 @@ pub(crate) struct Notifier {
 pub(crate) struct Dropping(Receiver<()>);
 
 impl Dropping {
-    /// Returns when the pages are gone, or after a second.
+    /// Returns when the pages are gone. Requests for them must find a thread meanwhile.
     pub(crate) fn wait(self) {
-        if self.0.recv_timeout(WAIT_LIMIT).is_err() {
-            tracing::warn!("the kernel takes long to drop pages of an aborted atomic write");
+        if self.0.recv().is_err() {
+            tracing::error!("the notifier has ended before its time");
         }
     }
 }

@@ -35,9 +35,19 @@ const MIN_THREADS_PER_QUEUE: usize = 2;
 /// The rings of all queues, each with the number of its queue.
 pub(crate) struct Rings(Vec<(u16, CommandRing)>);
 
-/// Makes the rings, `thread_count` of them if that gives each queue enough; `None` where they
+impl Rings {
+    pub(crate) fn threads_per_queue(&self) -> usize {
+        self.0.iter().filter(|(qid, _)| *qid == 0).count()
+    }
+}
+
+/// Makes the rings, `thread_count` of them if that gives each queue `least_count`; `None` where they
 /// cannot be had.
-pub(crate) fn make_rings(device: &OwnedFd, thread_count: usize) -> Option<Rings> {
+pub(crate) fn make_rings(
+    device: &OwnedFd,
+    thread_count: usize,
+    least_count: usize,
+) -> Option<Rings> {
     // One queue for each CPU that could ever be plugged in.
     let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
     let queue_count = highest_cpu(&possible)? + 1;
@@ -45,7 +55,7 @@ pub(crate) fn make_rings(device: &OwnedFd, thread_count: usize) -> Option<Rings>
         return None;
     }
     let mut rings = Vec::new();
-    for _ in 0..threads_per_queue(thread_count, queue_count) {
+    for _ in 0..threads_per_queue(thread_count, queue_count).max(least_count) {
         for qid in 0..queue_count {
             let ring =
                 CommandRing::new(device.as_fd(), uring::HEADER_BYTES, MAX_TRANSFER_BYTES + 1);

@@ -48,7 +48,9 @@ impl Session {
         });
         match mounted {
             Ok((connection, notifier)) => {
-                let atomic = notifier.map(|notifier| AtomicWrites::new(&volume, notifier));
+                let file_limit = connection.least_thread_count() - 1;
+                let atomic =
+                    notifier.map(|notifier| AtomicWrites::new(&volume, notifier, file_limit));
                 let adapter = Adapter::new(volume, stat_source, connection.agreed_flags(), atomic);
                 Ok(Session { connection, adapter, metrics: None })
             }

@@ -10,7 +10,9 @@
 //!
 //! Locks: `table` (shared: whoever changes content or looks a file up; exclusive: to enter or take
 //! out), then that of one overlay, then those of the volume. Nobody who holds one waits for pages to
-//! be dropped.
+//! be dropped. Who waits for that keeps a thread from answering requests, and the kernel may need one
+//! to be answered first (a read of such a page). So there may be fewer files in the atomic state than
+//! threads for any queue of requests; a file leaves the table only when its pages are gone.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -64,16 +66,18 @@ pub(crate) struct AtomicWrites {
     entry_count: AtomicUsize,
     block_count: AtomicUsize,
     block_limit: usize,
+    file_limit: usize,
     next_handle: AtomicU64,
     notifier: Notifier,
 }
 
 impl AtomicWrites {
-    pub(crate) fn new(volume: &Volume, notifier: Notifier) -> AtomicWrites {
+    pub(crate) fn new(volume: &Volume, notifier: Notifier, file_limit: usize) -> AtomicWrites {
         AtomicWrites {
             table: RwLock::default(),
             entry_count: AtomicUsize::new(0),
             block_count: AtomicUsize::new(0),
+            file_limit,
             block_limit: volume.atomic_block_limit(),
             next_handle: AtomicU64::new(1),
             notifier,
@@ -119,6 +123,7 @@ impl AtomicWrites {
                 _ if volume.is_read_only() => return Err(Errno::ROFS.into()),
                 Some(file) if file.holder == handle => return Ok(()),
                 Some(_) => return Err(Errno::BUSY.into()),
+                None if table.files.len() >= self.file_limit => return Err(Errno::NFILE.into()),
                 None => {}
             }
             table.lost.remove(&handle);
@@ -273,6 +278,10 @@ impl AtomicWrites {
 pub(super) struct Unsettled<'a>(Option<&'a AtomicWrites>);
 
 impl Unsettled<'_> {
+    pub(super) fn is_any(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Size and validity of attributes to be told, where there are atomic writes: a commit may have
     /// overtaken the request, so that the kernel has to ask again.
     pub(super) fn correct(&self, ino: InodeNo, size: &mut u64, valid_seconds: &mut u64) {

@@ -39,8 +39,10 @@ impl Call<'_, '_> {
         // leaves directories alone).
         change.kill_suid_sgid |= change.uid.is_some() || change.gid.is_some();
         let unsettled = self.unsettled();
-        let _settled = change.size_bytes.map(|_| self.settled(ino)).transpose()?;
+        let settled = change.size_bytes.map(|_| self.settled(ino)).transpose()?;
         let attr = self.volume.set_attr(ino, &change)?;
+        // What follows looks into the table once more.
+        drop(settled);
         self.push_attr(&attr, &unsettled)
     }
 

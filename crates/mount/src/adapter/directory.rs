@@ -28,7 +28,7 @@ impl Call<'_, '_> {
         let read: ReadIn = self.body.take()?;
         let capacity_bytes = capacity(&read, self.reply)?;
         let volume = self.volume;
-        let unsettled = self.unsettled();
+        let has_atomic = self.unsettled().is_any();
         let reply = &mut *self.reply;
         volume.read_dir(ino, read.offset, &mut |entry| {
             if !fits(reply, capacity_bytes, size_of::<EntryOut>(), &entry) {
@@ -36,14 +36,15 @@ impl Call<'_, '_> {
             }
             let out = match entry.name {
                 b"." | b".." => EntryOut::default(),
+                // The table of atomic writes comes before the directory's lock, which is held here:
+                // the kernel looks each name up then.
+                _ if has_atomic => EntryOut::default(),
                 // An inode that cannot be read is named without attributes: who asks for them
                 // gets the error.
                 _ => match volume.get_attr(entry.ino) {
                     Ok(attr) if attr.link_count > 0 => {
                         volume.pin(entry.ino);
-                        let mut out = entry_out(&attr);
-                        unsettled.correct(attr.ino, &mut out.attr.size, &mut out.attr_valid);
-                        out
+                        entry_out(&attr)
                     }
                     _ => EntryOut::default(),
                 },

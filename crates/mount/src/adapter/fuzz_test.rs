@@ -41,7 +41,7 @@ pub(super) fn adapter(device: Arc<MemoryDevice>, data_mode: DataMode) -> Adapter
     };
     let volume = Volume::open(device, options).unwrap();
     let notifier = crate::notifier::Notifier::start(|_| {}).unwrap();
-    let atomic = (data_mode == DataMode::Journal).then(|| AtomicWrites::new(&volume, notifier));
+    let atomic = (data_mode == DataMode::Journal).then(|| AtomicWrites::new(&volume, notifier, 3));
     Adapter::new(volume, stat_source, crate::abi::init::SETXATTR_EXT, atomic)
 }
 
