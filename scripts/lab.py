@@ -92,9 +92,9 @@ class System:
 class OneJournal(System):
     """OneJournal on the file itself, or on a loop device over it."""
 
-    def __init__(self, scratch, size_mib, on_loop=False, options="data=journal"):
+    def __init__(self, scratch, size_mib, on_loop=False, options="data=auto"):
         self.name = "OneJournal" + (" on loop" if on_loop else "")
-        if options != "data=journal":
+        if options != "data=auto":
             self.name += f" {options}"
         self.on_loop = on_loop
         self.options = options

@@ -5,6 +5,7 @@ mod support;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -46,8 +47,13 @@ fn each_transport(test: impl Fn(&mut Scratch, &str)) {
     }
 }
 
+/// One test at a time: a process that another test starts closes, for a moment before it becomes
+/// that program, the files that this one has open, and a close ends an atomic write.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn an_atomic_write_is_seen_at_once_and_durable_with_its_commit() {
+    let _alone = ALONE.lock();
     each_transport(|scratch, options| {
         let Some(mut one) = peer(scratch) else { return };
         one.good("fd = make('f', b'a' * 10000); os.fsync(fd); r = features(fd)");
@@ -73,6 +79,7 @@ fn an_atomic_write_is_seen_at_once_and_durable_with_its_commit() {
 
 #[test]
 fn an_abort_restores_what_everybody_sees() {
+    let _alone = ALONE.lock();
     each_transport(|scratch, _| {
         let (Some(mut one), Some(mut two)) = (peer(scratch), peer(scratch)) else { return };
         let old = r#"[10000,"a"]"#;
@@ -98,6 +105,7 @@ fn an_abort_restores_what_everybody_sees() {
 
 #[test]
 fn the_end_of_the_holder_aborts() {
+    let _alone = ALONE.lock();
     each_transport(|scratch, _| {
         let Some(mut two) = peer(scratch) else { return };
         two.good("fd = make('f', b'a' * 10000); os.close(fd)");
@@ -127,6 +135,7 @@ fn the_end_of_the_holder_aborts() {
 
 #[test]
 fn a_holder_that_lost_its_write_is_told() {
+    let _alone = ALONE.lock();
     each_transport(|scratch, _| {
         let Some(mut one) = peer(scratch) else { return };
         one.good("fd = make('f', b'a' * 10000); fcntl.ioctl(fd, START)");
@@ -141,6 +150,7 @@ fn a_holder_that_lost_its_write_is_told() {
 
 #[test]
 fn others_may_not_change_the_content_meanwhile() {
+    let _alone = ALONE.lock();
     each_transport(|scratch, _| {
         let (Some(mut one), Some(mut two)) = (peer(scratch), peer(scratch)) else { return };
         one.good("fd = make('f', b'a' * 10000); fcntl.ioctl(fd, START)");
@@ -173,6 +183,7 @@ fn others_may_not_change_the_content_meanwhile() {
 
 #[test]
 fn what_no_transaction_can_hold_is_refused_and_leaves_the_rest() {
+    let _alone = ALONE.lock();
     each_transport(|scratch, _| {
         let Some(mut one) = peer(scratch) else { return };
         one.good("fd = make('f', b'a' * 4096); fcntl.ioctl(fd, START); os.pwrite(fd, b'b', 1)");
@@ -219,6 +230,7 @@ r = all(pair[0] == pair[1] for pair in seen)
 
 #[test]
 fn who_takes_the_lock_never_sees_what_was_aborted() {
+    let _alone = ALONE.lock();
     each_transport(|scratch, _| {
         let Some(mut writer) = peer(scratch) else { return };
         writer.good("os.close(make('f', b'a' * 30000))");
@@ -249,6 +261,7 @@ os.close(fd)
 
 #[test]
 fn regression_many_aborts_do_not_wait_for_each_other() {
+    let _alone = ALONE.lock();
     each_transport(|scratch, _| {
         let mut crowd: Vec<_> = (0..6).map_while(|_| peer(scratch)).collect();
         std::thread::scope(|scope| {
@@ -262,6 +275,7 @@ fn regression_many_aborts_do_not_wait_for_each_other() {
 
 #[test]
 fn without_the_option_it_is_not_offered() {
+    let _alone = ALONE.lock();
     let Some(scratch) = Scratch::mounted("") else { return };
     let Some(mut one) = peer(&scratch) else { return };
     one.good("fd = make('f', b'a')");
@@ -318,6 +332,7 @@ fn created(watch: &rustix::fd::OwnedFd) -> Vec<String> {
 
 #[test]
 fn sqlite_commits_a_transaction_as_one_commit_and_without_a_journal() {
+    let _alone = ALONE.lock();
     each_transport(|scratch, _| {
         let mut database = open_database(&scratch.path("db"));
         let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
@@ -405,10 +420,12 @@ fn storm(kills_daemon: bool, seed: u64) {
 
 #[test]
 fn a_killed_client_leaves_whole_transactions() {
+    let _alone = ALONE.lock();
     storm(false, 1);
 }
 
 #[test]
 fn a_killed_daemon_leaves_whole_transactions() {
+    let _alone = ALONE.lock();
     storm(true, 2);
 }

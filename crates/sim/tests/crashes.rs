@@ -53,7 +53,7 @@ crashes! {
     directory_ordered: Directory, Ordered, 0..3;
     exhaustion_journal: Exhaustion, Journal, 0..2;
     exhaustion_ordered: Exhaustion, Ordered, 0..1;
-    exhaustion_auto: Exhaustion, Auto, 0..1;
+    exhaustion_auto: Exhaustion, Auto, 0..3;
     writers_journal: Writers, Journal, 0..3;
     writers_ordered: Writers, Ordered, 0..3;
     writers_wasteless: Writers, Wasteless, 0..2;
