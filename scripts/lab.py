@@ -122,18 +122,19 @@ class OneJournal(System):
 
 
 class KernelExt4(System):
-    """The kernel's ext4 on a loop device."""
+    """The kernel's ext4 on a loop device; without a journal if there are no options."""
 
     def __init__(self, scratch, size_mib, options):
-        self.name = f"ext4 {options}"
+        self.name = f"ext4 {options or 'without a journal'}"
         self.options = options
         super().__init__(scratch, size_mib)
 
     def make(self):
-        run("mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-E", "lazy_itable_init=0,nodiscard", self.image)
+        features = [] if self.options else ["-O", "^has_journal"]
+        run("mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", *features, "-E", "lazy_itable_init=0,nodiscard", self.image)
 
     def mount(self):
-        run("mount", "-t", "ext4", "-o", self.options, self.attach_loop(), self.dir)
+        run("mount", "-t", "ext4", "-o", self.options or "defaults", self.attach_loop(), self.dir)
 
 
 class Fuse2fs(System):
