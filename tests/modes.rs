@@ -118,6 +118,27 @@ fn files_of_all_modes_survive_a_crash_side_by_side() {
     scratch.close_and_check();
 }
 
+/// DJFS' own codec, through a crash.
+#[test]
+fn deltas_as_djfs_writes_them_survive_a_crash() {
+    let Some(mut scratch) = Scratch::mounted("commit=300,delta=xor-lzo") else { return };
+    let file = File::create(scratch.path("f")).unwrap();
+    let mut page: Vec<u8> = (0..4096).map(|n| (n * 7 % 251) as u8).collect();
+    for step in 0..300u32 {
+        let at = (step as usize * 37) % 4000;
+        page[at..at + 4].copy_from_slice(&step.to_le_bytes());
+        file.write_all_at(&page, u64::from(step % 3) * 4096).unwrap();
+        file.sync_data().unwrap();
+    }
+    assert!(scratch.stat()["journal_bytes_by_form"]["xor_lzo"].as_u64().unwrap() > 0);
+    drop(file);
+    scratch.kill();
+    scratch.mount("");
+    let found = fs::read(scratch.path("f")).unwrap();
+    assert!(found[(299 % 3) * 4096..][..4096] == page);
+    scratch.close_and_check();
+}
+
 fn count(scratch: &Scratch, name: &str) -> u64 {
     scratch.stat()[name].as_u64().unwrap()
 }

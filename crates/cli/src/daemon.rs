@@ -90,6 +90,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         data_mode: parsed.data_mode,
         threshold_bytes: parsed.threshold_bytes,
         region_count: parsed.region_count,
+        delta_codec: parsed.delta_codec,
         commit_interval: Some(parsed.commit_interval),
         ..ext4::OpenOptions::default()
     };

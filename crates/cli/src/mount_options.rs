@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use device::Durability;
-use ext4::DataMode;
+use ext4::{DataMode, DeltaCodec};
 use mount::{IoUring, MountOptions};
 
 use crate::journal_path::JournalOptions;
@@ -17,7 +17,7 @@ const SMALLEST_JOURNAL_BYTES: u64 = 4 << 20;
 /// Shown by `--help`.
 pub const HELP: &str = "Mount options, separated by commas: ro, rw, data=auto|ordered|writeback|\
 journal|wasteless|selective|delta (auto), threshold=BYTES (4096, for selective), \
-commit=SECONDS (5), regions=2..16 (4), durability=power|reboot|process, journal=PATH (NVRAM, a \
+delta=runs|xor-lzo (runs), commit=SECONDS (5), regions=2..16 (4), durability=power|reboot|process, journal=PATH (NVRAM, a \
 block device, a file; journal_size=SIZE makes the file, journal_latency=NS slows NVRAM down by so \
 much a cache line), allow_other, \
 default_permissions, nosuid, nodev, noexec, noatime, writeback_cache, \
@@ -36,6 +36,8 @@ pub struct Parsed {
     pub commit_interval: Duration,
     /// Regions of the journal.
     pub region_count: usize,
+    /// How deltas are encoded.
+    pub delta_codec: DeltaCodec,
     /// The least that the media have to survive, as asked for by name; otherwise a power cut.
     pub durability: Option<Durability>,
     /// The journal's own medium.
@@ -52,6 +54,7 @@ pub fn parse(options: &[String]) -> Result<Parsed> {
         threshold_bytes: 4096,
         commit_interval: Duration::from_secs(5),
         region_count: 4,
+        delta_codec: DeltaCodec::Runs,
         durability: None,
         journal: None,
         metrics: None,
@@ -151,6 +154,9 @@ fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()>
             let mode = DataMode::from_name(text);
             parsed.data_mode = mode.ok_or_else(|| bad(&format!("a mode; {}", mode::names())))?;
         }
+        ("delta", Some("runs")) => parsed.delta_codec = DeltaCodec::Runs,
+        ("delta", Some("xor-lzo")) => parsed.delta_codec = DeltaCodec::XorLzo,
+        ("delta", _) => return Err(bad("runs or xor-lzo")),
         ("threshold", Some(text)) => {
             let bytes: usize = text.parse().map_err(|_| bad("a number of bytes"))?;
             if !(1..=1 << 20).contains(&bytes) {
@@ -248,6 +254,7 @@ mod tests {
             "threads=0",
             "durability=dram",
             "io_uring=1",
+            "delta=lz4",
             "metrics",
             "metrics=9150",
             "metrics=0.0.0.0:9150",

@@ -95,6 +95,7 @@ pub use fallocate::Allocate;
 pub use file_atomic::Piece;
 pub use file_stats::FileStat;
 pub use give_up::give_up_journal;
+pub use journal::DeltaCodec;
 pub use survey::Survey;
 pub use types::{
     Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,

@@ -205,6 +205,7 @@ fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Vo
     let place = place::to_use(&found, &options)?;
     let engine_options = Options {
         region_count: u32::try_from(options.region_count).unwrap_or(u32::MAX),
+        delta_codec: options.delta_codec,
         commit_interval: options.commit_interval,
         background: options.background,
         life: life(&found.superblock, options.random_seed),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use journal::{Journal, Medium, Tid};
+use journal::{DeltaCodec, Journal, Medium, Tid};
 
 use crate::cells::{Cells, InodeCell};
 use crate::checksum::Checksums;
@@ -32,6 +32,8 @@ pub struct OpenOptions {
     pub journal: Option<Medium>,
     /// Regions of the journal, 2 to 16.
     pub region_count: usize,
+    /// How deltas are encoded.
+    pub delta_codec: DeltaCodec,
     /// Commit on its own after this time; `None`: only when asked to.
     pub commit_interval: Option<Duration>,
     /// Threads for checkpoints and the commit timer; without them everything happens in the
@@ -56,6 +58,7 @@ impl Default for OpenOptions {
             threshold_bytes: journal::BLOCK_BYTES,
             journal: None,
             region_count: 4,
+            delta_codec: DeltaCodec::Runs,
             commit_interval: Some(Duration::from_secs(5)),
             background: true,
             clock: Arc::new(system_time),
