@@ -301,10 +301,12 @@ fn random_operation(dir: &Path, rng: &mut Rng) -> io::Result<()> {
 /// What is seen of a mount whose daemon was killed.
 const DEAD: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
 
-/// Whether the error is that of a mount whose daemon was killed. The kernel fails a request that the
-/// daemon was just taking from it, and died, with EIO; before it is killed that must not be seen.
+/// Whether the error is that of a mount whose daemon was killed. A request that the daemon was just
+/// taking when it died fails with what stopped the copying: EIO through `/dev/fuse`, EINTR through a
+/// ring. Before it is killed neither must be seen.
 fn is_dead(errno: Errno, killed: &AtomicBool) -> bool {
-    DEAD.contains(&errno) || errno == Errno::IO && killed.load(Ordering::SeqCst)
+    let while_taken = errno == Errno::IO || errno == Errno::INTR;
+    DEAD.contains(&errno) || while_taken && killed.load(Ordering::SeqCst)
 }
 
 /// Returns after the last step, or when the daemon is gone: how often there was no space.
