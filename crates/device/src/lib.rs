@@ -38,6 +38,7 @@ mod command_ring;
 pub mod compare;
 mod disk;
 mod error;
+mod files;
 mod geometry;
 mod huge;
 mod loop_attach;
@@ -47,12 +48,14 @@ mod metered;
 mod nvram;
 mod ring;
 mod sim;
+mod words;
 
 pub use aligned::AlignedBuf;
 pub use claim::Access;
 pub use command_ring::{COMMAND_BYTES, CommandRing};
 pub use disk::Disk;
 pub use error::{DeviceError, Operation, Result};
+pub use files::{Directory, FileStore, StoredFile};
 pub use loop_attach::{LoopDevice, LoopOptions};
 pub use memory::MemoryDevice;
 pub use metered::{Counters, Metered};
@@ -61,6 +64,7 @@ pub use nvram::{
     NvramEvent, NvramTrace, SimNvram,
 };
 pub use sim::{Cursor, Event, Fault, Image, SimClock, SimDevice, Survival, Trace};
+pub use words::SharedWords;
 
 /// What a completed durable write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -13,7 +13,7 @@
 
 mod latency;
 mod mapped;
-mod mapping;
+pub(crate) mod mapping;
 mod medium;
 mod metered;
 mod persist;

@@ -59,6 +59,7 @@ impl MappedNvram {
         };
         let flags = mode | OFlags::CLOEXEC | OFlags::NOCTTY;
         let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| claim::errno(path, e))?;
+        claim::lock(path, &fd, access)?;
         Self::of_fd(path, fd, access, asked)
     }
 
@@ -75,6 +76,7 @@ impl MappedNvram {
             .map_err(|e| claim::errno(path, e))?;
         let created = rustix::fs::ftruncate(&fd, len_bytes)
             .map_err(|e| claim::errno(path, e))
+            .and_then(|()| claim::lock(path, &fd, Access::ReadWrite))
             .and_then(|()| Self::of_fd(path, fd, Access::ReadWrite, asked))
             .and_then(|nvram| sync_name(path).map(|()| nvram).map_err(|e| claim::errno(path, e)));
         if created.is_err() {
@@ -82,6 +84,18 @@ impl MappedNvram {
             let _ = rustix::fs::unlink(path);
         }
         created
+    }
+
+    /// Maps the open file or DAX device `fd` together with other processes: nobody is kept away, so
+    /// they have to agree on who stores where. `path` is for messages; `asked` as in
+    /// [`MappedNvram::open`].
+    pub fn share(
+        path: impl AsRef<Path>,
+        fd: OwnedFd,
+        access: Access,
+        asked: Option<Durability>,
+    ) -> Result<MappedNvram> {
+        Self::of_fd(path.as_ref(), fd, access, asked)
     }
 
     /// `len_bytes` zeros in this process's own memory, which survive nothing: for tests and
@@ -106,7 +120,6 @@ impl MappedNvram {
         access: Access,
         asked: Option<Durability>,
     ) -> Result<MappedNvram> {
-        claim::lock(path, &fd, access)?;
         let stat = rustix::fs::fstat(&fd).map_err(|e| claim::errno(path, e))?;
         let medium = Medium::of(path, &stat)?;
         let len_bytes = medium.len_bytes(&stat);

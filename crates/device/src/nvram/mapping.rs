@@ -10,7 +10,7 @@ use crate::Access;
 
 /// How the stores to a file's mapping relate to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sharing {
+pub(crate) enum Sharing {
     /// The memory is the file's own, and so is every block it needs (`MAP_SYNC`): what is in
     /// memory is in the file, whatever the file system has still to write.
     Synchronous,
@@ -19,7 +19,7 @@ pub(super) enum Sharing {
 }
 
 /// Mapped memory. Not a slice: others may store to it, here and in other processes.
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     start: *mut u8,
     len_bytes: usize,
 }
@@ -33,7 +33,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps the first `len_bytes` bytes of `fd`. A file that shrinks afterwards ends the
     /// process with SIGBUS at the next access behind its end.
-    pub(super) fn of_file(
+    pub(crate) fn of_file(
         fd: BorrowedFd<'_>,
         len_bytes: usize,
         access: Access,
@@ -54,7 +54,7 @@ impl Mapping {
     }
 
     /// Maps zeros that belong to nothing.
-    pub(super) fn anonymous(len_bytes: usize) -> rustix::io::Result<Self> {
+    pub(crate) fn anonymous(len_bytes: usize) -> rustix::io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE;
         // SAFETY: the kernel chooses an address where nothing is mapped.
@@ -64,7 +64,7 @@ impl Mapping {
 
     /// Makes every page present and writable now, so that no later store waits for one, or
     /// finds that there is none. Kernels before 5.14 cannot; then this does nothing.
-    pub(super) fn populate(&self) -> rustix::io::Result<()> {
+    pub(crate) fn populate(&self) -> rustix::io::Result<()> {
         // SAFETY: the span is ours, and the advice changes no byte of it.
         let advised =
             unsafe { mm::madvise(self.start.cast(), self.len_bytes, Advice::LinuxPopulateWrite) };
@@ -74,12 +74,12 @@ impl Mapping {
         }
     }
 
-    pub(super) fn len_bytes(&self) -> usize {
+    pub(crate) fn len_bytes(&self) -> usize {
         self.len_bytes
     }
 
     /// The address of the byte at `offset`. Panics behind the end.
-    pub(super) fn at(&self, offset: usize) -> *mut u8 {
+    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset <= self.len_bytes, "outside of the mapping");
         // SAFETY: the result lies in the mapping, or one behind its end.
         unsafe { self.start.add(offset) }

@@ -1,0 +1,79 @@
+//! What can go wrong in the log service.
+
+use std::sync::Arc;
+
+use device::DeviceError;
+
+use crate::Lsn;
+
+/// Result of an operation on a log.
+pub type Result<T> = std::result::Result<T, LogError>;
+
+/// An error of the log service. Cloneable, because the failure of one write is reported to everybody
+/// who waited for it.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LogError {
+    /// The medium failed.
+    #[error("log I/O: {0}")]
+    Io(Arc<DeviceError>),
+    /// Something else of the system failed: a directory, a socket, a lock.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried, with the path.
+        what: String,
+        /// Why it failed.
+        source: Arc<std::io::Error>,
+    },
+    /// An earlier write or sync of this stream or its service failed; nothing is accepted any more.
+    #[error("the log takes nothing any more after an earlier error: {0}")]
+    Aborted(String),
+    /// Another process writes this stream.
+    #[error("stream {0} has another writer")]
+    Busy(String),
+    /// No chunk of the pool became free in time. Nothing was appended.
+    #[error("the pool of {pool_bytes} bytes is full: nothing was drained for {waited_ms} ms")]
+    Full {
+        /// Size of the pool in bytes.
+        pool_bytes: u64,
+        /// How long the append waited, in milliseconds.
+        waited_ms: u64,
+    },
+    /// The stream holds something damaged, with valid records behind it.
+    #[error("stream {stream} is damaged at {at}: {what}")]
+    Damaged {
+        /// The stream's name.
+        stream: String,
+        /// Where the first record that cannot be read would begin.
+        at: Lsn,
+        /// What was found.
+        what: String,
+    },
+    /// Files of another service, of an unknown version, or no log at all.
+    #[error("incompatible log: {0}")]
+    Incompatible(String),
+    /// The caller asked for what cannot be: a name, a size, a position.
+    #[error("{0}")]
+    Usage(String),
+    /// What was asked for is not there.
+    #[error("{0}")]
+    NotFound(String),
+    /// The user may not do that.
+    #[error("permission denied: {0}")]
+    Denied(String),
+    /// The daemon is gone or does not speak the protocol.
+    #[error("the log daemon: {0}")]
+    Daemon(String),
+}
+
+impl LogError {
+    /// An error of the system, `what` being what was tried.
+    pub fn system(what: impl Into<String>, source: impl Into<std::io::Error>) -> LogError {
+        LogError::System { what: what.into(), source: Arc::new(source.into()) }
+    }
+}
+
+impl From<DeviceError> for LogError {
+    fn from(error: DeviceError) -> Self {
+        LogError::Io(Arc::new(error))
+    }
+}

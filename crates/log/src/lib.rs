@@ -1,0 +1,41 @@
+//! The log service: durable appends for programs that keep their files on any file system.
+//!
+//! ```text
+//! append: record -> lane (shared memory; on NVRAM durable now) ... flush worker -> log files
+//! sync:   elsewhere: everybody who waits -> one write of the group log
+//! ```
+//!
+//! A *service* is a directory. It has *streams*, named sequences of records; each has one writer at a time,
+//! which holds its *lease*, and any number of readers. Records are appended to the stream's *lane*: chunks of
+//! shared memory, lent from one pool. `service` says who may do what in which process, `shared` what
+//! they share, `recovery` what happens after a restart; the formats are in `record`, `chunk`,
+//! `segments` and `group`, and in `docs/format/log.md`.
+//!
+//! It must not know SQLite, LevelDB, or volumes.
+
+mod chunk;
+mod clock;
+mod drain;
+mod error;
+mod group;
+mod host;
+mod lane;
+mod log;
+mod place;
+mod record;
+mod recovery;
+mod scan;
+mod segments;
+mod service;
+mod shared;
+mod types;
+mod worker;
+mod writer;
+
+pub use error::{LogError, Result};
+pub use host::{Settings, StreamMeta};
+pub use log::{Log, LogStat, Reader, Record, Stream, StreamStat};
+pub use place::Options;
+pub use record::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
+pub use shared::{CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, NOTE_BYTES, STREAM_COUNT_MAX};
+pub use types::{Lsn, NAME_BYTES_MAX, StreamId, StreamName, Usn};

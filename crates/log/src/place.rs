@@ -1,0 +1,548 @@
+//! A service's directory.
+//!
+//! ```text
+//! DIR/service.json          settings
+//!     lock                  held while the service or a stream is opened, made or removed
+//!     clients/000 ...       one file a client, locked while it lives
+//!     usn-limit             no USN was given beyond this
+//!     group.log             the group log, where lanes are ordinary memory
+//!     streams/NAME/         stream.json, log files, head
+//! /dev/shm/onejournal-UUID/ control, lane-ID: words; chunk-NNNN unless they lie on NVRAM
+//! NVRAM/                    chunk-NNNN
+//! ```
+//!
+//! The memory outlives the processes, not the machine. When it is there a new process joins and goes on; when
+//! it is not, the service is recovered from what is durable.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use device::{
+    Access, BlockDevice, Directory, Disk, Durability, FileStore, MappedNvram, Nvram, SharedWords,
+};
+use parking_lot::Mutex;
+use rustix::fs::FlockOperation;
+
+use crate::chunk::DATA_OFFSET;
+use crate::group::GROUP_BYTES_MIN;
+use crate::host::{Host, Settings, StreamMeta};
+use crate::shared::{
+    CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, Client, Control, LaneWords, STREAM_COUNT_MAX,
+};
+use crate::{LogError, Result, StreamId, StreamName};
+
+/// Version of the layout.
+const FORMAT: u32 = 1;
+
+/// How a service is made. An existing one keeps what it was made with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Directory on NVRAM for the lanes; `None`: lanes are ordinary memory, and syncs share a group
+    /// log on the directory's disk.
+    pub nvram: Option<PathBuf>,
+    /// What the NVRAM is to be called, when that is less than `power`.
+    pub durability: Option<Durability>,
+    /// Size of the pool in bytes (64 MiB).
+    pub pool_bytes: u64,
+    /// Size of a log file in bytes, at most (16 MiB).
+    pub segment_bytes: u64,
+    /// Size of the group log in bytes (16 MiB).
+    pub group_bytes: u64,
+    /// Directory for the shared memory (`/dev/shm`): a tmpfs.
+    pub memory: PathBuf,
+    /// How long an append of this process waits for a chunk when the pool is full (10 s).
+    pub full_wait: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            nvram: None,
+            durability: None,
+            pool_bytes: 64 << 20,
+            segment_bytes: 16 << 20,
+            group_bytes: 16 << 20,
+            memory: PathBuf::from("/dev/shm"),
+            full_wait: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Smallest and largest pool, in bytes.
+const POOL_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 30);
+/// Smallest log file limit, in bytes.
+const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+
+impl Options {
+    fn settings(&self) -> Result<Settings> {
+        let refuse = |what: &str, found: u64, least: u64| {
+            Err(LogError::Usage(format!("{what} of {found} bytes: at least {least} are needed")))
+        };
+        if !POOL_BYTES.contains(&self.pool_bytes) {
+            return refuse("a pool", self.pool_bytes, *POOL_BYTES.start());
+        }
+        if self.segment_bytes < SEGMENT_BYTES_MIN {
+            return refuse("a log file limit", self.segment_bytes, SEGMENT_BYTES_MIN);
+        }
+        if self.group_bytes < GROUP_BYTES_MIN {
+            return refuse("a group log", self.group_bytes, GROUP_BYTES_MIN);
+        }
+        let chunk_count = (self.pool_bytes / (128 << 10)).clamp(16, 512);
+        let chunk_bytes = self.pool_bytes / chunk_count / 4096 * 4096;
+        Ok(Settings {
+            format: FORMAT,
+            uuid: format!("{:032x}", fastrand::u128(..)),
+            nvram: self.nvram.clone(),
+            durability: self.durability.map(|class| class.name().to_owned()),
+            chunk_bytes,
+            chunk_count: u32::try_from(chunk_count).expect("512 at most"),
+            segment_bytes: self.segment_bytes,
+            group_bytes: self.group_bytes / 4096 * 4096,
+        })
+    }
+}
+
+/// A service's directory, joined by this process.
+pub(crate) struct Place {
+    path: PathBuf,
+    settings: Settings,
+    memory: PathBuf,
+    control: Arc<SharedWords>,
+    client: Client,
+    /// Locked while this process lives.
+    _slot: File,
+    nvram: Option<Durability>,
+    group: Option<Disk>,
+    /// The pool as far as this process has mapped it.
+    chunks: Mutex<HashMap<usize, Arc<dyn Nvram>>>,
+}
+
+impl Place {
+    /// Joins the service in `path`, which is made with `options` when there is none; the second value
+    /// says whether its memory is new, so that it has to be recovered, by `recover`, before anybody
+    /// else joins.
+    pub(crate) fn join(
+        path: &Path,
+        options: &Options,
+        recover: impl FnOnce(Arc<Place>) -> Result<()>,
+    ) -> Result<Arc<Place>> {
+        make_directory(path, 0o777)?;
+        let lock = Lock::take(path)?;
+        let settings = settings_of(path, options)?;
+        make_directory(&path.join("clients"), 0o777)?;
+        make_directory(&path.join("streams"), 0o777)?;
+        let memory = options.memory.join(format!("onejournal-{}", settings.uuid));
+        let is_new = !memory.join("control").exists();
+        if is_new {
+            refuse_if_joined(path)?;
+            if memory.exists() {
+                fs::remove_dir_all(&memory).map_err(at(&memory))?;
+            }
+            make_directory(&memory, 0o777)?;
+        }
+        // The control file gets its name when the service is recovered: until then there is no memory.
+        let control_path = memory.join(if is_new { "control.new" } else { "control" });
+        let control = Arc::new(open_words(&control_path, Control::COUNT)?);
+        let (client, slot) = take_slot(path, &Control(control.clone()))?;
+        let nvram = match &settings.nvram {
+            Some(nvram) => Some(class_of(nvram, &settings)?),
+            None => None,
+        };
+        let group = match nvram {
+            None => Some(open_group(&path.join("group.log"), settings.group_bytes)?),
+            Some(_) => None,
+        };
+        let path = path.to_owned();
+        let chunks = Mutex::new(HashMap::new());
+        let _slot = slot;
+        let place = Arc::new(Place {
+            path,
+            settings,
+            memory,
+            control,
+            client,
+            _slot,
+            nvram,
+            group,
+            chunks,
+        });
+        if is_new {
+            recover(place.clone())?;
+            let name = place.memory.join("control");
+            fs::rename(&control_path, &name).map_err(at(&name))?;
+        }
+        drop(lock);
+        Ok(place)
+    }
+
+    /// Directory of a stream.
+    pub(crate) fn stream_path(&self, name: &StreamName) -> PathBuf {
+        self.path.join("streams").join(name.as_str())
+    }
+
+    fn chunk_path(&self, index: usize) -> PathBuf {
+        let directory = self.settings.nvram.as_ref().unwrap_or(&self.memory);
+        directory.join(format!("chunk-{index:04}"))
+    }
+
+    /// The file of a chunk, open for reading and writing; made when there is none.
+    pub(crate) fn chunk_fd(&self, index: usize) -> Result<OwnedFd> {
+        let path = self.chunk_path(index);
+        let file = open_or_make(&path, 0o600, DATA_OFFSET + self.settings.chunk_bytes)?;
+        Ok(file.into())
+    }
+
+    /// The file of a lane's words; made when there is none.
+    pub(crate) fn lane_fd(&self, stream: StreamId) -> Result<OwnedFd> {
+        let path = self.memory.join(format!("lane-{}", stream.0));
+        Ok(open_or_make(&path, 0o600, LaneWords::COUNT as u64 * 8)?.into())
+    }
+
+    /// What the chunk memory is called.
+    fn chunk_class(&self) -> Durability {
+        self.nvram.unwrap_or(Durability::Process)
+    }
+}
+
+impl Host for Place {
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn control(&self) -> Arc<SharedWords> {
+        self.control.clone()
+    }
+
+    fn client(&self) -> Client {
+        self.client
+    }
+
+    fn is_dead(&self, client: Client) -> bool {
+        let Some(slot) = client.slot().filter(|&slot| slot < CLIENT_COUNT_MAX) else { return true };
+        let taken = Control(self.control.clone()).slot(slot).load(Ordering::Acquire);
+        if Client::new(slot, taken) != client {
+            return true;
+        }
+        match File::open(slot_path(&self.path, slot)) {
+            Ok(file) => rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    fn nvram(&self) -> Option<Durability> {
+        self.nvram
+    }
+
+    fn lane_words(&self, stream: StreamId) -> Result<Arc<SharedWords>> {
+        Ok(Arc::new(SharedWords::of_file(self.lane_fd(stream)?, LaneWords::COUNT)?))
+    }
+
+    fn chunk(&self, index: usize) -> Result<Arc<dyn Nvram>> {
+        let mut chunks = self.chunks.lock();
+        if let Some(memory) = chunks.get(&index) {
+            return Ok(memory.clone());
+        }
+        let (path, fd) = (self.chunk_path(index), self.chunk_fd(index)?);
+        let memory = MappedNvram::share(path, fd, Access::ReadWrite, Some(self.chunk_class()))?;
+        let memory: Arc<dyn Nvram> = Arc::new(memory);
+        chunks.insert(index, memory.clone());
+        Ok(memory)
+    }
+
+    fn group(&self) -> Option<&dyn BlockDevice> {
+        self.group.as_ref().map(|disk| disk as &dyn BlockDevice)
+    }
+
+    fn streams(&self) -> Result<Vec<(StreamName, StreamMeta)>> {
+        let directory = self.path.join("streams");
+        let mut streams = Vec::new();
+        for entry in fs::read_dir(&directory).map_err(at(&directory))? {
+            let entry = entry.map_err(at(&directory))?;
+            let Ok(name) = entry.file_name().to_string_lossy().parse::<StreamName>() else {
+                continue;
+            };
+            let path = entry.path().join("stream.json");
+            match fs::read(&path) {
+                Ok(text) => streams.push((name, parse(&path, &text)?)),
+                // Being made, or being removed.
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => return Err(at(&path)(e)),
+            }
+        }
+        Ok(streams)
+    }
+
+    fn create_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<StreamMeta> {
+        let _lock = Lock::take(&self.path)?;
+        let directory = self.stream_path(name);
+        let path = directory.join("stream.json");
+        if let Ok(text) = fs::read(&path) {
+            return parse(&path, &text);
+        }
+        let control = Control(self.control.clone());
+        let id = control.next_stream().fetch_add(1, Ordering::AcqRel);
+        if id >= STREAM_COUNT_MAX as u64 {
+            let text = format!("{STREAM_COUNT_MAX} streams were made: no more can be");
+            return Err(LogError::Usage(text));
+        }
+        let meta = StreamMeta { id: u32::try_from(id).expect("65,536 at most"), ..meta.clone() };
+        make_directory(&directory, 0o777)?;
+        write_whole(&path, &serde_json::to_vec_pretty(&meta).expect("plain data"))?;
+        sync_directory(&self.path.join("streams"))?;
+        Ok(meta)
+    }
+
+    fn remove_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<()> {
+        let _lock = Lock::take(&self.path)?;
+        let directory = self.stream_path(name);
+        let path = directory.join("stream.json");
+        fs::remove_file(&path).map_err(at(&path))?;
+        sync_directory(&directory)?;
+        fs::remove_dir_all(&directory).map_err(at(&directory))?;
+        let lane = self.memory.join(format!("lane-{}", meta.id));
+        match fs::remove_file(&lane) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(at(&lane)(e)),
+            _ => Ok(()),
+        }
+    }
+
+    fn store(&self, name: &StreamName) -> Result<Arc<dyn FileStore>> {
+        Ok(Arc::new(Directory::open(self.stream_path(name), 0o600)?))
+    }
+
+    fn usn_limit(&self) -> Result<u64> {
+        let path = self.path.join("usn-limit");
+        match fs::read_to_string(&path) {
+            Ok(text) => text
+                .trim()
+                .parse()
+                .map_err(|_| LogError::Incompatible(format!("{} holds no number", path.display()))),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(0),
+            Err(e) => Err(at(&path)(e)),
+        }
+    }
+
+    fn keep_usn_limit(&self, limit: u64) -> Result<()> {
+        write_whole(&self.path.join("usn-limit"), format!("{limit}\n").as_bytes())
+    }
+
+    fn locked(&self, f: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let _lock = Lock::take(&self.path)?;
+        f()
+    }
+}
+
+/// The service's lock.
+struct Lock(File);
+
+impl Lock {
+    fn take(path: &Path) -> Result<Lock> {
+        let path = path.join("lock");
+        let file = open_or_make(&path, 0o666, 0)?;
+        rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))
+            .map_err(|e| at(&path)(e.into()))?;
+        Ok(Lock(file))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing it does the same.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+fn slot_path(path: &Path, slot: usize) -> PathBuf {
+    path.join("clients").join(format!("{slot:03}"))
+}
+
+/// Takes the first slot that nobody has.
+fn take_slot(path: &Path, control: &Control) -> Result<(Client, File)> {
+    for slot in 0..CLIENT_COUNT_MAX {
+        let slot_path = slot_path(path, slot);
+        let file = open_or_make(&slot_path, 0o666, 0)?;
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let generation = control.generation().fetch_add(1, Ordering::AcqRel) + 1;
+            control.slot(slot).store(generation, Ordering::Release);
+            return Ok((Client::new(slot, generation), file));
+        }
+    }
+    Err(LogError::Usage(format!("{CLIENT_COUNT_MAX} processes use {} already", path.display())))
+}
+
+/// An error while any process has a slot: its memory is gone, but not the process.
+fn refuse_if_joined(path: &Path) -> Result<()> {
+    for slot in 0..CLIENT_COUNT_MAX {
+        let Ok(file) = File::open(slot_path(path, slot)) else { continue };
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(LogError::Incompatible(format!(
+                "{}: its shared memory was removed while a process uses it: end that process first, \
+                 or give the same memory directory to all",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The settings of the service in `path`, made by `options` when there is none.
+fn settings_of(path: &Path, options: &Options) -> Result<Settings> {
+    let file = path.join("service.json");
+    match fs::read(&file) {
+        Ok(text) => {
+            let settings: Settings = parse(&file, &text)?;
+            check_settings(&file, &settings)?;
+            refuse_other_medium(path, &settings, options)?;
+            Ok(settings)
+        }
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let settings = options.settings()?;
+            write_whole(&file, &serde_json::to_vec_pretty(&settings).expect("plain data"))?;
+            Ok(settings)
+        }
+        Err(e) => Err(at(&file)(e)),
+    }
+}
+
+fn check_settings(file: &Path, settings: &Settings) -> Result<()> {
+    let file = file.display();
+    if settings.format != FORMAT {
+        let text = format!("{file}: format {} is not known", settings.format);
+        return Err(LogError::Incompatible(text));
+    }
+    let is_uuid = settings.uuid.len() == 32 && settings.uuid.bytes().all(|b| b.is_ascii_hexdigit());
+    let is_sound = is_uuid
+        && (1..=CHUNK_COUNT_MAX as u64).contains(&u64::from(settings.chunk_count))
+        && settings.chunk_bytes >= 4096
+        && settings.chunk_bytes.is_multiple_of(4096)
+        && settings.chunk_bytes <= 1 << 30
+        && settings.segment_bytes >= SEGMENT_BYTES_MIN
+        && settings.group_bytes >= GROUP_BYTES_MIN;
+    match is_sound {
+        true => Ok(()),
+        false => Err(LogError::Incompatible(format!("{file} holds settings that cannot be"))),
+    }
+}
+
+/// Who asks for NVRAM must get it.
+fn refuse_other_medium(path: &Path, settings: &Settings, options: &Options) -> Result<()> {
+    match &options.nvram {
+        Some(nvram) if settings.nvram.as_ref() != Some(nvram) => {
+            let found = match &settings.nvram {
+                Some(other) => format!("on {}", other.display()),
+                None => "in ordinary memory".into(),
+            };
+            let text = format!("{} was made with its lanes {found}", path.display());
+            Err(LogError::Incompatible(text))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a store to the directory `nvram` survives; makes the files of the chunks there, durably.
+fn class_of(nvram: &Path, settings: &Settings) -> Result<Durability> {
+    let asked = match settings.durability.as_deref() {
+        None => None,
+        Some("power") => Some(Durability::Power),
+        Some("reboot") => Some(Durability::Reboot),
+        Some("process") => Some(Durability::Process),
+        Some(other) => {
+            return Err(LogError::Incompatible(format!("durability {other} is not known")));
+        }
+    };
+    let len_bytes = DATA_OFFSET + settings.chunk_bytes;
+    for index in (0..settings.chunk_count).rev() {
+        let path = nvram.join(format!("chunk-{index:04}"));
+        if !fs::metadata(&path).is_ok_and(|found| found.len() == len_bytes) {
+            open_or_make(&path, 0o600, len_bytes)?.sync_all().map_err(at(&path))?;
+        }
+    }
+    sync_directory(nvram)?;
+    let path = nvram.join("chunk-0000");
+    let file = open_or_make(&path, 0o600, len_bytes)?;
+    Ok(MappedNvram::share(path, file.into(), Access::ReadWrite, asked)?.durability())
+}
+
+/// The group log, made with zeros that are written and not only reserved: a durable write there then
+/// changes no metadata.
+fn open_group(path: &Path, len_bytes: u64) -> Result<Disk> {
+    let is_whole = fs::metadata(path).is_ok_and(|found| found.len() == len_bytes);
+    if !is_whole {
+        let new = path.with_extension("new");
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&new)
+            .map_err(at(&new))?;
+        let zeros = vec![0; 1 << 20];
+        let mut left = len_bytes;
+        while left > 0 {
+            let count = left.min(zeros.len() as u64);
+            file.write_all(&zeros[..usize::try_from(count).expect("1 MiB at most")])
+                .map_err(at(&new))?;
+            left -= count;
+        }
+        file.sync_all().map_err(at(&new))?;
+        fs::rename(&new, path).map_err(at(path))?;
+        sync_directory(path.parent().expect("in a directory"))?;
+    }
+    Ok(Disk::open_shared(path)?)
+}
+
+fn open_words(path: &Path, count: usize) -> Result<SharedWords> {
+    let file = open_or_make(path, 0o600, count as u64 * 8)?;
+    Ok(SharedWords::of_file(file.as_fd(), count)?)
+}
+
+/// Opens a file, which gets at least `len_bytes` zeros.
+fn open_or_make(path: &Path, mode: u32, len_bytes: u64) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(mode);
+    let file = options.open(path).map_err(at(path))?;
+    if file.metadata().map_err(at(path))?.len() < len_bytes {
+        file.set_len(len_bytes).map_err(at(path))?;
+    }
+    Ok(file)
+}
+
+fn make_directory(path: &Path, mode: u32) -> Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(at(path))
+}
+
+/// Replaces the file at `path` by one with these bytes, durably.
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let new = path.with_extension("new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o644)
+        .open(&new)
+        .map_err(at(&new))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(at(&new))?;
+    fs::rename(&new, path).map_err(at(path))?;
+    sync_directory(path.parent().expect("in a directory"))
+}
+
+fn sync_directory(path: &Path) -> Result<()> {
+    File::open(path).and_then(|directory| directory.sync_all()).map_err(at(path))
+}
+
+fn parse<T: serde::de::DeserializeOwned>(path: &Path, text: &[u8]) -> Result<T> {
+    serde_json::from_slice(text)
+        .map_err(|e| LogError::Incompatible(format!("{}: {e}", path.display())))
+}
+
+/// An error of the system at `path`.
+fn at(path: &Path) -> impl Fn(std::io::Error) -> LogError + '_ {
+    move |e| LogError::system(path.display().to_string(), e)
+}

@@ -1,0 +1,252 @@
+//! After a restart: from what the medium holds to lanes that are ready.
+//!
+//! The service (first process, no words in memory):
+//! 1. USNs go on behind the limit that was kept.
+//! 2. Chunks on NVRAM say which stream they were lent to; each stream's table gets them. Where lanes are
+//!    ordinary memory, the group log says which records were acknowledged and may not be in the log
+//!    files: those streams are recovered at once, then the group log begins a new life.
+//!
+//! A stream, when it is first opened:
+//! 1. Its records are walked from the beginning of its last log file. What a chunk or a piece of the
+//!    group log covers is taken from there: the file may hold half of it.
+//! 2. Behind the last whole record: nothing that proves damage, or the stream is refused.
+//! 3. What was covered is written to the log files, the rest of the last file becomes zeros, one sync.
+//! 4. The chunks go back to the pool.
+//!
+//! Each step may be cut and done again: nothing is given back before all of it is in the log files. A
+//! stream's recovery reads no other stream's data.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::chunk::{Loan, parts};
+use crate::group::{self, Piece};
+use crate::lane::Lane;
+use crate::record::{HEADER_BYTES, Identity};
+use crate::scan::{Bytes, Records};
+use crate::segments::Segments;
+use crate::service::Service;
+use crate::shared::{LANE_READY, LaneWords};
+use crate::{LogError, Lsn, Result, StreamId, clock};
+
+/// Bytes that are written at once, at least; one more record fits.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// Makes the service ready, in memory that is all zeros. The caller holds its lock.
+pub(crate) fn recover_service(service: &Service) -> Result<()> {
+    let (host, control) = (&service.host, &service.control);
+    let limit = host.usn_limit()?;
+    control.usn_base().store(limit.wrapping_sub(clock::monotonic_ns()), Ordering::Release);
+    let next = limit + crate::service::USN_STEP;
+    host.keep_usn_limit(next)?;
+    control.usn_limit().store(next, Ordering::Release);
+    let streams = host.streams()?;
+    let next_stream = streams.iter().map(|(_, meta)| u64::from(meta.id) + 1).max().unwrap_or(0);
+    control.next_stream().store(next_stream, Ordering::Release);
+    if host.nvram().is_some() {
+        find_lent_chunks(service)?;
+    }
+    if let Some(device) = host.group() {
+        let (pieces, generation) = group::read_pieces(device)?;
+        recover_pieces(service, &pieces)?;
+        service.begin_group(generation)?;
+    }
+    control.state().store(1, Ordering::Release);
+    Ok(())
+}
+
+/// Fills the tables of the lanes, and of the pool, from the chunks on NVRAM.
+fn find_lent_chunks(service: &Service) -> Result<()> {
+    let host = &service.host;
+    let streams = host.streams()?;
+    for index in 0..host.settings().chunk_count as usize {
+        let memory = host.chunk(index)?;
+        let Some(loan) = Loan::read(&*memory)? else { continue };
+        let is_of =
+            |identity: Identity| identity.stream == loan.stream && identity.salt == loan.salt;
+        if !streams.iter().any(|(_, meta)| is_of(meta.identity())) {
+            // Of a stream that was removed.
+            Loan::end(&*memory)?;
+            continue;
+        }
+        let words = LaneWords(host.lane_words(loan.stream)?);
+        if words.chunk(loan.ordinal).is_some() {
+            let text = format!("two chunks hold span {} of {}", loan.ordinal, loan.stream);
+            return Err(LogError::Incompatible(text));
+        }
+        words.set_chunk(loan.ordinal, index);
+        service.control.chunk_owner(index).store(u64::from(loan.stream.0) + 1, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Recovers the streams that have pieces in the group log.
+fn recover_pieces(service: &Service, pieces: &[Piece]) -> Result<()> {
+    let mut ids: Vec<StreamId> = pieces.iter().map(|piece| piece.stream).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    for (name, meta) in service.host.streams()? {
+        let id = StreamId(meta.id);
+        if ids.binary_search(&id).is_err() {
+            continue;
+        }
+        let lane = Lane::open(service.host.clone(), name, meta)?;
+        let own: Vec<&Piece> = pieces.iter().filter(|piece| piece.stream == id).collect();
+        service.recover_lane(&Arc::new(lane), &own)?;
+    }
+    Ok(())
+}
+
+impl Service {
+    /// Makes a lane ready whose words are zeros but for its table. The caller holds the service's lock.
+    pub(crate) fn recover_lane(&self, lane: &Arc<Lane>, pieces: &[&Piece]) -> Result<()> {
+        let words = &lane.words;
+        if words.state().load(Ordering::Acquire) == LANE_READY {
+            return Ok(());
+        }
+        let mut files = lane.files.lock();
+        let segments = &mut files.segments;
+        segments.reload()?;
+        let begin = segments.last_first().unwrap_or(0);
+        let covers = covers(self, lane, pieces)?;
+        let mut composite = Composite { segments, covers: &covers };
+        let end_max = composite.end();
+        let mut records = Records::new(lane.identity(), &mut composite, Lsn(begin), end_max);
+        let last = records.skip_all()?;
+        let end = records.position().0;
+        if let Some(later) = records.proof_of_damage()? {
+            return Err(LogError::Damaged {
+                stream: lane.name.to_string(),
+                at: Lsn(end),
+                what: format!("no valid record there, but one at {later}"),
+            });
+        }
+        let covered = covers.iter().map(|cover| cover.at).min().unwrap_or(u64::MAX);
+        write_covered(lane.identity(), &mut composite, begin, covered, end)?;
+        zero_behind(composite.segments, end)?;
+        composite.segments.sync()?;
+        let head = composite.segments.kept_head()?.max(composite.segments.first().unwrap_or(0));
+        drop(files);
+        for (ordinal, index) in words.chunks() {
+            self.free_chunk(lane, ordinal, index)?;
+        }
+        words.head().store(head.min(end), Ordering::Release);
+        let usn = last.map_or(0, |header| header.usn.0);
+        words.last_usn().store(usn, Ordering::Release);
+        for word in [words.appended(), words.wanted(), words.synced(), words.drained()] {
+            word.store(end, Ordering::Release);
+        }
+        words.state().store(LANE_READY, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// Bytes that count more than what a log file holds.
+struct Cover {
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+/// The chunks and the pieces of a stream.
+fn covers(service: &Service, lane: &Lane, pieces: &[&Piece]) -> Result<Vec<Cover>> {
+    let chunk_bytes = service.host.settings().chunk_bytes;
+    let mut covers: Vec<Cover> =
+        pieces.iter().map(|piece| Cover { at: piece.lsn, bytes: piece.bytes.clone() }).collect();
+    for (ordinal, _) in lane.words.chunks() {
+        let at = ordinal * chunk_bytes;
+        let mut bytes = vec![0; usize::try_from(chunk_bytes).expect("fits memory")];
+        for part in parts(at, bytes.len(), chunk_bytes) {
+            lane.chunk(part.ordinal)?.read(part.offset, &mut bytes)?;
+        }
+        covers.push(Cover { at, bytes });
+    }
+    Ok(covers)
+}
+
+/// The log files with what covers them.
+struct Composite<'a> {
+    segments: &'a mut Segments,
+    covers: &'a [Cover],
+}
+
+impl Composite<'_> {
+    /// Behind the last byte that anything holds.
+    fn end(&self) -> u64 {
+        let covered = self.covers.iter().map(|cover| cover.at + cover.bytes.len() as u64).max();
+        self.segments.end().max(covered.unwrap_or(0))
+    }
+}
+
+impl Bytes for Composite<'_> {
+    fn read(&mut self, at: u64, buf: &mut [u8]) -> Result<()> {
+        let end = at + buf.len() as u64;
+        match self.segments.last_first() {
+            Some(_) => self.segments.read(at, buf)?,
+            None => buf.fill(0),
+        }
+        for cover in self.covers {
+            let cover_end = cover.at + cover.bytes.len() as u64;
+            let (from, to) = (at.max(cover.at), end.min(cover_end));
+            if from < to {
+                let span = |base: u64| {
+                    let index = |at: u64| usize::try_from(at - base).expect("in the buffer");
+                    index(from)..index(to)
+                };
+                buf[span(at)].copy_from_slice(&cover.bytes[span(cover.at)]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the records that end behind `covered` to the log files, whole records at a time.
+fn write_covered(
+    identity: Identity,
+    composite: &mut Composite<'_>,
+    begin: u64,
+    covered: u64,
+    end: u64,
+) -> Result<()> {
+    let mut at = begin;
+    while at < end {
+        let mut batch = Vec::new();
+        let mut batch_at = at;
+        let mut records = Records::new(identity, composite, Lsn(at), end);
+        while batch.len() < BATCH_BYTES {
+            let Some((lsn, header, bytes)) = records.next_raw()? else { break };
+            let next = lsn.0 + header.record_bytes() as u64;
+            at = next;
+            if next <= covered {
+                batch_at = next;
+                continue;
+            }
+            debug_assert_eq!(bytes.len(), HEADER_BYTES + header.payload_bytes);
+            batch.extend_from_slice(bytes);
+            batch.resize(usize::try_from(next - batch_at).expect("a batch"), 0);
+        }
+        if batch.is_empty() {
+            break;
+        }
+        composite.segments.write(batch_at, &batch)?;
+    }
+    Ok(())
+}
+
+/// Makes the rest of the last log file zeros, where it is not.
+fn zero_behind(segments: &mut Segments, end: u64) -> Result<()> {
+    const STEP_BYTES: u64 = 1 << 20;
+    let room_end = segments.end();
+    let mut buf = Vec::new();
+    let mut at = end;
+    while at < room_end {
+        let count = STEP_BYTES.min(room_end - at);
+        buf.resize(usize::try_from(count).expect("1 MiB at most"), 0);
+        segments.read(at, &mut buf)?;
+        if buf.iter().any(|byte| *byte != 0) {
+            buf.fill(0);
+            segments.write(at, &buf)?;
+        }
+        at += count;
+    }
+    Ok(())
+}

@@ -1,0 +1,357 @@
+//! The log files of one stream.
+//!
+//! ```text
+//! 0000000000000000.seg   | header 64 bytes | records from LSN 0        | zeros |
+//! 000000000001f3a8.seg   | header          | records from LSN 0x1f3a8  | zeros |
+//! ```
+//!
+//! A file begins with a whole record; its name and its header say at which LSN. The files follow each
+//! other without a gap, and all but the last are durable before the next one is made. Room is
+//! reserved when a file is made: 1 MiB for the first, then twice as much as before, up to the limit.
+
+use std::sync::Arc;
+
+use device::{FileStore, StoredFile};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::record::Identity;
+use crate::scan::Bytes;
+use crate::{LogError, Result};
+
+/// Where the records of a file begin.
+const DATA_OFFSET: u64 = 64;
+
+/// "OJSEGMT1" in little endian.
+const MAGIC: u64 = u64::from_le_bytes(*b"OJSEGMT1");
+
+const SUFFIX: &str = ".seg";
+
+const HEAD_NAME: &str = "head";
+
+/// Room reserved for the records of a stream's first file, in bytes.
+const FIRST_BYTES: u64 = 1 << 20;
+
+/// The header as it is stored.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawSegment {
+    magic: U64,
+    salt: U64,
+    first_lsn: U64,
+    stream: U32,
+    crc: U32,
+    reserved: [u8; 32],
+}
+
+const _: () = assert!(size_of::<RawSegment>() as u64 == DATA_OFFSET);
+
+impl RawSegment {
+    fn new(identity: Identity, first: u64) -> RawSegment {
+        let mut raw = RawSegment {
+            magic: U64::new(MAGIC),
+            salt: U64::new(identity.salt),
+            first_lsn: U64::new(first),
+            stream: U32::new(identity.stream.0),
+            crc: U32::new(0),
+            reserved: [0; 32],
+        };
+        raw.crc = U32::new(crc32c::crc32c(raw.as_bytes()));
+        raw
+    }
+}
+
+/// One file.
+struct Segment {
+    first: u64,
+    file: Box<dyn StoredFile>,
+    /// Bytes of records there is room for, or which it holds.
+    room_bytes: u64,
+}
+
+/// The log files of a stream, by LSN.
+pub(crate) struct Segments {
+    store: Arc<dyn FileStore>,
+    identity: Identity,
+    /// Room of a file at most, in bytes.
+    limit_bytes: u64,
+    list: Vec<Segment>,
+}
+
+impl Segments {
+    /// Opens the files in `store`. A last file whose header was never completed is removed: nothing
+    /// in it was ever durable.
+    pub(crate) fn open(
+        store: Arc<dyn FileStore>,
+        identity: Identity,
+        limit_bytes: u64,
+    ) -> Result<Segments> {
+        let mut segments = Segments { store, identity, limit_bytes, list: Vec::new() };
+        segments.reload()?;
+        Ok(segments)
+    }
+
+    /// Looks again at what there is: another process may have made and removed files.
+    pub(crate) fn reload(&mut self) -> Result<()> {
+        let mut firsts: Vec<u64> =
+            self.store.names()?.iter().filter_map(|name| parse_name(name)).collect();
+        firsts.sort_unstable();
+        let mut known = std::mem::take(&mut self.list);
+        for (index, &first) in firsts.iter().enumerate() {
+            if let Some(at) = known.iter().position(|segment| segment.first == first) {
+                let segment = known.swap_remove(at);
+                let room_bytes = segment.file.len_bytes()?.saturating_sub(DATA_OFFSET);
+                self.list.push(Segment { room_bytes, ..segment });
+                continue;
+            }
+            match self.open_one(first) {
+                Ok(Some(segment)) => self.list.push(segment),
+                Ok(None) if index + 1 == firsts.len() => {}
+                Ok(None) => {
+                    let text = format!("the header of {} is damaged", name_of(first));
+                    return Err(LogError::Incompatible(text));
+                }
+                // Truncated away by another process since it was listed.
+                Err(LogError::Io(e)) if e.source.kind() == std::io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// The file that begins at `first`; `None`: its header is not complete.
+    fn open_one(&self, first: u64) -> Result<Option<Segment>> {
+        let file = self.store.open(&name_of(first))?;
+        let len_bytes = file.len_bytes()?;
+        if len_bytes < DATA_OFFSET {
+            return Ok(None);
+        }
+        let mut bytes = [0; size_of::<RawSegment>()];
+        file.read(0, &mut bytes)?;
+        if bytes != *RawSegment::new(self.identity, first).as_bytes() {
+            if bytes.iter().any(|byte| *byte != 0) && bytes[..8] == MAGIC.to_le_bytes() {
+                let text = format!("{} belongs to another stream", name_of(first));
+                return Err(LogError::Incompatible(text));
+            }
+            return Ok(None);
+        }
+        Ok(Some(Segment { first, file, room_bytes: len_bytes - DATA_OFFSET }))
+    }
+
+    /// Where the first record of the first file begins.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.list.first().map(|segment| segment.first)
+    }
+
+    /// Where the first record of the last file begins.
+    pub(crate) fn last_first(&self) -> Option<u64> {
+        self.list.last().map(|segment| segment.first)
+    }
+
+    /// Behind the last byte that a file has room for.
+    pub(crate) fn end(&self) -> u64 {
+        self.list.last().map_or(0, |segment| segment.first + segment.room_bytes)
+    }
+
+    /// Bytes that all files hold or reserve.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.list.iter().map(|segment| segment.room_bytes + DATA_OFFSET).sum()
+    }
+
+    fn index_of(&self, at: u64) -> Option<usize> {
+        self.list.partition_point(|segment| segment.first <= at).checked_sub(1)
+    }
+
+    /// Writes whole records that begin at `at`, in a new file if the last one is full. Durable after
+    /// [`Segments::sync`].
+    pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        let needs_file = match self.list.last() {
+            None => true,
+            Some(last) => at > last.first && at + bytes.len() as u64 > last.first + last.room_bytes,
+        };
+        if needs_file {
+            self.make(at)?;
+        }
+        let index = self.index_of(at).expect("there is a file for it");
+        let segment = &mut self.list[index];
+        segment.file.write(DATA_OFFSET + (at - segment.first), bytes)?;
+        segment.room_bytes = segment.room_bytes.max(at - segment.first + bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Makes the file that begins at `first`, durably, when all before it is.
+    fn make(&mut self, first: u64) -> Result<()> {
+        let room_bytes = match self.list.last() {
+            None => FIRST_BYTES.min(self.limit_bytes),
+            Some(last) => {
+                last.file.sync()?;
+                (last.room_bytes * 2).clamp(FIRST_BYTES.min(self.limit_bytes), self.limit_bytes)
+            }
+        };
+        let name = name_of(first);
+        if self.store.names()?.contains(&name) {
+            // Left by a crash before its header was complete.
+            self.store.remove(&name)?;
+        }
+        let file = self.store.create(&name, DATA_OFFSET + room_bytes)?;
+        file.write(0, RawSegment::new(self.identity, first).as_bytes())?;
+        file.sync()?;
+        self.store.sync_names()?;
+        self.list.push(Segment { first, file, room_bytes });
+        Ok(())
+    }
+
+    /// Returns when all that was written is durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        match self.list.last() {
+            Some(last) => Ok(last.file.sync()?),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps the position before which nothing is wanted any more. Not synced: after a power cut an
+    /// older one may be found, and with it records that were not wanted.
+    pub(crate) fn keep_head(&mut self, head: u64) -> Result<()> {
+        let file = match self.store.names()?.iter().any(|name| name == HEAD_NAME) {
+            true => self.store.open(HEAD_NAME)?,
+            false => self.store.create(HEAD_NAME, 16)?,
+        };
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&head.to_le_bytes());
+        bytes[8..12].copy_from_slice(&crc32c::crc32c(&head.to_le_bytes()).to_le_bytes());
+        Ok(file.write(0, &bytes)?)
+    }
+
+    /// The position that was kept; 0 when there is none that is whole.
+    pub(crate) fn kept_head(&self) -> Result<u64> {
+        if !self.store.names()?.iter().any(|name| name == HEAD_NAME) {
+            return Ok(0);
+        }
+        let file = self.store.open(HEAD_NAME)?;
+        let mut bytes = [0; 16];
+        if file.len_bytes()? < 16 {
+            return Ok(0);
+        }
+        file.read(0, &mut bytes)?;
+        let crc = crc32c::crc32c(&bytes[..8]).to_le_bytes();
+        let head = u64::from_le_bytes(bytes[..8].try_into().expect("eight"));
+        Ok(if bytes[8..12] == crc { head } else { 0 })
+    }
+
+    /// Removes the files whose records all lie before `head`. The last one stays.
+    pub(crate) fn truncate_before(&mut self, head: u64) -> Result<()> {
+        let count = self.list.windows(2).take_while(|pair| pair[1].first <= head).count();
+        for segment in self.list.drain(..count) {
+            self.store.remove(&name_of(segment.first))?;
+        }
+        Ok(())
+    }
+}
+
+impl Bytes for Segments {
+    fn read(&mut self, mut at: u64, mut buf: &mut [u8]) -> Result<()> {
+        while !buf.is_empty() {
+            let (count, stored) = match self.index_of(at) {
+                // Behind the reserved room of a file and before the next: never written.
+                Some(index) => {
+                    let segment = &self.list[index];
+                    let next = self.list.get(index + 1).map_or(u64::MAX, |next| next.first);
+                    let room_end = (segment.first + segment.room_bytes).min(next);
+                    match at < room_end {
+                        true => (room_end - at, Some(segment)),
+                        false => (next - at, None),
+                    }
+                }
+                None => (self.first().unwrap_or(u64::MAX) - at, None),
+            };
+            let count = usize::try_from(count.min(buf.len() as u64)).expect("fits the buffer");
+            let (part, rest) = buf.split_at_mut(count);
+            match stored {
+                Some(segment) => segment.file.read(DATA_OFFSET + (at - segment.first), part)?,
+                None => part.fill(0),
+            }
+            buf = rest;
+            at += count as u64;
+        }
+        Ok(())
+    }
+}
+
+fn name_of(first: u64) -> String {
+    format!("{first:016x}{SUFFIX}")
+}
+
+fn parse_name(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(SUFFIX).filter(|digits| digits.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok().filter(|first| name_of(*first) == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StreamId;
+    use device::Directory;
+
+    const OURS: Identity = Identity { stream: StreamId(1), salt: 5 };
+
+    fn open(place: &tempfile::TempDir) -> Result<Segments> {
+        let store = Arc::new(Directory::open(place.path(), 0o600).expect("directory"));
+        Segments::open(store, OURS, 2 << 20)
+    }
+
+    #[test]
+    fn what_is_written_is_read_over_the_borders_of_files() {
+        let place = tempfile::tempdir().expect("directory");
+        let mut segments = open(&place).expect("open");
+        assert_eq!((segments.first(), segments.end()), (None, 0));
+        let parts: Vec<Vec<u8>> = (0..5u8).map(|n| vec![n + 1; 700 << 10]).collect();
+        let mut at = 1000;
+        for part in &parts {
+            segments.write(at, part).expect("write");
+            at += part.len() as u64;
+        }
+        segments.sync().expect("sync");
+        let mut again = open(&place).expect("again");
+        assert_eq!(again.first(), Some(1000));
+        assert!(again.list.len() >= 2 && again.end() >= at);
+        let mut found = vec![9; parts.concat().len() + 500];
+        again.read(1000, &mut found).expect("read");
+        assert!(found[..found.len() - 500] == parts.concat());
+        assert!(found[found.len() - 500..].iter().all(|byte| *byte == 0));
+        let last = again.last_first().expect("files");
+        again.truncate_before(last - 1).expect("truncate");
+        assert!(again.first().expect("one") < last, "the file with the record before stays");
+        again.truncate_before(u64::MAX).expect("truncate");
+        assert_eq!(again.first(), Some(last), "the last stays");
+    }
+
+    #[test]
+    fn a_last_file_without_a_header_is_made_anew() {
+        let place = tempfile::tempdir().expect("directory");
+        let mut segments = open(&place).expect("open");
+        segments.write(0, &[1; 100]).expect("write");
+        std::fs::write(place.path().join(name_of(100)), [0; 200]).expect("half a file");
+        let mut again = open(&place).expect("again");
+        assert_eq!(again.last_first(), Some(0));
+        again.make(100).expect("made");
+        assert_eq!(open(&place).expect("open").last_first(), Some(100));
+    }
+
+    #[test]
+    fn a_file_of_another_stream_is_refused() {
+        let place = tempfile::tempdir().expect("directory");
+        let other = RawSegment::new(Identity { salt: 6, ..OURS }, 0);
+        std::fs::write(place.path().join(name_of(0)), other.as_bytes()).expect("file");
+        let error = open(&place).err().expect("refused");
+        assert!(error.to_string().contains("another stream"), "{error}");
+    }
+
+    #[test]
+    fn names() {
+        assert_eq!(name_of(0x1f3a8), "000000000001f3a8.seg");
+        assert_eq!(parse_name("000000000001f3a8.seg"), Some(0x1f3a8));
+        for other in ["1.seg", "000000000001F3A8.seg", "+00000000001f3a8.seg", "meta.json"] {
+            assert_eq!(parse_name(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! One process's part in a service: the streams it has open, the leases it holds, the chunks it
+//! lends itself.
+//!
+//! # Who may do what
+//!
+//! Every process that serves the directory may drain any stream and lead any group commit; who does it
+//! now stands in a word (`shared`), and is replaced when it dies. Appending needs the stream's lease.
+//!
+//! Locks, in this order: `lanes`, then those of a lane.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::chunk::{DATA_OFFSET, Lent, Loan, write_zeros};
+use crate::host::{Host, StreamMeta};
+use crate::lane::Lane;
+use crate::record::Identity;
+use crate::shared::{Client, Control, LANE_READY, LaneWords, claim};
+use crate::writer::{Lender, Sizes, Writer};
+use crate::{LogError, Lsn, Result, StreamId, StreamName, clock};
+
+/// USNs that are made good at once: one hour.
+pub(crate) const USN_STEP: u64 = 3600 * 1_000_000_000;
+
+/// A service as this process sees it.
+pub(crate) struct Service {
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) control: Control,
+    lanes: Mutex<HashMap<StreamId, Arc<Lane>>>,
+    /// How long an append waits for a chunk while nothing is drained.
+    full_wait: Duration,
+    kick: Kick,
+}
+
+/// Wakes the flush worker before its time.
+#[derive(Default)]
+pub(crate) struct Kick {
+    is_kicked: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Kick {
+    pub(crate) fn kick(&self) {
+        *self.is_kicked.lock() = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits for a kick, `limit` at most.
+    pub(crate) fn wait(&self, limit: Duration) {
+        let mut is_kicked = self.is_kicked.lock();
+        if !*is_kicked {
+            self.changed.wait_for(&mut is_kicked, limit);
+        }
+        *is_kicked = false;
+    }
+}
+
+/// So many chunks in one lane wake the flush worker.
+pub(crate) const LANE_CHUNKS_HIGH: usize = 8;
+
+impl Service {
+    /// Joins the service, which `recovery` has made ready.
+    pub(crate) fn new(host: Arc<dyn Host>, full_wait: Duration) -> Service {
+        let control = Control(host.control());
+        let lanes = Mutex::new(HashMap::new());
+        Service { host, control, lanes, full_wait, kick: Kick::default() }
+    }
+
+    /// What wakes the flush worker.
+    pub(crate) fn kick(&self) -> &Kick {
+        &self.kick
+    }
+
+    pub(crate) fn is_dead(&self, client: Client) -> bool {
+        client.plain() != self.host.client() && self.host.is_dead(client.plain())
+    }
+
+    /// The lane of a stream that exists, ready.
+    pub(crate) fn lane(&self, name: &StreamName, meta: &StreamMeta) -> Result<Arc<Lane>> {
+        let id = StreamId(meta.id);
+        if let Some(lane) = self.lanes.lock().get(&id) {
+            return Ok(lane.clone());
+        }
+        let lane = Arc::new(Lane::open(self.host.clone(), name.clone(), meta.clone())?);
+        if lane.words.state().load(Ordering::Acquire) != LANE_READY {
+            self.host.locked(&mut || self.recover_lane(&lane, &[]))?;
+        }
+        Ok(self.lanes.lock().entry(id).or_insert(lane).clone())
+    }
+
+    /// The lane of stream `id`; `None`: there is no such stream.
+    pub(crate) fn lane_of(&self, id: StreamId) -> Result<Option<Arc<Lane>>> {
+        if let Some(lane) = self.lanes.lock().get(&id) {
+            return Ok(Some(lane.clone()));
+        }
+        let streams = self.host.streams()?;
+        match streams.into_iter().find(|(_, meta)| meta.id == id.0) {
+            Some((name, meta)) => Ok(Some(self.lane(&name, &meta)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Lanes that this process has open.
+    pub(crate) fn open_lanes(&self) -> Vec<Arc<Lane>> {
+        self.lanes.lock().values().cloned().collect()
+    }
+
+    pub(crate) fn forget(&self, id: StreamId) {
+        self.lanes.lock().remove(&id);
+    }
+
+    /// Runs `f` with the writer of the stream, whose lease is taken for this process if need be.
+    pub(crate) fn with_writer<T>(
+        &self,
+        lane: &Arc<Lane>,
+        f: impl FnOnce(&mut Writer, &dyn Lender) -> Result<T>,
+    ) -> Result<T> {
+        lane.check()?;
+        let mut writer = lane.writer.lock();
+        if writer.is_none() {
+            *writer = Some(self.lease(lane)?);
+        }
+        let lender = LaneLender { service: self, lane };
+        f(writer.as_mut().expect("leased"), &lender)
+    }
+
+    fn lease(&self, lane: &Lane) -> Result<Writer> {
+        let words = &lane.words;
+        let before = self.claim_lessee(lane)?;
+        if before != Client::NOBODY || words.suspect().load(Ordering::Acquire) != 0 {
+            self.adopt(lane)?;
+        }
+        self.refresh_usn(words);
+        let position = words.appended().load(Ordering::Acquire);
+        let first = position / self.host.settings().chunk_bytes;
+        let mut chunks = Vec::new();
+        while let Some(index) = words.chunk(first + chunks.len() as u64) {
+            let ordinal = first + chunks.len() as u64;
+            chunks.push(Lent { ordinal, memory: lane.chunk_memory(index)? });
+        }
+        let is_nvram = self.host.nvram().is_some();
+        let sizes = self.sizes();
+        Ok(Writer::new(lane.identity(), words.clone(), sizes, is_nvram, position, chunks))
+    }
+
+    /// Takes the lease; who had it.
+    fn claim_lessee(&self, lane: &Lane) -> Result<Client> {
+        let lessee = lane.words.lessee();
+        loop {
+            let claimed = claim(lessee, self.host.client(), |held| self.is_dead(held));
+            if let Some(before) = claimed {
+                return Ok(before);
+            }
+            if !Client(lessee.load(Ordering::Acquire)).is_for_a_moment() {
+                return Err(LogError::Busy(lane.name.to_string()));
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    pub(crate) fn sizes(&self) -> Sizes {
+        let settings = self.host.settings();
+        Sizes { chunk_bytes: settings.chunk_bytes, pool_bytes: settings.pool_bytes() }
+    }
+
+    /// Tells a lane the base and the limit of USNs.
+    pub(crate) fn refresh_usn(&self, words: &LaneWords) {
+        let base = self.control.usn_base().load(Ordering::Acquire);
+        words.usn_base().store(base, Ordering::Release);
+        let limit = self.control.usn_limit().load(Ordering::Acquire);
+        words.usn_limit().store(limit, Ordering::Release);
+    }
+
+    /// Takes over the lane of somebody who died: what a writer stored behind its last published record
+    /// was not acknowledged, and becomes zeros again; a chunk that was being lent or given back
+    /// becomes free.
+    fn adopt(&self, lane: &Lane) -> Result<()> {
+        while !self.claim_drainer(lane) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let adopted = self.free_lost_chunks(lane).and_then(|()| self.zero_behind_end(lane));
+        lane.words.suspect().store(0, Ordering::Release);
+        lane.words.drainer().store(0, Ordering::Release);
+        adopted
+    }
+
+    fn zero_behind_end(&self, lane: &Lane) -> Result<()> {
+        let chunk_bytes = self.host.settings().chunk_bytes;
+        let appended = lane.words.appended().load(Ordering::Acquire);
+        for (ordinal, index) in lane.words.chunks() {
+            let begin = appended.saturating_sub(ordinal * chunk_bytes).min(chunk_bytes);
+            write_zeros(&*lane.chunk_memory(index)?, DATA_OFFSET + begin)?;
+        }
+        Ok(())
+    }
+
+    /// Frees the chunks that the stream owns and its table does not name. Only while nobody lends or
+    /// gives back.
+    fn free_lost_chunks(&self, lane: &Lane) -> Result<()> {
+        let owner = u64::from(lane.meta.id) + 1;
+        let named: Vec<usize> = lane.words.chunks().into_iter().map(|(_, index)| index).collect();
+        for index in 0..self.host.settings().chunk_count as usize {
+            let word = self.control.chunk_owner(index);
+            if word.load(Ordering::Acquire) == owner && !named.contains(&index) {
+                Loan::end(&*lane.chunk_memory(index)?)?;
+                word.store(0, Ordering::Release);
+                self.control.advance_freed();
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the stream's lease back, if this process has it.
+    pub(crate) fn release(&self, lane: &Lane) {
+        let mut writer = lane.writer.lock();
+        if writer.take().is_some() {
+            let me = self.host.client().0;
+            let given =
+                lane.words.lessee().compare_exchange(me, 0, Ordering::AcqRel, Ordering::Acquire);
+            debug_assert!(given.is_ok(), "the lease was ours, not {given:?}");
+        }
+    }
+
+    /// Makes the stream durable up to the record at `lsn` and all before it.
+    pub(crate) fn sync(&self, lane: &Arc<Lane>, lsn: Lsn) -> Result<()> {
+        lane.check()?;
+        if lane.durable() > lsn.0 {
+            return Ok(());
+        }
+        let appended = lane.words.appended().load(Ordering::Acquire);
+        if lsn.0 >= appended {
+            let text = format!("stream {}: no record at {lsn} was appended", lane.name);
+            return Err(LogError::Usage(text));
+        }
+        self.commit_to(lane, appended)
+    }
+
+    /// Lends a chunk for span `ordinal` of the stream.
+    fn lend(&self, lane: &Lane, ordinal: u64) -> Result<Lent> {
+        let begin = Instant::now();
+        let mut has_waited = false;
+        loop {
+            let freed = self.control.freed();
+            if let Some(index) = self.take_free_chunk(lane.identity()) {
+                let memory = lane.chunk_memory(index)?;
+                lane.identity().loan(ordinal).write(&*memory)?;
+                lane.words.set_chunk(ordinal, index);
+                if ordinal.is_multiple_of(LANE_CHUNKS_HIGH as u64) {
+                    self.kick.kick();
+                }
+                if has_waited {
+                    let waited_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                    self.control.wait_ns().fetch_add(waited_ns, Ordering::Relaxed);
+                }
+                return Ok(Lent { ordinal, memory });
+            }
+            if !has_waited {
+                self.control.wait_count().fetch_add(1, Ordering::Relaxed);
+                has_waited = true;
+            }
+            if begin.elapsed() >= self.full_wait {
+                return Err(LogError::Full {
+                    pool_bytes: self.host.settings().pool_bytes(),
+                    waited_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
+                });
+            }
+            if !self.reclaim(lane)? {
+                self.control.wait_freed(freed, Duration::from_millis(20));
+            }
+        }
+    }
+
+    fn take_free_chunk(&self, identity: Identity) -> Option<usize> {
+        let owner = u64::from(identity.stream.0) + 1;
+        let count = self.host.settings().chunk_count as usize;
+        (0..count).find(|&index| {
+            let word = self.control.chunk_owner(index);
+            word.load(Ordering::Relaxed) == 0
+                && word.compare_exchange(0, owner, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        })
+    }
+
+    /// Drains the stream itself and, if that frees nothing, every other that holds chunks. Whether any
+    /// chunk became free.
+    fn reclaim(&self, lane: &Lane) -> Result<bool> {
+        let before = self.control.freed();
+        self.drain(lane)?;
+        if self.control.freed() != before {
+            return Ok(true);
+        }
+        for stream in self.owners() {
+            if stream != lane.identity().stream
+                && let Some(other) = self.lane_of(stream)?
+            {
+                // Its failure is its own: it is latched there and reported to its writer.
+                let _ = self.drain(&other);
+            }
+        }
+        Ok(self.control.freed() != before)
+    }
+
+    /// Streams that hold chunks.
+    pub(crate) fn owners(&self) -> Vec<StreamId> {
+        let count = self.host.settings().chunk_count as usize;
+        let owner = |index| self.control.chunk_owner(index).load(Ordering::Acquire).checked_sub(1);
+        let mut owners: Vec<u64> = (0..count).filter_map(owner).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        owners.into_iter().filter_map(|id| u32::try_from(id).ok()).map(StreamId).collect()
+    }
+
+    /// Chunks that are lent.
+    pub(crate) fn lent_count(&self) -> usize {
+        let count = self.host.settings().chunk_count as usize;
+        let is_lent = |&index: &usize| self.control.chunk_owner(index).load(Ordering::Relaxed) != 0;
+        (0..count).filter(is_lent).count()
+    }
+
+    /// Gives a chunk back to the pool.
+    pub(crate) fn free_chunk(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<()> {
+        Loan::end(&*lane.chunk_memory(index)?)?;
+        lane.words.clear_chunk(ordinal);
+        self.control.chunk_owner(index).store(0, Ordering::Release);
+        self.control.advance_freed();
+        Ok(())
+    }
+
+    /// Makes the USNs of the next hour good.
+    pub(crate) fn extend_usn(&self) -> Result<()> {
+        self.host.locked(&mut || {
+            let base = self.control.usn_base().load(Ordering::Acquire);
+            let now = base.wrapping_add(clock::monotonic_ns());
+            let limit = self.control.usn_limit().load(Ordering::Acquire);
+            if now + USN_STEP / 2 >= limit {
+                let next = now.max(limit) + USN_STEP;
+                self.host.keep_usn_limit(next)?;
+                self.control.usn_limit().store(next, Ordering::Release);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What a writer of this process borrows from.
+struct LaneLender<'a> {
+    service: &'a Service,
+    lane: &'a Lane,
+}
+
+impl Lender for LaneLender<'_> {
+    fn lend(&self, ordinal: u64) -> Result<Lent> {
+        self.service.lend(self.lane, ordinal)
+    }
+
+    fn extend_usn(&self) -> Result<()> {
+        self.service.extend_usn()?;
+        self.service.refresh_usn(&self.lane.words);
+        Ok(())
+    }
+}

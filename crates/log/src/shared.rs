@@ -1,0 +1,353 @@
+//! What processes share in memory: the service's words and each lane's.
+//!
+//! # Words of the service ([`Control`]), written by whoever serves the directory
+//!
+//! | word | what | changed by |
+//! |---|---|---|
+//! | leader | who writes the group log | compare-and-swap from nobody or from somebody dead |
+//! | group offset, sequence | where its next entry goes | the leader |
+//! | pending | a bit for each stream that waits for a group commit | set by waiters, taken by the leader |
+//! | chunk owners | stream + 1, or 0 | compare-and-swap from 0 by the lender; 0 by the drainer |
+//! | epoch, freed | changes that waiters sleep on | the leader; the drainer |
+//!
+//! # Words of a lane ([`LaneWords`]), also written by its writer, which need not be trusted
+//!
+//! `drained <= synced <= appended`, all ends of records. Below `drained` the log files hold the
+//! stream durably; below `synced` it is durable (on NVRAM: below `appended`); below `appended`
+//! it is in the chunks.
+//!
+//! | word | changed by |
+//! |---|---|
+//! | lessee | compare-and-swap from nobody or from somebody dead |
+//! | appended | the lessee |
+//! | synced | the leader, or the drainer |
+//! | drainer | compare-and-swap from nobody or from somebody dead |
+//! | drained, chunk table | the drainer; new entries of the table the lessee |
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use device::SharedWords;
+
+use crate::StreamId;
+
+/// Who is attached to a service: a slot and how often it has been taken. 0 is nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Client(pub(crate) u64);
+
+impl Client {
+    pub(crate) const NOBODY: Client = Client(0);
+
+    pub(crate) fn new(slot: usize, generation: u64) -> Client {
+        Client(generation << 16 | (slot as u64 + 1))
+    }
+
+    /// The same client, holding a lease only while it gives back the chunks of an idle lane.
+    pub(crate) fn for_a_moment(self) -> Client {
+        Client(self.0 | 1 << 63)
+    }
+
+    /// Whether it will let go without being asked.
+    pub(crate) fn is_for_a_moment(self) -> bool {
+        self.0 >> 63 != 0
+    }
+
+    /// Without that mark.
+    pub(crate) fn plain(self) -> Client {
+        Client(self.0 & !(1 << 63))
+    }
+
+    pub(crate) fn slot(self) -> Option<usize> {
+        let slot = usize::try_from(self.0 & 0xffff).expect("16 bits");
+        slot.checked_sub(1)
+    }
+}
+
+/// Most clients of one service at a time.
+pub const CLIENT_COUNT_MAX: usize = 256;
+/// Most streams of one service.
+pub const STREAM_COUNT_MAX: usize = 1 << 16;
+/// Most chunks of one pool.
+pub const CHUNK_COUNT_MAX: usize = 992;
+
+/// Bytes of the note that a lessee leaves for the next one.
+pub const NOTE_BYTES: usize = 64;
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident = $index:expr;)*) => {
+        $($(#[$doc])* pub(crate) fn $name(&self) -> &AtomicU64 { self.0.word($index) })*
+    };
+}
+
+/// The service's words.
+#[derive(Clone)]
+pub(crate) struct Control(pub(crate) Arc<SharedWords>);
+
+impl Control {
+    pub(crate) const COUNT: usize = 4096;
+    const EPOCH: usize = 5;
+    const FREED: usize = 8;
+    const SLOTS: usize = 64;
+    const PENDING: usize = 512;
+    const PENDING_COUNT: usize = STREAM_COUNT_MAX / 64;
+    const CHUNKS: usize = 2048;
+
+    words! {
+        /// Not 0 once the service is recovered.
+        state = 0;
+        usn_base = 1;
+        usn_limit = 2;
+        /// Clients so far.
+        generation = 3;
+        leader = 4;
+        group_offset = 6;
+        group_sequence = 7;
+        /// How often, and how long in ns, a writer waited for a chunk.
+        wait_count = 9;
+        wait_ns = 10;
+        /// Not 0: a write of the group log failed.
+        aborted = 11;
+        next_stream = 12;
+        /// Entries and bytes written to the group log.
+        group_count = 13;
+        group_bytes = 14;
+        /// Drains, and bytes they wrote to log files.
+        drain_count = 15;
+        drain_bytes = 16;
+        /// Streams that shared group commits, in all.
+        group_members = 17;
+        /// Salt of the group log's present life.
+        group_salt = 18;
+        /// Generation of the group log's newest header.
+        group_header = 19;
+    }
+
+    /// How often `slot` was taken.
+    pub(crate) fn slot(&self, slot: usize) -> &AtomicU64 {
+        assert!(slot < CLIENT_COUNT_MAX, "slot {slot}");
+        self.0.word(Self::SLOTS + slot)
+    }
+
+    /// Owner of chunk `index`: stream + 1, or 0.
+    pub(crate) fn chunk_owner(&self, index: usize) -> &AtomicU64 {
+        assert!(index < CHUNK_COUNT_MAX, "chunk {index}");
+        self.0.word(Self::CHUNKS + index)
+    }
+
+    /// Says that `stream` waits for a group commit.
+    pub(crate) fn set_pending(&self, stream: StreamId) {
+        let (word, bit) = Self::pending_place(stream);
+        self.0.word(word).fetch_or(bit, Ordering::AcqRel);
+    }
+
+    fn pending_place(stream: StreamId) -> (usize, u64) {
+        let number = stream.0 as usize % STREAM_COUNT_MAX;
+        (Self::PENDING + number / 64, 1 << (number % 64))
+    }
+
+    /// Takes the streams that wait.
+    pub(crate) fn take_pending(&self) -> Vec<StreamId> {
+        let mut streams = Vec::new();
+        for index in 0..Self::PENDING_COUNT {
+            let word = self.0.word(Self::PENDING + index);
+            if word.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut bits = word.swap(0, Ordering::AcqRel);
+            while bits != 0 {
+                let bit = bits.trailing_zeros();
+                streams.push(StreamId(index as u32 * 64 + bit));
+                bits &= bits - 1;
+            }
+        }
+        streams
+    }
+
+    /// Changes with every group commit; see [`Control::wait_epoch`].
+    pub(crate) fn epoch(&self) -> u32 {
+        self.0.half(Self::EPOCH).load(Ordering::Acquire)
+    }
+
+    pub(crate) fn advance_epoch(&self) {
+        self.0.half(Self::EPOCH).fetch_add(1, Ordering::AcqRel);
+        self.0.wake_all(Self::EPOCH);
+    }
+
+    pub(crate) fn wait_epoch(&self, seen: u32, limit: std::time::Duration) {
+        self.0.wait(Self::EPOCH, seen, limit);
+    }
+
+    /// Changes when chunks become free.
+    pub(crate) fn freed(&self) -> u32 {
+        self.0.half(Self::FREED).load(Ordering::Acquire)
+    }
+
+    pub(crate) fn advance_freed(&self) {
+        self.0.half(Self::FREED).fetch_add(1, Ordering::AcqRel);
+        self.0.wake_all(Self::FREED);
+    }
+
+    pub(crate) fn wait_freed(&self, seen: u32, limit: std::time::Duration) {
+        self.0.wait(Self::FREED, seen, limit);
+    }
+}
+
+/// The words of one stream's lane.
+#[derive(Clone)]
+pub(crate) struct LaneWords(pub(crate) Arc<SharedWords>);
+
+impl LaneWords {
+    pub(crate) const COUNT: usize = 1024;
+    const NOTE: usize = 16;
+    const CHUNKS: usize = 32;
+    const CHUNK_BITS: u32 = 16;
+
+    words! {
+        lessee = 0;
+        appended = 1;
+        /// A group commit is wanted up to here.
+        wanted = 2;
+        synced = 3;
+        drained = 4;
+        drainer = 5;
+        /// Records before this are not wanted any more.
+        head = 6;
+        /// See [`LANE_READY`].
+        state = 7;
+        usn_base = 8;
+        usn_limit = 9;
+        /// Not 0: a write of this stream's log files failed, or its lane holds no record where one
+        /// was published.
+        aborted = 10;
+        /// Records and payload bytes appended.
+        record_count = 11;
+        payload_bytes = 12;
+        last_usn = 13;
+        /// Not 0: a drainer died, and may have left a chunk that is neither lent nor free.
+        suspect = 24;
+    }
+
+    /// The chunk that holds span `ordinal`.
+    pub(crate) fn chunk(&self, ordinal: u64) -> Option<usize> {
+        let word = self.entry(ordinal).load(Ordering::Acquire);
+        let index = usize::try_from(word & 0xffff).expect("16 bits");
+        (word >> Self::CHUNK_BITS == ordinal).then(|| index.checked_sub(1)).flatten()
+    }
+
+    pub(crate) fn set_chunk(&self, ordinal: u64, index: usize) {
+        let word = ordinal << Self::CHUNK_BITS | (index as u64 + 1);
+        self.entry(ordinal).store(word, Ordering::Release);
+    }
+
+    pub(crate) fn clear_chunk(&self, ordinal: u64) {
+        self.entry(ordinal).store(0, Ordering::Release);
+    }
+
+    /// All spans that lie in chunks: ordinal and chunk, by ordinal.
+    pub(crate) fn chunks(&self) -> Vec<(u64, usize)> {
+        let entry = |index| {
+            let word = self.0.word(Self::CHUNKS + index).load(Ordering::Acquire);
+            let chunk = usize::try_from(word & 0xffff).expect("16 bits").checked_sub(1)?;
+            (chunk < CHUNK_COUNT_MAX).then_some((word >> Self::CHUNK_BITS, chunk))
+        };
+        let mut found: Vec<_> = (0..CHUNK_COUNT_MAX).filter_map(entry).collect();
+        found.sort_unstable();
+        found
+    }
+
+    fn entry(&self, ordinal: u64) -> &AtomicU64 {
+        let index = usize::try_from(ordinal % CHUNK_COUNT_MAX as u64).expect("992 at most");
+        self.0.word(Self::CHUNKS + index)
+    }
+
+    pub(crate) fn note(&self) -> [u8; NOTE_BYTES] {
+        let mut note = [0; NOTE_BYTES];
+        for (index, bytes) in note.chunks_exact_mut(8).enumerate() {
+            let word = self.0.word(Self::NOTE + index).load(Ordering::Acquire);
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        note
+    }
+
+    pub(crate) fn set_note(&self, note: &[u8; NOTE_BYTES]) {
+        for (index, bytes) in note.chunks_exact(8).enumerate() {
+            let word = u64::from_le_bytes(bytes.try_into().expect("eight"));
+            self.0.word(Self::NOTE + index).store(word, Ordering::Release);
+        }
+    }
+}
+
+/// In the state word of a lane: all words are right. Else it is 0, only the chunk table is right, and
+/// log files and chunks were not looked at.
+pub(crate) const LANE_READY: u64 = 1;
+
+/// Takes `word` for `client` when nobody has it or `is_dead` says so of whoever has. Returns who
+/// had it.
+pub(crate) fn claim(
+    word: &AtomicU64,
+    client: Client,
+    is_dead: impl Fn(Client) -> bool,
+) -> Option<Client> {
+    let mut held = word.load(Ordering::Acquire);
+    loop {
+        if held != 0 && !is_dead(Client(held)) {
+            return None;
+        }
+        match word.compare_exchange(held, client.0, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Some(Client(held)),
+            Err(other) => held = other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(count: usize) -> Arc<SharedWords> {
+        Arc::new(SharedWords::anonymous(count).expect("words"))
+    }
+
+    #[test]
+    fn pending_streams_are_taken_once() {
+        let control = Control(words(Control::COUNT));
+        for stream in [65_535, 0, 63, 64, 63] {
+            control.set_pending(StreamId(stream));
+        }
+        let taken: Vec<u32> = control.take_pending().iter().map(|stream| stream.0).collect();
+        assert_eq!(taken, [0, 63, 64, 65_535]);
+        assert!(control.take_pending().is_empty());
+    }
+
+    #[test]
+    fn the_areas_do_not_overlap() {
+        const { assert!(Control::SLOTS + CLIENT_COUNT_MAX <= Control::PENDING) }
+        const { assert!(Control::PENDING + Control::PENDING_COUNT <= Control::CHUNKS) }
+        const { assert!(Control::CHUNKS + CHUNK_COUNT_MAX <= Control::COUNT) }
+        const { assert!(LaneWords::NOTE + NOTE_BYTES / 8 <= LaneWords::CHUNKS) }
+        const { assert!(LaneWords::CHUNKS + CHUNK_COUNT_MAX <= LaneWords::COUNT) }
+    }
+
+    #[test]
+    fn chunks_are_found_by_ordinal() {
+        let lane = LaneWords(words(LaneWords::COUNT));
+        assert_eq!(lane.chunk(0), None);
+        lane.set_chunk(1000, 991);
+        lane.set_chunk(999, 0);
+        assert_eq!(lane.chunk(1000), Some(991));
+        assert_eq!(lane.chunk(1000 - 992), None, "the same entry, another ordinal");
+        assert_eq!(lane.chunks(), [(999, 0), (1000, 991)]);
+        lane.clear_chunk(999);
+        assert_eq!(lane.chunks(), [(1000, 991)]);
+    }
+
+    #[test]
+    fn a_word_is_claimed_from_nobody_and_from_the_dead() {
+        let words = words(1);
+        let (one, two) = (Client::new(0, 1), Client::new(1, 2));
+        assert_eq!(claim(words.word(0), one, |_| false), Some(Client::NOBODY));
+        assert_eq!(claim(words.word(0), two, |_| false), None);
+        assert_eq!(claim(words.word(0), two, |held| held == one), Some(one));
+        assert_eq!((one.slot(), two.slot(), Client::NOBODY.slot()), (Some(0), Some(1), None));
+    }
+}

@@ -1,0 +1,268 @@
+//! A service without a daemon: what was appended is read back, also after the processes, the machine or a
+//! writer went away.
+
+use std::path::PathBuf;
+
+use device::Durability;
+use log::{Log, LogError, Lsn, Options, Stream};
+
+/// A directory for a service, one for its shared memory, one that stands for NVRAM.
+struct Place {
+    root: tempfile::TempDir,
+    memory: tempfile::TempDir,
+    is_nvram: bool,
+}
+
+impl Place {
+    fn new(is_nvram: bool) -> Place {
+        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+        std::fs::create_dir(memory.path().join("nvram")).expect("directory");
+        Place { root: tempfile::tempdir().expect("directory"), memory, is_nvram }
+    }
+
+    fn options(&self) -> Options {
+        let nvram: PathBuf = self.memory.path().join("nvram");
+        Options {
+            nvram: self.is_nvram.then_some(nvram),
+            durability: self.is_nvram.then_some(Durability::Process),
+            pool_bytes: 1 << 20,
+            segment_bytes: 256 << 10,
+            group_bytes: 1 << 20,
+            memory: self.memory.path().to_owned(),
+            ..Options::default()
+        }
+    }
+
+    fn open(&self) -> Log {
+        Log::open(self.root.path(), &self.options()).expect("open")
+    }
+
+    /// The machine restarts: memory is lost, but for NVRAM.
+    fn reboot(&self) {
+        for entry in std::fs::read_dir(self.memory.path()).expect("memory") {
+            let path = entry.expect("entry").path();
+            if !path.ends_with("nvram") {
+                std::fs::remove_dir_all(path).expect("remove");
+            }
+        }
+    }
+}
+
+fn payload(number: u64, len_bytes: usize) -> Vec<u8> {
+    (0..len_bytes).map(|index| (number as usize * 31 + index) as u8).collect()
+}
+
+fn records(stream: &Stream) -> Vec<Vec<u8>> {
+    let reader = stream.read_from(stream.head()).expect("reader");
+    reader.map(|record| record.expect("record").payload).collect()
+}
+
+/// Runs on ordinary memory and on what stands for NVRAM.
+fn on_both(test: impl Fn(&Place)) {
+    test(&Place::new(false));
+    test(&Place::new(true));
+}
+
+#[test]
+fn what_is_synced_is_read_back_by_the_same_the_next_and_the_first_after_a_reboot() {
+    on_both(|place| {
+        let mut expected = Vec::new();
+        for life in 0..6 {
+            let log = place.open();
+            let stream = log.stream("a").expect("stream");
+            assert_eq!(records(&stream), expected, "life {life}");
+            for number in 0..300 {
+                let bytes = payload(number, 1 + (number as usize * 37) % 3000);
+                let lsn = stream.append(&bytes).expect("append");
+                stream.sync(lsn).expect("sync");
+                expected.push(bytes);
+            }
+            assert_eq!(records(&stream), expected, "life {life}");
+            drop((stream, log));
+            if life % 2 == 1 {
+                place.reboot();
+            }
+        }
+    });
+}
+
+#[test]
+fn records_of_every_size() {
+    on_both(|place| {
+        let place = &Place { is_nvram: place.is_nvram, ..Place::new(false) };
+        let mut options = place.options();
+        options.pool_bytes = 64 << 20;
+        let log = Log::open(place.root.path(), &options).expect("open");
+        let stream = log.stream("sizes").expect("stream");
+        let sizes = [1, 2, 3, 4, 5, 100, 4096, 131_071, 131_072, 1 << 20, log::PAYLOAD_BYTES_MAX];
+        for (number, len_bytes) in sizes.into_iter().enumerate() {
+            let lsn = stream.append(&payload(number as u64, len_bytes)).expect("append");
+            stream.sync(lsn).expect("sync");
+        }
+        for wrong in [0, log::PAYLOAD_BYTES_MAX + 1] {
+            let error = stream.append(&vec![0; wrong]).expect_err("no such record");
+            assert!(matches!(error, LogError::Usage(_)), "{error}");
+        }
+        drop((stream, log));
+        place.reboot();
+        let log = Log::open(place.root.path(), &options).expect("open");
+        let found = records(&log.stream("sizes").expect("stream"));
+        let lengths: Vec<usize> = found.iter().map(Vec::len).collect();
+        assert_eq!(lengths, sizes);
+        for (number, bytes) in found.iter().enumerate() {
+            assert!(*bytes == payload(number as u64, bytes.len()), "record {number}");
+        }
+    });
+}
+
+#[test]
+fn a_pool_that_is_too_small_makes_writers_wait_and_loses_nothing() {
+    on_both(|place| {
+        let log = place.open();
+        let bytes = payload(1, 10_000);
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                let stream = log.stream(&format!("s{number}")).expect("stream");
+                let bytes = &bytes;
+                scope.spawn(move || {
+                    for _ in 0..400 {
+                        let lsn = stream.append(bytes).expect("append");
+                        if number % 2 == 0 {
+                            stream.sync(lsn).expect("sync");
+                        }
+                    }
+                    let end = stream.appended();
+                    stream.flush().expect("flush");
+                    assert_eq!(stream.end(), end);
+                });
+            }
+        });
+        for number in 0..4 {
+            let found = records(&log.stream(&format!("s{number}")).expect("stream"));
+            assert_eq!(found.len(), 400);
+            assert!(found.iter().all(|found| *found == bytes));
+        }
+    });
+}
+
+#[test]
+fn truncation_gives_back_whole_files_and_keeps_positions() {
+    on_both(|place| {
+        let log = place.open();
+        let stream = log.stream("t").expect("stream");
+        let mut lsns = Vec::new();
+        for number in 0..300 {
+            lsns.push(stream.append(&payload(number, 10_000)).expect("append"));
+        }
+        stream.flush().expect("flush");
+        let before = stream.stat().expect("stat").file_bytes;
+        stream.truncate_before(lsns[250]).expect("truncate");
+        assert!(stream.stat().expect("stat").file_bytes < before / 2);
+        assert_eq!(stream.head(), lsns[250]);
+        assert_eq!(records(&stream).len(), 50);
+        let error = stream.read_from(lsns[249]).err().expect("gone");
+        assert!(matches!(error, LogError::NotFound(_)), "{error}");
+        drop((stream, log));
+        place.reboot();
+        let log = place.open();
+        let stream = log.stream("t").expect("stream");
+        assert_eq!(stream.head(), lsns[250], "kept, unless the power fails");
+        assert_eq!(records(&stream)[0], payload(250, 10_000));
+    });
+}
+
+#[test]
+fn a_reader_follows_the_writer() {
+    on_both(|place| {
+        let log = place.open();
+        let stream = log.stream("r").expect("stream");
+        let mut reader = stream.read_from(Lsn(0)).expect("reader");
+        let mut usn = log::Usn(0);
+        for number in 0..500 {
+            let bytes = payload(number, 2000);
+            let lsn = stream.append(&bytes).expect("append");
+            stream.sync(lsn).expect("sync");
+            let record = reader.next_record().expect("read").expect("one");
+            assert_eq!((record.lsn, &record.payload), (lsn, &bytes));
+            assert!(record.usn > usn);
+            usn = record.usn;
+            assert_eq!(reader.next_record().expect("read"), None);
+        }
+        let error = stream.read_from(Lsn(4)).expect("a position").next_record();
+        assert!(matches!(error, Err(LogError::Damaged { .. })), "no record begins there");
+    });
+}
+
+#[test]
+fn batches_are_whole_and_in_order() {
+    on_both(|place| {
+        let log = place.open();
+        let stream = log.stream("b").expect("stream");
+        let parts: Vec<Vec<u8>> = (0..50).map(|number| payload(number, 5000)).collect();
+        let batch: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        let last = stream.append_batch(&batch).expect("append");
+        stream.sync(last).expect("sync");
+        assert_eq!(records(&stream), parts);
+        let big = vec![0; 300 << 10];
+        let error = stream.append_batch(&[&big, &big]).expect_err("more than half the pool");
+        assert!(matches!(error, LogError::Usage(_)), "{error}");
+    });
+}
+
+#[test]
+fn damage_is_told_from_a_torn_end() {
+    on_both(|place| {
+        let log = place.open();
+        let stream = log.stream("d").expect("stream");
+        for number in 0..20 {
+            let lsn = stream.append(&payload(number, 100)).expect("append");
+            stream.sync(lsn).expect("sync");
+        }
+        stream.flush().expect("flush");
+        stream.release();
+        stream.flush().expect("give the chunk back");
+        drop((stream, log));
+        place.reboot();
+        // What the group log held is repaired by this life, and not known in the next one any more.
+        drop(place.open());
+        place.reboot();
+        let path = place.root.path().join("streams/d/0000000000000000.seg");
+        let whole = std::fs::read(&path).expect("log file");
+        let mut damaged = whole.clone();
+        damaged[64 + 5 * 124 + 30] ^= 1;
+        std::fs::write(&path, &damaged).expect("damage");
+        let log = place.open();
+        let error = log.stream("d").err().expect("damaged");
+        assert!(matches!(error, LogError::Damaged { at: Lsn(620), .. }), "{error}");
+        drop(log);
+        place.reboot();
+        let mut torn = whole.clone();
+        torn[64 + 19 * 124 + 30] ^= 1;
+        std::fs::write(&path, &torn).expect("tear");
+        let log = place.open();
+        assert_eq!(records(&log.stream("d").expect("torn is no damage")).len(), 19);
+    });
+}
+
+#[test]
+fn streams_are_listed_and_removed() {
+    on_both(|place| {
+        let log = place.open();
+        for name in ["two", "one"] {
+            log.stream(name).expect("stream").append(b"x").expect("append");
+        }
+        let names = |log: &Log| -> Vec<String> {
+            log.stream_names().expect("names").iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(names(&log), ["one", "two"]);
+        log.remove_stream("two").expect("remove");
+        assert_eq!(names(&log), ["one"]);
+        assert!(matches!(log.remove_stream("two"), Err(LogError::NotFound(_))));
+        assert!(log.existing_stream("two").expect("look").is_none());
+        let again = log.stream("two").expect("made anew");
+        assert_eq!(records(&again), Vec::<Vec<u8>>::new());
+        drop((again, log));
+        place.reboot();
+        assert_eq!(records(&place.open().stream("two").expect("stream")), Vec::<Vec<u8>>::new());
+    });
+}
