@@ -25,21 +25,8 @@ const READY: &str = "ready";
 
 pub fn run(args: &MountArgs) -> Result<u8> {
     let parsed = mount_options::parse(&args.options)?;
-    check_directory(&args.dir)?;
+    mount::check_directory(&args.dir).map_err(|error| CliError::new(error.to_string()))?;
     if args.foreground || args.announce { serve(args, parsed) } else { start(args) }
-}
-
-fn check_directory(dir: &Path) -> Result<()> {
-    match std::fs::metadata(dir) {
-        Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => Err(CliError::at(dir, "is not a directory")),
-        // ENOTCONN, or while its end is being noticed, ECONNABORTED or ECANCELED.
-        Err(error) if matches!(error.raw_os_error(), Some(103 | 107 | 125)) => Err(CliError::at(
-            dir,
-            "a mount whose daemon died is still there; run: umount -l (or fusermount3 -uz) on it",
-        )),
-        Err(error) => Err(CliError::at(dir, error)),
-    }
 }
 
 /// Starts the serving process and returns when it is ready or has failed.
