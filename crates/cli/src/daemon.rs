@@ -17,7 +17,7 @@ use mount::{MountHandle, Session, Source, StatSource};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::journal_path::{self, JournalOptions};
+use crate::journal_path::{self, JournalOptions, OpenJournal};
 use crate::mount_options::{self, Parsed};
 use crate::{CliError, MountArgs, Result, target};
 
@@ -68,6 +68,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     check_durability(&path, disk.durability(), &parsed)?;
     let journal = parsed.journal.as_ref().map(|journal| open_journal(journal, &parsed));
     let journal = journal.transpose()?;
+    let (journal, journal_counters) = journal.map(|j| (j.medium, j.counters)).unzip();
     let durability = journal.iter().map(Medium::durability).fold(disk.durability(), Ord::min);
     let durability = durability.name();
     let device = Arc::new(Metered::new(disk));
@@ -92,6 +93,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         device_counters: Arc::new(move || {
             counted.upgrade().map(|device| device.counters()).unwrap_or_default()
         }),
+        journal_counters,
     };
     let (source, attached) = mount_source(&path, device.inner());
     drop(device);
@@ -134,10 +136,10 @@ fn open_disk(path: &Path, read_only: bool) -> Result<(Disk, bool)> {
     }
 }
 
-fn open_journal(options: &JournalOptions, parsed: &Parsed) -> Result<Medium> {
-    let medium = journal_path::open_for_mount(options, parsed.durability)?;
-    check_durability(&options.path, medium.durability(), parsed)?;
-    Ok(medium)
+fn open_journal(options: &JournalOptions, parsed: &Parsed) -> Result<OpenJournal> {
+    let journal = journal_path::open_for_mount(options, parsed.durability)?;
+    check_durability(&options.path, journal.medium.durability(), parsed)?;
+    Ok(journal)
 }
 
 fn check_durability(path: &Path, durability: Durability, parsed: &Parsed) -> Result<()> {

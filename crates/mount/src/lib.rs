@@ -32,4 +32,4 @@ pub use options::{IoUring, MountError, MountOptions, Source};
 pub use reply::{Answer, Reply};
 pub use request::{Body, Request};
 pub use session::{Session, SessionError};
-pub use stat::{FILE_XATTR, MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource};
+pub use stat::{FILE_XATTR, JournalCounters, MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource};
