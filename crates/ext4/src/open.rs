@@ -26,7 +26,7 @@ use crate::layout::jbd2::Elsewhere;
 use crate::layout::superblock::{STATE_ERROR, SUPERBLOCK_MAGIC, SuperBlock};
 use crate::marks::{Marks, read_superblock};
 use crate::orphan::{OrphanFile, Orphans};
-use crate::place;
+use crate::place::{self, Place};
 use crate::raw::RawVolume;
 use crate::totals::Totals;
 use crate::volume::{OpenOptions, Volume};
@@ -212,16 +212,7 @@ fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Vo
     }
     let place = place::to_use(&found, &options)?;
     let life = life(&found.superblock, options.random_seed);
-    let elsewhere = place
-        .elsewhere
-        .map(|(journal_uuid, was)| (Elsewhere { journal_uuid, life, next_life: life }, was));
-    if let Some((now, Some(was))) = elsewhere
-        && found.area.elsewhere.is_some()
-    {
-        // A crash from here on leaves the journal in either life.
-        let both = Elsewhere { life: was, ..now };
-        found.marks().note_elsewhere(Some(both))?;
-    }
+    let elsewhere = note_next_life(&found, &place, life)?;
     let engine_options = Options {
         region_count: u32::try_from(options.region_count).unwrap_or(u32::MAX),
         delta_codec: options.delta_codec,
@@ -234,7 +225,7 @@ fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Vo
     };
     let volume = build(found, options, place.space, engine_options, true)?;
     let marks = volume.marks.as_ref().expect("a writable volume has marks");
-    marks.set(elsewhere.map(|(now, _)| now))?;
+    marks.set(elsewhere)?;
     match volume.start(crashed) {
         Ok(()) => Ok(volume),
         Err(error) => {
@@ -242,6 +233,19 @@ fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Vo
             Err(error)
         }
     }
+}
+
+/// What the volume will note of a journal elsewhere when `life` has begun. If it was not closed, it
+/// notes both lives now: a crash from here on leaves the journal in either.
+fn note_next_life(found: &Found, place: &Place, life: u64) -> Result<Option<Elsewhere>> {
+    let Some((journal_uuid, was)) = place.elsewhere else { return Ok(None) };
+    let next = Elsewhere { journal_uuid, life, next_life: life };
+    if let Some(was) = was
+        && found.area.elsewhere.is_some()
+    {
+        found.marks().note_elsewhere(Some(Elsewhere { life: was, ..next }))?;
+    }
+    Ok(Some(next))
 }
 
 /// A failed opening must not leave a volume that only we can open, if it can be helped.

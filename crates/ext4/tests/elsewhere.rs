@@ -203,6 +203,23 @@ fn an_old_copy_of_the_journal_is_refused() {
     }
 }
 
+/// Of the two lives that are noted while a new one begins, the old one does not count any longer.
+#[test]
+fn a_copy_from_between_recovery_and_the_next_life_is_refused() {
+    let image = Image::new(&[], "64M");
+    let (device, journal) = (image.device(), nvram());
+    make_synced(&open(&device, Some(&journal)).unwrap(), "before");
+    let home: Arc<dyn BlockDevice> = device.clone();
+    let survey = Survey::take(&home, Some(&journal)).unwrap();
+    let how = journal::RecoverOptions::default();
+    journal::recover(&home, &survey.space.unwrap(), &survey.uuid, &how).unwrap();
+    let recovered = copy_of(&journal);
+    make_synced(&open(&device, Some(&journal)).unwrap(), "kept");
+    refused(&device, Some(&recovered), "Is one of them an old copy?");
+    let volume = open(&device, Some(&journal)).unwrap();
+    assert!(has(&volume, "before") && has(&volume, "kept"));
+}
+
 #[test]
 fn an_old_copy_of_the_volume_is_refused() {
     let image = Image::new(&[], "64M");
