@@ -119,6 +119,27 @@ fn a_lost_journal_can_be_given_up() {
 }
 
 #[test]
+fn an_old_copy_of_the_journal_is_refused() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let (journal, copy) = (OnTmpfs::new("life"), OnTmpfs::new("life-copy"));
+    scratch.mount(&journal.options());
+    write_synced(&scratch, "old");
+    fs::copy(&journal.0, &copy.0).unwrap();
+    scratch.umount();
+    scratch.mount(&journal.options());
+    fs::remove_file(scratch.path("old")).unwrap();
+    write_synced(&scratch, "new");
+    scratch.kill();
+    let (image, path) = (scratch.image(), copy.0.to_str().unwrap());
+    mount(&scratch, &copy.options()).refused(8, "old copy");
+    fsck(&image, &["--journal", path]).refused(8, "fsck -y --journal-lost");
+    onejournal(["dump", "--journal", path, image.to_str().unwrap()]).refused(8, "old copy");
+    scratch.mount(&journal.options());
+    assert!(scratch.path("new").exists() && !scratch.path("old").exists());
+    scratch.close_and_check();
+}
+
+#[test]
 fn a_journal_in_a_file_and_on_a_device() {
     let Some(mut scratch) = Scratch::new() else { return };
     let file = scratch.root().join("journal");

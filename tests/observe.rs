@@ -266,14 +266,24 @@ fn every_number_is_explained() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
-    let Some(scratch) = Scratch::mounted(&format!("metrics=127.0.0.1:{port}")) else { return };
-    std::fs::write(scratch.path("f"), "x").unwrap();
+    let metrics = format!("commit=300,metrics=127.0.0.1:{port}");
+    let Some(mut scratch) = Scratch::mounted(&metrics) else { return };
+    for kind in ["", "block", "nvram"] {
+        let journal = journal_of(&scratch, kind);
+        scratch.remount(&format!("{metrics}{}", journal.options));
+        std::fs::write(scratch.path("f"), "x").unwrap();
+        assert_explained(&scratch, port);
+    }
+    scratch.close_and_check();
+}
+
+fn assert_explained(scratch: &Scratch, port: u16) {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
     let page = std::fs::read_to_string(page).unwrap();
     let is_explained = |name: &str| page.contains(&format!("`{name}`"));
     let mut all = Vec::new();
     names(&scratch.stat(), &mut all);
-    names(&file_stat(&scratch, "f"), &mut all);
+    names(&file_stat(scratch, "f"), &mut all);
     all.retain(|name| !is_explained(name));
     assert!(all.is_empty(), "not in docs/operations.md: {all:?}");
     for (metric, _) in scrape(port) {
@@ -283,6 +293,61 @@ fn every_number_is_explained() {
         let counter = name.strip_prefix("onejournal_").and_then(|name| name.strip_suffix("_total"));
         let in_page = counter.is_some_and(is_explained) || page.contains(&format!("`{name}"));
         assert!(in_page, "not in docs/operations.md: {metric}");
+    }
+}
+
+/// A journal on a medium of its own, removed in the end.
+struct OwnJournal {
+    path: std::path::PathBuf,
+    options: String,
+}
+
+impl Drop for OwnJournal {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// A journal in a file, on tmpfs, or none.
+fn journal_of(scratch: &Scratch, kind: &str) -> OwnJournal {
+    let tmpfs = format!("/dev/shm/onejournal-test-observe-{}", std::process::id());
+    let path = if kind == "nvram" { tmpfs.into() } else { scratch.root().join("journal") };
+    let options = format!(",journal={},journal_size=8M,durability=process", path.display());
+    OwnJournal { path, options: if kind.is_empty() { String::new() } else { options } }
+}
+
+#[test]
+fn a_journal_elsewhere_is_counted_apart_from_the_device() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let Some(mut scratch) = Scratch::mounted(OPTIONS) else { return };
+    assert!(scratch.stat()["journal_medium"].is_null());
+    for (kind, [writes, bytes, flushes], metric) in [
+        ("block", ["writes", "bytes_written", "flushes"], "flushes"),
+        ("nvram", ["stores", "bytes_stored", "fences"], "fences"),
+    ] {
+        let journal = journal_of(&scratch, kind);
+        scratch.remount(&format!("{OPTIONS},metrics=127.0.0.1:{port}{}", journal.options));
+        let mut file = File::create(scratch.path("f")).unwrap();
+        let before = scratch.stat();
+        assert_eq!(before["journal_medium"]["kind"], kind);
+        append(&mut file, 5);
+        let after = scratch.stat();
+        let count =
+            |name| number(&after["journal_medium"][name]) - number(&before["journal_medium"][name]);
+        assert_eq!((count(writes), count(flushes)), (5, 5), "{kind}: one of each for a sync");
+        let logged = number(&after["journal_bytes"]) - number(&before["journal_bytes"]);
+        assert_eq!(count(bytes), logged, "{kind}");
+        for name in ["device_writes", "device_flushes"] {
+            assert_eq!(after[name], before[name], "{kind}: {name}");
+        }
+        let name = format!("onejournal_journal_medium_{metric}_total");
+        let found = scrape(port).into_iter().find(|(found, _)| *found == name);
+        assert_eq!(found.unwrap().1 as u64, number(&after["journal_medium"][flushes]));
+        let text = onejournal(["stat", scratch.dir().to_str().unwrap()]).good();
+        assert!(text.contains(&format!("journal_medium.{flushes} ")), "{text}");
+        drop(file);
     }
     scratch.close_and_check();
 }

@@ -17,7 +17,7 @@ use mount::{MountHandle, Session, Source, StatSource};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::journal_path::{self, JournalOptions};
+use crate::journal_path::{self, JournalOptions, OpenJournal};
 use crate::mount_options::{self, Parsed};
 use crate::{CliError, MountArgs, Result, target};
 
@@ -25,21 +25,8 @@ const READY: &str = "ready";
 
 pub fn run(args: &MountArgs) -> Result<u8> {
     let parsed = mount_options::parse(&args.options)?;
-    check_directory(&args.dir)?;
+    mount::check_directory(&args.dir).map_err(|error| CliError::new(error.to_string()))?;
     if args.foreground || args.announce { serve(args, parsed) } else { start(args) }
-}
-
-fn check_directory(dir: &Path) -> Result<()> {
-    match std::fs::metadata(dir) {
-        Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => Err(CliError::at(dir, "is not a directory")),
-        // ENOTCONN, or while its end is being noticed, ECONNABORTED or ECANCELED.
-        Err(error) if matches!(error.raw_os_error(), Some(103 | 107 | 125)) => Err(CliError::at(
-            dir,
-            "a mount whose daemon died is still there; run: umount -l (or fusermount3 -uz) on it",
-        )),
-        Err(error) => Err(CliError::at(dir, error)),
-    }
 }
 
 /// Starts the serving process and returns when it is ready or has failed.
@@ -81,6 +68,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     check_durability(&path, disk.durability(), &parsed)?;
     let journal = parsed.journal.as_ref().map(|journal| open_journal(journal, &parsed));
     let journal = journal.transpose()?;
+    let (journal, journal_counters) = journal.map(|j| (j.medium, j.counters)).unzip();
     let durability = journal.iter().map(Medium::durability).fold(disk.durability(), Ord::min);
     let durability = durability.name();
     let device = Arc::new(Metered::new(disk));
@@ -105,6 +93,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         device_counters: Arc::new(move || {
             counted.upgrade().map(|device| device.counters()).unwrap_or_default()
         }),
+        journal_counters,
     };
     let (source, attached) = mount_source(&path, device.inner());
     drop(device);
@@ -147,10 +136,10 @@ fn open_disk(path: &Path, read_only: bool) -> Result<(Disk, bool)> {
     }
 }
 
-fn open_journal(options: &JournalOptions, parsed: &Parsed) -> Result<Medium> {
-    let medium = journal_path::open_for_mount(options, parsed.durability)?;
-    check_durability(&options.path, medium.durability(), parsed)?;
-    Ok(medium)
+fn open_journal(options: &JournalOptions, parsed: &Parsed) -> Result<OpenJournal> {
+    let journal = journal_path::open_for_mount(options, parsed.durability)?;
+    check_durability(&options.path, journal.medium.durability(), parsed)?;
+    Ok(journal)
 }
 
 fn check_durability(path: &Path, durability: Durability, parsed: &Parsed) -> Result<()> {

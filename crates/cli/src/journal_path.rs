@@ -13,8 +13,9 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::{Access, AddedLatency, Durability, MappedNvram};
+use device::{Access, AddedLatency, Disk, Durability, MappedNvram, Metered, MeteredNvram, Nvram};
 use journal::Medium;
+use mount::JournalCounters;
 
 use crate::{CliError, Result, target};
 
@@ -30,33 +31,62 @@ pub struct JournalOptions {
 }
 
 /// Opens the journal for a mount, which `asked` for a durability or for none.
-pub fn open_for_mount(options: &JournalOptions, asked: Option<Durability>) -> Result<Medium> {
+pub fn open_for_mount(options: &JournalOptions, asked: Option<Durability>) -> Result<OpenJournal> {
     let path = &options.path;
     let is_made = make(options)?;
     let opened = open(path, Access::ReadWrite, asked).and_then(|medium| slow_down(medium, options));
     if opened.is_err() && is_made {
         let _ = std::fs::remove_file(path); // The error to report is the one there is already.
     }
-    Ok(opened?.medium())
+    Ok(opened?.metered())
 }
 
 /// Opens the journal for a command that does not mount: whatever it survives.
 pub fn open_as_it_is(path: &Path, access: Access) -> Result<Medium> {
-    Ok(open(path, access, Some(Durability::Process))?.medium())
+    Ok(open(path, access, Some(Durability::Process))?.metered().medium)
+}
+
+/// An open journal.
+pub struct OpenJournal {
+    pub medium: Medium,
+    /// What reached it; nothing any more when it is closed.
+    pub counters: Arc<dyn Fn() -> JournalCounters + Send + Sync>,
 }
 
 enum Opened {
-    Medium(Medium),
+    Disk(Disk),
     Mapped(MappedNvram),
+    Slow(AddedLatency<MappedNvram>),
 }
 
 impl Opened {
-    fn medium(self) -> Medium {
+    fn metered(self) -> OpenJournal {
         match self {
-            Opened::Medium(medium) => medium,
-            Opened::Mapped(nvram) => Medium::Nvram(Arc::new(nvram)),
+            Opened::Disk(disk) => metered_block(disk),
+            Opened::Mapped(nvram) => metered_nvram(nvram),
+            Opened::Slow(nvram) => metered_nvram(nvram),
         }
     }
+}
+
+fn metered_block(disk: Disk) -> OpenJournal {
+    let device = Arc::new(Metered::new(disk));
+    let counted = Arc::downgrade(&device);
+    let counters = move || {
+        let counters = counted.upgrade().map(|device| device.counters());
+        JournalCounters::Block(counters.unwrap_or_default())
+    };
+    OpenJournal { medium: Medium::Block(device), counters: Arc::new(counters) }
+}
+
+fn metered_nvram(nvram: impl Nvram + 'static) -> OpenJournal {
+    let nvram = Arc::new(MeteredNvram::new(nvram));
+    let counted = Arc::downgrade(&nvram);
+    let counters = move || {
+        let counters = counted.upgrade().map(|nvram| nvram.counters());
+        JournalCounters::Nvram(counters.unwrap_or_default())
+    };
+    OpenJournal { medium: Medium::Nvram(nvram), counters: Arc::new(counters) }
 }
 
 fn open(path: &Path, access: Access, asked: Option<Durability>) -> Result<Opened> {
@@ -69,18 +99,16 @@ fn open(path: &Path, access: Access, asked: Option<Durability>) -> Result<Opened
             Err(error) => return Err(CliError::at(path, error.source)),
         }
     }
-    let disk = target::open(path, access)?;
-    Ok(Opened::Medium(Medium::Block(Arc::new(disk))))
+    Ok(Opened::Disk(target::open(path, access)?))
 }
 
 fn slow_down(opened: Opened, options: &JournalOptions) -> Result<Opened> {
     match (options.latency_ns_per_line, opened) {
         (0, opened) => Ok(opened),
         (ns_per_line, Opened::Mapped(nvram)) => {
-            let slow = AddedLatency::new(nvram, ns_per_line);
-            Ok(Opened::Medium(Medium::Nvram(Arc::new(slow))))
+            Ok(Opened::Slow(AddedLatency::new(nvram, ns_per_line)))
         }
-        (_, Opened::Medium(_)) => {
+        (_, Opened::Disk(_) | Opened::Slow(_)) => {
             Err(CliError::at(&options.path, "is not NVRAM: journal_latency does not apply"))
         }
     }

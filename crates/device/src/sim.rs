@@ -35,7 +35,7 @@ use crate::{BlockDevice, DeviceError, Durability, Operation, Result, check_span}
 use cache::Cache;
 pub(crate) use faults::Faults;
 pub(crate) use piece::{Piece, flip_bit, write_pieces};
-pub(crate) use trace::mix;
+pub(crate) use trace::{CursorOf, TraceOf, Volatile};
 
 pub use cache::Survival;
 pub use clock::SimClock;
@@ -110,13 +110,7 @@ impl SimDevice {
     /// Forgets the trace there may be and begins a new one.
     pub fn start_trace(&self) {
         let mut state = self.state.lock();
-        let unflushed = state.cache.unflushed().iter();
-        let events: Vec<_> = unflushed
-            .map(|piece| Event::Write { offset: piece.offset(), data: piece.bytes().into() })
-            .collect();
-        let times = vec![0; events.len()];
-        let initial = state.cache.durable().clone();
-        state.trace = Some(Trace { initial, sector_bytes: self.sector_bytes, events, times });
+        state.trace = Some(state.cache.start_trace());
     }
 
     /// Ends the trace and returns it. Panics when none was started.
@@ -199,8 +193,7 @@ impl State {
 
     fn trace(&mut self, event: Event) {
         if let Some(trace) = &mut self.trace {
-            trace.events.push(event);
-            trace.times.push(self.clock.tick());
+            trace.push(event, self.clock.tick());
         }
     }
 }

@@ -8,7 +8,7 @@ use journal::{BLOCK_BYTES, HomeBlock, JournalError};
 
 use crate::features::incompat;
 use crate::layout::jbd2::{
-    JBD2_KNOWN_INCOMPAT, JBD2_MAGIC, JBD2_ONEJOURNAL, JBD2_SUPERBLOCK_V2, Jbd2SuperBlock,
+    Elsewhere, JBD2_KNOWN_INCOMPAT, JBD2_MAGIC, JBD2_ONEJOURNAL, JBD2_SUPERBLOCK_V2, Jbd2SuperBlock,
 };
 use crate::layout::superblock::SuperBlock;
 use crate::marks::jbd2_of;
@@ -23,8 +23,8 @@ pub(crate) struct JournalArea {
     pub(crate) runs: Vec<Range<u64>>,
     /// Is one of our marks set?
     pub(crate) is_marked: bool,
-    /// UUID of our journal if it is on a medium of its own; only on a marked volume.
-    pub(crate) elsewhere: Option<[u8; 16]>,
+    /// Our journal if it is on a medium of its own; only on a marked volume.
+    pub(crate) elsewhere: Option<Elsewhere>,
 }
 
 impl JournalArea {

@@ -6,7 +6,7 @@ use journal::codec::extent::Ranges;
 use journal::{BlockRef, Form, HomeBlock};
 
 use crate::cells::InodeCell;
-use crate::inode::{Inode, flags};
+use crate::inode::{Inode, flags, read_inode};
 use crate::op::Op;
 use crate::volume::Volume;
 use crate::xattr;
@@ -14,7 +14,7 @@ use crate::xattr_set::XattrName;
 use crate::{Error, InodeNo, Result, XattrFlags};
 
 /// The attribute that holds the mode of a file, or of what is made in a directory.
-pub const DATA_MODE_XATTR: &[u8] = b"user.onejournal.data";
+pub const DATA_MODE_XATTR: &str = "user.onejournal.data";
 
 /// A smaller append goes through the journal in `auto` mode.
 const AUTO_IN_PLACE_BYTES: usize = 256 << 10;
@@ -186,10 +186,9 @@ fn extent(put: &Put) -> Form {
 
 impl Volume {
     /// How an operation that writes so many bytes to this file puts them.
-    pub(crate) fn plan(&self, inode: &Inode, len_bytes: usize) -> Result<Plan> {
-        let cell = self.cell(inode.ino);
+    pub(crate) fn plan(&self, inode: &Inode, cell: &InodeCell, len_bytes: usize) -> Result<Plan> {
         Ok(Plan {
-            mode: self.mode_of(inode, &cell)?.unwrap_or(self.options.data_mode),
+            mode: self.mode_in(inode, cell)?,
             len_bytes,
             threshold_bytes: self.options.threshold_bytes,
             was_synced: cell.was_synced(),
@@ -214,19 +213,23 @@ impl Volume {
         Ok(mode)
     }
 
+    /// The mode that holds: the inode's own, or the volume's.
+    pub(crate) fn mode_in(&self, inode: &Inode, cell: &InodeCell) -> Result<DataMode> {
+        Ok(self.mode_of(inode, cell)?.unwrap_or(self.options.data_mode))
+    }
+
     /// The mode of a file's data; of a directory, that of the files that will be made in it.
     pub fn data_mode_of(&self, ino: InodeNo) -> Result<DataMode> {
-        let inode = crate::inode::read_inode(self, ino)?;
-        Ok(self.mode_of(&inode, &self.cell(ino))?.unwrap_or(self.options.data_mode))
+        self.mode_in(&read_inode(self, ino)?, &self.cell(ino))
     }
 
     /// Sets the mode of a file or directory; `None`: the volume's. What the journal holds is brought
     /// home first, so that no block's history mixes modes (FAST'14 §2.2).
     pub fn set_data_mode(&self, ino: InodeNo, mode: Option<DataMode>) -> Result<()> {
-        let name = mode_attribute().full().expect("it has a name");
+        let name = DATA_MODE_XATTR.as_bytes();
         match mode {
-            Some(mode) => self.set_xattr(ino, &name, mode.name().as_bytes(), XattrFlags::Any),
-            None => match self.remove_xattr(ino, &name) {
+            Some(mode) => self.set_xattr(ino, name, mode.name().as_bytes(), XattrFlags::Any),
+            None => match self.remove_xattr(ino, name) {
                 Err(Error::NoAttribute) => Ok(()),
                 removed => removed,
             },
@@ -247,5 +250,5 @@ pub(crate) fn check_value(name: &XattrName, value: &[u8]) -> Result<()> {
 
 /// The name of the attribute, parsed.
 pub(crate) fn mode_attribute() -> XattrName {
-    XattrName::parse(DATA_MODE_XATTR).expect("a good name")
+    XattrName::parse(DATA_MODE_XATTR.as_bytes()).expect("a good name")
 }

@@ -48,11 +48,13 @@ impl Volume {
         let cell = self.cell(ino);
         let _content = cell.content.write();
         let inode = regular_file(self, ino)?;
-        let plan = self.plan(&inode, 0)?.journaled();
+        let plan = self.plan(&inode, &cell, 0)?.journaled();
         let chunk = |piece: &Piece<'a>| Chunk::new(plan, ino, piece.0, piece.1, false, false);
         let chunks: Vec<_> = pieces.iter().map(chunk).collect();
         let budget = Budget::new(self, &inode, pieces)?;
-        self.with_op(budget.credit_count, |op| write_pieces(op, pieces, &chunks, &budget))
+        let body = |op: &mut Op<'_>| write_pieces(op, pieces, &chunks, &budget);
+        cell.note_appended(self.with_op(budget.credit_count, body)?);
+        Ok(())
     }
 }
 
@@ -101,20 +103,22 @@ impl Budget {
     }
 }
 
-/// Writes every piece whole: one that finds its blocks scattered takes several steps.
+/// Writes every piece whole: one that finds its blocks scattered takes several steps. Returns how
+/// many bytes count as appended.
 fn write_pieces(
     op: &mut Op<'_>,
     pieces: &[Piece<'_>],
     chunks: &[Chunk<'_>],
     budget: &Budget,
-) -> Result<()> {
-    let mut edit_count = 0;
+) -> Result<usize> {
+    let (mut edit_count, mut appended_bytes) = (0, 0);
     let mut write = |op: &mut Op<'_>, chunk: &Chunk<'_>| {
         if edit_count > budget.edit_count {
             return Err(Error::NoSpace);
         }
         let written = chunk.write(op)?;
         edit_count += written.edit_count;
+        appended_bytes += written.appended_bytes();
         Ok(written.len_bytes)
     };
     for ((offset, data), chunk) in pieces.iter().zip(chunks) {
@@ -124,5 +128,5 @@ fn write_pieces(
             done += write(op, &chunk.rest(offset, rest))?;
         }
     }
-    Ok(())
+    Ok(appended_bytes)
 }

@@ -89,9 +89,28 @@ fn writes_of_others_clear_privileges() {
         volume.set_attr(ino, &set).expect("a chmod");
         volume.write(ino, 0, b"x").expect("a write");
         assert_eq!(volume.get_attr(ino).expect("attributes").mode & 0o7777, before);
-        volume.write_killing_privileges(ino, 0, b"x").expect("a write");
+        volume.write_accepting(ino, 0, b"x", true, &mut |_| {}).expect("a write");
         assert_eq!(volume.get_attr(ino).expect("attributes").mode & 0o7777, after);
     }
+}
+
+/// Each chunk of a write that finds its blocks scattered is counted once, as long as it is.
+#[test]
+fn regression_appended_bytes_are_counted_once() {
+    let bench = Bench::new(DataMode::Auto, 64, 1);
+    let (volume, ino) = (bench.open(), bench.files[0]);
+    (0..32).for_each(|at| {
+        volume.write(ino, 2 * at * BLOCK, &[1; BLOCK as usize]).expect("a write");
+    });
+    volume.fsync(ino, false).expect("a sync");
+    let (cell, data) = (volume.cell(ino), vec![2; 64 * BLOCK as usize]);
+    assert_eq!(volume.write(ino, 0, &data).expect("a write"), data.len());
+    assert_eq!(cell.appended_bytes(), data.len() as u64);
+    volume.write(ino, 0, &data).expect("a write over what is there");
+    assert_eq!(cell.appended_bytes(), data.len() as u64);
+    let pieces = [(0, &data[..4096]), (1 << 20, &data[..8192])];
+    volume.write_atomic(ino, &pieces).expect("an atomic write");
+    assert_eq!(cell.appended_bytes(), data.len() as u64 + 8192);
 }
 
 /// An extent that names the file system's own blocks.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use journal::{BLOCK_BYTES, BlockRef, HomeBlock, InPlaceGuard};
 
+use crate::cells::InodeCell;
 use crate::data_mode::{Plan, Put};
 use crate::extent_tree::{self, Target};
 use crate::extent_update::edit_credit_count;
@@ -91,37 +92,17 @@ impl Volume {
     /// Writes `data` at `offset`, growing the file as needed. Returns how much was written: less
     /// than asked when the volume or the largest file size is reached on the way.
     pub fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
-        self.write_file(ino, offset, data, false, &mut |_| {})
+        self.write_accepting(ino, offset, data, false, &mut |_| {})
     }
 
-    /// [`Volume::write`] by somebody whose writes clear set-user-ID and set-group-ID.
-    pub fn write_killing_privileges(
-        &self,
-        ino: InodeNo,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<usize> {
-        self.write_file(ino, offset, data, true, &mut |_| {})
-    }
-
-    /// [`Volume::write`] (with `kill`, [`Volume::write_killing_privileges`]) that calls `accepted`
-    /// with what it is going to return, at most once, when nothing is left but to write data home.
+    /// [`Volume::write`] that calls `accepted` with what it is going to return, at most once, when
+    /// nothing is left but to write data home. `kill`: by somebody whose writes clear set-user-ID
+    /// and set-group-ID.
     ///
     /// From there on only the device can fail, which aborts the journal, and the next sync tells.
     /// Until this returns, whoever reads the content, changes it or syncs the file waits. So the
     /// writer may be answered in `accepted`, and prepare its next piece meanwhile.
     pub fn write_accepting(
-        &self,
-        ino: InodeNo,
-        offset: u64,
-        data: &[u8],
-        kill: bool,
-        accepted: &mut dyn FnMut(usize),
-    ) -> Result<usize> {
-        self.write_file(ino, offset, data, kill, accepted)
-    }
-
-    fn write_file(
         &self,
         ino: InodeNo,
         offset: u64,
@@ -147,7 +128,8 @@ impl Volume {
                     accepted(data.len());
                 }
             };
-            match self.write_some(ino, offset + done as u64, &data[done..], kill, &mut mapped) {
+            let at = offset + done as u64;
+            match self.write_some(&cell, ino, at, &data[done..], kill, &mut mapped) {
                 Ok(len_bytes) => done += len_bytes,
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
@@ -158,9 +140,10 @@ impl Volume {
     }
 
     /// Writes the start of `data`, as much as one operation can; calls `mapped` with how much that is
-    /// when only data in place are left to write. The caller holds the content lock.
+    /// when only data in place are left to write. The caller holds the content lock of `cell`.
     fn write_some(
         &self,
+        cell: &InodeCell,
         ino: InodeNo,
         offset: u64,
         data: &[u8],
@@ -171,7 +154,7 @@ impl Volume {
         let depth = extent_tree::depth(&inode);
         let most = edits_credit_count(EDIT_COUNT_MAX, depth);
         let journaled_max = self.journal().max_credit_count().saturating_sub(most).max(1);
-        let plan = self.plan(&inode, data.len())?;
+        let plan = self.plan(&inode, cell, data.len())?;
         let direct = plan.allows_direct();
         let count_max = if direct { DIRECT_CHUNK_COUNT } else { journaled_max };
         let room = |count: usize| count.saturating_mul(BLOCK_BYTES) - place_in_block(offset);
@@ -194,6 +177,7 @@ impl Volume {
                 written => break written?,
             }
         };
+        cell.note_appended(written.appended_bytes());
         if !written.in_place.is_empty() {
             mapped(written.len_bytes);
         }
@@ -203,6 +187,13 @@ impl Volume {
         }
         drop(written.guard);
         Ok(written.len_bytes)
+    }
+}
+
+impl Written {
+    /// Bytes of it that count as appended: all, if some of its blocks held nothing.
+    pub(crate) fn appended_bytes(&self) -> usize {
+        if self.edit_count > 0 { self.len_bytes } else { 0 }
     }
 }
 
@@ -289,9 +280,6 @@ impl<'a> Chunk<'a> {
         if self.direct && !pieces.iter().all(|piece| self.may_go_directly(op, piece)) {
             self.needs_copies.set(true);
             return Err(Error::InvalidArgument);
-        }
-        if pieces.iter().any(|piece| piece.fresh) {
-            op.volume_ref().cell(self.ino).note_appended(self.data.len());
         }
         let (in_place, guard) = (Vec::new(), None);
         let edit_count = pieces.iter().filter(|piece| piece.fresh).count();

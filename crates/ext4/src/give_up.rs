@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use device::BlockDevice;
 
-use crate::marks::Marks;
 use crate::open::find;
 use crate::{Error, Result};
 
@@ -20,7 +19,7 @@ pub fn give_up_journal(device: &Arc<dyn BlockDevice>) -> Result<()> {
         let why = "the volume waits for no journal elsewhere: there is nothing to give up";
         return Err(Error::Incompatible(why.into()));
     }
-    let marks = Marks::new(device.clone(), found.raw.checksums, found.area.jbd2_block);
+    let marks = found.marks();
     marks.note_errors()?;
     marks.remove()
 }

@@ -5,8 +5,10 @@
 //! `e2fsck -p` would note an error in the superblock.) The inner mark is a feature of ours in the
 //! superblock of the kernel's journal (JBD2), for whoever takes the outer one off by force.
 //!
-//! Beside the inner mark it is noted which journal is ours if it is on a medium of its own; this comes
-//! first and goes last.
+//! Beside the inner mark it is noted which journal is ours if it is on a medium of its own, and in which
+//! life, so that no other one and no old copy is taken for it; this comes first and goes last.
+//! When a volume that was not closed gets a new life, both lives are noted until the new one has
+//! begun: whatever a crash leaves, the journal is in one of them.
 //!
 //! Order: outer, inner, each durable, then the first transaction is written; after everything is
 //! home they come off in the opposite order. A volume with either mark is ours to recover; the
@@ -24,7 +26,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::checksum::Checksums;
 use crate::features::incompat;
-use crate::layout::jbd2::{JBD2_SUPERBLOCK_BYTES, Jbd2SuperBlock};
+use crate::layout::jbd2::{Elsewhere, JBD2_SUPERBLOCK_BYTES, Jbd2SuperBlock};
 use crate::layout::superblock::{STATE_ERROR, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
 use crate::op::superblock_of;
 use crate::raw::{read_block, write_block};
@@ -89,9 +91,9 @@ impl Marks {
         self.jbd2_block
     }
 
-    /// Sets both marks, durably. The engine is open and has not committed anything. `elsewhere`: the
-    /// UUID of its journal if that is on a medium of its own.
-    pub(crate) fn set(&self, elsewhere: Option<[u8; 16]>) -> Result<()> {
+    /// Sets both marks, durably. The engine is open and has not committed anything. `elsewhere`: its
+    /// journal if that is on a medium of its own.
+    pub(crate) fn set(&self, elsewhere: Option<Elsewhere>) -> Result<()> {
         self.note_elsewhere(elsewhere)?;
         self.set_outer(true)?;
         self.set_inner(true)
@@ -104,12 +106,13 @@ impl Marks {
         self.note_elsewhere(None)
     }
 
-    fn note_elsewhere(&self, journal_uuid: Option<[u8; 16]>) -> Result<()> {
+    /// Notes which journal is ours, durably.
+    pub(crate) fn note_elsewhere(&self, elsewhere: Option<Elsewhere>) -> Result<()> {
         let jbd2 = jbd2_of(&*read_block(&*self.device, self.jbd2_block)?);
-        if jbd2.journal_elsewhere() == Ok(journal_uuid) {
+        if jbd2.journal_elsewhere() == Ok(elsewhere) {
             return Ok(());
         }
-        self.change_inner(|jbd2| jbd2.set_journal_elsewhere(journal_uuid))
+        self.change_inner(|jbd2| jbd2.set_journal_elsewhere(elsewhere))
     }
 
     fn set_inner(&self, marked: bool) -> Result<()> {

@@ -22,10 +22,11 @@ use crate::file_stats::FileStats;
 use crate::frees::Frees;
 use crate::geometry::Geometry;
 use crate::groups::{GroupCache, merge, read_desc};
+use crate::layout::jbd2::Elsewhere;
 use crate::layout::superblock::{STATE_ERROR, SUPERBLOCK_MAGIC, SuperBlock};
 use crate::marks::{Marks, read_superblock};
 use crate::orphan::{OrphanFile, Orphans};
-use crate::place;
+use crate::place::{self, Place};
 use crate::raw::RawVolume;
 use crate::totals::Totals;
 use crate::volume::{OpenOptions, Volume};
@@ -44,6 +45,13 @@ pub(crate) struct Found {
     is_sound: bool,
     pub(crate) area: JournalArea,
     orphan_file: Option<(OrphanFile, Vec<std::ops::Range<u64>>)>,
+}
+
+impl Found {
+    /// The marks of the volume.
+    pub(crate) fn marks(&self) -> Marks {
+        Marks::new(self.raw.device.clone(), self.raw.checksums, self.area.jbd2_block)
+    }
 }
 
 impl Volume {
@@ -203,19 +211,21 @@ fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Vo
         return Err(Error::Incompatible(why.into()));
     }
     let place = place::to_use(&found, &options)?;
+    let life = life(&found.superblock, options.random_seed);
+    let elsewhere = note_next_life(&found, &place, life)?;
     let engine_options = Options {
         region_count: u32::try_from(options.region_count).unwrap_or(u32::MAX),
         delta_codec: options.delta_codec,
         commit_interval: options.commit_interval,
         background: options.background,
-        life: life(&found.superblock, options.random_seed),
+        life,
         #[cfg(feature = "canary")]
         broken: options.broken,
         ..Options::default()
     };
     let volume = build(found, options, place.space, engine_options, true)?;
     let marks = volume.marks.as_ref().expect("a writable volume has marks");
-    marks.set(place.elsewhere)?;
+    marks.set(elsewhere)?;
     match volume.start(crashed) {
         Ok(()) => Ok(volume),
         Err(error) => {
@@ -223,6 +233,19 @@ fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Vo
             Err(error)
         }
     }
+}
+
+/// What the volume will note of a journal elsewhere when `life` has begun. If it was not closed, it
+/// notes both lives now: a crash from here on leaves the journal in either.
+fn note_next_life(found: &Found, place: &Place, life: u64) -> Result<Option<Elsewhere>> {
+    let Some((journal_uuid, was)) = place.elsewhere else { return Ok(None) };
+    let next = Elsewhere { journal_uuid, life, next_life: life };
+    if let Some(was) = was
+        && found.area.elsewhere.is_some()
+    {
+        found.marks().note_elsewhere(Some(Elsewhere { life: was, ..next }))?;
+    }
+    Ok(Some(next))
 }
 
 /// A failed opening must not leave a volume that only we can open, if it can be helped.
@@ -240,6 +263,7 @@ fn build(
     mut engine_options: Options,
     writable: bool,
 ) -> Result<Volume> {
+    let marks = found.marks();
     let Found { raw, superblock, area, orphan_file, .. } = found;
     let RawVolume { device, geometry, checksums } = raw;
     let mut reserved = area.all_runs();
@@ -254,7 +278,6 @@ fn build(
         superblock.free_block_count(geometry.wide).min(geometry.block_count),
         u64::from(superblock.s_free_inodes_count.get()),
     );
-    let marks = Marks::new(device.clone(), checksums, area.jbd2_block);
     Ok(Volume {
         groups: GroupCache::new(geometry.group_count, merge(reserved)),
         random: AtomicU64::new(options.random_seed),

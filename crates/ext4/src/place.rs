@@ -7,12 +7,13 @@
 //! | closed | with this volume's label | used |
 //! | not closed, journal inode | none | recovered |
 //! | not closed, journal inode | any | recovered from the inode; then as if closed |
-//! | not closed, journal elsewhere | that journal | recovered |
-//! | not closed, journal elsewhere | none, empty, or another one | refused |
+//! | not closed, journal elsewhere | that journal in that life | recovered |
+//! | not closed, journal elsewhere | none, empty, an old copy, or another one | refused |
 //! | any | with another volume's label, or with anything else on it | refused |
 
-use journal::{End, JournalError, Label, Medium, Space, space_of};
+use journal::{End, Header, JournalError, Label, Medium, Space, space_of};
 
+use crate::layout::jbd2::Elsewhere;
 use crate::open::Found;
 use crate::volume::OpenOptions;
 use crate::{Error, Result};
@@ -20,16 +21,18 @@ use crate::{Error, Result};
 /// The place of a journal.
 pub(crate) struct Place {
     pub(crate) space: Space,
-    /// UUID of the journal if it is on a medium of its own.
-    pub(crate) elsewhere: Option<[u8; 16]>,
+    /// UUID of the journal if it is on a medium of its own, and the life that it is in if it has
+    /// begun one.
+    pub(crate) elsewhere: Option<([u8; 16], Option<u64>)>,
 }
 
 /// The journal of a volume that was not closed.
 pub(crate) fn to_recover(found: &Found, given: Option<&Medium>) -> Result<Space> {
-    let Some(wanted) = found.area.elsewhere else {
+    let Some(noted) = found.area.elsewhere else {
         return Ok(found.area.space(found.raw.device.clone())?);
     };
-    let wanted = Label { journal_uuid: wanted, volume_uuid: found.superblock.s_uuid };
+    let volume_uuid = found.superblock.s_uuid;
+    let wanted = Label { journal_uuid: noted.journal_uuid, volume_uuid };
     let refused = |why: String| Err(Error::Incompatible(why));
     let wanted_name = uuid_text(&wanted.journal_uuid);
     let Some(medium) = given else {
@@ -40,7 +43,11 @@ pub(crate) fn to_recover(found: &Found, given: Option<&Medium>) -> Result<Space>
         ));
     };
     match label_of(medium, &wanted.volume_uuid)? {
-        Some(label) if label == wanted => Ok(space_of(medium)?),
+        Some(label) if label == wanted => {
+            let space = space_of(medium)?;
+            check_life(&Header::read(&space, &volume_uuid)?, &noted)?;
+            Ok(space)
+        }
         Some(label) => refused(format!(
             "the journal given is {}, but the volume was not closed and its newest changes are in \
              journal {wanted_name}",
@@ -53,6 +60,20 @@ pub(crate) fn to_recover(found: &Found, given: Option<&Medium>) -> Result<Space>
     }
 }
 
+/// The journal is in the life in which the volume has it: neither is a copy from another time.
+fn check_life(header: &Header, noted: &Elsewhere) -> Result<()> {
+    if header.is_of_life(noted.life) || header.is_of_life(noted.next_life) {
+        return Ok(());
+    }
+    Err(Error::Incompatible(format!(
+        "journal and volume do not belong together any more: the journal given is in life \
+         {:016x}, but the volume was not closed in life {:016x}. Is one of them an old copy? Give \
+         the journal that the volume was mounted with last (if it is lost for good: fsck -y \
+         --journal-lost)",
+        header.life, noted.next_life
+    )))
+}
+
 /// The journal that the volume gets now; it has been recovered if that was needed.
 pub(crate) fn to_use(found: &Found, options: &OpenOptions) -> Result<Place> {
     let Some(medium) = &options.journal else {
@@ -60,31 +81,28 @@ pub(crate) fn to_use(found: &Found, options: &OpenOptions) -> Result<Place> {
         return Ok(Place { space, elsewhere: None });
     };
     let volume_uuid = found.superblock.s_uuid;
-    let label = match label_of(medium, &volume_uuid)? {
-        Some(label) => {
-            check_nothing_left(medium, &volume_uuid)?;
-            label
-        }
+    let (label, life) = match label_of(medium, &volume_uuid)? {
+        Some(label) => (label, check_nothing_left(medium, &volume_uuid)?),
         None => {
             let label = Label { journal_uuid: random_uuid(options.random_seed), volume_uuid };
             label.write(medium)?;
-            label
+            (label, None)
         }
     };
-    Ok(Place { space: space_of(medium)?, elsewhere: Some(label.journal_uuid) })
+    Ok(Place { space: space_of(medium)?, elsewhere: Some((label.journal_uuid, life)) })
 }
 
 /// The volume was closed, or has been recovered: history that this journal still holds is that of
-/// a copy of the volume, and would be lost.
-fn check_nothing_left(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<()> {
+/// a copy of the volume, and would be lost. Returns the life of the journal.
+fn check_nothing_left(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<u64>> {
     let scan = match journal::scan(&space_of(medium)?, volume_uuid) {
         Ok(scan) => scan,
         // No header yet: the first opening was cut.
-        Err(JournalError::Damaged(_)) => return Ok(()),
+        Err(JournalError::Damaged(_)) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     if scan.records.is_empty() && scan.end == End::Tail {
-        return Ok(());
+        return Ok(Some(scan.header.life));
     }
     Err(Error::Incompatible(
         "the journal given holds changes that this volume does not wait for: was a copy of the \

@@ -1,5 +1,6 @@
 //! Making changes durable.
 
+use crate::inode::read_inode;
 use crate::volume::Volume;
 use crate::{DataMode, InodeNo, Result};
 
@@ -13,7 +14,7 @@ impl Volume {
         self.file_stats.note_fsync(ino);
         let cell = self.cell(ino);
         cell.set_synced(true);
-        let mode = self.data_mode_of(ino)?;
+        let mode = self.mode_in(&read_inode(self, ino)?, &cell)?;
         if !mode.is_journaled() {
             // A write that was accepted holds this lock until its data are home.
             drop(cell.content.read());

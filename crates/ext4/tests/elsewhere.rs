@@ -5,7 +5,9 @@ mod common;
 use std::sync::Arc;
 
 use common::{Image, options};
-use device::{BlockDevice, MappedNvram, MemoryDevice, SimClock, SimDevice, SimNvram, Survival};
+use device::{
+    BlockDevice, MappedNvram, MemoryDevice, Nvram, SimClock, SimDevice, SimNvram, Survival,
+};
 use ext4::{InodeNo, NewNode, OpenOptions, Owner, Survey, Volume};
 use journal::Medium;
 
@@ -156,57 +158,225 @@ fn a_lost_journal_is_given_up_only_when_asked_for_and_e2fsck_repairs_the_rest() 
     assert!(has(&volume, "before") && !has(&volume, "lost"));
 }
 
-/// The power is cut at every event of a mount, that of opening and closing too.
+/// A medium of the same kind that holds the same.
+fn copy_of(medium: &Medium) -> Medium {
+    let bytes = bytes_of(medium);
+    match medium {
+        Medium::Block(_) => Medium::Block(Arc::new(MemoryDevice::from_bytes(bytes, 512))),
+        Medium::Nvram(_) => {
+            let copy = MappedNvram::in_memory(bytes.len()).unwrap();
+            copy.write_durable(0, &[&bytes]).unwrap();
+            Medium::Nvram(Arc::new(copy))
+        }
+    }
+}
+
+#[test]
+fn an_old_copy_of_the_journal_is_refused() {
+    let block = Medium::Block(Arc::new(MemoryDevice::new(JOURNAL_BYTES as usize, 512)));
+    for journal in [nvram(), block] {
+        let image = Image::new(&[], "64M");
+        let device = image.device();
+        let volume = open(&device, Some(&journal)).unwrap();
+        make_synced(&volume, "old");
+        let with_history = copy_of(&journal);
+        volume.close().unwrap();
+        let closed = copy_of(&journal);
+        let volume = open(&device, Some(&journal)).unwrap();
+        volume.unlink(InodeNo::ROOT, b"old").unwrap();
+        make_synced(&volume, "kept");
+        drop(volume);
+        for copy in [&with_history, &closed] {
+            refused(&device, Some(copy), "Is one of them an old copy?");
+            refused(&device, Some(copy), "fsck -y --journal-lost");
+            let device: Arc<dyn BlockDevice> = device.clone();
+            assert!(Survey::take(&device, Some(copy)).unwrap().space.is_err());
+        }
+        let volume = open(&device, Some(&journal)).unwrap();
+        assert!(has(&volume, "kept") && !has(&volume, "old"));
+        volume.close().unwrap();
+        image.assert_clean(&device);
+        // Nothing is waited for any more: one copy has nothing to give, the other is not overwritten.
+        refused(&device, Some(&with_history), "holds changes");
+        open(&device, Some(&closed)).unwrap().close().unwrap();
+        image.assert_clean(&device);
+    }
+}
+
+/// Of the two lives that are noted while a new one begins, the old one does not count any longer.
+#[test]
+fn a_copy_from_between_recovery_and_the_next_life_is_refused() {
+    let image = Image::new(&[], "64M");
+    let (device, journal) = (image.device(), nvram());
+    make_synced(&open(&device, Some(&journal)).unwrap(), "before");
+    let home: Arc<dyn BlockDevice> = device.clone();
+    let survey = Survey::take(&home, Some(&journal)).unwrap();
+    let how = journal::RecoverOptions::default();
+    journal::recover(&home, &survey.space.unwrap(), &survey.uuid, &how).unwrap();
+    let recovered = copy_of(&journal);
+    make_synced(&open(&device, Some(&journal)).unwrap(), "kept");
+    refused(&device, Some(&recovered), "Is one of them an old copy?");
+    let volume = open(&device, Some(&journal)).unwrap();
+    assert!(has(&volume, "before") && has(&volume, "kept"));
+}
+
+#[test]
+fn an_old_copy_of_the_volume_is_refused() {
+    let image = Image::new(&[], "64M");
+    let (device, journal) = (image.device(), nvram());
+    make_synced(&open(&device, Some(&journal)).unwrap(), "first");
+    let copy = Arc::new(MemoryDevice::from_bytes(device.to_bytes(), 512));
+    let volume = open(&device, Some(&journal)).unwrap();
+    make_synced(&volume, "second");
+    refused(&copy, Some(&journal), "Is one of them an old copy?");
+    volume.close().unwrap();
+    refused(&copy, Some(&journal), "Is one of them an old copy?");
+}
+
+/// A volume and its journal on NVRAM: one machine, whose power is cut as a whole.
+struct Machine {
+    device: Arc<SimDevice>,
+    nvram: Arc<SimNvram>,
+}
+
+impl Machine {
+    fn new(device: &device::Image, nvram: &device::Image) -> Machine {
+        let clock = SimClock::default();
+        Machine {
+            device: Arc::new(SimDevice::from_image(device.clone(), 512).with_clock(&clock)),
+            nvram: Arc::new(SimNvram::from_image(nvram.clone()).with_clock(&clock)),
+        }
+    }
+
+    /// Each opening has its own seed, as each has its own life in fact.
+    fn open(&self, seed: u64) -> ext4::Result<Volume> {
+        let journal = Some(Medium::Nvram(self.nvram.clone()));
+        let options = OpenOptions { journal, region_count: 2, random_seed: seed, ..options() };
+        Volume::open(self.device.clone(), options)
+    }
+
+    /// Calls `each` with whether the device was marked before, and what a power cut leaves, for
+    /// every moment of `run`.
+    fn cut(
+        &self,
+        run: impl FnOnce(&Machine),
+        survivals: &[Survival],
+        mut each: impl FnMut(bool, &Machine, &str),
+    ) {
+        self.device.start_trace();
+        self.nvram.start_trace();
+        run(self);
+        let (at_home, in_journal) = (self.device.take_trace(), self.nvram.take_trace());
+        let mut moments: Vec<u64> = at_home.moments().chain(in_journal.moments()).collect();
+        moments.sort_unstable();
+        moments.dedup();
+        let (mut home, mut memory) = (at_home.cursor(), in_journal.cursor());
+        for moment in moments {
+            home.advance_to_moment(moment);
+            memory.advance_to_moment(moment);
+            let is_marked = at_home.marks_before(home.cut()).next().is_some();
+            for survival in survivals {
+                let left = Machine::new(&home.crash(*survival), &memory.crash(*survival));
+                each(is_marked, &left, &format!("moment {moment}, {survival:?}"));
+            }
+        }
+    }
+}
+
+/// A volume of the machine that holds "before", closed or not, and copies of its journal from
+/// before: with history, and empty.
+fn machine_with_copies(is_closed: bool) -> (Machine, [device::Image; 2]) {
+    let image = Image::new(&[], "64M");
+    let zeros = device::Image::zeroed(JOURNAL_BYTES);
+    let machine = Machine::new(&device::Image::from_bytes(&image.bytes()), &zeros);
+    let volume = machine.open(1).unwrap();
+    make_synced(&volume, "earlier");
+    let with_history = machine.nvram.image();
+    volume.close().unwrap();
+    let empty = machine.nvram.image();
+    let volume = machine.open(2).unwrap();
+    make_synced(&volume, "before");
+    if is_closed {
+        volume.close().unwrap();
+    }
+    (machine, [with_history, empty])
+}
+
+fn extremes_and_random() -> Vec<Survival> {
+    Survival::EXTREMES.into_iter().chain((0..3).map(Survival::Random)).collect()
+}
+
+/// The power is cut at every event of a mount, that of opening and closing too; before, the volume
+/// was closed, or not.
 #[test]
 fn at_any_moment_of_a_mount_the_volume_knows_its_journal() {
-    let image = Image::new(&[], "64M");
-    let clock = SimClock::default();
-    let device = Arc::new(SimDevice::from_bytes(&image.bytes(), 512).with_clock(&clock));
-    let nvram = Arc::new(SimNvram::new(JOURNAL_BYTES).with_clock(&clock));
-    let journal = Medium::Nvram(nvram.clone());
-    let volume = open(&device, Some(&journal)).unwrap();
-    make_synced(&volume, "before");
-    volume.close().unwrap();
-    device.start_trace();
-    nvram.start_trace();
-    let volume = open(&device, Some(&journal)).unwrap();
-    make_synced(&volume, "kept");
-    device.mark(1);
-    volume.close().unwrap();
-    let (at_home, in_journal) = (device.take_trace(), nvram.take_trace());
-    let mut moments: Vec<u64> = at_home.moments().chain(in_journal.moments()).collect();
-    moments.sort_unstable();
-    moments.dedup();
-    let (mut home, mut memory) = (at_home.cursor(), in_journal.cursor());
-    let (mut refused_count, mut state_count) = (0, 0);
-    for moment in moments {
-        home.advance_to_moment(moment);
-        memory.advance_to_moment(moment);
-        let is_synced = at_home.marks_before(home.cut()).next().is_some();
-        for survival in Survival::EXTREMES.into_iter().chain((0..3).map(Survival::Random)) {
-            let power_up = || Arc::new(SimDevice::from_image(home.crash(survival), 512));
-            let journal = SimNvram::from_image(memory.crash(survival));
-            let what = format!("moment {moment}, {survival:?}");
+    for is_closed in [true, false] {
+        let (machine, copies) = machine_with_copies(is_closed);
+        let (mut state_count, mut refused_count, mut copy_count) = (0, 0, 0);
+        let run = |machine: &Machine| {
+            let volume = machine.open(3).unwrap();
+            make_synced(&volume, "kept");
+            machine.device.mark(1);
+            volume.close().unwrap();
+        };
+        machine.cut(run, &extremes_and_random(), |is_synced, left, what| {
+            let (device, journal) = (left.device.image(), left.nvram.image());
+            let misses_nothing =
+                |volume: &Volume| has(volume, "before") && has(volume, "kept") >= is_synced;
             // Without its journal the volume is refused, or misses nothing.
-            match open(&power_up(), None) {
-                Ok(volume) => {
-                    assert!(has(&volume, "before") && has(&volume, "kept") >= is_synced, "{what}")
-                }
+            match open(&Machine::new(&device, &journal).device, None) {
+                Ok(volume) => assert!(misses_nothing(&volume), "{what}"),
                 Err(error) => {
                     assert!(error.to_string().contains("elsewhere"), "{what}: {error}");
                     refused_count += 1;
                 }
             }
-            let journal = Medium::Nvram(Arc::new(journal));
-            let device = power_up();
-            let volume = open(&device, Some(&journal));
-            let volume = volume.unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert!(has(&volume, "before") && has(&volume, "kept") >= is_synced, "{what}");
+            // The same with an old copy of it.
+            for copy in &copies {
+                match Machine::new(&device, copy).open(4) {
+                    Ok(volume) => assert!(misses_nothing(&volume), "{what}: an old copy"),
+                    Err(error) => {
+                        let text = error.to_string();
+                        let is_said = text.contains("old copy") || text.contains("holds changes");
+                        assert!(is_said, "{what}: {error}");
+                        copy_count += 1;
+                    }
+                }
+            }
+            let left = Machine::new(&device, &journal);
+            let volume = left.open(4).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(misses_nothing(&volume), "{what}");
             volume.close().unwrap();
-            open(&device, None).unwrap().close().unwrap();
+            open(&left.device, None).unwrap().close().unwrap();
             state_count += 1;
-        }
+        });
+        println!("{state_count} states, refused {refused_count} without, {copy_count} with copies");
+        assert!(refused_count > 20 && refused_count <= state_count);
+        assert!(copy_count > 40 && copy_count <= 2 * state_count);
     }
-    println!("{state_count} states, {refused_count} refused without their journal");
-    assert!(refused_count > 20 && refused_count < state_count);
+}
+
+/// The power is cut at every event of an opening after a crash, and again at every event of the
+/// opening that follows.
+#[test]
+fn an_opening_that_was_cut_may_be_cut_again() {
+    let (machine, copies) = machine_with_copies(false);
+    let survivals = [Survival::Issued, Survival::Everything];
+    let open_only = |seed| move |machine: &Machine| drop(machine.open(seed).unwrap());
+    let mut state_count = 0;
+    machine.cut(open_only(3), &survivals, |_, first, what| {
+        first.cut(open_only(4), &survivals, |_, second, then| {
+            for copy in &copies {
+                let error = Machine::new(&second.device.image(), copy).open(5).err();
+                let text = error.map(|error| error.to_string()).unwrap_or_default();
+                assert!(text.contains("old copy"), "{what}, then {then}: {text:?}");
+            }
+            let volume = second.open(5);
+            let volume = volume.unwrap_or_else(|error| panic!("{what}, then {then}: {error}"));
+            assert!(has(&volume, "before"), "{what}, then {then}");
+            state_count += 1;
+        });
+    });
+    println!("{state_count} states");
+    assert!(state_count > 500);
 }

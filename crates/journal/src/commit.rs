@@ -223,7 +223,7 @@ impl Engine {
     fn publish_commit(&self, transaction: &Committing, encoded: &Encoded<'_>, took: Duration) {
         Counters::add(&self.counters.commits, 1);
         Counters::add(&self.counters.journal_bytes, encoded.bytes.len());
-        self.counters.add_by_form(encoded.bytes_by_form);
+        self.counters.add_by_form(encoded.changes);
         Counters::add(&self.counters.logged_blocks, transaction.blocks.len());
         Counters::add(&self.counters.revokes, transaction.revokes.len());
         let logged = transaction.blocks.values().zip(encoded.changes);
@@ -231,7 +231,7 @@ impl Engine {
             (logged.owner, WrittenAs::Logged { form: *form }, *len_bytes as u64)
         }));
         let mut state = self.state.lock();
-        let cancelled = state.note_committed(transaction, encoded.whole);
+        let cancelled = state.note_committed(transaction, encoded.changes);
         state.committing = None;
         Counters::add(&self.counters.cancelled_blocks, cancelled);
         // A commit has a caller, even if its transaction was empty when that one first looked.

@@ -34,6 +34,11 @@ pub struct Header {
 }
 
 impl Header {
+    /// The journal is in this life, or has been recovered after it and not been opened since.
+    pub fn is_of_life(&self, life: u64) -> bool {
+        self.life == life || self.clean && self.life == life_after_recovery(life)
+    }
+
     /// Offset of a region in the space, in bytes.
     pub fn region_offset(&self, region_index: u32) -> u64 {
         REGIONS_OFFSET + u64::from(region_index) * self.region_bytes
@@ -59,7 +64,7 @@ impl Header {
     }
 
     /// The newest valid header of the volume `uuid`, or why there is none.
-    pub(crate) fn read(space: &Space, uuid: &[u8; 16]) -> Result<Header> {
+    pub fn read(space: &Space, uuid: &[u8; 16]) -> Result<Header> {
         if space.len_bytes() < REGIONS_OFFSET {
             return Err(JournalError::TooSmall("no room for the headers".into()));
         }
@@ -144,6 +149,11 @@ impl Header {
         }
         Ok(())
     }
+}
+
+/// The life that recovery leaves: none of the records belongs to it.
+pub(crate) fn life_after_recovery(life: u64) -> u64 {
+    life.wrapping_add(1)
 }
 
 #[cfg(test)]

@@ -59,7 +59,6 @@ pub(crate) struct RecordBuf {
     record: AlignedBuf,
     /// One change, or a packed payload.
     scratch: Vec<u8>,
-    whole: Vec<bool>,
     changes: Vec<(u8, usize)>,
 }
 
@@ -68,12 +67,7 @@ impl RecordBuf {
     const KEPT_BYTES: usize = 1 << 20;
 
     pub(crate) fn new() -> RecordBuf {
-        RecordBuf {
-            record: AlignedBuf::zeroed(0),
-            scratch: Vec::new(),
-            whole: Vec::new(),
-            changes: Vec::new(),
-        }
+        RecordBuf { record: AlignedBuf::zeroed(0), scratch: Vec::new(), changes: Vec::new() }
     }
 
     /// Makes room for `len_bytes` bytes, with whatever an earlier record left in them.
@@ -88,12 +82,8 @@ impl RecordBuf {
 pub(crate) struct Encoded<'a> {
     /// Padded with zeros to a multiple of `step_bytes`.
     pub bytes: &'a [u8],
-    /// For each block, in order: the record holds all of it.
-    pub whole: &'a [bool],
     /// For each block, in order: form and bytes of the change, tag included.
     pub changes: &'a [(u8, usize)],
-    /// Bytes of the changes in each form, tags included.
-    pub bytes_by_form: [usize; FORM_COUNT],
 }
 
 /// Number of record forms; [`form_name`] names them.
@@ -111,6 +101,11 @@ pub fn form_name(form: u8) -> Option<&'static str> {
     }
 }
 
+/// A change in this form holds all of its block: replay needs nothing from before it.
+pub(crate) fn is_whole_form(form: u8) -> bool {
+    matches!(form, FORM_BLOCK | FORM_SPARSE)
+}
+
 /// Encodes a record.
 pub(crate) fn encode<'a>(
     contents: &Contents<'_>,
@@ -120,10 +115,8 @@ pub(crate) fn encode<'a>(
     let (block_count, revoke_count) = (contents.blocks.len(), contents.revokes.len());
     let max_bytes = max_bytes(block_count, revoke_count);
     buf.make_room(max_bytes.next_multiple_of(encoding.step_bytes));
-    let RecordBuf { record, scratch, whole, changes } = buf;
-    whole.clear();
+    let RecordBuf { record, scratch, changes } = buf;
     changes.clear();
-    let mut bytes_by_form = [0; FORM_COUNT];
     let revokes_at = DESCRIPTOR_BYTES + block_count * TAG_BYTES;
     let payload_at = revokes_at + revoke_count * REVOKE_BYTES;
     let mut tags = Writer { buf: record, at: DESCRIPTOR_BYTES };
@@ -135,9 +128,7 @@ pub(crate) fn encode<'a>(
         tags.put(&raw_tag(*home, form, change.len()));
         tags.buf[payload_end..payload_end + change.len()].copy_from_slice(change);
         payload_end += change.len();
-        bytes_by_form[usize::from(form) - 1] += TAG_BYTES + change.len();
         changes.push((form, TAG_BYTES + change.len()));
-        whole.push(matches!(form, FORM_BLOCK | FORM_SPARSE));
     }
     for home in contents.revokes {
         tags.put(&U64::new(home.0));
@@ -167,7 +158,7 @@ pub(crate) fn encode<'a>(
     Writer { buf: record, at: commit_at }.put(&commit);
     let record_bytes = used.next_multiple_of(encoding.step_bytes);
     record[used..record_bytes].fill(0);
-    Encoded { bytes: &record[..record_bytes], whole, changes, bytes_by_form }
+    Encoded { bytes: &record[..record_bytes], changes }
 }
 
 fn count(n: usize) -> U32 {
@@ -248,7 +239,7 @@ pub struct Tag {
 impl Tag {
     /// The record holds all of the block: replay needs nothing from before it.
     pub fn is_whole(&self) -> bool {
-        matches!(self.form, FORM_BLOCK | FORM_SPARSE)
+        is_whole_form(self.form)
     }
 
     /// Makes the new version out of the one before; `payload` is the record's, unpacked.
@@ -477,7 +468,6 @@ mod tests {
         let encoded = encode_with(codec, in_region, &contents, &mut buf);
         let Decoded::Record(record) = decode_with(encoded.bytes, 42, 1234) else { panic!() };
         let [tag] = record.tags[..] else { panic!("one tag") };
-        assert_eq!(encoded.whole, [tag.is_whole()]);
         assert_eq!(encoded.changes, [(tag.form, TAG_BYTES + tag.stored_bytes)]);
         let mut block = logged.base.as_deref().copied().unwrap_or([0xEE; BLOCK_BYTES]);
         tag.apply(&record.payload(encoded.bytes).unwrap(), &mut block).unwrap();

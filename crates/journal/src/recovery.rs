@@ -10,7 +10,7 @@ use std::sync::Arc;
 use device::{AlignedBuf, BlockDevice};
 
 use crate::codec::CodecError;
-use crate::header::Header;
+use crate::header::{Header, life_after_recovery};
 use crate::options::Broken;
 use crate::record::{Record, Tag};
 use crate::scan::{End, Scan, scan_with};
@@ -211,7 +211,7 @@ fn apply_chains(
 fn clean_header(scan: &Scan) -> Header {
     Header {
         clean: true,
-        life: scan.header.life.wrapping_add(1),
+        life: life_after_recovery(scan.header.life),
         sequence: scan.header.sequence + 1,
         tail_region: 0,
         tail_tid: scan.records.last().map_or(scan.header.tail_tid, |record| record.tid.next()),

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::header::Header;
+use crate::record::is_whole_form;
 use crate::running::Logged;
 use crate::{BlockOwner, BlockRef, HomeBlock, Tid};
 
@@ -131,8 +132,13 @@ impl State {
     }
 
     /// The committing transaction is durable in the active region: its versions are the newest.
-    /// `whole`: the blocks of which its record holds all bytes, in order. Returns how many earlier versions will never have to be written home.
-    pub(crate) fn note_committed(&mut self, transaction: &Committing, whole: &[bool]) -> usize {
+    /// `changes`: form and bytes of each block's change, in order. Returns how many earlier versions
+    /// will never have to be written home.
+    pub(crate) fn note_committed(
+        &mut self,
+        transaction: &Committing,
+        changes: &[(u8, usize)],
+    ) -> usize {
         let mut cancelled = 0;
         for block in &transaction.revokes {
             if let Some(live) = self.live.remove(block)
@@ -143,14 +149,15 @@ impl State {
             }
         }
         let region_index = self.active;
-        for ((block, logged), is_whole) in transaction.blocks.iter().zip(whole) {
+        for ((block, logged), (form, _)) in transaction.blocks.iter().zip(changes) {
             let older = self.live.remove(block);
             if older.as_ref().is_some_and(|older| older.version.is_some()) {
                 self.dirty_block_count -= 1;
                 cancelled += 1;
             }
             let older_whole = older.and_then(|older| older.whole_region);
-            let whole_region = if *is_whole { Some(region_index) } else { older_whole };
+            let is_whole = is_whole_form(*form);
+            let whole_region = if is_whole { Some(region_index) } else { older_whole };
             let version = Some(logged.version.clone());
             let owner = logged.owner;
             self.live.insert(*block, Live { region_index, whole_region, version, owner });

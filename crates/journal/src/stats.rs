@@ -63,8 +63,12 @@ counters! {
 }
 
 impl Counters {
-    /// Adds the bytes of a record in each form.
-    pub(crate) fn add_by_form(&self, bytes_by_form: [usize; FORM_COUNT]) {
+    /// Adds a record's changes, given by form and bytes, to the counters of their forms.
+    pub(crate) fn add_by_form(&self, changes: &[(u8, usize)]) {
+        let mut bytes_by_form = [0; FORM_COUNT];
+        for (form, len_bytes) in changes {
+            bytes_by_form[usize::from(*form) - 1] += len_bytes;
+        }
         let counters = [
             &self.block_bytes,
             &self.sparse_bytes,

@@ -97,19 +97,23 @@ pub(crate) fn attach(
     }
 }
 
-fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
+/// The directory without symbolic links, if something can be mounted on it.
+pub fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
     let refuse = |why: String| MountError::Directory { dir: dir.to_owned(), why };
     match std::fs::metadata(dir) {
+        // ENOTCONN, or while its end is being noticed, ECONNABORTED or ECANCELED.
         Err(error)
             if matches!(
                 Errno::from_io_error(&error),
                 Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
             ) =>
         {
-            Err(refuse("a mount whose program died is still there; umount it first".into()))
+            let why = "a mount whose daemon died is still there; run: umount -l (or fusermount3 \
+                       -uz) on it";
+            Err(refuse(why.into()))
         }
         Err(error) => Err(refuse(error.to_string())),
-        Ok(metadata) if !metadata.is_dir() => Err(refuse("not a directory".into())),
+        Ok(metadata) if !metadata.is_dir() => Err(refuse("is not a directory".into())),
         Ok(_) => dir.canonicalize().map_err(|error| refuse(error.to_string())),
     }
 }
@@ -267,7 +271,7 @@ mod tests {
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
         let message = check_directory(&file).unwrap_err().to_string();
-        assert!(message.contains("file: not a directory"), "{message}");
+        assert!(message.contains("file: is not a directory"), "{message}");
         let message = check_directory(&dir.path().join("none")).unwrap_err().to_string();
         assert!(message.contains("No such file"), "{message}");
         assert!(check_directory(dir.path()).is_ok());

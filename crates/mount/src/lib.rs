@@ -24,7 +24,7 @@ mod session;
 mod stat;
 mod workers;
 
-pub use attach::MountHandle;
+pub use attach::{MountHandle, check_directory};
 pub use connection::{Connection, MAX_TRANSFER_BYTES, Serve};
 pub use errno::errno;
 pub use metrics_server::listen as listen_for_metrics;
@@ -32,4 +32,4 @@ pub use options::{IoUring, MountError, MountOptions, Source};
 pub use reply::{Answer, Reply};
 pub use request::{Body, Request};
 pub use session::{Session, SessionError};
-pub use stat::{FILE_XATTR, MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource};
+pub use stat::{FILE_XATTR, JournalCounters, MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource};

@@ -5,7 +5,7 @@
 
 use std::fmt::{Display, Write};
 
-use crate::stat::{Spread, Stat};
+use crate::stat::{JournalMedium, Spread, Stat};
 
 /// Bounds of latencies, as powers of two of nanoseconds: 1 µs to 69 s.
 const LATENCY_LOG2: std::ops::RangeInclusive<u32> = 10..=36;
@@ -62,6 +62,9 @@ pub(crate) fn render(stat: &Stat<'_>) -> String {
     put_commits(&mut text, stat);
     put_bytes(&mut text, stat);
     put_device(&mut text, stat);
+    if let Some(medium) = &stat.journal_medium {
+        put_journal_medium(&mut text, medium);
+    }
     text.0
 }
 
@@ -145,6 +148,29 @@ fn put_device(text: &mut Text, stat: &Stat<'_>) {
     let help = "Those of the writes that were durable when they returned.";
     text.counter("device_durable_writes_total", help, stat.device_durable_writes);
     text.counter("device_flushes_total", "Flushes, with durable writes.", stat.device_flushes);
+}
+
+fn put_journal_medium(text: &mut Text, medium: &JournalMedium) {
+    let (JournalMedium::Block { reads, bytes_read, .. }
+    | JournalMedium::Nvram { reads, bytes_read, .. }) = medium;
+    text.counter("journal_medium_reads_total", "Reads of the journal's own medium.", reads);
+    text.counter("journal_medium_read_bytes_total", "Bytes of them.", bytes_read);
+    match medium {
+        JournalMedium::Block { writes, bytes_written, durable_writes, flushes, .. } => {
+            text.counter("journal_medium_writes_total", "Writes to it.", writes);
+            text.counter("journal_medium_written_bytes_total", "Bytes of them.", bytes_written);
+            let help = "Those of the writes that were durable when they returned.";
+            text.counter("journal_medium_durable_writes_total", help, durable_writes);
+            let help = "Flushes of it, with durable writes.";
+            text.counter("journal_medium_flushes_total", help, flushes);
+        }
+        JournalMedium::Nvram { stores, bytes_stored, lines, fences, .. } => {
+            text.counter("journal_medium_stores_total", "Stores to it.", stores);
+            text.counter("journal_medium_stored_bytes_total", "Bytes of them.", bytes_stored);
+            text.counter("journal_medium_lines_total", "Cache lines written back.", lines);
+            text.counter("journal_medium_fences_total", "Fences.", fences);
+        }
+    }
 }
 
 /// A label's value between its quotes.

@@ -30,6 +30,17 @@ pub struct StatSource {
     pub durability: &'static str,
     /// What reached the device so far.
     pub device_counters: Arc<dyn Fn() -> device::Counters + Send + Sync>,
+    /// What reached the journal so far, if it is on a medium of its own.
+    pub journal_counters: Option<Arc<dyn Fn() -> JournalCounters + Send + Sync>>,
+}
+
+/// What reached a journal on a medium of its own.
+#[derive(Debug, Clone, Copy)]
+pub enum JournalCounters {
+    /// A block device, or a file.
+    Block(device::Counters),
+    /// NVRAM.
+    Nvram(device::NvramCounters),
 }
 
 /// Counted by the adapter itself.
@@ -92,10 +103,52 @@ pub(crate) struct Stat<'a> {
     pub(crate) device_bytes_written: u64,
     pub(crate) device_durable_writes: u64,
     pub(crate) device_flushes: u64,
+    /// The journal's own medium; nothing when the journal is on the device.
+    pub(crate) journal_medium: Option<JournalMedium>,
     /// Bytes that reached the device since the volume was opened for each that an application wrote;
     /// nothing before the first.
     pub(crate) write_amplification: Option<f64>,
     pub(crate) last_error: Option<String>,
+}
+
+/// What reached the journal's own medium.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum JournalMedium {
+    /// As of the device.
+    Block {
+        reads: u64,
+        bytes_read: u64,
+        writes: u64,
+        bytes_written: u64,
+        durable_writes: u64,
+        flushes: u64,
+    },
+    /// A durable write is a store and a fence.
+    Nvram { reads: u64, bytes_read: u64, stores: u64, bytes_stored: u64, lines: u64, fences: u64 },
+}
+
+impl From<JournalCounters> for JournalMedium {
+    fn from(found: JournalCounters) -> JournalMedium {
+        match found {
+            JournalCounters::Block(counters) => JournalMedium::Block {
+                reads: counters.read_count,
+                bytes_read: counters.read_bytes,
+                writes: counters.write_count,
+                bytes_written: counters.write_bytes,
+                durable_writes: counters.durable_write_count,
+                flushes: counters.flush_count,
+            },
+            JournalCounters::Nvram(counters) => JournalMedium::Nvram {
+                reads: counters.read_count,
+                bytes_read: counters.read_bytes,
+                stores: counters.store_count,
+                bytes_stored: counters.store_bytes,
+                lines: counters.line_count,
+                fences: counters.fence_count,
+            },
+        }
+    }
 }
 
 /// A distribution; the percentiles are exact to 1 %.
@@ -201,6 +254,7 @@ impl<'a> Stat<'a> {
             device_bytes_written: device.write_bytes,
             device_durable_writes: device.durable_write_count,
             device_flushes: device.flush_count,
+            journal_medium: source.journal_counters.as_ref().map(|counters| counters().into()),
             write_amplification: amplification(
                 device.write_bytes.saturating_sub(counters.opening_bytes),
                 load(&counters.app_bytes),

@@ -5,7 +5,7 @@ use std::fmt;
 use ext4::{DataMode, FileKind, SetAttr, XattrFlags};
 
 /// The attribute of [`Op::SetMode`].
-pub const MODE_ATTRIBUTE: &str = "user.onejournal.data";
+pub use ext4::DATA_MODE_XATTR as MODE_ATTRIBUTE;
 
 /// A file, by name or by the slot in which it is held open.
 #[derive(Debug, Clone, PartialEq, Eq)]

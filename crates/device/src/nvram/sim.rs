@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::{LINE_BYTES, Nvram, check_span, failed, line_count};
-use crate::sim::{Faults, flip_bit, write_pieces};
+use crate::sim::{Faults, Volatile, flip_bit, write_pieces};
 use crate::{DeviceError, Durability, Fault, Image, Operation, Result, SimClock, Survival};
 use cache::Cache;
 
@@ -101,10 +101,7 @@ impl SimNvram {
     /// Forgets the trace there may be and begins a new one.
     pub fn start_trace(&self) {
         let mut state = self.state.lock();
-        let initial = state.cache.memory().clone();
-        let events = state.cache.unfenced_events();
-        let times = vec![0; events.len()];
-        state.trace = Some(NvramTrace { initial, events, times });
+        state.trace = Some(state.cache.start_trace());
     }
 
     /// Ends the trace and returns it. Panics when none was started.
@@ -204,8 +201,7 @@ impl State {
 
     fn trace(&mut self, event: NvramEvent) {
         if let Some(trace) = &mut self.trace {
-            trace.events.push(event);
-            trace.times.push(self.clock.tick());
+            trace.push(event, self.clock.tick());
         }
     }
 }

@@ -12,7 +12,7 @@ use fastrand::Rng;
 
 use super::image::Image;
 use super::piece::{Piece, flip_bit, write_pieces};
-use super::trace::Event;
+use super::trace::{Event, Trace, Volatile};
 
 /// What a power cut leaves of the writes that were not flushed, and of the event that was in
 /// flight.
@@ -76,8 +76,8 @@ impl Mood {
 }
 
 /// A durable image and the unflushed writes on top of it.
-#[derive(Clone)]
-pub(super) struct Cache {
+#[derive(Debug, Clone)]
+pub struct Cache {
     sector_bytes: usize,
     durable: Image,
     unflushed: Vec<Piece>,
@@ -88,16 +88,20 @@ impl Cache {
         Cache { sector_bytes, durable, unflushed: Vec::new() }
     }
 
-    pub(super) fn durable(&self) -> &Image {
-        &self.durable
+    /// The start of a trace: the durable image, and the unflushed writes as the events that they
+    /// were.
+    pub(super) fn start_trace(&self) -> Trace {
+        let start = Cache::new(self.durable.clone(), self.sector_bytes);
+        let event =
+            |piece: &Piece| Event::Write { offset: piece.offset(), data: piece.bytes().into() };
+        Trace::new(start, self.unflushed.iter().map(event).collect())
     }
+}
 
-    pub(super) fn unflushed(&self) -> &[Piece] {
-        &self.unflushed
-    }
+impl Volatile for Cache {
+    type Event = Event;
 
-    /// Takes in an event that has completed.
-    pub(super) fn apply(&mut self, event: &Event) {
+    fn apply(&mut self, event: &Event) {
         match event {
             Event::Write { offset, data } => {
                 self.unflushed.push(Piece::new(*offset, data.clone()));
@@ -114,8 +118,7 @@ impl Cache {
         }
     }
 
-    /// What a power cut leaves while `in_flight` was being done.
-    pub(super) fn crash(&self, survival: Survival, in_flight: Option<&Event>) -> Image {
+    fn crash(&self, survival: Survival, in_flight: Option<&Event>) -> Image {
         let (issued, completed) = match survival {
             Survival::Nothing => (false, false),
             Survival::Issued => (true, false),
@@ -133,6 +136,12 @@ impl Cache {
         image
     }
 
+    fn mark_of(event: &Event) -> Option<u64> {
+        if let Event::Mark(label) = event { Some(*label) } else { None }
+    }
+}
+
+impl Cache {
     fn crash_randomly(&self, seed: u64, in_flight: Option<&Event>) -> Image {
         let mut rng = Rng::with_seed(seed);
         let mood = Mood::choose(&mut rng);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::image::Image;
 
 /// Bytes that were written, or some of them.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Piece {
     offset: u64,
     data: Arc<[u8]>,

@@ -1,5 +1,6 @@
-//! What was done to a simulated device, so that one run can be cut at every event.
+//! What was done to a simulated medium, so that one run can be cut at every event.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::cache::{Cache, Survival};
@@ -49,45 +50,74 @@ pub enum Event {
     Mark(u64),
 }
 
+/// The volatile cache before a simulated medium, and the medium behind it. Sealed, for it has no name
+/// outside of this crate, which has one for each kind of medium.
+pub trait Volatile: Clone {
+    /// Something that is done to the medium.
+    type Event: Clone + Debug;
+
+    /// Takes in an event that has completed.
+    fn apply(&mut self, event: &Self::Event);
+
+    /// What a power cut leaves while `in_flight` was being done.
+    fn crash(&self, survival: Survival, in_flight: Option<&Self::Event>) -> Image;
+
+    /// The label, if the event is only a remark of the workload.
+    fn mark_of(event: &Self::Event) -> Option<u64>;
+}
+
+/// The trace of a [`SimDevice`](crate::SimDevice).
+pub type Trace = TraceOf<Cache>;
+
+/// Walks over a [`Trace`].
+pub type Cursor<'a> = CursorOf<'a, Cache>;
+
 /// The image a run began with, and its events in order.
 ///
 /// A *cut* is a number of events that were done when power failed; `events[cut]`, if there
 /// is one, was in flight.
 #[derive(Debug, Clone)]
-pub struct Trace {
-    /// What was durable at the start.
-    pub initial: Image,
-    /// Size of a logical sector in bytes.
-    pub sector_bytes: usize,
+pub struct TraceOf<C: Volatile> {
+    /// What was durable at the start, and nothing else.
+    start: C,
     /// What was done.
-    pub events: Vec<Event>,
-    /// When each event was done, by the clock of the device: ascending.
+    pub events: Vec<C::Event>,
+    /// When each event was done, by the clock of the medium: ascending.
     pub times: Vec<u64>,
 }
 
-impl Trace {
+impl<C: Volatile> TraceOf<C> {
+    /// A trace that begins with `events`, older than all that follow, on top of `start`.
+    pub(crate) fn new(start: C, events: Vec<C::Event>) -> Self {
+        let times = vec![0; events.len()];
+        TraceOf { start, events, times }
+    }
+
+    /// Adds an event of that time.
+    pub(crate) fn push(&mut self, event: C::Event, time: u64) {
+        self.events.push(event);
+        self.times.push(time);
+    }
+
     /// The cuts that differ: before each event that is not a mark, and after the last event.
     pub fn cuts(&self) -> impl Iterator<Item = usize> {
-        let changes = |&cut: &usize| !matches!(self.events.get(cut), Some(Event::Mark(_)));
-        (0..=self.events.len()).filter(changes)
+        let is_mark = |&cut: &usize| self.events.get(cut).and_then(C::mark_of).is_some();
+        (0..=self.events.len()).filter(move |cut| !is_mark(cut))
     }
 
     /// The marks among the first `cut` events, oldest first.
     pub fn marks_before(&self, cut: usize) -> impl DoubleEndedIterator<Item = u64> {
-        self.events[..cut].iter().filter_map(|event| match event {
-            Event::Mark(label) => Some(*label),
-            _ => None,
-        })
+        self.events[..cut].iter().filter_map(C::mark_of)
     }
 
-    /// What a power cut at `cut` leaves. To walk over many cuts use a [`Cursor`].
+    /// What a power cut at `cut` leaves. To walk over many cuts use a [`CursorOf`].
     pub fn crash(&self, cut: usize, survival: Survival) -> Image {
         let mut cursor = self.cursor();
         cursor.advance_to(cut);
         cursor.crash(survival)
     }
 
-    /// The moments that differ, as [`Cursor::advance_to_moment`] takes them: those of the
+    /// The moments that differ, as [`CursorOf::advance_to_moment`] takes them: those of the
     /// events that are not marks, and one after the last event.
     pub fn moments(&self) -> impl Iterator<Item = u64> {
         let cuts = self.cuts();
@@ -95,24 +125,29 @@ impl Trace {
     }
 
     /// A cursor at cut 0.
-    pub fn cursor(&self) -> Cursor<'_> {
-        let cache = Cache::new(self.initial.clone(), self.sector_bytes);
-        Cursor { trace: self, cut: 0, in_flight: self.events.first(), cache }
+    pub fn cursor(&self) -> CursorOf<'_, C> {
+        let cache = self.start.clone();
+        CursorOf { trace: self, cut: 0, in_flight: self.events.first(), cache }
     }
 }
 
 /// Walks over the cuts of a trace, forwards.
-pub struct Cursor<'a> {
-    trace: &'a Trace,
+pub struct CursorOf<'a, C: Volatile> {
+    trace: &'a TraceOf<C>,
     cut: usize,
-    in_flight: Option<&'a Event>,
-    cache: Cache,
+    in_flight: Option<&'a C::Event>,
+    cache: C,
 }
 
-impl Cursor<'_> {
+impl<'a, C: Volatile> CursorOf<'a, C> {
     /// The number of events that are done.
     pub fn cut(&self) -> usize {
         self.cut
+    }
+
+    /// The cache as it is here, and the event in flight.
+    pub(crate) fn state(&self) -> (&C, Option<&'a C::Event>) {
+        (&self.cache, self.in_flight)
     }
 
     /// Does the events up to `cut`. Panics when that lies behind, or after the last event.
@@ -151,7 +186,7 @@ impl Cursor<'_> {
 }
 
 /// Two numbers made into a seed.
-pub(crate) fn mix(a: u64, b: u64) -> u64 {
+fn mix(a: u64, b: u64) -> u64 {
     fastrand::Rng::with_seed(a ^ b.wrapping_mul(0x9e37_79b9_7f4a_7c15)).u64(..)
 }
 
@@ -169,8 +204,12 @@ mod tests {
             Event::Mark(8),
             write(0, 3),
         ];
-        let times = (10..).step_by(10).take(events.len()).collect();
-        Trace { initial: Image::zeroed(4096), sector_bytes: 512, events, times }
+        let mut trace = Trace::new(Cache::new(Image::zeroed(4096), 512), Vec::new());
+        events
+            .into_iter()
+            .zip((10..).step_by(10))
+            .for_each(|(event, time)| trace.push(event, time));
+        trace
     }
 
     #[test]

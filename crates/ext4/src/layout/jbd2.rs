@@ -3,7 +3,9 @@
 //! Only as much as is needed to tell that the kernel's journal is empty, and to put our mark
 //! into it. All fields are big endian.
 
-use zerocopy::big_endian::U32;
+use std::mem::offset_of;
+
+use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Size of the JBD2 superblock in bytes.
@@ -33,10 +35,25 @@ pub struct ElsewhereMark {
     pub magic: [u8; 4],
     /// Zero.
     pub reserved: U32,
-    /// CRC32C of `journal_uuid`: the superblock itself need not have a checksum.
+    /// CRC32C of what follows: the superblock itself need not have a checksum.
     pub checksum: U32,
     /// UUID of the journal, as in its label.
     pub journal_uuid: [u8; 16],
+    /// The journal's life.
+    pub life: U64,
+    /// The life that it gets or has got; the same as `life` when it has begun.
+    pub next_life: U64,
+}
+
+/// A journal on a medium of its own, as the volume that was not closed knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// UUID of the journal, as in its label.
+    pub journal_uuid: [u8; 16],
+    /// The journal's life.
+    pub life: u64,
+    /// The life that it gets or has got; the same as `life` when it has begun.
+    pub next_life: u64,
 }
 
 /// The JBD2 superblock under the kernel's names.
@@ -65,28 +82,30 @@ pub struct Jbd2SuperBlock {
     pub s_padding2: [u8; 3],
     pub s_num_fc_blks: U32,
     pub s_head: U32,
-    pub s_padding: [u8; 132],
+    pub s_padding: [u8; 116],
     pub elsewhere: ElsewhereMark,
     pub s_checksum: U32,
     pub s_users: [u8; 768],
 }
 
 const _: () = assert!(size_of::<Jbd2SuperBlock>() == JBD2_SUPERBLOCK_BYTES);
-const _: () = assert!(std::mem::offset_of!(Jbd2SuperBlock, s_checksum) == 0xFC);
-const _: () = assert!(std::mem::offset_of!(Jbd2SuperBlock, elsewhere) == 0xE0);
-const _: () = assert!(size_of::<ElsewhereMark>() == 28);
+const _: () = assert!(offset_of!(Jbd2SuperBlock, s_checksum) == 0xFC);
+const _: () = assert!(offset_of!(Jbd2SuperBlock, elsewhere) == 0xD0);
+const _: () = assert!(size_of::<ElsewhereMark>() == 44);
 
 impl ElsewhereMark {
-    fn new(journal_uuid: Option<[u8; 16]>) -> ElsewhereMark {
-        match journal_uuid {
-            Some(journal_uuid) => ElsewhereMark {
-                magic: JBD2_ELSEWHERE,
-                reserved: U32::new(0),
-                checksum: U32::new(crc32c::crc32c(&journal_uuid)),
-                journal_uuid,
-            },
-            None => ElsewhereMark::new_zeroed(),
-        }
+    fn new(elsewhere: Option<Elsewhere>) -> ElsewhereMark {
+        let Some(elsewhere) = elsewhere else { return ElsewhereMark::new_zeroed() };
+        let mut mark = ElsewhereMark {
+            magic: JBD2_ELSEWHERE,
+            reserved: U32::new(0),
+            checksum: U32::new(0),
+            journal_uuid: elsewhere.journal_uuid,
+            life: U64::new(elsewhere.life),
+            next_life: U64::new(elsewhere.next_life),
+        };
+        mark.checksum.set(crc32c::crc32c(&mark.as_bytes()[offset_of!(Self, journal_uuid)..]));
+        mark
     }
 }
 
@@ -104,22 +123,26 @@ impl Jbd2SuperBlock {
         self.seal();
     }
 
-    /// The UUID of our journal if it is on a medium of its own. Only of meaning on a volume with a
-    /// mark of ours. `Err`: neither a UUID nor nothing.
+    /// Our journal if it is on a medium of its own. Only of meaning on a volume with a mark of ours.
+    /// `Err`: neither a journal nor nothing.
     #[allow(clippy::result_unit_err)] // there is nothing more to tell
-    pub fn journal_elsewhere(&self) -> Result<Option<[u8; 16]>, ()> {
-        let uuid = self.elsewhere.journal_uuid;
+    pub fn journal_elsewhere(&self) -> Result<Option<Elsewhere>, ()> {
+        let elsewhere = Elsewhere {
+            journal_uuid: self.elsewhere.journal_uuid,
+            life: self.elsewhere.life.get(),
+            next_life: self.elsewhere.next_life.get(),
+        };
         match &self.elsewhere {
             found if *found == ElsewhereMark::new(None) => Ok(None),
-            found if *found == ElsewhereMark::new(Some(uuid)) => Ok(Some(uuid)),
+            found if *found == ElsewhereMark::new(Some(elsewhere)) => Ok(Some(elsewhere)),
             _ => Err(()),
         }
     }
 
     /// Notes which journal is ours, if it is on a medium of its own, and brings the checksum up to
     /// date. All in the first 512 bytes.
-    pub fn set_journal_elsewhere(&mut self, journal_uuid: Option<[u8; 16]>) {
-        self.elsewhere = ElsewhereMark::new(journal_uuid);
+    pub fn set_journal_elsewhere(&mut self, elsewhere: Option<Elsewhere>) {
+        self.elsewhere = ElsewhereMark::new(elsewhere);
         self.seal();
     }
 
@@ -191,12 +214,16 @@ mod tests {
         superblock.set_marked(false);
         let before = superblock.clone();
         assert_eq!(before.journal_elsewhere(), Ok(None));
-        superblock.set_journal_elsewhere(Some([9; 16]));
-        assert_eq!(superblock.journal_elsewhere(), Ok(Some([9; 16])));
-        assert_eq!(superblock.as_bytes()[0xE0..0xE8], *b"OJEX\0\0\0\0");
-        assert_eq!(superblock.as_bytes()[0xEC..0xFC], [9; 16]);
+        let elsewhere = Elsewhere { journal_uuid: [9; 16], life: 0x0102, next_life: 3 << 56 };
+        superblock.set_journal_elsewhere(Some(elsewhere));
+        assert_eq!(superblock.journal_elsewhere(), Ok(Some(elsewhere)));
+        let mut golden = [9; 16].to_vec();
+        golden.extend(b"\0\0\0\0\0\0\x01\x02\x03\0\0\0\0\0\0\0");
+        assert_eq!(superblock.as_bytes()[0xDC..0xFC], golden);
+        let checksum = crc32c::crc32c(&golden).to_be_bytes();
+        assert_eq!(superblock.as_bytes()[0xD0..0xDC], [*b"OJEX", [0; 4], checksum].concat());
         assert_eq!(superblock.s_checksum.get(), superblock.checksum());
-        for at in 0xE0..0xFC {
+        for at in 0xD0..0xFC {
             let mut bytes = superblock.as_bytes().to_vec();
             bytes[at] ^= 0x10;
             let bad = Jbd2SuperBlock::read_from_bytes(&bytes).unwrap();
@@ -204,5 +231,23 @@ mod tests {
         }
         superblock.set_journal_elsewhere(None);
         assert_eq!(superblock.as_bytes(), before.as_bytes());
+    }
+
+    #[test]
+    fn the_note_is_that_of_the_page() {
+        let page = include_str!("../../../../docs/format/journal.md");
+        let fields = [
+            ("magic", offset_of!(ElsewhereMark, magic), 4),
+            ("reserved", offset_of!(ElsewhereMark, reserved), 4),
+            ("checksum", offset_of!(ElsewhereMark, checksum), 4),
+            ("journal_uuid", offset_of!(ElsewhereMark, journal_uuid), 16),
+            ("life", offset_of!(ElsewhereMark, life), 8),
+            ("next_life", offset_of!(ElsewhereMark, next_life), 8),
+        ];
+        for (name, offset, size_bytes) in fields {
+            let at = offset_of!(Jbd2SuperBlock, elsewhere) + offset;
+            let row = format!("\n| {at:#X} | {size_bytes} | `{name}` |").replace("0X", "0x");
+            assert!(page.contains(&row), "no {row}");
+        }
     }
 }

@@ -38,6 +38,7 @@ pub(super) fn adapter(device: Arc<MemoryDevice>, data_mode: DataMode) -> Adapter
         version: "test".into(),
         durability: "process",
         device_counters: Arc::new(device::Counters::default),
+        journal_counters: None,
     };
     let volume = Volume::open(device, options).unwrap();
     let notifier = crate::notifier::Notifier::start(|_| {}).unwrap();

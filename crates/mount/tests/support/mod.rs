@@ -58,6 +58,7 @@ impl Mounted {
             version: "test".into(),
             durability: "power",
             device_counters: Arc::new(move || device.counters()),
+            journal_counters: None,
         };
         let source = Source::Plain { name: "test".into() };
         let options = MountOptions::default();

@@ -11,20 +11,20 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use super::super::{LINE_BYTES, WORD_BYTES};
-use super::trace::NvramEvent;
-use crate::sim::{Piece, flip_bit, write_pieces};
+use super::trace::{NvramEvent, NvramTrace};
+use crate::sim::{Piece, Volatile, flip_bit, write_pieces};
 use crate::{Image, Survival};
 
 /// A store that was not fenced, or what later stores have left of it.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct Unfenced {
     piece: Piece,
     thread: usize,
 }
 
 /// The memory and the unfenced stores on top of it.
-#[derive(Clone)]
-pub(super) struct Cache {
+#[derive(Debug, Clone)]
+pub struct Cache {
     memory: Image,
     unfenced: Vec<Unfenced>,
 }
@@ -38,35 +38,15 @@ impl Cache {
         &self.memory
     }
 
-    /// The unfenced stores as the events that they were.
-    pub(super) fn unfenced_events(&self) -> Vec<NvramEvent> {
+    /// The start of a trace: the memory, and the unfenced stores as the events that they were.
+    pub(super) fn start_trace(&self) -> NvramTrace {
         let event = |Unfenced { piece, thread }: &Unfenced| NvramEvent::Store {
             offset: piece.offset(),
             data: piece.bytes().into(),
             thread: *thread,
         };
-        self.unfenced.iter().map(event).collect()
-    }
-
-    /// Takes in an event that has completed.
-    pub(super) fn apply(&mut self, event: &NvramEvent) {
-        match event {
-            NvramEvent::Store { offset, data, thread } => {
-                let piece = Piece::new(*offset, data.clone());
-                self.unfenced.push(Unfenced { piece, thread: *thread });
-            }
-            NvramEvent::FailedStore { offset, data, thread, seed } => {
-                let thread = *thread;
-                let stored = failed_store(*offset, data, *seed);
-                self.unfenced.extend(stored.into_iter().map(|piece| Unfenced { piece, thread }));
-            }
-            NvramEvent::Fence { thread } => self.fence(*thread),
-            NvramEvent::BitFlip { offset, bit } => {
-                flip_bit(&mut self.memory, *offset, *bit);
-                self.unfenced.iter_mut().for_each(|store| store.piece.flip_bit(*offset, *bit));
-            }
-            NvramEvent::Mark(_) => {}
-        }
+        let start = Cache::new(self.memory.clone());
+        NvramTrace::new(start, self.unfenced.iter().map(event).collect())
     }
 
     /// The stores of `thread` are in memory now, and what they replaced may not come back.
@@ -88,8 +68,40 @@ impl Cache {
         self.unfenced = others;
     }
 
-    /// What a power cut leaves while `in_flight` was being done.
-    pub(super) fn crash(&self, survival: Survival, in_flight: Option<&NvramEvent>) -> Image {
+    /// All that may survive or not: of the unfenced stores, and of the event in flight.
+    pub(super) fn atoms(&self, in_flight: Option<&NvramEvent>) -> Vec<Piece> {
+        let unfenced = self.unfenced.iter().map(|store| store.piece.clone());
+        unfenced
+            .chain(in_flight.and_then(in_flight_piece))
+            .flat_map(|piece| split(&piece))
+            .collect()
+    }
+}
+
+impl Volatile for Cache {
+    type Event = NvramEvent;
+
+    fn apply(&mut self, event: &NvramEvent) {
+        match event {
+            NvramEvent::Store { offset, data, thread } => {
+                let piece = Piece::new(*offset, data.clone());
+                self.unfenced.push(Unfenced { piece, thread: *thread });
+            }
+            NvramEvent::FailedStore { offset, data, thread, seed } => {
+                let thread = *thread;
+                let stored = failed_store(*offset, data, *seed);
+                self.unfenced.extend(stored.into_iter().map(|piece| Unfenced { piece, thread }));
+            }
+            NvramEvent::Fence { thread } => self.fence(*thread),
+            NvramEvent::BitFlip { offset, bit } => {
+                flip_bit(&mut self.memory, *offset, *bit);
+                self.unfenced.iter_mut().for_each(|store| store.piece.flip_bit(*offset, *bit));
+            }
+            NvramEvent::Mark(_) => {}
+        }
+    }
+
+    fn crash(&self, survival: Survival, in_flight: Option<&NvramEvent>) -> Image {
         let unfenced = || self.unfenced.iter().map(|store| store.piece.clone());
         let completing = || in_flight.and_then(in_flight_piece);
         let mut image = self.memory.clone();
@@ -112,13 +124,8 @@ impl Cache {
         image
     }
 
-    /// All that may survive or not: of the unfenced stores, and of the event in flight.
-    pub(super) fn atoms(&self, in_flight: Option<&NvramEvent>) -> Vec<Piece> {
-        let unfenced = self.unfenced.iter().map(|store| store.piece.clone());
-        unfenced
-            .chain(in_flight.and_then(in_flight_piece))
-            .flat_map(|piece| split(&piece))
-            .collect()
+    fn mark_of(event: &NvramEvent) -> Option<u64> {
+        if let NvramEvent::Mark(label) = event { Some(*label) } else { None }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cache::Cache;
-use crate::sim::{mix, write_pieces};
+use crate::sim::{CursorOf, Piece, TraceOf, write_pieces};
 use crate::{Image, Survival};
 
 /// Something that was done to a simulated NVRAM. Threads are numbered by their first store or
@@ -46,113 +46,29 @@ pub enum NvramEvent {
     Mark(u64),
 }
 
-/// The image a run began with, and its events in order.
-///
-/// A *cut* is a number of events that were done when power failed; `events[cut]`, if there
-/// is one, was in flight.
-#[derive(Debug, Clone)]
-pub struct NvramTrace {
-    /// What was in memory at the start.
-    pub initial: Image,
-    /// What was done.
-    pub events: Vec<NvramEvent>,
-    /// When each event was done, by the clock of the memory: ascending.
-    pub times: Vec<u64>,
-}
+/// The trace of a [`SimNvram`](crate::SimNvram).
+pub type NvramTrace = TraceOf<Cache>;
 
-impl NvramTrace {
-    /// The cuts that differ: before each event that is not a mark, and after the last event.
-    pub fn cuts(&self) -> impl Iterator<Item = usize> {
-        let changes = |&cut: &usize| !matches!(self.events.get(cut), Some(NvramEvent::Mark(_)));
-        (0..=self.events.len()).filter(changes)
-    }
-
-    /// The marks among the first `cut` events, oldest first.
-    pub fn marks_before(&self, cut: usize) -> impl DoubleEndedIterator<Item = u64> {
-        self.events[..cut].iter().filter_map(|event| match event {
-            NvramEvent::Mark(label) => Some(*label),
-            _ => None,
-        })
-    }
-
-    /// What a power cut at `cut` leaves. To walk over many cuts use a [`NvramCursor`].
-    pub fn crash(&self, cut: usize, survival: Survival) -> Image {
-        let mut cursor = self.cursor();
-        cursor.advance_to(cut);
-        cursor.crash(survival)
-    }
-
-    /// The moments that differ, as [`NvramCursor::advance_to_moment`] takes them: those of the
-    /// events that are not marks, and one after the last event.
-    pub fn moments(&self) -> impl Iterator<Item = u64> {
-        let cuts = self.cuts();
-        cuts.map(|cut| self.times.get(cut).copied().unwrap_or(u64::MAX))
-    }
-
-    /// A cursor at cut 0.
-    pub fn cursor(&self) -> NvramCursor<'_> {
-        let cache = Cache::new(self.initial.clone());
-        NvramCursor { trace: self, cut: 0, in_flight: self.events.first(), cache }
-    }
-}
-
-/// Walks over the cuts of a trace, forwards.
-pub struct NvramCursor<'a> {
-    trace: &'a NvramTrace,
-    cut: usize,
-    in_flight: Option<&'a NvramEvent>,
-    cache: Cache,
-}
+/// Walks over an [`NvramTrace`].
+pub type NvramCursor<'a> = CursorOf<'a, Cache>;
 
 impl NvramCursor<'_> {
-    /// The number of events that are done.
-    pub fn cut(&self) -> usize {
-        self.cut
-    }
-
-    /// Does the events up to `cut`. Panics when that lies behind, or after the last event.
-    pub fn advance_to(&mut self, cut: usize) {
-        assert!(cut >= self.cut, "a cursor only goes forwards");
-        for event in &self.trace.events[self.cut..cut] {
-            self.cache.apply(event);
-        }
-        self.cut = cut;
-        self.in_flight = self.trace.events.get(cut);
-    }
-
-    /// Does the events before `moment`; of the event at `moment`, if there is one, a power cut
-    /// leaves any part. Panics when that lies behind. See
-    /// [`Cursor::advance_to_moment`](crate::Cursor::advance_to_moment).
-    pub fn advance_to_moment(&mut self, moment: u64) {
-        let cut = self.trace.times.partition_point(|&time| time < moment);
-        self.advance_to(cut);
-        let is_now = self.trace.times.get(cut) == Some(&moment);
-        self.in_flight = self.in_flight.filter(|_| is_now);
-    }
-
-    /// What a power cut here leaves.
-    ///
-    /// A random survival with the same seed gives unrelated choices at different cuts: only
-    /// the pair is a state.
-    pub fn crash(&self, survival: Survival) -> Image {
-        let survival = match survival {
-            Survival::Random(seed) => Survival::Random(mix(seed, self.cut as u64)),
-            extreme => extreme,
-        };
-        self.cache.crash(survival, self.in_flight)
-    }
-
     /// The number of words and single bytes that a power cut here keeps or loses.
     pub fn choice_count(&self) -> usize {
-        self.cache.atoms(self.in_flight).len()
+        self.atoms().len()
+    }
+
+    fn atoms(&self) -> Vec<Piece> {
+        let (cache, in_flight) = self.state();
+        cache.atoms(in_flight)
     }
 
     /// What a power cut here leaves if it keeps those of the first 64 choices whose bit in
     /// `kept` is 1, and loses the others.
     pub fn crash_keeping(&self, kept: u64) -> Image {
-        let atoms = self.cache.atoms(self.in_flight);
+        let atoms = self.atoms();
         let bits = (0..u64::BITS).map(|bit| kept >> bit & 1 == 1);
-        let mut image = self.cache.memory().clone();
+        let mut image = self.state().0.memory().clone();
         let survivors =
             atoms.into_iter().zip(bits).filter_map(|(atom, keeps)| keeps.then_some(atom));
         write_pieces(&mut image, survivors);
