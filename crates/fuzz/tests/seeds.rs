@@ -99,12 +99,12 @@ fn short_run(target: Target, usual: usize) {
 
 #[test]
 fn journal_reader() {
-    short_run(Target::JournalReader, 4000);
+    short_run(Target::JournalReader, 40000);
 }
 
 #[test]
 fn volume_open() {
-    short_run(Target::VolumeOpen, 1500);
+    short_run(Target::VolumeOpen, 9000);
 }
 
 /// What is planted must be found.
