@@ -374,7 +374,7 @@ impl<'a> Checker<'a> {
 }
 
 /// The block that holds the superblock of the kernel's journal, without the note and the checksum
-/// behind it (`docs/format/volume.md`).
+/// behind it ([`ext4::layout::jbd2`]).
 fn without_note(image: &Image, block: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(BLOCK_BYTES).expect("a block fits into memory")];
     image.read(block * BLOCK_BYTES, &mut bytes);
