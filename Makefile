@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: build demo test bench fuzz-crashes lint setup clean
+.PHONY: build demo test bench fuzz fuzz-crashes lint setup clean
 
 build: setup
 	$(CARGO) build --release
@@ -24,6 +24,12 @@ lint: setup
 bench: setup
 	@$(CARGO) build --release --workspace --bins --examples
 	@scripts/bench
+
+# Coverage-guided fuzzing: make fuzz TARGET=journal_reader TIME=600 (seconds); or TARGET=volume_open
+TARGET ?= journal_reader
+TIME ?= 300
+fuzz: setup
+	@scripts/fuzz $(TARGET) $(TIME)
 
 # Crash enumeration for as long as you like: make fuzz-crashes STATES=100000 SEED=1
 STATES ?= 100000

@@ -94,7 +94,10 @@ impl Engine {
                 step_bytes: self.space.step_bytes(),
                 delta_codec: self.options.delta_codec,
                 pack: self.packs,
-                is_whole_in_region: &|block| self.state.lock().is_whole_in_active(block),
+                is_whole_in_region: &|block| {
+                    self.is_broken(Broken::XorWithoutBase)
+                        || self.state.lock().is_whole_in_active(block)
+                },
             },
             &mut record_buf,
         );

@@ -79,6 +79,8 @@ pub enum Broken {
     CommitNotDurable,
     /// A block is not brought home with its region when a later region holds any record of it.
     DeltaWithoutBase,
+    /// DJFS' codec logs a difference although the region does not hold the whole block.
+    XorWithoutBase,
     /// Regions are freed without flushing what was written home.
     CheckpointNotFlushed,
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use device::{AlignedBuf, BlockDevice};
 
 use crate::codec::CodecError;
+use crate::format::FORM_XOR_LZO;
 use crate::header::{Header, life_after_recovery};
 use crate::options::Broken;
 use crate::record::{Record, Tag};
@@ -58,6 +59,7 @@ pub fn recover(
     let revokes = collect_revokes(&scan.records);
     let (chains, revoked_blocks) = chains_of(&scan.records, &revokes);
     check_homes(&chains, home)?;
+    check_bases(&chains, &scan.records)?;
     if !options.dry_run && !scan.header.clean {
         replay(home, space, &scan.records, &chains)?;
         clean_header(&scan).write_both(space)?;
@@ -136,6 +138,21 @@ fn check_homes(chains: &Chains, home: &Arc<dyn BlockDevice>) -> Result<()> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// An XOR is applied to exactly its base or makes garbage, so a chain with one begins with the whole
+/// block ([`crate::codec::xor_lzo`]): nothing that we wrote XORs what is at home.
+fn check_bases(chains: &Chains, records: &[Record]) -> Result<()> {
+    for (block, chain) in chains.iter().filter(|(_, chain)| !chain[0].1.is_whole()) {
+        if let Some((index, _)) = chain.iter().find(|(_, tag)| tag.form == FORM_XOR_LZO) {
+            return Err(JournalError::Damaged(format!(
+                "transaction {} has a difference of {block} to a version that is not in the \
+                 journal; nothing was changed",
+                records[*index].tid
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Replay pass: makes the newest versions, a batch of blocks at a time (so that memory is bounded

@@ -2,15 +2,18 @@
 //!
 //! ```text
 //! random:17:60:journal                              a run: workload, seed, operations, data mode
+//! random:17:60:journal:nvram:xor-lzo                with its journal on NVRAM, and DJFS' codec
 //! random:17:60:journal@cut=123,sub=5                a crash of it: cut, choice of what survives
 //! random:17:60:journal@cut=123,sub=5,recut=4,resub=2    a crash of the recovery from that
 //! ```
+//! Where the journal lies (`volume`, `nvram`, `device`) and the codec of deltas (`runs`, `xor-lzo`)
+//! may be left out when they are the first of these.
 
 use std::fmt;
 use std::str::FromStr;
 
 use device::Survival;
-use ext4::DataMode;
+use ext4::{DataMode, DeltaCodec};
 
 use crate::content::mix;
 use crate::format::Shape;
@@ -27,6 +30,86 @@ pub struct Case {
     pub op_count: usize,
     /// Route of file data.
     pub data_mode: DataMode,
+    /// The journal.
+    pub journal: JournalKind,
+}
+
+/// Where a journal lies.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum JournalOn {
+    /// In the volume.
+    #[default]
+    Volume,
+    /// On simulated NVRAM: a crash keeps any of the words that were not fenced.
+    Nvram,
+    /// On a device of its own.
+    Device,
+}
+
+impl JournalOn {
+    /// All of them.
+    pub const ALL: [JournalOn; 3] = [JournalOn::Volume, JournalOn::Nvram, JournalOn::Device];
+
+    fn name(self) -> &'static str {
+        match self {
+            JournalOn::Volume => "volume",
+            JournalOn::Nvram => "nvram",
+            JournalOn::Device => "device",
+        }
+    }
+}
+
+/// Where a journal lies, and how it encodes deltas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalKind {
+    /// Where it lies.
+    pub on: JournalOn,
+    /// How deltas are encoded.
+    pub codec: DeltaCodec,
+}
+
+impl Default for JournalKind {
+    fn default() -> Self {
+        JournalKind { on: JournalOn::default(), codec: DeltaCodec::Runs }
+    }
+}
+
+const CODECS: [(DeltaCodec, &str); 2] =
+    [(DeltaCodec::Runs, "runs"), (DeltaCodec::XorLzo, "xor-lzo")];
+
+impl JournalKind {
+    /// Every place with every codec, the usual one first.
+    pub fn all() -> Vec<JournalKind> {
+        let with = |on| CODECS.map(|(codec, _)| JournalKind { on, codec });
+        JournalOn::ALL.into_iter().flat_map(with).collect()
+    }
+
+    /// Takes the word of an id for a place or a codec.
+    fn with(self, word: &str) -> Result<JournalKind, String> {
+        if let Some(on) = JournalOn::ALL.into_iter().find(|on| on.name() == word) {
+            return Ok(JournalKind { on, ..self });
+        }
+        match CODECS.into_iter().find(|(_, name)| *name == word) {
+            Some((codec, _)) => Ok(JournalKind { codec, ..self }),
+            None => Err(format!("{word} is neither a place of a journal nor a codec")),
+        }
+    }
+}
+
+impl fmt::Display for JournalKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let codec = CODECS.into_iter().find(|(codec, _)| *codec == self.codec);
+        let codec = codec.map(|(_, name)| name).unwrap_or_default();
+        write!(f, "{}:{codec}", self.on.name())
+    }
+}
+
+impl FromStr for JournalKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<JournalKind, String> {
+        text.split(':').try_fold(JournalKind::default(), JournalKind::with)
+    }
 }
 
 impl Case {
@@ -40,7 +123,7 @@ impl Case {
 /// Where power was cut, and what survived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Crash {
-    /// Number of device events that were done.
+    /// Number of events on all media that were done.
     pub cut: usize,
     /// 0 to 3: the extremes of [`Survival`]; above: random.
     pub sub: u32,
@@ -81,8 +164,9 @@ pub fn mode_of(name: &str) -> Result<DataMode, String> {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Case { workload, seed, op_count, data_mode } = self;
-        write!(f, "{workload}:{seed}:{op_count}:{}", data_mode.name())
+        let Case { workload, seed, op_count, data_mode, journal } = self;
+        write!(f, "{workload}:{seed}:{op_count}:{}", data_mode.name())?;
+        if *journal == JournalKind::default() { Ok(()) } else { write!(f, ":{journal}") }
     }
 }
 
@@ -104,14 +188,17 @@ impl FromStr for Case {
 
     fn from_str(text: &str) -> Result<Case, String> {
         let parts: Vec<&str> = text.split(':').collect();
-        let [workload, seed, op_count, mode] = parts[..] else {
-            return Err(format!("{text}: not WORKLOAD:SEED:OPERATIONS:MODE"));
+        let [workload, seed, op_count, mode, ref journal @ ..] = parts[..] else {
+            return Err(format!("{text}: not WORKLOAD:SEED:OPERATIONS:MODE[:JOURNAL][:CODEC]"));
         };
         Ok(Case {
             workload: workload.parse()?,
             seed: seed.parse().map_err(|e| format!("seed {seed}: {e}"))?,
             op_count: op_count.parse().map_err(|e| format!("operations {op_count}: {e}"))?,
             data_mode: mode_of(mode)?,
+            journal: journal
+                .iter()
+                .try_fold(JournalKind::default(), |kind, word| kind.with(word))?,
         })
     }
 }
@@ -150,10 +237,20 @@ mod tests {
             "random:17:60:journal",
             "random:17:60:ordered@cut=123,sub=5",
             "orphans:1:2:journal@cut=3,sub=4,recut=5,resub=6",
+            "writers:3:4:delta:nvram:xor-lzo@cut=3,sub=4",
+            "writers:3:4:delta:volume:xor-lzo",
         ] {
             assert_eq!(text.parse::<Id>().expect("parses").to_string(), text);
         }
-        for text in ["random", "random:1:2", "nothing:1:2:journal", "random:1:2:journal@cut=1"] {
+        let short = "random:1:2:journal:device".parse::<Id>().expect("parses");
+        assert_eq!(short.to_string(), "random:1:2:journal:device:runs");
+        for text in [
+            "random",
+            "random:1:2",
+            "random:1:2:journal:moon",
+            "nothing:1:2:journal",
+            "random:1:2:journal@cut=1",
+        ] {
             assert!(text.parse::<Id>().is_err(), "{text}");
         }
     }

@@ -19,12 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use device::{Cursor, Image};
+use device::Image;
 
 use crate::BLOCK_BYTES;
 use crate::case::{Case, Crash, Id};
 use crate::content::mix;
 use crate::fsck::Fsck;
+use crate::machine::{Cursors, Images};
 use crate::recording::{Recording, Stage, record, sector_bytes};
 use crate::recover::{Recovered, read_back, recover, recover_read_only};
 use crate::tree::{Fingerprint, Interner, Tree};
@@ -148,17 +149,17 @@ pub fn replay(id: Id, stage: &Stage<'_>) -> Result<Tally, Box<Failure>> {
     let recording = record(id.case, stage).map_err(failed)?;
     let shared = Shared::default();
     let mut checker = Checker::new(&recording, &shared).map_err(failed)?;
-    if crash.cut > recording.trace.events.len() {
-        return Err(failed(format!("there are {} events only", recording.trace.events.len())));
+    if crash.cut > recording.trace.event_count() {
+        return Err(failed(format!("there are {} events only", recording.trace.event_count())));
     }
     let mut cursor = recording.trace.cursor();
     cursor.advance_to(crash.cut);
     let crashed = cursor.crash(crash.survival(&id.case));
-    let recovered = checker.recover(crashed.clone(), 0).map_err(failed)?;
+    let recovered = checker.recover(&crashed, 0).map_err(failed)?;
     let found = checker.look_at(&recovered).map_err(failed)?;
     checker.judge(&found, crash.cut).map_err(failed)?;
     checker.check_again(&recovered).map_err(failed)?;
-    checker.check_read_only(crashed, &found, &recovered).map_err(failed)?;
+    checker.check_read_only(&crashed, &found, &recovered).map_err(failed)?;
     match id.again {
         Some(again) => checker.check_recut(&recovered, again).map_err(failed)?,
         None => (0..64).try_for_each(|sub| {
@@ -241,7 +242,7 @@ impl<'a> Checker<'a> {
 
     fn check_cut(
         &mut self,
-        cursor: &Cursor<'_>,
+        cursor: &Cursors<'_>,
         effort: &Effort,
         tally: &mut Tally,
     ) -> Result<(), Box<Failure>> {
@@ -250,15 +251,15 @@ impl<'a> Checker<'a> {
             let crash = Crash { cut: cursor.cut(), sub };
             let id = Id { case, crash: Some(crash), again: None };
             let failed = |what| Box::new(Failure { id, what });
-            let image = cursor.crash(crash.survival(&case));
+            let images = cursor.crash(crash.survival(&case));
             tally.crashes += 1;
-            let digest = digest(&image, &self.recording.formatted.image, &[]);
+            let digest = self.digest_of(&images);
             let known = lock(&self.shared.crashed).get(&digest).cloned();
             if let Some(found) = known {
                 self.judge(&found, crash.cut).map_err(failed)?;
                 continue;
             }
-            let recovered = self.recover(image.clone(), 0).map_err(failed)?;
+            let recovered = self.recover(&images, 0).map_err(failed)?;
             let found = self.look_at(&recovered).map_err(failed)?;
             if lock(&self.shared.crashed).insert(digest, found.clone()).is_none() {
                 tally.distinct += 1;
@@ -266,7 +267,7 @@ impl<'a> Checker<'a> {
             self.judge(&found, crash.cut).map_err(failed)?;
             if mix(digest).is_multiple_of(effort.again_every) {
                 self.check_again(&recovered).map_err(failed)?;
-                self.check_read_only(image, &found, &recovered).map_err(failed)?;
+                self.check_read_only(&images, &found, &recovered).map_err(failed)?;
                 tally.again += 1;
                 for salt in 0..effort.recut_count {
                     let again = pick_recut(&recovered, mix(digest ^ salt));
@@ -280,21 +281,30 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    fn recover(&self, crashed: Image, round: u64) -> Result<Recovered, String> {
+    fn recover(&self, crashed: &Images, round: u64) -> Result<Recovered, String> {
         recover(crashed, self.sector_bytes, &self.recording.setup, round)
+    }
+
+    /// Of everything that was left on the media.
+    fn digest_of(&self, images: &Images) -> u64 {
+        let fresh = &self.recording.fresh;
+        let own = images.own.as_ref().zip(fresh.own.as_ref());
+        let own = own.map_or(0, |(image, base)| digest(image, base, &[]));
+        mix(digest(&images.device, &fresh.device, &[]) ^ own.rotate_left(1))
     }
 
     /// e2fsck and the tree of a recovered volume, unless it is known.
     fn look_at(&mut self, recovered: &Recovered) -> Result<Arc<Found>, String> {
         let formatted = &self.recording.formatted;
-        let key = digest(&recovered.image, &formatted.image, &formatted.journal_blocks);
+        let image = &recovered.images.device;
+        let key = digest(image, &formatted.image, &formatted.journal_blocks);
         if let Some(found) = lock(&self.shared.volumes).get(&key) {
             return Ok(found.clone());
         }
-        self.fsck.check(&recovered.image)?;
+        self.fsck.check(image)?;
         let mut interner = lock(&self.shared.interner);
         let setup = &self.recording.setup;
-        let tree = read_back(&recovered.image, self.sector_bytes, setup, &mut interner)?;
+        let tree = read_back(image, self.sector_bytes, setup, &mut interner)?;
         drop(interner);
         let found = Arc::new(Found { print: tree.fingerprint(), tree });
         lock(&self.shared.volumes).insert(key, found.clone());
@@ -310,15 +320,15 @@ impl<'a> Checker<'a> {
 
     /// Check 4.
     fn check_again(&self, recovered: &Recovered) -> Result<(), String> {
-        let again = self.recover(recovered.image.clone(), 1)?;
-        self.same_volume(&again.image, &recovered.image)
+        let again = self.recover(&recovered.images, 1)?;
+        self.same_volume(&again.images.device, &recovered.images.device)
             .map_err(|text| format!("recovered twice: {text}"))
     }
 
     /// Check 6.
     fn check_read_only(
         &self,
-        crashed: Image,
+        crashed: &Images,
         found: &Found,
         recovered: &Recovered,
     ) -> Result<(), String> {
@@ -330,26 +340,32 @@ impl<'a> Checker<'a> {
             let text = tree.differences(&found.tree, ["read-only", "recovered"], 8);
             return Err(format!("opened read-only it is another volume:\n{text}"));
         }
-        self.same_volume(&image, &recovered.image)
+        self.same_volume(&image, &recovered.images.device)
             .map_err(|text| format!("opened read-only: {text}"))
     }
 
     /// Check 5.
     fn check_recut(&self, recovered: &Recovered, again: Crash) -> Result<(), String> {
         let survival = again.survival(&self.recording.case);
-        let cut = again.cut.min(recovered.trace.events.len());
+        let cut = again.cut.min(recovered.trace.event_count());
         let crashed = recovered.trace.crash(cut, survival);
         let second =
-            self.recover(crashed, 2).map_err(|text| format!("after a cut recovery: {text}"))?;
-        self.same_volume(&second.image, &recovered.image)
+            self.recover(&crashed, 2).map_err(|text| format!("after a cut recovery: {text}"))?;
+        self.same_volume(&second.images.device, &recovered.images.device)
             .map_err(|text| format!("after a cut recovery: {text}"))
     }
 
-    /// Equal but for the superblock (mount count, times) and the journal's inside.
+    /// Equal but for the superblock (mount count, times), the journal's inside, and the note of where
+    /// the journal is: on a volume without marks, which a reader leaves alone, that means nothing.
     fn same_volume(&self, a: &Image, b: &Image) -> Result<(), String> {
-        let mut skip = self.recording.formatted.journal_blocks.clone();
+        let formatted = &self.recording.formatted;
+        let mut skip = formatted.journal_blocks.clone();
         skip.insert(0, 0);
-        let differing: Vec<u64> = different_blocks(a, b, &skip).map(|(block, _)| block).collect();
+        let noted_in = formatted.journal_extents[0].start / BLOCK_BYTES;
+        let is_same =
+            |block: u64| block == noted_in && without_note(a, block) == without_note(b, block);
+        let differing = different_blocks(a, b, &skip).map(|(block, _)| block);
+        let differing: Vec<u64> = differing.filter(|block| !is_same(*block)).collect();
         if differing.is_empty() {
             return Ok(());
         }
@@ -357,9 +373,18 @@ impl<'a> Checker<'a> {
     }
 }
 
+/// The block that holds the superblock of the kernel's journal, without the note and the checksum
+/// behind it ([`ext4::layout::jbd2`]).
+fn without_note(image: &Image, block: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(BLOCK_BYTES).expect("a block fits into memory")];
+    image.read(block * BLOCK_BYTES, &mut bytes);
+    bytes[0xD0..0x100].fill(0);
+    bytes
+}
+
 /// A cut of the recovery, by chance.
 fn pick_recut(recovered: &Recovered, salt: u64) -> Crash {
-    let count = recovered.trace.events.len() as u64 + 1;
+    let count = recovered.trace.event_count() as u64 + 1;
     let cut = usize::try_from(mix(salt) % count).expect("a count of events");
     Crash { cut, sub: u32::try_from(mix(salt ^ 1) % 12).expect("below 12") }
 }

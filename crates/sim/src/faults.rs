@@ -15,6 +15,7 @@ use crate::case::Case;
 use crate::format::{Formatted, formatted};
 use crate::fsck::Fsck;
 use crate::history::History;
+use crate::machine::Images;
 use crate::op::Op;
 use crate::recording::{Stage, record, sector_bytes};
 use crate::recover::{no_panic, read_back, recover};
@@ -123,10 +124,10 @@ impl FaultRun {
 
     fn check_crash(&self, crashed: Image, acked: usize, fsck: &mut Fsck) -> Result<(), String> {
         let sector_bytes = sector_bytes(&self.case);
-        let recovered = recover(crashed, sector_bytes, &self.setup, 0)?;
-        fsck.check(&recovered.image)?;
+        let recovered = recover(&Images::whole(crashed), sector_bytes, &self.setup, 0)?;
+        fsck.check(&recovered.images.device)?;
         let interner = &mut Interner::default();
-        let tree = read_back(&recovered.image, sector_bytes, &self.setup, interner)?;
+        let tree = read_back(&recovered.images.device, sector_bytes, &self.setup, interner)?;
         self.history.judge(&tree, tree.fingerprint(), acked).map(drop)
     }
 }
@@ -144,10 +145,10 @@ pub enum Flip {
 /// last, and opens the volume.
 pub fn check_bit_flip(case: Case, seed: u64, fsck: &mut Fsck) -> Result<Flip, String> {
     let recording = record(case, &Stage::sound())?;
-    let marks = (0..recording.trace.events.len())
+    let marks = (0..recording.trace.event_count())
         .filter(|cut| recording.trace.marks_before(*cut).count() == case.op_count);
     let Some(cut) = marks.min() else { return Ok(Flip::NothingToFlip) };
-    let crashed = recording.trace.crash(cut, Survival::Everything);
+    let crashed = recording.trace.crash(cut, Survival::Everything).device;
     let sector = sector_bytes(&case);
     let device = Arc::new(SimDevice::from_image(crashed, sector));
     let mut rng = fastrand::Rng::with_seed(seed);

@@ -1,8 +1,8 @@
-//! A device that lies: what crash enumeration must find out.
+//! Media that lie: what crash enumeration must find out.
 
 use std::sync::Arc;
 
-use device::{BlockDevice, Durability, Result, SimDevice};
+use device::{BlockDevice, Durability, Nvram, Result, SimDevice, SimNvram};
 
 /// What it lies about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,5 +59,34 @@ impl BlockDevice for Liar {
             Lie::FlushDropped => Ok(()),
             Lie::DurableWriteCached => self.device.flush(),
         }
+    }
+}
+
+/// Simulated NVRAM whose fences do nothing.
+pub struct UnfencedNvram(pub Arc<SimNvram>);
+
+impl Nvram for UnfencedNvram {
+    fn len_bytes(&self) -> u64 {
+        self.0.len_bytes()
+    }
+
+    fn durability(&self) -> Durability {
+        self.0.durability()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.0.read(offset, buf)
+    }
+
+    fn store(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.0.store(offset, data)
+    }
+
+    fn persist(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn write_durable(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+        self.0.store(offset, &pieces.concat())
     }
 }

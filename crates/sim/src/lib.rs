@@ -5,15 +5,15 @@
 //! compares what recovery makes of it with a reference file system in memory.
 //!
 //! ```text
-//! workload -> ops -> session (the volume) -> SimDevice -> trace
+//! workload -> ops -> session (the volume) -> machine -> trace
 //!                \-> model               -> history            \
 //!                                               \               v
 //!                                                judge <- tree <- recover <- crash image
 //! ```
 //!
 //! It must not know how the journal or the format work: it uses what their users use. The
-//! exceptions are [`faults`], which flips bits in journal records, and [`mod@format`], which asks
-//! debugfs where the journal lies.
+//! exceptions are [`faults`], which flips bits in journal records, [`mod@format`], which asks debugfs
+//! where the journal lies, and [`machine`], which makes empty journals on media of their own.
 
 pub mod case;
 pub mod content;
@@ -25,6 +25,7 @@ pub mod history;
 pub mod kernel;
 pub mod liar;
 pub mod lockstep;
+pub mod machine;
 pub mod model;
 pub mod op;
 pub mod recording;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use ext4::DataMode;
-use sim::case::{Case, Id, mode_of};
+use sim::case::{Case, Id, JournalKind, mode_of};
 use sim::enumerate::{Effort, Failure, Tally, enumerate, replay};
 use sim::recording::{Stage, record};
 use sim::shrink::shrink;
@@ -24,12 +24,16 @@ struct Arguments {
     #[arg(long, default_value_t = 100_000)]
     states: usize,
     /// Only this workload: random, sqlite, directory, exhaustion, writers, truncate, orphans,
-    /// reuse, rounds
+    /// reuse, rounds, modes, atomic
     #[arg(long)]
     workload: Option<Workload>,
-    /// Only this data mode: journal or ordered
+    /// Only this data mode, as in -o data=
     #[arg(long, value_parser = mode_of)]
     mode: Option<DataMode>,
+    /// Only these journals: volume, nvram or device, each with a codec of deltas if it is not
+    /// runs: nvram,nvram:xor-lzo
+    #[arg(long, value_delimiter = ',')]
+    journal: Vec<JournalKind>,
     /// Operations a run, instead of what is usual for the workload
     #[arg(long)]
     ops: Option<usize>,
@@ -94,36 +98,42 @@ fn shrink_one(id: Id, arguments: &Arguments) -> Result<Tally, Box<Failure>> {
     }
 }
 
-/// Goes round the workloads and modes, with another seed each time.
+/// Goes round the workloads, modes and journals, with another seed each time.
 fn explore(arguments: &Arguments) -> Result<Tally, Box<Failure>> {
     let workloads = arguments.workload.map_or(Workload::ALL.to_vec(), |one| vec![one]);
     let modes = arguments.mode.map_or(DataMode::ALL.to_vec(), |mode| vec![mode]);
+    let journals = match &arguments.journal[..] {
+        [] => JournalKind::all(),
+        some => some.to_vec(),
+    };
     let mut sum = Tally::default();
     let mut shown = Instant::now();
     let started = Instant::now();
     for round in 0.. {
-        for workload in &workloads {
-            for data_mode in &modes {
-                let case = Case {
-                    workload: *workload,
-                    seed: arguments.seed.wrapping_add(round),
-                    op_count: arguments.ops.unwrap_or(workload.usual_op_count()),
-                    data_mode: *data_mode,
-                };
-                let effort = Effort {
-                    random_count: arguments.random,
-                    worker_count: arguments.workers,
-                    state_limit: arguments.states - sum.distinct,
-                    ..Effort::default()
-                };
-                sum.add(&enumerate(case, &effort, &Stage::sound())?);
-                if shown.elapsed() > Duration::from_secs(5) {
-                    println!("{:4} s: {sum}", started.elapsed().as_secs());
-                    shown = Instant::now();
-                }
-                if sum.distinct >= arguments.states {
-                    return Ok(sum);
-                }
+        let both = workloads.iter().flat_map(|workload| modes.iter().map(move |m| (*workload, *m)));
+        for (number, (workload, data_mode)) in both.enumerate() {
+            // Each round has another journal for each pair, so that a short run sees all journals.
+            let turn = usize::try_from(round).unwrap_or(0) + number;
+            let case = Case {
+                workload,
+                seed: arguments.seed.wrapping_add(round),
+                op_count: arguments.ops.unwrap_or(workload.usual_op_count()),
+                data_mode,
+                journal: journals[turn % journals.len()],
+            };
+            let effort = Effort {
+                random_count: arguments.random,
+                worker_count: arguments.workers,
+                state_limit: arguments.states - sum.distinct,
+                ..Effort::default()
+            };
+            sum.add(&enumerate(case, &effort, &Stage::sound())?);
+            if shown.elapsed() > Duration::from_secs(5) {
+                println!("{:4} s: {sum}", started.elapsed().as_secs());
+                shown = Instant::now();
+            }
+            if sum.distinct >= arguments.states {
+                return Ok(sum);
             }
         }
     }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use device::{BlockDevice, SimDevice, Trace};
+use device::{BlockDevice, Nvram, SimDevice, SimNvram};
 
 use crate::case::Case;
 use crate::content::mix;
 use crate::format::{Formatted, formatted};
 use crate::history::History;
+use crate::machine::{Images, Traces, Wraps};
 use crate::op::Op;
 use crate::recover::no_panic;
 use crate::session::{Session, Setup};
@@ -16,11 +17,16 @@ use crate::tree::{Interner, read_tree};
 /// What is put between the file system and the simulated device; the usual case is nothing.
 pub type Wrap = dyn Fn(Arc<SimDevice>) -> Arc<dyn BlockDevice> + Sync;
 
+/// The same for NVRAM.
+pub type WrapNvram = dyn Fn(Arc<SimNvram>) -> Arc<dyn Nvram> + Sync;
+
 /// How runs are done.
 #[derive(Clone, Copy)]
 pub struct Stage<'a> {
-    /// What stands between the file system and the device.
+    /// What stands between the file system and the devices.
     pub wrap: &'a Wrap,
+    /// What stands between the file system and NVRAM.
+    pub wrap_nvram: &'a WrapNvram,
     /// The fault that is built into the engine.
     #[cfg(feature = "canary")]
     pub broken: journal::Broken,
@@ -31,6 +37,7 @@ impl Stage<'_> {
     pub fn sound() -> Stage<'static> {
         Stage {
             wrap: &|device| device,
+            wrap_nvram: &|nvram| nvram,
             #[cfg(feature = "canary")]
             broken: journal::Broken::Nothing,
         }
@@ -38,8 +45,8 @@ impl Stage<'_> {
 
     /// How volumes of that run are opened.
     pub fn setup(&self, case: &Case) -> Setup {
-        #[cfg_attr(not(feature = "canary"), expect(unused_mut))]
         let mut setup = Setup::new(case.data_mode, case.seed);
+        setup.codec = case.journal.codec;
         #[cfg(feature = "canary")]
         {
             setup.broken = self.broken;
@@ -54,10 +61,12 @@ pub struct Recording {
     pub case: Case,
     /// The volume it began with.
     pub formatted: Arc<Formatted>,
-    /// How its volumes are opened.
+    /// The media it began with.
+    pub fresh: Images,
+    /// How its volumes are opened, but for the journal's medium.
     pub setup: Setup,
-    /// What was done to the device, with a mark *n* when *n* operations had returned.
-    pub trace: Trace,
+    /// What was done to the media, with a mark *n* when *n* operations had returned.
+    pub trace: Traces,
     /// What was done, and what a crash may leave.
     pub history: History,
 }
@@ -75,14 +84,17 @@ pub fn record(case: Case, stage: &Stage<'_>) -> Result<Recording, String> {
 /// [`record`] with these operations instead of the workload's.
 pub fn record_ops(case: Case, ops: &[Op], stage: &Stage<'_>) -> Result<Recording, String> {
     let formatted = formatted(case.shape())?;
-    let device = Arc::new(SimDevice::from_image(formatted.image.clone(), sector_bytes(&case)));
-    device.start_trace();
     let setup = stage.setup(&case);
+    let fresh = Images::fresh(&case, &formatted, setup.region_count())?;
+    let machine = fresh.power_up(sector_bytes(&case));
+    let device = &machine.device;
+    machine.start_trace();
+    let wraps = Wraps { device: stage.wrap, nvram: stage.wrap_nvram };
     let mut history = History::new(&case);
     no_panic("the run", || {
         let wrapped = (stage.wrap)(device.clone());
-        let mut session =
-            Session::open(wrapped, setup.clone()).map_err(|e| format!("does not open: {e}"))?;
+        let mut session = Session::open(wrapped, setup.with_journal(machine.journal(&wraps)))
+            .map_err(|e| format!("does not open: {e}"))?;
         for op in ops {
             let failed = history.step(&mut session, op).map_err(|e| with_tail(e, &history))?;
             if let Some(error) = failed {
@@ -95,7 +107,7 @@ pub fn record_ops(case: Case, ops: &[Op], stage: &Stage<'_>) -> Result<Recording
     })?;
     history.push_closed();
     device.mark(history.len() as u64);
-    Ok(Recording { case, formatted, setup, trace: device.take_trace(), history })
+    Ok(Recording { case, formatted, fresh, setup, trace: machine.take_trace(), history })
 }
 
 /// The volume as it is now against the model.

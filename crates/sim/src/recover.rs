@@ -3,9 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use device::{Image, SimDevice, Survival, Trace};
+use device::{Image, SimDevice, Survival};
 use ext4::{OpenOptions, Timestamp, Volume};
 
+use crate::machine::{Images, Machine, Traces};
 use crate::session::Setup;
 use crate::tree::{Interner, Tree, read_tree};
 
@@ -15,31 +16,33 @@ const RECOVERY_LIFE: u64 = 900;
 /// A recovered volume.
 pub struct Recovered {
     /// What is durable after it was opened and closed again: a power cut follows at once.
-    pub image: Image,
-    /// What recovery did to the device.
-    pub trace: Trace,
+    pub images: Images,
+    /// What recovery did to the media.
+    pub trace: Traces,
 }
 
 /// Opens and closes the volume. `round` counts recoveries of one crash.
 pub fn recover(
-    crashed: Image,
+    crashed: &Images,
     sector_bytes: usize,
     setup: &Setup,
     round: u64,
 ) -> Result<Recovered, String> {
-    let device = Arc::new(SimDevice::from_image(crashed, sector_bytes));
-    device.start_trace();
+    let machine = crashed.power_up(sector_bytes);
+    machine.start_trace();
+    let setup = setup.with_journal(machine.journal(&Machine::SOUND));
     let options = still(setup.options(RECOVERY_LIFE + round));
     no_panic("recovery", || {
-        let volume =
-            Volume::open(device.clone(), options).map_err(|e| format!("does not open: {e}"))?;
+        let volume = Volume::open(machine.device.clone(), options)
+            .map_err(|e| format!("does not open: {e}"))?;
         volume.close().map_err(|e| format!("does not close: {e}"))
     })?;
-    let trace = device.take_trace();
-    Ok(Recovered { image: device.crash(Survival::Nothing), trace })
+    let trace = machine.take_trace();
+    Ok(Recovered { images: machine.crash(Survival::Nothing), trace })
 }
 
-/// Reads the whole volume; nothing may be written to it.
+/// Reads the whole volume, which is closed: its journal, wherever it is, is not needed. Nothing may
+/// be written to it.
 pub fn read_back(
     image: &Image,
     sector_bytes: usize,
@@ -62,12 +65,14 @@ pub fn read_back(
 /// Opens a crashed volume read-only, which recovers it first, and reads it. Also returns what is
 /// durable then.
 pub fn recover_read_only(
-    crashed: Image,
+    crashed: &Images,
     sector_bytes: usize,
     setup: &Setup,
     interner: &mut Interner,
 ) -> Result<(Tree, Image), String> {
-    let device = Arc::new(SimDevice::from_image(crashed, sector_bytes));
+    let machine = crashed.power_up(sector_bytes);
+    let device = &machine.device;
+    let setup = setup.with_journal(machine.journal(&Machine::SOUND));
     let options = OpenOptions { read_only: true, ..still(setup.options(RECOVERY_LIFE + 3)) };
     let tree = no_panic("a read-only opening", || {
         let volume = Volume::open(device.clone(), options)

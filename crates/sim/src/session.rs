@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use device::BlockDevice;
 use ext4::{
-    Allocate, DataMode, Error, FileKind, InodeNo, NewNode, OpenOptions, Owner, RenameHow, Result,
-    SetAttr, Timestamp, Volume,
+    Allocate, DataMode, DeltaCodec, Error, FileKind, InodeNo, NewNode, OpenOptions, Owner,
+    RenameHow, Result, SetAttr, Timestamp, Volume,
 };
+use journal::Medium;
 
 use crate::content::pattern;
 use crate::op::{Op, RenameKind, Reserve, Target, symlink_target};
@@ -20,6 +21,10 @@ pub struct Setup {
     pub data_mode: DataMode,
     /// Seeds generations and the journal's lives.
     pub seed: u64,
+    /// How deltas are encoded.
+    pub codec: DeltaCodec,
+    /// The journal's own medium, if it has one.
+    pub journal: Option<Medium>,
     /// The fault that is built into the engine.
     #[cfg(feature = "canary")]
     pub broken: journal::Broken,
@@ -31,13 +36,24 @@ impl Setup {
         Setup {
             data_mode,
             seed,
+            codec: DeltaCodec::Runs,
+            journal: None,
             #[cfg(feature = "canary")]
             broken: journal::Broken::Nothing,
         }
     }
 
-    /// Options for the `life`th opening: no threads, no timer, a clock that counts its calls, and
-    /// 2 to 4 regions by seed.
+    /// The same on other media.
+    pub fn with_journal(&self, journal: Option<Medium>) -> Setup {
+        Setup { journal, ..self.clone() }
+    }
+
+    /// Regions of the journal, 2 to 4 by seed.
+    pub fn region_count(&self) -> usize {
+        [4, 2, 3][usize::try_from(self.seed % 3).expect("below 3")]
+    }
+
+    /// Options for the `life`th opening: no threads, no timer, a clock that counts its calls.
     pub fn options(&self, life: u64) -> OpenOptions {
         let ticks = AtomicI64::new(0);
         let base = 1_700_000_000 + i64::try_from(life).unwrap_or(0) * 1_000_000;
@@ -47,7 +63,9 @@ impl Setup {
         };
         OpenOptions {
             data_mode: self.data_mode,
-            region_count: [4, 2, 3][usize::try_from(self.seed % 3).expect("below 3")],
+            delta_codec: self.codec,
+            journal: self.journal.clone(),
+            region_count: self.region_count(),
             commit_interval: None,
             background: false,
             clock: Arc::new(clock),

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use device::SimDevice;
+use device::{Nvram, SimDevice, SimNvram};
 use ext4::DataMode;
-use sim::case::Case;
+use sim::case::{Case, JournalKind};
 use sim::enumerate::{Effort, enumerate};
-use sim::liar::{Liar, Lie};
+use sim::liar::{Liar, Lie, UnfencedNvram};
 use sim::recording::Stage;
 use sim::shrink::shrink;
 use sim::workload::Workload;
@@ -16,12 +16,22 @@ const STATE_LIMIT: usize = 3000;
 
 /// Goes through the workloads until one fails, and returns what is said then.
 fn find(stage: &Stage<'_>, workloads: &[Workload]) -> Option<String> {
+    find_on(stage, workloads, JournalKind::default(), [DataMode::Journal, DataMode::Ordered])
+}
+
+/// The same with a journal of that kind, in these modes.
+fn find_on(
+    stage: &Stage<'_>,
+    workloads: &[Workload],
+    journal: JournalKind,
+    modes: [DataMode; 2],
+) -> Option<String> {
     let mut distinct = 0;
     for seed in 1.. {
         for workload in workloads {
-            for data_mode in [DataMode::Journal, DataMode::Ordered] {
+            for data_mode in modes {
                 let op_count = workload.usual_op_count() * 2;
-                let case = Case { workload: *workload, seed, op_count, data_mode };
+                let case = Case { workload: *workload, seed, op_count, data_mode, journal };
                 let state_limit = STATE_LIMIT - distinct;
                 match enumerate(case, &Effort { state_limit, ..Effort::default() }, stage) {
                     Ok(tally) => distinct += tally.distinct,
@@ -56,12 +66,29 @@ fn a_device_that_acknowledges_durable_writes_early_is_found_out() {
 }
 
 #[test]
+fn nvram_whose_fences_do_nothing_is_found_out() {
+    let wrap = |nvram: Arc<SimNvram>| -> Arc<dyn Nvram> { Arc::new(UnfencedNvram(nvram)) };
+    let stage = Stage { wrap_nvram: &wrap, ..Stage::sound() };
+    let nvram = "nvram".parse().expect("a kind of journal");
+    let failure = find_on(&stage, &[Workload::Writers], nvram, [DataMode::Journal, DataMode::Auto]);
+    let failure = failure.expect("it must be found");
+    println!("{failure}");
+    assert!(failure.contains(":nvram:runs@cut="), "the id says where the journal is: {failure}");
+}
+
+#[test]
 fn a_failing_run_is_made_short() {
     let wrap = |device: Arc<SimDevice>| Liar::wrap(device, Lie::DurableWriteCached);
     let mut stage = Stage::sound();
     stage.wrap = &wrap;
     let workload = Workload::Writers;
-    let case = Case { workload, seed: 1, op_count: 40, data_mode: DataMode::Journal };
+    let case = Case {
+        workload,
+        seed: 1,
+        op_count: 40,
+        data_mode: DataMode::Journal,
+        journal: JournalKind::default(),
+    };
     let (ops, failure) = shrink(case, &Effort::default(), &stage).expect("it fails");
     assert!(ops.len() <= 2, "{failure}\n{ops:?}");
 }
@@ -77,6 +104,36 @@ mod broken_engines {
         let failure = find(&stage, &workloads);
         println!("{broken:?}: {:.300}", failure.clone().unwrap_or_default());
         assert!(failure.is_some(), "{broken:?} must be found within {STATE_LIMIT} states");
+    }
+
+    /// The same with a journal elsewhere, or DJFS' codec.
+    fn broken_on(broken: Broken, journal: &str) {
+        let stage = Stage { broken, ..Stage::sound() };
+        let workloads = [Workload::Writers, Workload::Reuse, Workload::Rounds];
+        let kind = journal.parse().expect("a kind of journal");
+        let modes = [DataMode::Delta, DataMode::Ordered];
+        let failure = find_on(&stage, &workloads, kind, modes);
+        println!("{broken:?} {journal}: {:.300}", failure.clone().unwrap_or_default());
+        assert!(failure.is_some(), "{broken:?} must be found within {STATE_LIMIT} states");
+    }
+
+    #[test]
+    fn a_broken_engine_is_found_out_with_its_journal_on_nvram() {
+        for fault in [
+            Broken::ChecksumIgnored,
+            Broken::HomeBeforeCommit,
+            Broken::CommitNotDurable,
+            Broken::CheckpointNotFlushed,
+        ] {
+            broken_on(fault, "nvram");
+        }
+    }
+
+    #[test]
+    fn a_broken_engine_is_found_out_with_the_codec_of_djfs() {
+        for journal in ["volume:xor-lzo", "nvram:xor-lzo"] {
+            broken_on(Broken::XorWithoutBase, journal);
+        }
     }
 
     #[test]

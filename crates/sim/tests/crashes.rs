@@ -1,13 +1,23 @@
 //! Crash enumeration over all workloads and data modes, with fixed seeds.
 
 use ext4::DataMode;
-use sim::case::Case;
+use sim::case::{Case, JournalKind};
 use sim::enumerate::{Effort, Tally, enumerate};
 use sim::recording::Stage;
 use sim::workload::Workload;
 
 /// Checks the crashes of a few runs of a workload; prints and returns what was done.
 fn check(workload: Workload, data_mode: DataMode, seeds: std::ops::Range<u64>) -> Tally {
+    check_on(workload, data_mode, JournalKind::default(), seeds)
+}
+
+/// The same with a journal of that kind.
+fn check_on(
+    workload: Workload,
+    data_mode: DataMode,
+    journal: JournalKind,
+    seeds: std::ops::Range<u64>,
+) -> Tally {
     let mut sum = Tally::default();
     for seed in seeds {
         let op_count = match (workload, data_mode) {
@@ -15,13 +25,13 @@ fn check(workload: Workload, data_mode: DataMode, seeds: std::ops::Range<u64>) -
             (Workload::Rounds, DataMode::Ordered) => 1500,
             _ => workload.usual_op_count(),
         };
-        let case = Case { workload, seed, op_count, data_mode };
+        let case = Case { workload, seed, op_count, data_mode, journal };
         match enumerate(case, &Effort::default(), &Stage::sound()) {
             Ok(tally) => sum.add(&tally),
             Err(failure) => panic!("{failure}"),
         }
     }
-    println!("{workload} {data_mode:?}: {sum}");
+    println!("{workload} {data_mode:?} {journal}: {sum}");
     assert!(sum.distinct >= 150, "{workload}: only {} distinct crash states", sum.distinct);
     sum
 }
@@ -31,6 +41,13 @@ macro_rules! crashes {
         $(#[test]
         fn $name() {
             check(Workload::$workload, DataMode::$mode, $seeds);
+        })*
+    };
+    ($($name:ident: $workload:ident, $mode:ident, $journal:literal, $seeds:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            let journal = $journal.parse().expect("a kind of journal");
+            check_on(Workload::$workload, DataMode::$mode, journal, $seeds);
         })*
     };
 }
@@ -74,4 +91,20 @@ crashes! {
     rounds_journal: Rounds, Journal, 0..1;
     rounds_ordered: Rounds, Ordered, 0..1;
     atomic_journal: Atomic, Journal, 0..6;
+}
+
+// Journals elsewhere and DJFS' codec: each with workloads that use it most.
+crashes! {
+    nvram_random_auto: Random, Auto, "nvram", 0..2;
+    nvram_writers_journal: Writers, Journal, "nvram", 0..2;
+    nvram_sqlite_delta: Sqlite, Delta, "nvram:xor-lzo", 0..2;
+    nvram_reuse_selective: Reuse, Selective, "nvram:xor-lzo", 0..2;
+    nvram_modes_auto: Modes, Auto, "nvram", 0..2;
+    nvram_orphans_ordered: Orphans, Ordered, "nvram:xor-lzo", 0..2;
+    nvram_rounds_delta: Rounds, Delta, "nvram:xor-lzo", 0..1;
+    device_random_auto: Random, Auto, "device:xor-lzo", 0..2;
+    device_writers_ordered: Writers, Ordered, "device", 0..2;
+    xor_lzo_random_delta: Random, Delta, "volume:xor-lzo", 0..2;
+    xor_lzo_sqlite_auto: Sqlite, Auto, "volume:xor-lzo", 0..2;
+    xor_lzo_rounds_delta: Rounds, Delta, "volume:xor-lzo", 0..1;
 }

@@ -2,7 +2,7 @@
 
 use device::Operation;
 use ext4::DataMode;
-use sim::case::Case;
+use sim::case::{Case, JournalKind};
 use sim::faults::{Flip, Struck, check_bit_flip, check_fault};
 use sim::fsck::Fsck;
 use sim::workload::Workload;
@@ -11,7 +11,13 @@ const WORKLOADS: [Workload; 4] =
     [Workload::Random, Workload::Writers, Workload::Orphans, Workload::Sqlite];
 
 fn case(workload: Workload, seed: u64, data_mode: DataMode) -> Case {
-    Case { workload, seed, op_count: workload.usual_op_count(), data_mode }
+    Case {
+        workload,
+        seed,
+        op_count: workload.usual_op_count(),
+        data_mode,
+        journal: JournalKind::default(),
+    }
 }
 
 /// Lets each `step`th operation of that kind fail, in runs of every workload.

@@ -5,9 +5,10 @@ use std::process::Command;
 
 use device::{Image, Survival};
 use ext4::DataMode;
-use sim::case::Case;
+use sim::case::{Case, JournalKind};
 use sim::fsck::Fsck;
 use sim::kernel::Mounted;
+use sim::machine::Images;
 use sim::recording::{Recording, Stage, record, sector_bytes};
 use sim::recover::{read_back, recover};
 use sim::tree::Interner;
@@ -16,10 +17,10 @@ use sim::workload::Workload;
 /// Recovers what the others left, and judges it.
 fn check(recording: &Recording, image: Image, cut: usize, fsck: &mut Fsck) -> Result<(), String> {
     let sector_bytes = sector_bytes(&recording.case);
-    let recovered = recover(image, sector_bytes, &recording.setup, 0)?;
-    fsck.check(&recovered.image)?;
+    let recovered = recover(&Images::whole(image), sector_bytes, &recording.setup, 0)?;
+    fsck.check(&recovered.images.device)?;
     let interner = &mut Interner::default();
-    let tree = read_back(&recovered.image, sector_bytes, &recording.setup, interner)?;
+    let tree = read_back(&recovered.images.device, sector_bytes, &recording.setup, interner)?;
     let acked = recording.trace.marks_before(cut).next_back().unwrap_or(0);
     let acked = usize::try_from(acked).expect("a count");
     recording.history.judge(&tree, tree.fingerprint(), acked).map(drop)
@@ -27,13 +28,19 @@ fn check(recording: &Recording, image: Image, cut: usize, fsck: &mut Fsck) -> Re
 
 /// Gives some crashes of a run to `meddle`, and checks what it leaves; counts what it refused.
 fn meddle_with(workload: Workload, step: usize, meddle: impl Fn(&Image) -> (bool, Image)) -> usize {
-    let case = Case { workload, seed: 21, op_count: 40, data_mode: DataMode::Journal };
+    let case = Case {
+        workload,
+        seed: 21,
+        op_count: 40,
+        data_mode: DataMode::Journal,
+        journal: JournalKind::default(),
+    };
     let recording = record(case, &Stage::sound()).expect("the run");
     let mut fsck = Fsck::new().expect("e2fsck");
     let mut refused = 0;
     for cut in recording.trace.cuts().step_by(step) {
         for survival in [Survival::Nothing, Survival::Everything, Survival::Random(cut as u64)] {
-            let crashed = recording.trace.crash(cut, survival);
+            let crashed = recording.trace.crash(cut, survival).device;
             let (is_refused, left) = meddle(&crashed);
             if is_refused {
                 refused += 1;

@@ -1,7 +1,7 @@
 //! Failures that were found once, as short as they could be made.
 
 use ext4::DataMode;
-use sim::case::Case;
+use sim::case::{Case, JournalKind};
 use sim::enumerate::{Effort, enumerate_recording};
 use sim::history::at;
 use sim::op::{Op, Reserve};
@@ -13,7 +13,13 @@ const BLOCK: usize = 4096;
 /// Does the operations in both data modes, with every crash.
 fn check(ops: &[Op]) {
     for data_mode in DataMode::ALL {
-        let case = Case { workload: Workload::Random, seed: 1, op_count: ops.len(), data_mode };
+        let case = Case {
+            workload: Workload::Random,
+            seed: 1,
+            op_count: ops.len(),
+            data_mode,
+            journal: JournalKind::default(),
+        };
         let recording = record_ops(case, ops, &Stage::sound()).expect("the run");
         if let Err(failure) = enumerate_recording(&recording, &Effort::default()) {
             panic!("{data_mode:?}: {failure}");

@@ -1,0 +1,51 @@
+//! What the fuzzers run: crafted journals and volumes, and what must hold of them.
+//!
+//! An input is a list of instructions, not an image: what to change in a journal or a volume that
+//! the real code made, and whether the checksums are put right afterwards, as an attacker would
+//! ([`journal_reader::craft`], [`volume_open::seal`]). So a few bytes reach what lies behind the
+//! checksums, and every input means something.
+//!
+//! ```text
+//! fuzz/fuzz_targets/*.rs (libFuzzer, coverage) -\
+//!                                                +-> Target::run -> crafted image -> engine -> properties
+//! tests/seeds.rs (seeds and mutations, counted) -/
+//! ```
+//!
+//! A property that does not hold is a panic: that is what fuzzers take for a finding. Errors of the
+//! engine are none. It must not know FUSE.
+
+pub mod input;
+pub mod journal_reader;
+pub mod mutate;
+pub mod patch;
+pub mod volume_open;
+
+/// Something that is fuzzed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// Scan and recovery of a journal, on a block device and on NVRAM.
+    JournalReader,
+    /// Opening, reading and changing a volume.
+    VolumeOpen,
+}
+
+impl Target {
+    /// All of them.
+    pub const ALL: [Target; 2] = [Target::JournalReader, Target::VolumeOpen];
+
+    /// Its name: of the file in `fuzz/fuzz_targets` and of the folder in `fuzz/seeds`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::JournalReader => "journal_reader",
+            Target::VolumeOpen => "volume_open",
+        }
+    }
+
+    /// Does what the input says. Panics when a property does not hold.
+    pub fn run(self, input: &[u8]) {
+        match self {
+            Target::JournalReader => journal_reader::run(input, &Default::default()),
+            Target::VolumeOpen => volume_open::run(input, &volume_open::Hands::default()),
+        }
+    }
+}

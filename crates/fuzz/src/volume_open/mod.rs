@@ -1,0 +1,101 @@
+//! Opening, walking and changing a crafted volume.
+//!
+//! ```text
+//! input:   which volume, how | place, patch, place, patch, ... (up to 24)
+//! ```
+//! What must hold whatever the volume says: every call ends, with an answer or an error; opened
+//! read-only and without a journal to recover it is not written to; read twice it is the same.
+//! How much is asked is bounded ([`walk`]), not how much the volume pretends to have.
+
+mod change;
+pub mod images;
+pub mod seal;
+pub mod walk;
+
+use std::sync::Arc;
+
+use device::{BlockDevice, Image, SimDevice};
+use ext4::{DataMode, DeltaCodec, OpenOptions, Timestamp, Volume};
+
+use crate::input::Input;
+use crate::patch::Patch;
+use images::{PIECE_BYTES, Seed};
+
+const BLOCK_BYTES: usize = 4096;
+const PATCH_LIMIT: usize = 24;
+
+/// What is put between the file system and the device; the usual case is nothing.
+pub type Wrap = dyn Fn(Arc<SimDevice>) -> Arc<dyn BlockDevice> + Sync;
+
+/// Who holds the device.
+pub struct Hands<'a> {
+    /// What stands between the file system and the device.
+    pub wrap: &'a Wrap,
+}
+
+impl Default for Hands<'_> {
+    fn default() -> Self {
+        Hands { wrap: &|device| device }
+    }
+}
+
+/// Does what the input says.
+pub fn run(input: &[u8], hands: &Hands<'_>) {
+    let mut input = Input::new(input);
+    let seed = &images::seeds()[input.below(images::seeds().len())];
+    let how = input.u8();
+    let image = crafted(seed, how & 1 == 0, &mut input);
+    let device = Arc::new(SimDevice::from_image(image, 512));
+    let read_only = how & 2 == 2;
+    let options = options(read_only, how >> 2);
+    let device_in_hand = (hands.wrap)(device.clone());
+    let Ok(volume) = Volume::open(device_in_hand.clone(), options.clone()) else { return };
+    let first = walk::walk(&volume);
+    if read_only {
+        assert!(first == walk::walk(&volume), "read twice it is another volume");
+        assert!(seed.is_crashed || device.event_count() == 0, "a reader wrote to the volume");
+        return;
+    }
+    change::change(&volume, &first);
+    if volume.close().is_ok()
+        && let Ok(volume) = Volume::open(device_in_hand, options)
+    {
+        walk::walk(&volume);
+    }
+}
+
+/// The volume of `seed` with the patches of the input, its checksums put right if asked for.
+fn crafted(seed: &Seed, is_sealed: bool, input: &mut Input<'_>) -> Image {
+    let mut image = seed.image.clone();
+    let mut changed = Vec::new();
+    for _ in 0..PATCH_LIMIT {
+        if input.is_empty() {
+            break;
+        }
+        let at = seed.targets[usize::from(input.u16()) % seed.targets.len()];
+        let mut bytes = [0; PIECE_BYTES];
+        image.read(at, &mut bytes);
+        Patch::read(input).apply(&mut bytes);
+        image.write(at, &bytes);
+        changed.push(at / BLOCK_BYTES as u64);
+    }
+    if is_sealed {
+        seed.seals.seal(&mut image, &changed);
+    }
+    image
+}
+
+/// Everything in the caller's thread, with a clock that stands still.
+fn options(read_only: bool, how: u8) -> OpenOptions {
+    OpenOptions {
+        read_only,
+        data_mode: DataMode::ALL[usize::from(how & 7) % DataMode::ALL.len()],
+        delta_codec: if how & 8 == 0 { DeltaCodec::Runs } else { DeltaCodec::XorLzo },
+        region_count: 2,
+        commit_interval: None,
+        background: false,
+        clock: Arc::new(|| Timestamp { seconds: 1_750_000_000, nanoseconds: 0 }),
+        random_seed: 11,
+        ..OpenOptions::default()
+    }
+}

@@ -1,0 +1,275 @@
+//! The media of a run: the volume's device, and the journal's own if it has one. The power of all
+//! is cut at the same moment.
+//!
+//! Events of all media are numbered in the order in which they were done: a *cut* is a number of
+//! them. With the journal on the volume these are the events of its device.
+
+use std::sync::Arc;
+
+use device::{
+    BlockDevice, Cursor, Event, Image, MemoryDevice, Nvram, NvramCursor, NvramEvent, NvramTrace,
+    SimClock, SimDevice, SimNvram, Survival, Trace,
+};
+use journal::{Journal, Label, Medium, Options, space_of};
+
+use crate::case::{Case, JournalOn};
+use crate::format::Formatted;
+
+/// Size in bytes of a region of a journal on a medium of its own: little more than the least, so
+/// that it goes round soon.
+const REGION_BYTES: u64 = 140 * 4096;
+
+/// The media while they have power.
+pub struct Machine {
+    /// Of the volume.
+    pub device: Arc<SimDevice>,
+    own: Option<Own>,
+}
+
+enum Own {
+    Nvram(Arc<SimNvram>),
+    Device(Arc<SimDevice>),
+}
+
+/// What the media hold without power.
+#[derive(Clone)]
+pub struct Images {
+    /// Of the volume.
+    pub device: Image,
+    /// Of the journal, if it has a medium of its own.
+    pub own: Option<Image>,
+    on: JournalOn,
+}
+
+/// What is put between the engine and its media; the usual case is nothing.
+pub struct Wraps<'a> {
+    /// Before a device.
+    pub device: &'a dyn Fn(Arc<SimDevice>) -> Arc<dyn BlockDevice>,
+    /// Before NVRAM.
+    pub nvram: &'a dyn Fn(Arc<SimNvram>) -> Arc<dyn Nvram>,
+}
+
+impl Images {
+    /// The media that a run of that case begins with; the journal is labelled and empty.
+    pub fn fresh(
+        case: &Case,
+        formatted: &Formatted,
+        region_count: usize,
+    ) -> Result<Images, String> {
+        let on = case.journal.on;
+        let own = match on {
+            JournalOn::Volume => None,
+            JournalOn::Nvram | JournalOn::Device => {
+                Some(empty_journal(on, formatted, region_count)?)
+            }
+        };
+        Ok(Images { device: formatted.image.clone(), own, on })
+    }
+
+    /// A volume with its journal in it.
+    pub fn whole(device: Image) -> Images {
+        Images { device, own: None, on: JournalOn::Volume }
+    }
+
+    /// Gives them power; `sector_bytes` is that of devices.
+    pub fn power_up(&self, sector_bytes: usize) -> Machine {
+        let clock = SimClock::default();
+        let device =
+            |image: &Image| SimDevice::from_image(image.clone(), sector_bytes).with_clock(&clock);
+        let nvram = |image: &Image| SimNvram::from_image(image.clone()).with_clock(&clock);
+        let own = self.own.as_ref().map(|image| match self.on {
+            JournalOn::Nvram => Own::Nvram(Arc::new(nvram(image))),
+            _ => Own::Device(Arc::new(device(image))),
+        });
+        Machine { device: Arc::new(device(&self.device)), own }
+    }
+}
+
+/// An empty journal of that volume, so that a run does not begin with writing zeros everywhere.
+fn empty_journal(on: JournalOn, formatted: &Formatted, count: usize) -> Result<Image, String> {
+    let size_bytes = 3 * 4096 + count as u64 * REGION_BYTES;
+    let images = Images { device: Image::zeroed(4096), own: Some(Image::zeroed(size_bytes)), on };
+    let machine = images.power_up(4096);
+    let medium = machine.journal(&Machine::SOUND).expect("it has a medium of its own");
+    let mut volume_uuid = [0; 16];
+    formatted.image.read(1024 + 0x68, &mut volume_uuid);
+    let label = Label { journal_uuid: *b"a sim's journal.", volume_uuid };
+    let options = Options {
+        region_count: u32::try_from(count).map_err(|e| e.to_string())?,
+        commit_interval: None,
+        background: false,
+        life: 1,
+        ..Options::default()
+    };
+    let made = label.write(&medium).and_then(|()| {
+        let home = Arc::new(MemoryDevice::new(4096, 4096));
+        Journal::open(home, space_of(&medium)?, volume_uuid, options)?.close()
+    });
+    made.map_err(|e| format!("an empty journal: {e}"))?;
+    machine.crash(Survival::Nothing).own.ok_or_else(|| "it has no medium".into())
+}
+
+impl Machine {
+    /// Nothing between the engine and its media.
+    pub const SOUND: Wraps<'static> = Wraps { device: &|device| device, nvram: &|nvram| nvram };
+
+    /// The journal's own medium, if it has one.
+    pub fn journal(&self, wraps: &Wraps<'_>) -> Option<Medium> {
+        self.own.as_ref().map(|own| match own {
+            Own::Nvram(nvram) => Medium::Nvram((wraps.nvram)(nvram.clone())),
+            Own::Device(device) => Medium::Block((wraps.device)(device.clone())),
+        })
+    }
+
+    /// Begins to write down what is done to the media.
+    pub fn start_trace(&self) {
+        self.device.start_trace();
+        match &self.own {
+            None => {}
+            Some(Own::Nvram(nvram)) => nvram.start_trace(),
+            Some(Own::Device(device)) => device.start_trace(),
+        }
+    }
+
+    /// Ends it.
+    pub fn take_trace(&self) -> Traces {
+        let own = self.own.as_ref().map(|own| match own {
+            Own::Nvram(nvram) => OwnTrace::Nvram(nvram.take_trace()),
+            Own::Device(device) => OwnTrace::Device(device.take_trace()),
+        });
+        Traces::new(self.device.take_trace(), own)
+    }
+
+    /// How many writes and flushes there were.
+    pub fn event_count(&self) -> u64 {
+        let own = self.own.as_ref().map_or(0, |own| match own {
+            Own::Nvram(nvram) => nvram.event_count(),
+            Own::Device(device) => device.event_count(),
+        });
+        self.device.event_count() + own
+    }
+
+    /// What a power cut between two operations leaves.
+    pub fn crash(&self, survival: Survival) -> Images {
+        let (own, on) = match &self.own {
+            None => (None, JournalOn::Volume),
+            Some(Own::Nvram(nvram)) => (Some(nvram.crash(survival)), JournalOn::Nvram),
+            Some(Own::Device(device)) => (Some(device.crash(survival)), JournalOn::Device),
+        };
+        Images { device: self.device.crash(survival), own, on }
+    }
+}
+
+enum OwnTrace {
+    Nvram(NvramTrace),
+    Device(Trace),
+}
+
+enum OwnCursor<'a> {
+    Nvram(NvramCursor<'a>),
+    Device(Cursor<'a>),
+}
+
+/// What was done to the media, so that the run can be cut at every event.
+pub struct Traces {
+    device: Trace,
+    own: Option<OwnTrace>,
+    /// Of all events, in order: when, and whether it is a mark.
+    events: Vec<(u64, bool)>,
+}
+
+impl Traces {
+    fn new(device: Trace, own: Option<OwnTrace>) -> Traces {
+        let is_mark = |event: &Event| matches!(event, Event::Mark(_));
+        let of = |trace: &Trace| -> Vec<(u64, bool)> {
+            trace.times.iter().copied().zip(trace.events.iter().map(is_mark)).collect()
+        };
+        let mut events = of(&device);
+        match &own {
+            None => {}
+            Some(OwnTrace::Device(trace)) => events.extend(of(trace)),
+            Some(OwnTrace::Nvram(trace)) => {
+                let marks = trace.events.iter().map(|e| matches!(e, NvramEvent::Mark(_)));
+                events.extend(trace.times.iter().copied().zip(marks));
+            }
+        }
+        events.sort_unstable();
+        Traces { device, own, events }
+    }
+
+    /// Number of events.
+    pub fn event_count(&self) -> usize {
+        self.events.len()
+    }
+
+    /// The cuts that differ: before each event that is not a mark, and after the last event.
+    pub fn cuts(&self) -> impl Iterator<Item = usize> {
+        (0..=self.events.len()).filter(|cut| self.events.get(*cut).is_none_or(|(_, mark)| !mark))
+    }
+
+    fn moment(&self, cut: usize) -> u64 {
+        self.events.get(cut).map_or(u64::MAX, |(time, _)| *time)
+    }
+
+    /// The marks among the first `cut` events, oldest first.
+    pub fn marks_before(&self, cut: usize) -> impl DoubleEndedIterator<Item = u64> {
+        let moment = self.moment(cut);
+        self.device.marks_before(self.device.times.partition_point(|time| *time < moment))
+    }
+
+    /// What a power cut at `cut` leaves. To walk over many cuts use [`Traces::cursor`].
+    pub fn crash(&self, cut: usize, survival: Survival) -> Images {
+        let mut cursor = self.cursor();
+        cursor.advance_to(cut);
+        cursor.crash(survival)
+    }
+
+    /// A cursor at cut 0.
+    pub fn cursor(&self) -> Cursors<'_> {
+        let own = self.own.as_ref().map(|own| match own {
+            OwnTrace::Nvram(trace) => OwnCursor::Nvram(trace.cursor()),
+            OwnTrace::Device(trace) => OwnCursor::Device(trace.cursor()),
+        });
+        let mut cursors = Cursors { traces: self, cut: 0, device: self.device.cursor(), own };
+        cursors.advance_to(0);
+        cursors
+    }
+}
+
+/// Walks over the cuts of all media, forwards.
+pub struct Cursors<'a> {
+    traces: &'a Traces,
+    cut: usize,
+    device: Cursor<'a>,
+    own: Option<OwnCursor<'a>>,
+}
+
+impl Cursors<'_> {
+    /// The number of events that are done.
+    pub fn cut(&self) -> usize {
+        self.cut
+    }
+
+    /// Does the events up to `cut`. Panics when that lies behind.
+    pub fn advance_to(&mut self, cut: usize) {
+        self.cut = cut;
+        let moment = self.traces.moment(cut);
+        self.device.advance_to_moment(moment);
+        match &mut self.own {
+            None => {}
+            Some(OwnCursor::Nvram(cursor)) => cursor.advance_to_moment(moment),
+            Some(OwnCursor::Device(cursor)) => cursor.advance_to_moment(moment),
+        }
+    }
+
+    /// What a power cut here leaves.
+    pub fn crash(&self, survival: Survival) -> Images {
+        let device = self.device.crash(survival);
+        let (own, on) = match &self.own {
+            None => (None, JournalOn::Volume),
+            Some(OwnCursor::Nvram(cursor)) => (Some(cursor.crash(survival)), JournalOn::Nvram),
+            Some(OwnCursor::Device(cursor)) => (Some(cursor.crash(survival)), JournalOn::Device),
+        };
+        Images { device, own, on }
+    }
+}
