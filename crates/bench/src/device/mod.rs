@@ -44,7 +44,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use mount::{Connection, IoUring, MountHandle, MountOptions, Source};
+use mount::{Connection, IoUring, MountHandle, MountOptions, Polled, Source};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -93,6 +93,16 @@ pub fn run(args: &DeviceArgs) -> Result<(), Box<dyn Error>> {
     };
     let source = Source::Plain { name: "onejournal-bench".into() };
     let polled = Connection::mount(&source, &args.dir, &options)?.into_polled()?;
+    let handle = polled.handle();
+    let served = serve(polled, emulator);
+    if served.is_err() {
+        // Nobody answers here any more.
+        let _ = handle.unmount_lazily();
+    }
+    served
+}
+
+fn serve(polled: Polled, emulator: Emulator) -> Result<(), Box<dyn Error>> {
     unmount_on_signal(polled.handle())?;
     service::prefer_this_thread();
     let mut output = std::io::stdout();
