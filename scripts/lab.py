@@ -17,7 +17,9 @@ import subprocess
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PROGRAM = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "onejournal")
+RELEASE = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release")
+PROGRAM = os.path.join(RELEASE, "onejournal")
+BENCH_PROGRAM = os.path.join(RELEASE, "onejournal-bench")
 IS_ROOT = os.geteuid() == 0
 SBIN = os.environ["PATH"] + ":/usr/sbin:/sbin"
 ENV = {**os.environ, "PATH": SBIN}
@@ -35,10 +37,43 @@ def has(program):
     return shutil.which(program, path=SBIN) is not None
 
 
+class EmulatedDisk:
+    """A disk of `onejournal-bench device` at `self.image`; without latency until `slow_down`."""
+
+    def __init__(self, dir, size_mib, preset):
+        self.dir = dir
+        self.image = os.path.join(dir, "disk")
+        self.preset = preset
+        os.makedirs(dir, exist_ok=True)
+        command = [BENCH_PROGRAM, "device", "--preset", "zero", "--size-mib", str(size_mib), dir]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENV)
+        if self.process.stdout.readline() != "ready\n":
+            self.process.wait()
+            raise RuntimeError(f"{' '.join(command)} failed")
+
+    def control(self, *command):
+        return run(BENCH_PROGRAM, "control", self.dir, *command).stdout
+
+    def slow_down(self):
+        self.control("set", self.preset)
+        self.control("reset")
+
+    def counters(self):
+        counted = json.loads(self.control())
+        return {"flushes": counted["flushes"], "writes": counted["writes"], "bytes": counted["write_bytes"]}
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
 class System:
-    """A file system on a file of `size_mib`, mounted at `self.dir`."""
+    """A file system on a file of `size_mib`, mounted at `self.dir`. With a `preset` the file is an
+    emulated disk, always below a loop device, and the file system is made without its latency."""
 
     name = "?"
+    preset = None
+    disk = None
 
     def __init__(self, scratch, size_mib):
         self.label = "".join(c if c.isalnum() else "-" for c in self.name)
@@ -50,15 +85,25 @@ class System:
 
     def set_up(self):
         os.makedirs(self.dir, exist_ok=True)
+        if self.preset:
+            self.disk = EmulatedDisk(self.dir + "-disk", self.size_mib, self.preset)
+            self.image = self.disk.image
+        else:
+            self.write_image()
+        self.make()
+        self.mount()
+        self.mounted = True
+        if self.disk:
+            os.sync()
+            self.disk.slow_down()
+
+    def write_image(self):
         # Written, not only allocated, so that no side pays for the file below it growing.
         with open(self.image, "wb") as image:
             block = bytes(1 << 20)
             for _ in range(self.size_mib):
                 image.write(block)
             os.fsync(image.fileno())
-        self.make()
-        self.mount()
-        self.mounted = True
 
     def attach_loop(self):
         self.loop = run("losetup", "-f", "--show", "--direct-io=on", self.image).stdout.strip()
@@ -71,11 +116,17 @@ class System:
         if self.loop:
             run("losetup", "-d", self.loop)
             self.loop = None
+        if self.disk:
+            self.disk.stop()
+            self.disk = None
+            return
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.image)
 
     def counters(self):
         """Flushes, writes and bytes written that reached the device so far."""
+        if self.disk:
+            return self.disk.counters()
         fields = open(f"/sys/block/{os.path.basename(self.loop)}/stat").read().split()
         return {"flushes": int(fields[15]), "writes": int(fields[4]), "bytes": int(fields[6]) * 512}
 
@@ -92,8 +143,10 @@ class System:
 class OneJournal(System):
     """OneJournal on the file itself, or on a loop device over it."""
 
-    def __init__(self, scratch, size_mib, on_loop=False, options="data=auto"):
-        self.name = "OneJournal" + (" on loop" if on_loop else "")
+    def __init__(self, scratch, size_mib, on_loop=False, options="data=auto", preset=None):
+        on_loop = on_loop or preset is not None
+        self.preset = preset
+        self.name = "OneJournal" + (" on loop" if on_loop and not preset else "")
         if options != "data=auto":
             self.name += f" {options}"
         self.on_loop = on_loop
@@ -117,6 +170,8 @@ class OneJournal(System):
         return int(os.getxattr(self.dir, "user.onejournal.pid"))
 
     def counters(self):
+        if self.disk:
+            return self.disk.counters()
         stat = self.stat()
         return {"flushes": stat["device_flushes"], "writes": stat["device_writes"], "bytes": stat["device_bytes_written"]}
 
@@ -124,7 +179,8 @@ class OneJournal(System):
 class KernelExt4(System):
     """The kernel's ext4 on a loop device; without a journal if there are no options."""
 
-    def __init__(self, scratch, size_mib, options):
+    def __init__(self, scratch, size_mib, options, preset=None):
+        self.preset = preset
         self.name = f"ext4 {options or 'without a journal'}"
         self.options = options
         super().__init__(scratch, size_mib)
@@ -187,6 +243,33 @@ def _systems_up(systems, say):
             except Exception as error:  # one system that does not come down must not keep the others up
                 print(f"taking down {system.name}: {error}")
         signal.signal(signal.SIGTERM, previous)
+
+
+class SqliteClient:
+    """SQLite with batch atomic writes (`onejournal-bench sqlite`), a process for one database."""
+
+    def __init__(self, system, journal_mode, rows):
+        self.system = system
+        command = [BENCH_PROGRAM, "sqlite", "--journal-mode", journal_mode, "--rows", str(rows)]
+        path = os.path.join(system.dir, f"{journal_mode}-client.db")
+        self.process = subprocess.Popen([*command, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.answer()
+
+    def answer(self):
+        line = self.process.stdout.readline().strip()
+        if not line:
+            raise RuntimeError(f"onejournal-bench sqlite ended on {self.system.name}")
+        return line
+
+    def transaction(self, operation, key):
+        """One one-row transaction; its time in microseconds."""
+        self.process.stdin.write(f"{operation} {key}\n")
+        self.process.stdin.flush()
+        return float(self.answer())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
 
 
 JOURNAL_MODES = ("WAL", "DELETE", "TRUNCATE", "PERSIST")

@@ -55,6 +55,8 @@ pub mod fattr {
     pub const KILL_SUIDGID: u32 = 1 << 11;
 }
 
+/// [`OpenOut::open_flags`]: nothing of the file is cached, and its size does not bound what is read.
+pub const FOPEN_DIRECT_IO: u32 = 1 << 0;
 /// [`OpenOut::open_flags`]: what the kernel has cached of the file stays.
 pub const FOPEN_KEEP_CACHE: u32 = 1 << 1;
 /// [`OpenOut::open_flags`]: closing a descriptor need not be told.

@@ -10,6 +10,7 @@ use zerocopy::IntoBytes;
 use crate::abi::{self, InHeader, InitIn, InitInExt, InitOut, Opcode, OutHeader, WriteIn, init};
 use crate::attach::{MountHandle, attach};
 use crate::options::{ENABLE_URING, IoUring, MountError, MountOptions, Source};
+use crate::polled::Polled;
 use crate::queues::{Rings, make_rings};
 use crate::reply::{Answer, Reply};
 use crate::request::Request;
@@ -120,6 +121,18 @@ impl Connection {
             crate::queues::start(rings, scope, server);
             serve_until_unmounted(&self.device, server, 1).map_err(reading)
         })
+    }
+
+    /// Requests one by one instead of [`Connection::run`]; not for a connection through io_uring.
+    pub fn into_polled(mut self) -> Result<Polled, MountError> {
+        assert!(self.rings.is_none(), "requests of a ring come to its threads");
+        let device = self
+            .device
+            .try_clone()
+            .map_err(|_| MountError::System { what: "dup of /dev/fuse", errno: Errno::MFILE })?;
+        let polled = Polled::new(device, self.handle.clone())?;
+        self.started = true;
+        Ok(polled)
     }
 
     fn wanted_flags(&self, options: &MountOptions) -> u64 {

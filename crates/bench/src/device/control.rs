@@ -1,0 +1,99 @@
+//! Commands to a disk that runs, one a write to `control`.
+
+use std::str::FromStr;
+
+use super::parameters::{ParameterError, Parameters};
+
+/// What the disk can be told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// `reset`: counters to zero.
+    Reset,
+    /// `set PRESET` or `set KEY=VALUE,...`.
+    Set(String),
+    /// `trace on` begins a trace, `trace off` ends it.
+    Trace(bool),
+    /// `region NAME START END`: count writes that begin in these bytes.
+    Region { name: String, start: u64, end: u64 },
+    /// `regions off`: forget all regions.
+    NoRegions,
+    /// `crash PROBABILITY SEED`: each sector written since the last flush survives with this probability.
+    Crash { survival: f64, seed: u64 },
+}
+
+/// Why a text is no command.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// Not one of the commands, or without what belongs to it.
+    #[error(
+        "`{0}` is not: reset | set PRESET|KEY=VALUE,... | trace on|off | region NAME START END | \
+         regions off | crash PROBABILITY SEED"
+    )]
+    Unknown(String),
+    /// A parameter that cannot be set.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+}
+
+impl FromStr for Command {
+    type Err = CommandError;
+
+    fn from_str(text: &str) -> Result<Command, CommandError> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let parsed = match words[..] {
+            ["reset"] => Some(Command::Reset),
+            ["set", _, ..] => {
+                let list = words[1..].join(",");
+                Parameters::preset("zero")?.apply(&list)?;
+                Some(Command::Set(list))
+            }
+            ["trace", "on"] => Some(Command::Trace(true)),
+            ["trace", "off"] => Some(Command::Trace(false)),
+            ["region", name, start, end] => region(name, start, end),
+            ["regions", "off"] => Some(Command::NoRegions),
+            ["crash", survival, seed] => crash(survival, seed),
+            _ => None,
+        };
+        parsed.ok_or_else(|| CommandError::Unknown(text.trim().to_owned()))
+    }
+}
+
+fn region(name: &str, start: &str, end: &str) -> Option<Command> {
+    let (start, end) = (start.parse().ok()?, end.parse().ok()?);
+    (start < end).then(|| Command::Region { name: name.to_owned(), start, end })
+}
+
+fn crash(survival: &str, seed: &str) -> Option<Command> {
+    let survival = survival.parse().ok()?;
+    let seed = seed.parse().ok()?;
+    (0.0..=1.0).contains(&survival).then_some(Command::Crash { survival, seed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read_and_nonsense_is_refused() {
+        let read = |text: &str| text.parse::<Command>().unwrap();
+        assert_eq!(read("reset\n"), Command::Reset);
+        assert_eq!(read("set ssd840 write_us=3"), Command::Set("ssd840,write_us=3".into()));
+        let region = Command::Region { name: "journal".into(), start: 5, end: 6 };
+        assert_eq!(read("region journal 5 6"), region);
+        assert_eq!(read("crash 0.5 7"), Command::Crash { survival: 0.5, seed: 7 });
+        for text in [
+            "",
+            "reset now",
+            "set",
+            "trace",
+            "region a 6 6",
+            "region a 5",
+            "crash 2 1",
+            "crash NaN 1",
+        ] {
+            let message = text.parse::<Command>().unwrap_err().to_string();
+            assert!(message.contains("is not: reset"), "{message}");
+        }
+        assert!(matches!("set none=1".parse::<Command>(), Err(CommandError::Parameter(_))));
+    }
+}

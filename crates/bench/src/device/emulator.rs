@@ -1,0 +1,215 @@
+//! The disk as a whole: bytes, time and counts. It knows neither FUSE nor a clock.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use super::control::Command;
+use super::counters::{Counters, Region};
+use super::disk::Disk;
+use super::model::{Direction, Model};
+use super::parameters::Parameters;
+use super::trace::Trace;
+
+/// Most regions that are counted.
+const REGION_COUNT_MAX: usize = 64;
+
+/// An emulated disk. Operations return when they are done, in nanoseconds of the caller's clock.
+pub struct Emulator {
+    parameters: Parameters,
+    disk: Disk,
+    model: Model,
+    /// Counts, which the service adds to.
+    pub counters: Counters,
+    trace: Trace,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    counters: &'a Counters,
+    unflushed_blocks: usize,
+    size_bytes: u64,
+    parameters: &'a Parameters,
+}
+
+impl Emulator {
+    /// A disk that costs what `parameters` say.
+    pub fn new(parameters: Parameters, mut disk: Disk) -> Emulator {
+        disk.set_volatile(parameters.volatile_cache);
+        let (model, counters, trace) = Default::default();
+        Emulator { parameters, disk, model, counters, trace }
+    }
+
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.disk.size_bytes()
+    }
+
+    /// How long before an answer is due the clock is to be watched.
+    pub fn spin_ns(&self) -> u64 {
+        (self.parameters.spin_us * 1e3) as u64
+    }
+
+    /// The part of these bytes that lies on the disk, as they are now.
+    pub fn bytes(&self, span: Range<u64>) -> &[u8] {
+        self.disk.read(span)
+    }
+
+    /// A read, whose bytes are taken with [`Emulator::bytes`] when it is done.
+    pub fn read(&mut self, now_ns: u64, span: Range<u64>) -> u64 {
+        self.counters.reads += 1;
+        self.counters.read_bytes += span.end - span.start;
+        self.trace.add(now_ns, 'R', &span);
+        self.model.transfer(&self.parameters, now_ns, Direction::Read, span)
+    }
+
+    /// A write; `None` when it does not lie on the disk.
+    pub fn write(&mut self, now_ns: u64, offset: u64, data: &[u8]) -> Option<u64> {
+        let span = offset..offset.checked_add(data.len() as u64)?;
+        if !self.disk.has(&span) {
+            return None;
+        }
+        self.counters.count_write(&span);
+        self.trace.add(now_ns, 'W', &span);
+        self.disk.write(offset, data);
+        Some(self.model.transfer(&self.parameters, now_ns, Direction::Write, span))
+    }
+
+    /// A flush of everything that was written before it.
+    pub fn flush(&mut self, now_ns: u64) -> u64 {
+        let extents = self.disk.flush();
+        self.counters.flushes += 1;
+        self.counters.empty_flushes += u64::from(extents.is_empty());
+        self.counters.flushed_extents += extents.len() as u64;
+        self.trace.add(now_ns, 'F', &(0..0));
+        let done_ns = self.model.flush(&self.parameters, now_ns, &extents);
+        self.counters.flush_us += (done_ns - now_ns) as f64 / 1e3;
+        done_ns
+    }
+
+    /// Zeroes bytes, which takes no time; `None` when they do not lie on the disk.
+    pub fn discard(&mut self, now_ns: u64, span: Range<u64>) -> Option<()> {
+        if !self.disk.has(&span) {
+            return None;
+        }
+        self.counters.discards += 1;
+        self.counters.discard_bytes += span.end - span.start;
+        self.trace.add(now_ns, 'D', &span);
+        self.disk.discard(span);
+        Some(())
+    }
+
+    /// Does what a text says; `None` when that is nothing it knows.
+    pub fn obey(&mut self, text: &str) -> Option<()> {
+        match text.parse().ok()? {
+            Command::Reset => self.counters.reset(),
+            Command::Set(list) => {
+                self.parameters.apply(&list).ok()?;
+                self.disk.set_volatile(self.parameters.volatile_cache);
+            }
+            Command::Trace(true) => self.trace.start(),
+            Command::Trace(false) => self.trace.stop(),
+            Command::Region { .. } if self.counters.regions.len() >= REGION_COUNT_MAX => {
+                return None;
+            }
+            Command::Region { name, start, end } => {
+                let region = Region { start, end, writes: 0, write_bytes: 0 };
+                self.counters.regions.insert(name, region);
+            }
+            Command::NoRegions => self.counters.regions.clear(),
+            Command::Crash { survival, seed } => {
+                self.counters.lost_sectors += self.disk.crash(survival, seed);
+                self.counters.crashes += 1;
+            }
+        }
+        Some(())
+    }
+
+    /// The content of `counters`.
+    pub fn report(&self) -> String {
+        let report = Report {
+            counters: &self.counters,
+            unflushed_blocks: self.disk.unflushed_count(),
+            size_bytes: self.size_bytes(),
+            parameters: &self.parameters,
+        };
+        serde_json::to_string_pretty(&report).expect("numbers and names") + "\n"
+    }
+
+    /// The content of `trace`.
+    pub fn trace_text(&self) -> String {
+        self.trace.text()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn emulator() -> Emulator {
+        Emulator::new(Parameters::preset("ssd311").unwrap(), Disk::new(1 << 20))
+    }
+
+    fn value(emulator: &Emulator, path: &str) -> f64 {
+        let report: serde_json::Value = serde_json::from_str(&emulator.report()).unwrap();
+        report.pointer(path).unwrap_or_else(|| panic!("no {path}")).as_f64().unwrap()
+    }
+
+    #[test]
+    fn operations_are_counted_also_by_region_and_reset() {
+        let mut disk = emulator();
+        disk.obey("region journal 4096 8192").unwrap();
+        assert_eq!(disk.write(0, 0, &[1; 4096]), Some(89_010));
+        disk.write(0, 4096, &[1; 8192]).unwrap();
+        disk.read(0, 0..512);
+        disk.flush(1_000_000);
+        disk.flush(2_000_000);
+        disk.discard(0, 0..4096).unwrap();
+        for (path, expected) in [
+            ("/writes", 2.0),
+            ("/write_bytes", 12288.0),
+            ("/reads", 1.0),
+            ("/read_bytes", 512.0),
+            ("/flushes", 2.0),
+            ("/empty_flushes", 1.0),
+            ("/flushed_extents", 1.0),
+            ("/flush_us", 275.0),
+            ("/discard_bytes", 4096.0),
+            ("/unflushed_blocks", 1.0),
+            ("/regions/journal/writes", 1.0),
+            ("/regions/journal/write_bytes", 8192.0),
+            ("/parameters/flush_us", 250.0),
+        ] {
+            assert_eq!(value(&disk, path), expected, "{path}");
+        }
+        disk.obey("reset").unwrap();
+        assert_eq!((value(&disk, "/writes"), value(&disk, "/regions/journal/writes")), (0.0, 0.0));
+        assert_eq!(value(&disk, "/regions/journal/end"), 8192.0);
+    }
+
+    #[test]
+    fn what_lies_outside_is_refused_and_changes_nothing() {
+        let mut disk = emulator();
+        assert_eq!(disk.write(0, (1 << 20) - 1, &[1; 2]), None);
+        assert_eq!(disk.write(0, u64::MAX, &[1; 2]), None);
+        assert_eq!(disk.discard(0, 0..u64::MAX), None);
+        assert_eq!(disk.obey("explode"), None);
+        assert_eq!((value(&disk, "/writes"), value(&disk, "/unflushed_blocks")), (0.0, 0.0));
+    }
+
+    #[test]
+    fn a_trace_shows_each_operation_and_a_crash_is_counted() {
+        let mut disk = emulator();
+        disk.write(5_000, 0, &[1; 512]).unwrap();
+        disk.obey("trace on").unwrap();
+        disk.write(7_000, 512, &[1; 512]).unwrap();
+        disk.obey("crash 0 1").unwrap();
+        disk.read(9_000, 0..512);
+        disk.obey("trace off").unwrap();
+        disk.flush(11_000);
+        assert_eq!(disk.trace_text(), "7 W 512 512\n9 R 0 512\n");
+        assert_eq!((value(&disk, "/crashes"), value(&disk, "/lost_sectors")), (1.0, 2.0));
+        assert_eq!(disk.bytes(0..1024), [0; 1024]);
+    }
+}
