@@ -1,0 +1,55 @@
+//! A disk that the kernel has mounted. In a program of its own: it starts others, and between fork and
+//! exec a child holds the locks of whatever this process has open, which the unit tests of locks would see.
+
+use std::path::Path;
+
+use device::{Access, Disk, LoopDevice, LoopOptions};
+use tempfile::{NamedTempFile, TempDir};
+
+const SIZE_BYTES: u64 = 8 << 20;
+
+#[test]
+fn a_mounted_block_device_is_refused_and_unharmed() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+        return eprintln!("skipped: needs root and /dev/loop-control");
+    }
+    let file = NamedTempFile::new_in("/var/tmp").expect("temporary file");
+    file.as_file().set_len(SIZE_BYTES).expect("size");
+    let options = LoopOptions { autoclear: true, direct_io: true, ..LoopOptions::default() };
+    let device = LoopDevice::attach(file.as_file(), options).expect("attach");
+    let Some(mounted) = Mounted::new(device.path()) else { return };
+    let error = Disk::open(device.path(), Access::ReadWrite).err().expect("mounted");
+    assert!(error.to_string().contains("in use (mounted?)"), "{error}");
+    drop(mounted);
+    Disk::open(device.path(), Access::ReadWrite).expect("not mounted any more");
+}
+
+/// An ext4 that the kernel has mounted, until dropped.
+struct Mounted(TempDir);
+
+impl Mounted {
+    fn new(device: &Path) -> Option<Mounted> {
+        let dir = TempDir::new().expect("directory");
+        let run = |program: &str, args: &[&Path]| {
+            std::process::Command::new(program)
+                .args(args)
+                .output()
+                .is_ok_and(|o| o.status.success())
+        };
+        let options = [Path::new("-q"), device];
+        if !run("mkfs.ext4", &options) || !run("mount", &[device, dir.path()]) {
+            eprintln!("skipped: needs mkfs.ext4 and mount");
+            return None;
+        }
+        Some(Mounted(dir))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let status = std::process::Command::new("umount").arg(self.0.path()).status();
+        if !status.is_ok_and(|status| status.success()) {
+            eprintln!("{} stays mounted", self.0.path().display());
+        }
+    }
+}
