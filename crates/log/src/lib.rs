@@ -28,6 +28,8 @@ mod scan;
 mod segments;
 mod service;
 mod shared;
+#[cfg(test)]
+mod sim;
 mod types;
 mod worker;
 mod writer;

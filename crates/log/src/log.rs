@@ -82,12 +82,7 @@ impl Log {
             return Err(LogError::NotFound(format!("there is no stream {name}")));
         };
         let lane = self.service.lane(&name, &meta)?;
-        self.service.with_writer(&lane, |_, _| Ok(()))?;
-        self.service.drain(&lane)?;
-        self.service.release(&lane);
-        self.service.drain(&lane)?;
-        self.service.forget(lane.identity().stream);
-        self.service.host.remove_stream(&name, &meta)
+        self.service.remove(&lane)
     }
 
     /// Counters of the service.
@@ -226,19 +221,7 @@ impl Stream {
     /// The records before `lsn` are not wanted any more: their space is given back, by whole log
     /// files. After a power cut they may be there again.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<()> {
-        let end = self.appended();
-        if lsn > end {
-            let text = format!("stream {}: {lsn} lies behind its end, {end}", self.lane.name);
-            return Err(LogError::Usage(text));
-        }
-        let before = self.lane.words.head().fetch_max(lsn.0, Ordering::AcqRel);
-        if before >= lsn.0 {
-            return Ok(());
-        }
-        self.lane.with_files(|segments| {
-            segments.keep_head(lsn.0)?;
-            segments.truncate_before(lsn.0)
-        })
+        self.service.truncate_before(&self.lane, lsn)
     }
 
     /// A few bytes that whoever writes the stream leaves for the next, in memory: zeros after a restart

@@ -19,7 +19,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::chunk::{Loan, parts};
+use crate::chunk::{DATA_OFFSET, Loan};
 use crate::group::{self, Piece};
 use crate::lane::Lane;
 use crate::record::{HEADER_BYTES, Identity};
@@ -152,12 +152,14 @@ fn covers(service: &Service, lane: &Lane, pieces: &[&Piece]) -> Result<Vec<Cover
     let chunk_bytes = service.host.settings().chunk_bytes;
     let mut covers: Vec<Cover> =
         pieces.iter().map(|piece| Cover { at: piece.lsn, bytes: piece.bytes.clone() }).collect();
-    for (ordinal, _) in lane.words.chunks() {
-        let at = ordinal * chunk_bytes;
-        let mut bytes = vec![0; usize::try_from(chunk_bytes).expect("fits memory")];
-        for part in parts(at, bytes.len(), chunk_bytes) {
-            lane.chunk(part.ordinal)?.read(part.offset, &mut bytes)?;
-        }
+    for (ordinal, index) in lane.words.chunks() {
+        let memory = lane.chunk_memory(index)?;
+        // Its table was filled from such headers; of a lane that nobody had, nothing changes.
+        let Some(loan) = Loan::read(&*memory)? else { continue };
+        let begin = ordinal * chunk_bytes;
+        let at = loan.first.clamp(begin, begin + chunk_bytes);
+        let mut bytes = vec![0; usize::try_from(begin + chunk_bytes - at).expect("fits memory")];
+        memory.read(DATA_OFFSET + (at - begin), &mut bytes)?;
         covers.push(Cover { at, bytes });
     }
     Ok(covers)

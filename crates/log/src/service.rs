@@ -225,6 +225,33 @@ impl Service {
         }
     }
 
+    /// Removes the stream and all it holds.
+    pub(crate) fn remove(&self, lane: &Arc<Lane>) -> Result<()> {
+        self.with_writer(lane, |_, _| Ok(()))?;
+        self.drain(lane)?;
+        self.release(lane);
+        self.drain(lane)?;
+        self.forget(lane.identity().stream);
+        self.host.remove_stream(&lane.name, &lane.meta)
+    }
+
+    /// Says that the records before `lsn` are not wanted any more.
+    pub(crate) fn truncate_before(&self, lane: &Lane, lsn: Lsn) -> Result<()> {
+        let end = Lsn(lane.words.appended().load(Ordering::Acquire));
+        if lsn > end {
+            let text = format!("stream {}: {lsn} lies behind its end, {end}", lane.name);
+            return Err(LogError::Usage(text));
+        }
+        let before = lane.words.head().fetch_max(lsn.0, Ordering::AcqRel);
+        if before >= lsn.0 {
+            return Ok(());
+        }
+        lane.with_files(|segments| {
+            segments.keep_head(lsn.0)?;
+            segments.truncate_before(lsn.0)
+        })
+    }
+
     /// Makes the stream durable up to the record at `lsn` and all before it.
     pub(crate) fn sync(&self, lane: &Arc<Lane>, lsn: Lsn) -> Result<()> {
         lane.check()?;
@@ -247,7 +274,9 @@ impl Service {
             let freed = self.control.freed();
             if let Some(index) = self.take_free_chunk(lane.identity()) {
                 let memory = lane.chunk_memory(index)?;
-                lane.identity().loan(ordinal).write(&*memory)?;
+                let appended = lane.words.appended().load(Ordering::Acquire);
+                let first = appended.max(ordinal * self.host.settings().chunk_bytes);
+                lane.identity().loan(ordinal, first).write(&*memory)?;
                 lane.words.set_chunk(ordinal, index);
                 if ordinal.is_multiple_of(LANE_CHUNKS_HIGH as u64) {
                     self.kick.kick();
