@@ -60,6 +60,8 @@ impl Service {
         let begin = lane.words.drained().load(Ordering::Acquire);
         let end = lane.words.appended().load(Ordering::Acquire);
         if begin < end {
+            // Whoever died while it drained may have left a file that this process has not seen.
+            lane.look_again();
             let written = copy_records(lane, begin, end)?;
             lane.with_files(|segments| segments.sync())?;
             self.control.drain_count().fetch_add(1, Ordering::Relaxed);

@@ -32,12 +32,15 @@ pub(crate) struct Files {
     listed_at: u64,
 }
 
+/// In place of how far the files were drained when they were listed: they have to be.
+const UNLISTED: u64 = u64::MAX;
+
 impl Lane {
     pub(crate) fn open(host: Arc<dyn Host>, name: StreamName, meta: StreamMeta) -> Result<Lane> {
         let words = LaneWords(host.lane_words(meta.identity().stream)?);
         let limit_bytes = host.settings().segment_bytes;
         let segments = Segments::open(host.store(&name)?, meta.identity(), limit_bytes)?;
-        let files = Mutex::new(Files { segments, listed_at: 0 });
+        let files = Mutex::new(Files { segments, listed_at: UNLISTED });
         Ok(Lane { name, meta, words, writer: Mutex::new(None), files, host })
     }
 
@@ -93,6 +96,11 @@ impl Lane {
             files.listed_at = drained;
         }
         f(&mut files.segments)
+    }
+
+    /// Lets the log files be listed again at their next use.
+    pub(crate) fn look_again(&self) {
+        self.files.lock().listed_at = UNLISTED;
     }
 
     /// Refuses a lane that failed.

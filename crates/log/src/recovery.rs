@@ -107,6 +107,7 @@ impl Service {
         let mut files = lane.files.lock();
         let segments = &mut files.segments;
         segments.reload()?;
+        segments.remove_incomplete()?;
         let begin = segments.last_first().unwrap_or(0);
         let covers = covers(self, lane, pieces)?;
         let mut composite = Composite { segments, covers: &covers };
@@ -125,6 +126,7 @@ impl Service {
         write_covered(lane.identity(), &mut composite, begin, covered, end)?;
         zero_behind(composite.segments, end)?;
         composite.segments.sync()?;
+        composite.segments.tidy(end)?;
         let head = composite.segments.kept_head()?.max(composite.segments.first().unwrap_or(0));
         drop(files);
         for (ordinal, index) in words.chunks() {
@@ -202,6 +204,9 @@ impl Bytes for Composite<'_> {
 }
 
 /// Writes the records that end behind `covered` to the log files, whole records at a time.
+///
+/// The first may begin before `covered`: it stays in its file, which alone holds its beginning. A new
+/// file that had its header but not this record would hide it from the next recovery.
 fn write_covered(
     identity: Identity,
     composite: &mut Composite<'_>,
@@ -225,11 +230,17 @@ fn write_covered(
             debug_assert_eq!(bytes.len(), HEADER_BYTES + header.payload_bytes);
             batch.extend_from_slice(bytes);
             batch.resize(usize::try_from(next - batch_at).expect("a batch"), 0);
+            if batch_at < covered {
+                break;
+            }
         }
         if batch.is_empty() {
             break;
         }
-        composite.segments.write(batch_at, &batch)?;
+        match batch_at < covered {
+            true => composite.segments.write_again(batch_at, &batch)?,
+            false => composite.segments.write(batch_at, &batch)?,
+        }
     }
     Ok(())
 }

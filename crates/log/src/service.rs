@@ -246,10 +246,8 @@ impl Service {
         if before >= lsn.0 {
             return Ok(());
         }
-        lane.with_files(|segments| {
-            segments.keep_head(lsn.0)?;
-            segments.truncate_before(lsn.0)
-        })
+        let drained = lane.words.drained().load(Ordering::Acquire);
+        lane.with_files(|segments| segments.truncate_before(lsn.0, drained))
     }
 
     /// Makes the stream durable up to the record at `lsn` and all before it.

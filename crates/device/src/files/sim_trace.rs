@@ -122,7 +122,10 @@ impl FilesCursor<'_> {
             // A file that is in flight itself has no length yet.
             let lengths = lengths.get(file).map_or(&[0][..], Vec::as_slice);
             let len_bytes = lengths[choose(lengths.len())];
-            let bytes = cut(self.files[file].crash(seed(survival)), len_bytes);
+            let mut bytes = self.files[file].crash(seed(survival));
+            if len_bytes < lengths[lengths.len() - 1] {
+                bytes = cut(bytes, len_bytes);
+            }
             files.insert(name, (bytes, len_bytes));
         }
         FilesImage { files, file_bytes_max: self.trace.file_bytes_max }

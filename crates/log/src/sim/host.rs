@@ -16,7 +16,7 @@ use crate::shared::{Client, Control, LaneWords};
 use crate::{Result, StreamId, StreamName};
 
 /// Longest file.
-const FILE_BYTES_MAX: u64 = 4 << 20;
+const FILE_BYTES_MAX: u64 = 2 << 20;
 const SECTOR_BYTES: usize = 512;
 
 /// What the media hold.
