@@ -43,6 +43,17 @@ impl Service {
         drained
     }
 
+    /// Gives back all chunks of a lane that is drained. The caller has the lease.
+    pub(crate) fn give_back_all(&self, lane: &Lane) -> Result<()> {
+        while !self.claim_drainer(lane) {
+            std::thread::sleep(DRAINER_WAIT);
+        }
+        let chunks = lane.chunks().into_iter();
+        let freed = chunks.map(|(ordinal, index)| self.free_chunk(lane, ordinal, index)).collect();
+        lane.words.drainer().store(0, Ordering::Release);
+        freed
+    }
+
     /// Whether this caller is now the one who takes bytes out of the lane, until it stores 0.
     pub(crate) fn claim_drainer(&self, lane: &Lane) -> bool {
         match claim(lane.words.drainer(), self.host.client(), |held| self.is_dead(held)) {
@@ -82,11 +93,14 @@ impl Service {
         let drained = lane.words.drained().load(Ordering::Acquire);
         let chunk_bytes = self.host.settings().chunk_bytes;
         let me = self.host.client().for_a_moment();
-        // Not when the lessee died: what it left behind its last record has to be looked at first.
-        let has_lease = claim(lane.words.lessee(), me, |_| false).is_some();
+        let before = claim(lane.words.lessee(), me, |held| self.is_dead(held));
+        let has_lease = before.is_some();
+        if before.is_some_and(|before| self.has_left_something(lane, before)) {
+            self.tidy(lane)?;
+        }
         let is_idle = has_lease && lane.words.appended().load(Ordering::Acquire) == drained;
         let mut freed = Ok(());
-        for (ordinal, index) in lane.words.chunks() {
+        for (ordinal, index) in lane.chunks() {
             if is_idle || (ordinal + 1) * chunk_bytes <= drained {
                 freed = freed.and_then(|()| self.free_chunk(lane, ordinal, index));
             }

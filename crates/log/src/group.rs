@@ -30,7 +30,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::lane::Lane;
 use crate::service::Service;
-use crate::shared::claim;
+use crate::shared::{Client, claim};
 use crate::{LogError, Result, StreamId};
 
 const HEADER_BYTES: u64 = 4096;
@@ -243,6 +243,12 @@ fn encode_entry(salt: u64, sequence: u64, pieces: &[Piece], sector_bytes: usize)
     buf
 }
 
+/// Bytes of an entry besides its pieces, at most.
+fn table_room(piece_count: usize) -> u64 {
+    const SECTOR_BYTES_MAX: usize = 4096;
+    (size_of::<RawEntry>() + piece_count * size_of::<RawPiece>() + SECTOR_BYTES_MAX) as u64
+}
+
 fn size_of_val_table(pieces: &[Piece]) -> usize {
     pieces.len() * size_of::<RawPiece>()
 }
@@ -283,11 +289,19 @@ impl Service {
             self.check_group()?;
             let epoch = self.control.epoch();
             self.control.set_pending(lane.identity().stream);
-            if claim(leader, self.host.client(), |held| self.is_dead(held)).is_some() {
+            let before = claim(leader, self.host.client(), |held| self.is_dead(held));
+            if let Some(before) = before {
+                if before != Client::NOBODY {
+                    self.control.group_unsure().store(1, Ordering::Release);
+                }
                 let led = self.lead();
                 leader.store(0, Ordering::Release);
                 self.control.advance_epoch();
                 led?;
+                if words.synced().load(Ordering::Acquire) < end {
+                    // It had no place in the entry, or is being drained just now.
+                    return self.drain(lane);
+                }
             } else if words.synced().load(Ordering::Acquire) < end {
                 self.control.wait_epoch(epoch, LEADER_WAIT);
             }
@@ -306,8 +320,11 @@ impl Service {
         let mut lanes = Vec::new();
         let mut pieces = Vec::new();
         let mut taken_bytes = 0;
+        let room_bytes = self.host.group().map_or(0, |device| device.size_bytes() - ENTRIES_AT);
         for stream in self.control.take_pending() {
-            if taken_bytes >= ENTRY_BYTES_MAX {
+            let next_bytes = taken_bytes as u64 + PIECE_BYTES_MAX + table_room(pieces.len() + 1);
+            let is_full = taken_bytes >= ENTRY_BYTES_MAX || next_bytes > room_bytes;
+            if is_full && !pieces.is_empty() {
                 self.control.set_pending(stream);
                 continue;
             }
@@ -358,10 +375,11 @@ impl Service {
         let salt = self.control.group_salt().load(Ordering::Acquire);
         let sequence = self.control.group_sequence().load(Ordering::Acquire);
         let entry = encode_entry(salt, sequence, pieces, device.sector_bytes());
-        let mut offset = self.control.group_offset().load(Ordering::Acquire);
-        if offset + entry.len() as u64 > device.size_bytes() {
+        let offset = self.control.group_offset().load(Ordering::Acquire);
+        let is_unsure = self.control.group_unsure().load(Ordering::Acquire) != 0;
+        if is_unsure || offset + entry.len() as u64 > device.size_bytes() {
             self.begin_round(device)?;
-            offset = ENTRIES_AT;
+            return self.write_entry(pieces);
         }
         self.latched(device.write_durable(offset, &entry).map_err(LogError::from))?;
         let next = offset + entry.len() as u64;
@@ -373,7 +391,8 @@ impl Service {
     }
 
     /// Frees the whole area: drains what it holds, and says durably that the next entry is at its
-    /// front.
+    /// front. That entry's number is one that no leader can have written, even one that died before it
+    /// said so.
     fn begin_round(&self, device: &dyn BlockDevice) -> Result<()> {
         for stream in self.owners() {
             if let Some(lane) = self.lane_of(stream)?
@@ -386,11 +405,13 @@ impl Service {
             }
         }
         let salt = self.control.group_salt().load(Ordering::Acquire);
-        let sequence = self.control.group_sequence().load(Ordering::Acquire);
+        let sequence = self.control.group_sequence().load(Ordering::Acquire) + 1;
         let generation = self.control.group_header().load(Ordering::Acquire) + 1;
         self.latched(write_header(device, &RawHeader::new(salt, generation, sequence)))?;
         self.control.group_header().store(generation, Ordering::Release);
+        self.control.group_sequence().store(sequence, Ordering::Release);
         self.control.group_offset().store(ENTRIES_AT, Ordering::Release);
+        self.control.group_unsure().store(0, Ordering::Release);
         Ok(())
     }
 

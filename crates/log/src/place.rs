@@ -283,8 +283,16 @@ impl Host for Place {
         let _lock = Lock::take(&self.path)?;
         let directory = self.stream_path(name);
         let path = directory.join("stream.json");
-        if let Ok(text) = fs::read(&path) {
-            return parse(&path, &text);
+        match fs::read(&path) {
+            Ok(text) => return parse(&path, &text),
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            // It may be there: another one in its place would make all it holds unreadable.
+            Err(e) => return Err(at(&path)(e)),
+        }
+        // What a crash left of a stream that was being removed.
+        match fs::remove_dir_all(&directory) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(at(&directory)(e)),
+            _ => {}
         }
         let control = Control(self.control.clone());
         let id = control.next_stream().fetch_add(1, Ordering::AcqRel);

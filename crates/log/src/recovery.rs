@@ -26,7 +26,7 @@ use crate::record::{HEADER_BYTES, Identity};
 use crate::scan::{Bytes, Records};
 use crate::segments::Segments;
 use crate::service::Service;
-use crate::shared::{LANE_READY, LaneWords};
+use crate::shared::{LANE_READY, LaneWords, ORDINAL_MAX};
 use crate::{LogError, Lsn, Result, StreamId, clock};
 
 /// Bytes that are written at once, at least; one more record fits.
@@ -37,7 +37,9 @@ pub(crate) fn recover_service(service: &Service) -> Result<()> {
     let (host, control) = (&service.host, &service.control);
     let limit = host.usn_limit()?;
     control.usn_base().store(limit.wrapping_sub(clock::monotonic_ns()), Ordering::Release);
-    let next = limit + crate::service::USN_STEP;
+    let next = limit
+        .checked_add(crate::service::USN_STEP)
+        .ok_or_else(|| LogError::Incompatible(format!("no USN is left behind {limit}")))?;
     host.keep_usn_limit(next)?;
     control.usn_limit().store(next, Ordering::Release);
     let streams = host.streams()?;
@@ -58,6 +60,7 @@ pub(crate) fn recover_service(service: &Service) -> Result<()> {
 /// Fills the tables of the lanes, and of the pool, from the chunks on NVRAM.
 fn find_lent_chunks(service: &Service) -> Result<()> {
     let host = &service.host;
+    let chunk_bytes = host.settings().chunk_bytes;
     let streams = host.streams()?;
     for index in 0..host.settings().chunk_count as usize {
         let memory = host.chunk(index)?;
@@ -70,12 +73,14 @@ fn find_lent_chunks(service: &Service) -> Result<()> {
             continue;
         }
         let words = LaneWords(host.lane_words(loan.stream)?);
-        if words.chunk(loan.ordinal).is_some() {
-            let text = format!("two chunks hold span {} of {}", loan.ordinal, loan.stream);
-            return Err(LogError::Incompatible(text));
-        }
-        words.set_chunk(loan.ordinal, index);
         service.control.chunk_owner(index).store(u64::from(loan.stream.0) + 1, Ordering::Release);
+        // The stream's writer could write that header: what cannot be is the stream's trouble alone, and
+        // its chunks stay as they are.
+        let is_sound = loan.ordinal < ORDINAL_MAX && loan.ordinal < u64::MAX / 2 / chunk_bytes;
+        match is_sound && !words.has_entry(loan.ordinal) {
+            true => words.set_chunk(loan.ordinal, index),
+            false => words.contradiction().store(1, Ordering::Release),
+        }
     }
     Ok(())
 }
@@ -104,6 +109,13 @@ impl Service {
         if words.state().load(Ordering::Acquire) == LANE_READY {
             return Ok(());
         }
+        if words.contradiction().load(Ordering::Acquire) != 0 {
+            return Err(LogError::Damaged {
+                stream: lane.name.to_string(),
+                at: Lsn(0),
+                what: "its chunks contradict each other".into(),
+            });
+        }
         let mut files = lane.files.lock();
         let segments = &mut files.segments;
         segments.reload()?;
@@ -112,6 +124,7 @@ impl Service {
         let covers = covers(self, lane, pieces)?;
         let mut composite = Composite { segments, covers: &covers };
         let end_max = composite.end();
+        self.check_reach(lane, composite.segments.end(), end_max)?;
         let mut records = Records::new(lane.identity(), &mut composite, Lsn(begin), end_max);
         let last = records.skip_all()?;
         let end = records.position().0;
@@ -129,7 +142,7 @@ impl Service {
         composite.segments.tidy(end)?;
         let head = composite.segments.kept_head()?.max(composite.segments.first().unwrap_or(0));
         drop(files);
-        for (ordinal, index) in words.chunks() {
+        for (ordinal, index) in lane.chunks() {
             self.free_chunk(lane, ordinal, index)?;
         }
         words.head().store(head.min(end), Ordering::Release);
@@ -140,6 +153,23 @@ impl Service {
         }
         words.state().store(LANE_READY, Ordering::Release);
         Ok(())
+    }
+}
+
+impl Service {
+    /// Chunks and pieces begin where the log files end, and there are not more than the pool has: what
+    /// lies beyond was never lent, and would only have to be searched for damage.
+    fn check_reach(&self, lane: &Lane, stored: u64, end: u64) -> Result<()> {
+        let settings = self.host.settings();
+        let most = stored + settings.pool_bytes() + settings.group_bytes + settings.chunk_bytes;
+        match end <= most {
+            true => Ok(()),
+            false => Err(LogError::Damaged {
+                stream: lane.name.to_string(),
+                at: Lsn(stored),
+                what: format!("something lies at {end}, far behind its log files"),
+            }),
+        }
     }
 }
 
@@ -154,7 +184,7 @@ fn covers(service: &Service, lane: &Lane, pieces: &[&Piece]) -> Result<Vec<Cover
     let chunk_bytes = service.host.settings().chunk_bytes;
     let mut covers: Vec<Cover> =
         pieces.iter().map(|piece| Cover { at: piece.lsn, bytes: piece.bytes.clone() }).collect();
-    for (ordinal, index) in lane.words.chunks() {
+    for (ordinal, index) in lane.chunks() {
         let memory = lane.chunk_memory(index)?;
         // Its table was filled from such headers; of a lane that nobody had, nothing changes.
         let Some(loan) = Loan::read(&*memory)? else { continue };
