@@ -209,6 +209,18 @@ impl Composite<'_> {
         let covered = self.covers.iter().map(|cover| cover.at + cover.bytes.len() as u64).max();
         self.segments.end().max(covered.unwrap_or(0))
     }
+
+    /// Where the bytes before `end` begin that are all covered.
+    fn only_covered(&self, end: u64) -> u64 {
+        let mut begin = end;
+        let reaches = |cover: &&Cover, begin: u64| {
+            cover.at < begin && begin <= cover.at + cover.bytes.len() as u64
+        };
+        while let Some(cover) = self.covers.iter().find(|cover| reaches(cover, begin)) {
+            begin = cover.at;
+        }
+        begin
+    }
 }
 
 impl Bytes for Composite<'_> {
@@ -235,8 +247,8 @@ impl Bytes for Composite<'_> {
 
 /// Writes the records that end behind `covered` to the log files, whole records at a time.
 ///
-/// The first may begin before `covered`: it stays in its file, which alone holds its beginning. A new
-/// file that had its header but not this record would hide it from the next recovery.
+/// What begins before the last bytes that nothing but the files holds stays in its file. A new file that had
+/// its header but not yet these records would hide them from the next recovery.
 fn write_covered(
     identity: Identity,
     composite: &mut Composite<'_>,
@@ -244,6 +256,7 @@ fn write_covered(
     covered: u64,
     end: u64,
 ) -> Result<()> {
+    let only_covered = composite.only_covered(end);
     let mut at = begin;
     while at < end {
         let mut batch = Vec::new();
@@ -260,14 +273,14 @@ fn write_covered(
             debug_assert_eq!(bytes.len(), HEADER_BYTES + header.payload_bytes);
             batch.extend_from_slice(bytes);
             batch.resize(usize::try_from(next - batch_at).expect("a batch"), 0);
-            if batch_at < covered {
+            if batch_at < only_covered && next >= only_covered {
                 break;
             }
         }
         if batch.is_empty() {
             break;
         }
-        match batch_at < covered {
+        match batch_at < only_covered {
             true => composite.segments.write_again(batch_at, &batch)?,
             false => composite.segments.write(batch_at, &batch)?,
         }
