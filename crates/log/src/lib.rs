@@ -13,6 +13,7 @@
 //!
 //! It must not know SQLite, LevelDB, or volumes.
 
+mod broken;
 mod chunk;
 mod clock;
 mod drain;

@@ -19,6 +19,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::broken::{self, Broken};
 use crate::chunk::{DATA_OFFSET, Loan};
 use crate::group::{self, Piece};
 use crate::lane::Lane;
@@ -40,7 +41,9 @@ pub(crate) fn recover_service(service: &Service) -> Result<()> {
     let next = limit
         .checked_add(crate::service::USN_STEP)
         .ok_or_else(|| LogError::Incompatible(format!("no USN is left behind {limit}")))?;
-    host.keep_usn_limit(next)?;
+    if !broken::is(Broken::UsnLimitNotKept) {
+        host.keep_usn_limit(next)?;
+    }
     control.usn_limit().store(next, Ordering::Release);
     let streams = host.streams()?;
     let next_stream = streams.iter().map(|(_, meta)| u64::from(meta.id) + 1).max().unwrap_or(0);
@@ -189,7 +192,10 @@ fn covers(service: &Service, lane: &Lane, pieces: &[&Piece]) -> Result<Vec<Cover
         // Its table was filled from such headers; of a lane that nobody had, nothing changes.
         let Some(loan) = Loan::read(&*memory)? else { continue };
         let begin = ordinal * chunk_bytes;
-        let at = loan.first.clamp(begin, begin + chunk_bytes);
+        let mut at = loan.first.clamp(begin, begin + chunk_bytes);
+        if broken::is(Broken::ChunkCountsFromItsBegin) {
+            at = begin;
+        }
         let mut bytes = vec![0; usize::try_from(begin + chunk_bytes - at).expect("fits memory")];
         memory.read(DATA_OFFSET + (at - begin), &mut bytes)?;
         covers.push(Cover { at, bytes });

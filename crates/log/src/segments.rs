@@ -15,6 +15,7 @@ use device::{FileStore, StoredFile};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::broken::{self, Broken};
 use crate::record::Identity;
 use crate::scan::Bytes;
 use crate::{LogError, Result};
@@ -264,7 +265,9 @@ impl Segments {
             self.keep_head(head)?;
             return Ok(());
         }
-        self.keep_head_durably(head)?;
+        if !broken::is(Broken::HeadNotDurable) {
+            self.keep_head_durably(head)?;
+        }
         self.remove_first(count)
     }
 

@@ -11,6 +11,7 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::broken::{self, Broken};
 use crate::chunk::{Lent, parts};
 use crate::record::{FOLLOWS_UNSYNCED, HEADER_BYTES, Identity, PAYLOAD_BYTES_MAX, record_bytes};
 use crate::shared::LaneWords;
@@ -87,7 +88,7 @@ impl Writer {
             self.store(at, &header, payload, is_alone)?;
             at += record_bytes(payload.len()) as u64;
         }
-        if self.is_nvram && !is_alone {
+        if self.is_nvram && !is_alone && !broken::is(Broken::BatchNotPersisted) {
             self.chunks[0].memory.persist()?;
         }
         self.publish(at, payloads);
@@ -100,7 +101,9 @@ impl Writer {
             true => self.position,
             false => self.words.synced().load(Ordering::Acquire),
         };
-        if durable < at { FOLLOWS_UNSYNCED } else { 0 }
+        let follows_unsynced = (durable < at || broken::is(Broken::AlwaysFollowsUnsynced))
+            && !broken::is(Broken::NeverFollowsUnsynced);
+        if follows_unsynced { FOLLOWS_UNSYNCED } else { 0 }
     }
 
     /// Takes `count` USNs that follow each other; the first of them. Before anything is stored: a

@@ -27,7 +27,11 @@ struct FoundRecord {
 }
 
 impl FoundStream {
-    fn end(&self) -> u64 {
+    pub(super) fn has(&self, lsn: u64) -> bool {
+        self.records.binary_search_by_key(&lsn, |record| record.lsn).is_ok()
+    }
+
+    pub(super) fn end(&self) -> u64 {
         let last = self.records.last();
         last.map_or(self.head, |record| record.lsn + record_bytes(record.payload.len()) as u64)
     }

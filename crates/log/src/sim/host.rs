@@ -104,16 +104,28 @@ impl Machine {
         }
     }
 
-    pub(super) fn clear_faults(&self) {
-        self.files.clear_faults();
-        self.group.iter().for_each(SimDevice::clear_faults);
-    }
-
     /// A new process.
     pub(super) fn process(self: &Arc<Self>) -> Arc<SimHost> {
         let control = Control(self.control.clone());
         let generation = control.generation().fetch_add(1, std::sync::atomic::Ordering::AcqRel) + 1;
         Arc::new(SimHost { machine: self.clone(), client: Client::new(0, generation) })
+    }
+
+    /// Flips a bit of the record at `lsn` in its log file; false when recovery would not look there.
+    pub(super) fn damage(&self, stream: &str, lsn: u64) -> bool {
+        const DATA_OFFSET: u64 = 64;
+        let names = self.files.directory(stream).names().expect("names");
+        let first = |name: &String| {
+            name.strip_suffix(".seg").map(|hex| u64::from_str_radix(hex, 16).expect("an LSN"))
+        };
+        match names.iter().filter_map(first).max() {
+            Some(last) if last <= lsn => {
+                let name = format!("{stream}/{last:016x}.seg");
+                self.files.flip_bit(&name, DATA_OFFSET + lsn - last + 9, 3);
+                true
+            }
+            _ => false,
+        }
     }
 
     pub(super) fn is_ready(&self) -> bool {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::check::FoundStream;
+
 /// When something was done, by the machine's clock. It had begun before a crash at a moment behind
 /// `begin`, and had returned before one behind `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub(super) struct Appended {
     pub(super) number: u64,
     pub(super) len_bytes: usize,
     pub(super) begun: u64,
+    /// All before it was acknowledged when it was appended.
+    pub(super) follows_durable: bool,
 }
 
 /// One stream, from when it was made to when it was removed.
@@ -95,6 +99,22 @@ impl Model {
     /// The stream that has the name now.
     pub(super) fn live(&mut self, name: &str) -> Option<&mut StreamModel> {
         self.streams.iter_mut().rev().find(|s| s.name == name && s.removed.is_none())
+    }
+
+    /// Where a record begins that was found and that one which followed durable ones comes behind.
+    pub(super) fn proof_of_damage(
+        &self,
+        name: &str,
+        found: &FoundStream,
+        rng: &mut fastrand::Rng,
+    ) -> Option<u64> {
+        let stream = self.streams.iter().rev().find(|stream| stream.name == name)?;
+        let is_found = |record: &&Appended| {
+            record.lsn >= found.head && record.end <= found.end() && found.has(record.lsn)
+        };
+        let records: Vec<&Appended> = stream.records.iter().filter(is_found).collect();
+        let last = records.iter().rposition(|record| record.follows_durable)?;
+        rng.choice(&records[..last]).map(|record| record.lsn)
     }
 
     /// The streams that a crash at `moment` may leave under each name.

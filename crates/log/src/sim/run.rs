@@ -26,9 +26,16 @@ pub(super) struct Effort {
     pub(super) step_count: usize,
     /// Crash states of one life, about.
     pub(super) state_count: usize,
+    pub(super) mix: Mix,
 }
 
-pub(super) const EFFORT: Effort = Effort { life_count: 4, step_count: 70, state_count: 120 };
+const MIX: Mix = Mix { payload_bytes_max: 300 << 10, has_faults: false, is_narrow: false };
+
+pub(super) const ANYTHING: Effort =
+    Effort { life_count: 4, step_count: 70, state_count: 120, mix: MIX };
+pub(super) const FAULTS: Effort = Effort { mix: Mix { has_faults: true, ..MIX }, ..ANYTHING };
+pub(super) const NARROW: Effort =
+    Effort { life_count: 8, step_count: 2, state_count: 60, mix: Mix { is_narrow: true, ..MIX } };
 
 fn settings(medium: Medium, rng: &mut Rng) -> Settings {
     Settings {
@@ -44,17 +51,13 @@ fn settings(medium: Medium, rng: &mut Rng) -> Settings {
 }
 
 /// Runs and checks one seed. How many states that were; the error replays the first that is wrong.
-pub(super) fn run(
-    medium: Medium,
-    seed: u64,
-    effort: Effort,
-    has_faults: bool,
-) -> Result<usize, String> {
+pub(super) fn run(medium: Medium, seed: u64, effort: Effort) -> Result<usize, String> {
     fastrand::seed(seed);
     let mut rng = Rng::with_seed(seed);
     let settings = settings(medium, &mut rng);
     let pool_bytes = usize::try_from(settings.pool_bytes()).expect("small");
-    let mix = Mix { payload_bytes_max: (pool_bytes / 2 - 64).min(300 << 10), has_faults };
+    let payload_bytes_max = (pool_bytes / 2 - 64).min(effort.mix.payload_bytes_max);
+    let mix = Mix { payload_bytes_max, ..effort.mix };
     let (mut images, mut model) = (Images::fresh(&settings), Model::default());
     let mut state_count = 0;
     for life in 0..effort.life_count {
@@ -131,6 +134,7 @@ impl Past<'_> {
         }
         let traces = machine.take_trace();
         let state_count = self.cut_recovery(&traces, &found, moment, rng)?;
+        self.check_damage(&machine, &found, rng)?;
         machine.start_trace();
         self.append_to_all(&process, &mut found)?;
         let traces = machine.take_trace();
@@ -167,6 +171,25 @@ impl Past<'_> {
             state_count += 1;
         }
         Ok(state_count)
+    }
+
+    /// A flipped bit before a record that followed durable ones is reported.
+    fn check_damage(&self, machine: &Machine, found: &Found, rng: &mut Rng) -> Result<(), String> {
+        for (name, stream) in found {
+            let Some(proof) = self.model.proof_of_damage(name, stream, rng) else { continue };
+            machine.start_trace();
+            let images = machine.take_trace().cursor().crash(Survival::Nothing);
+            let damaged = Machine::power_up(self.settings, images);
+            if !damaged.damage(name, proof) {
+                continue;
+            }
+            let process = super::workload::Process::join(&damaged).map_err(|e| e.to_string())?;
+            match process.open(name) {
+                Err(crate::LogError::Damaged { .. }) => {}
+                _ => return Err(format!("stream {name}: damage at {proof} was not seen")),
+            }
+        }
+        Ok(())
     }
 
     /// All streams can be written again, with larger USNs.

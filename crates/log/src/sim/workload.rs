@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use device::{Fault, Operation};
 use fastrand::Rng;
 
 use super::host::{Machine, SimHost};
@@ -58,6 +59,9 @@ pub(super) struct Mix {
     pub(super) payload_bytes_max: usize,
     /// Whether operations may fail.
     pub(super) has_faults: bool,
+    /// Only one stream, and batches of records of one length: what one life leaves looks like what the
+    /// next one writes.
+    pub(super) is_narrow: bool,
 }
 
 pub(super) struct Workload {
@@ -66,6 +70,8 @@ pub(super) struct Workload {
     pub(super) model: Model,
     rng: Rng,
     mix: Mix,
+    /// Whether writes and syncs fail too, and not only files that are made.
+    fails_for_good: bool,
 }
 
 impl Workload {
@@ -76,16 +82,57 @@ impl Workload {
         rng: Rng,
         mix: Mix,
     ) -> Workload {
-        Workload { machine, process, model, rng, mix }
+        let mut rng = rng;
+        let fails_for_good = rng.bool();
+        Workload { machine, process, model, rng, mix, fails_for_good }
     }
 
     pub(super) fn run(&mut self, step_count: usize) {
         for _ in 0..step_count {
-            let name = NAMES[self.rng.usize(..NAMES.len())];
-            let step = self.rng.u8(..100);
+            let (mut name, mut step) = (NAMES[self.rng.usize(..NAMES.len())], self.rng.u8(..100));
+            if self.mix.is_narrow {
+                (name, step) = (NAMES[0], 45);
+            }
+            if self.mix.has_faults {
+                self.maybe_fail();
+            }
             let done = self.step(name, step);
             assert!(done.is_ok() || self.mix.has_faults, "step {step} on {name}: {done:?}");
         }
+        if self.mix.has_faults && !self.fails_for_good {
+            let done = self.go_on_after_full_disk();
+            assert!(done.is_ok(), "after a full disk: {done:?}");
+        }
+    }
+
+    /// Lets something fail soon, now and then; the disk may get full, and empty again.
+    fn maybe_fail(&mut self) {
+        match self.rng.u8(..60) {
+            0 if self.fails_for_good => {
+                let operation =
+                    *self.rng.choice(&[Operation::Write, Operation::Flush]).expect("two");
+                let fault = Fault { operation, skip_count: self.rng.u64(..4), forever: false };
+                self.machine.inject(self.rng.bool(), fault);
+            }
+            1..6 => {
+                let room_bytes = self.rng.u64(..100 << 10);
+                self.machine.files.set_capacity_bytes(self.machine.files.used_bytes() + room_bytes);
+            }
+            6..12 => self.machine.files.set_capacity_bytes(u64::MAX),
+            _ => {}
+        }
+    }
+
+    /// A disk that was full and is not any more has cost nothing.
+    fn go_on_after_full_disk(&mut self) -> Result<()> {
+        self.machine.files.set_capacity_bytes(u64::MAX);
+        for name in NAMES {
+            if let Some(lane) = self.lane(name)? {
+                self.append(name, &lane, 1)?;
+                self.sync(name, &lane)?;
+            }
+        }
+        Ok(())
     }
 
     fn step(&mut self, name: &str, step: u8) -> Result<()> {
@@ -104,7 +151,8 @@ impl Workload {
                 Ok(())
             }
             95..97 => self.other_process(),
-            97 => self.remove(name, &lane),
+            // A removal that failed leaves nothing that a model could say.
+            97 if !self.mix.has_faults => self.remove(name, &lane),
             _ => {
                 self.process.service.release(&lane);
                 self.drain(name, &lane)
@@ -133,9 +181,14 @@ impl Workload {
 
     fn len_bytes(&mut self) -> usize {
         let most = self.mix.payload_bytes_max;
+        if self.mix.is_narrow {
+            return 40;
+        }
         match self.rng.u8(..20) {
-            0..10 => self.rng.usize(1..200),
-            10..17 => self.rng.usize(1..5000),
+            0..8 => self.rng.usize(1..200),
+            // Of one length: what is left of one record may look like the next.
+            8..11 => 40,
+            11..17 => self.rng.usize(1..5000),
             _ => self.rng.usize(1..=most),
         }
     }
@@ -164,10 +217,19 @@ impl Workload {
         let now = self.machine.now();
         let is_nvram = self.process.host.nvram().is_some();
         let stream = self.model.live(name).expect("it is open");
+        let mut follows_durable = stream.least_end(u64::MAX) >= stream.end();
         for (payload, number) in payloads.iter().zip(numbers) {
             let lsn = stream.end();
             let end = lsn + record_bytes(payload.len()) as u64;
-            stream.records.push(Appended { lsn, end, number, len_bytes: payload.len(), begun });
+            stream.records.push(Appended {
+                lsn,
+                end,
+                number,
+                len_bytes: payload.len(),
+                begun,
+                follows_durable,
+            });
+            follows_durable = false;
         }
         assert_eq!(stream.records.last().map(|record| record.lsn), Some(last.0));
         if is_nvram {
