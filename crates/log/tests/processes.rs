@@ -89,7 +89,10 @@ struct Place {
 
 impl Place {
     fn new(is_nvram: bool) -> Place {
-        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+        let memory = tempfile::Builder::new()
+            .prefix("processes-")
+            .tempdir_in("/dev/shm")
+            .expect("shared memory");
         fs::create_dir(memory.path().join("nvram")).expect("directory");
         Place { root: tempfile::tempdir().expect("directory"), memory, is_nvram, next_worker: 0 }
     }
