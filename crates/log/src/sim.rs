@@ -3,6 +3,7 @@
 
 mod check;
 mod host;
+mod left_behind;
 mod model;
 mod run;
 mod workload;

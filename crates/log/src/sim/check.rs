@@ -31,6 +31,10 @@ impl FoundStream {
         self.records.binary_search_by_key(&lsn, |record| record.lsn).is_ok()
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.records.len()
+    }
+
     pub(super) fn end(&self) -> u64 {
         let last = self.records.last();
         last.map_or(self.head, |record| record.lsn + record_bytes(record.payload.len()) as u64)

@@ -37,6 +37,11 @@ pub(super) const FAULTS: Effort = Effort { mix: Mix { has_faults: true, ..MIX },
 pub(super) const NARROW: Effort =
     Effort { life_count: 8, step_count: 2, state_count: 60, mix: Mix { is_narrow: true, ..MIX } };
 
+/// Small chunks, and the smallest group log.
+pub(super) fn small(medium: Medium) -> Settings {
+    Settings { chunk_bytes: 8 << 10, group_bytes: 320 << 10, ..settings(medium, &mut Rng::new()) }
+}
+
 fn settings(medium: Medium, rng: &mut Rng) -> Settings {
     Settings {
         format: 1,
