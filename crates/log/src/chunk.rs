@@ -24,18 +24,18 @@ use crate::{Result, StreamId};
 pub(crate) const DATA_OFFSET: u64 = 4096;
 
 /// "OJCHUNK1" in little endian.
-const MAGIC: u64 = u64::from_le_bytes(*b"OJCHUNK1");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"OJCHUNK1");
 
 /// The header as it is stored.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawChunk {
-    magic: U64,
-    salt: U64,
-    ordinal: U64,
-    first_lsn: U64,
-    stream: U32,
-    crc: U32,
+pub(crate) struct RawChunk {
+    pub(crate) magic: U64,
+    pub(crate) salt: U64,
+    pub(crate) ordinal: U64,
+    pub(crate) first_lsn: U64,
+    pub(crate) stream: U32,
+    pub(crate) crc: U32,
 }
 
 const _: () = assert!(size_of::<RawChunk>() == 40);

@@ -34,12 +34,12 @@ use crate::service::Service;
 use crate::shared::{Client, claim};
 use crate::{LogError, Result, StreamId};
 
-const HEADER_BYTES: u64 = 4096;
+pub(crate) const HEADER_BYTES: u64 = 4096;
 /// Where the entries begin.
 const ENTRIES_AT: u64 = 2 * HEADER_BYTES;
-const HEADER_MAGIC: u64 = u64::from_le_bytes(*b"OJGROUP1");
-const ENTRY_MAGIC: u32 = u32::from_le_bytes(*b"OJGE");
-const VERSION: u32 = 1;
+pub(crate) const HEADER_MAGIC: u64 = u64::from_le_bytes(*b"OJGROUP1");
+pub(crate) const ENTRY_MAGIC: u32 = u32::from_le_bytes(*b"OJGE");
+pub(crate) const VERSION: u32 = 1;
 
 /// More bytes of one stream than this are drained instead: written once, to its log file.
 const DIRECT_BYTES: u64 = 128 << 10;
@@ -54,37 +54,37 @@ const LEADER_WAIT: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawHeader {
-    magic: U64,
-    crc: U32,
-    version: U32,
-    salt: U64,
-    generation: U64,
-    sequence: U64,
+pub(crate) struct RawHeader {
+    pub(crate) magic: U64,
+    pub(crate) crc: U32,
+    pub(crate) version: U32,
+    pub(crate) salt: U64,
+    pub(crate) generation: U64,
+    pub(crate) sequence: U64,
 }
 
 const _: () = assert!(size_of::<RawHeader>() == 40);
 
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawEntry {
-    magic: U32,
-    crc: U32,
-    salt: U64,
-    sequence: U64,
+pub(crate) struct RawEntry {
+    pub(crate) magic: U32,
+    pub(crate) crc: U32,
+    pub(crate) salt: U64,
+    pub(crate) sequence: U64,
     /// Of the whole entry without the zeros behind it.
-    len_bytes: U32,
-    piece_count: U32,
+    pub(crate) len_bytes: U32,
+    pub(crate) piece_count: U32,
 }
 
 const _: () = assert!(size_of::<RawEntry>() == 32);
 
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawPiece {
-    lsn: U64,
-    stream: U32,
-    len_bytes: U32,
+pub(crate) struct RawPiece {
+    pub(crate) lsn: U64,
+    pub(crate) stream: U32,
+    pub(crate) len_bytes: U32,
 }
 
 const _: () = assert!(size_of::<RawPiece>() == 16);

@@ -18,6 +18,8 @@ mod chunk;
 mod clock;
 mod drain;
 mod error;
+#[cfg(test)]
+mod format_page;
 mod group;
 mod host;
 mod lane;

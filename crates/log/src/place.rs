@@ -39,7 +39,7 @@ use crate::shared::{
 use crate::{LogError, Result, StreamId, StreamName};
 
 /// Version of the layout.
-const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 
 /// How a service is made. An existing one keeps what it was made with.
 #[derive(Debug, Clone)]

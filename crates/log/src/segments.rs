@@ -21,10 +21,10 @@ use crate::scan::Bytes;
 use crate::{LogError, Result};
 
 /// Where the records of a file begin.
-const DATA_OFFSET: u64 = 64;
+pub(crate) const DATA_OFFSET: u64 = 64;
 
 /// "OJSEGMT1" in little endian.
-const MAGIC: u64 = u64::from_le_bytes(*b"OJSEGMT1");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"OJSEGMT1");
 
 const SUFFIX: &str = ".seg";
 
@@ -36,13 +36,13 @@ const FIRST_BYTES: u64 = 1 << 20;
 /// The header as it is stored.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawSegment {
-    magic: U64,
-    salt: U64,
-    first_lsn: U64,
-    stream: U32,
-    crc: U32,
-    reserved: [u8; 32],
+pub(crate) struct RawSegment {
+    pub(crate) magic: U64,
+    pub(crate) salt: U64,
+    pub(crate) first_lsn: U64,
+    pub(crate) stream: U32,
+    pub(crate) crc: U32,
+    pub(crate) reserved: [u8; 32],
 }
 
 const _: () = assert!(size_of::<RawSegment>() as u64 == DATA_OFFSET);

@@ -10,11 +10,15 @@ use super::host::{Images, Machine};
 use super::run::{Medium, small};
 use super::workload::Process;
 use crate::chunk::DATA_OFFSET;
+use crate::host::Settings;
 use crate::lane::Lane;
 use crate::{LogError, Lsn, Result};
 
 fn machine(medium: Medium) -> Arc<Machine> {
-    let settings = small(medium);
+    machine_of(small(medium))
+}
+
+fn machine_of(settings: Settings) -> Arc<Machine> {
     let machine = Machine::power_up(&settings, Images::fresh(&settings));
     machine.start_trace();
     machine
@@ -170,15 +174,15 @@ fn a_writer_that_waited_in_vain_gives_back_what_it_does_not_use() {
 
 #[test]
 fn an_entry_is_never_larger_than_the_group_log() {
-    let machine = machine(Medium::Memory);
+    let machine = machine_of(Settings { chunk_bytes: 40 << 10, ..small(Medium::Memory) });
     let process = Process::join(&machine).expect("join");
-    let lanes = ["a", "b", "c", "d", "e", "f"].map(|name| process.make(name).expect("stream"));
+    let lanes = ["a", "b", "c", "d", "e"].map(|name| process.make(name).expect("stream"));
     for lane in &lanes {
-        let lsn = append(&process, lane, &[1; 15_000]).expect("append");
-        lane.words.wanted().store(lsn.0 + 15_024, Ordering::Release);
+        let lsn = append(&process, lane, &[1; 79_000]).expect("append");
+        lane.words.wanted().store(lsn.0 + 79_024, Ordering::Release);
         process.service.control.set_pending(lane.identity().stream);
     }
-    process.service.sync(&lanes[5], Lsn(0)).expect("sync");
+    process.service.sync(&lanes[4], Lsn(0)).expect("sync");
     process.service.sync(&lanes[0], Lsn(0)).expect("sync");
     assert_eq!(process.service.control.aborted().load(Ordering::Acquire), 0);
 }
