@@ -49,8 +49,8 @@ impl Service {
         while !self.claim_drainer(lane) {
             std::thread::sleep(DRAINER_WAIT);
         }
-        let chunks = lane.chunks().into_iter();
-        let freed = chunks.map(|(ordinal, index)| self.free_chunk(lane, ordinal, index)).collect();
+        let mut chunks = lane.chunks().into_iter();
+        let freed = chunks.try_for_each(|(ordinal, index)| self.free_chunk(lane, ordinal, index));
         lane.words.drainer().store(0, Ordering::Release);
         freed
     }

@@ -376,13 +376,17 @@ impl Service {
     fn write_entry(&self, pieces: &[Piece]) -> Result<()> {
         let device = self.host.group().expect("only where lanes are ordinary memory");
         let salt = self.control.group_salt().load(Ordering::Acquire);
-        let sequence = self.control.group_sequence().load(Ordering::Acquire);
-        let entry = encode_entry(salt, sequence, pieces, device.sector_bytes());
-        let offset = self.control.group_offset().load(Ordering::Acquire);
+        let encode = || {
+            let sequence = self.control.group_sequence().load(Ordering::Acquire);
+            (sequence, encode_entry(salt, sequence, pieces, device.sector_bytes()))
+        };
+        let (mut sequence, mut entry) = encode();
+        let mut offset = self.control.group_offset().load(Ordering::Acquire);
         let is_unsure = self.control.group_unsure().load(Ordering::Acquire) != 0;
         if is_unsure || offset + entry.len() as u64 > device.size_bytes() {
             self.begin_round(device)?;
-            return self.write_entry(pieces);
+            (sequence, entry) = encode();
+            offset = ENTRIES_AT;
         }
         self.latched(device.write_durable(offset, &entry).map_err(LogError::from))?;
         let next = offset + entry.len() as u64;
