@@ -11,6 +11,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
+
 use crate::broken::{self, Broken};
 use crate::lane::Lane;
 use crate::record::HEADER_BYTES;
@@ -25,45 +27,68 @@ const BATCH_BYTES: usize = 4 << 20;
 /// How long to wait for another drainer before looking whether it lives.
 const DRAINER_WAIT: Duration = Duration::from_millis(1);
 
+/// Who takes bytes out of a lane, until it is dropped.
+pub(crate) struct Drainer<'a> {
+    lane: &'a Lane,
+    _alone: MutexGuard<'a, ()>,
+}
+
+impl Drop for Drainer<'_> {
+    fn drop(&mut self) {
+        self.lane.words.drainer().store(0, Ordering::Release);
+    }
+}
+
 impl Service {
     /// Brings all that was appended to the log files, and gives the chunks back.
     pub(crate) fn drain(&self, lane: &Lane) -> Result<()> {
         lane.check()?;
-        while !self.claim_drainer(lane) {
+        let _drainer = loop {
+            if let Some(drainer) = self.claim_drainer(lane) {
+                break drainer;
+            }
             // Another process drains, or another thread of ours: what it brings home is ours too.
             std::thread::sleep(DRAINER_WAIT);
             lane.check()?;
-        }
+        };
         let drained = self.drain_claimed(lane);
         if let Err(e) = &drained
             && !is_disk_full(e)
         {
             lane.abort(e);
         }
-        lane.words.drainer().store(0, Ordering::Release);
         drained
     }
 
     /// Gives back all chunks of a lane that is drained. The caller has the lease.
     pub(crate) fn give_back_all(&self, lane: &Lane) -> Result<()> {
-        while !self.claim_drainer(lane) {
-            std::thread::sleep(DRAINER_WAIT);
-        }
+        let _drainer = self.wait_for_drainer(lane);
         let mut chunks = lane.chunks().into_iter();
-        let freed = chunks.try_for_each(|(ordinal, index)| self.free_chunk(lane, ordinal, index));
-        lane.words.drainer().store(0, Ordering::Release);
-        freed
+        chunks.try_for_each(|(ordinal, index)| self.free_chunk(lane, ordinal, index))
     }
 
-    /// Whether this caller is now the one who takes bytes out of the lane, until it stores 0.
-    pub(crate) fn claim_drainer(&self, lane: &Lane) -> bool {
-        match claim(lane.words.drainer(), self.host.client(), |held| self.is_dead(held)) {
-            None => false,
-            Some(Client::NOBODY) => true,
-            Some(_) => {
-                // Whoever died may have been giving a chunk back.
-                lane.words.suspect().store(1, Ordering::Release);
-                true
+    /// Makes this caller the one who takes bytes out of the lane, if nobody is.
+    ///
+    /// The word is shared with whoever writes the lane. That a thread of this process drains is known here,
+    /// so a word that says so while none does means nothing: nobody can make this process wait for
+    /// itself.
+    pub(crate) fn claim_drainer<'a>(&self, lane: &'a Lane) -> Option<Drainer<'a>> {
+        let alone = lane.draining.try_lock()?;
+        let me = self.host.client();
+        let before = claim(lane.words.drainer(), me, |held| held == me || self.is_dead(held))?;
+        if before != Client::NOBODY {
+            // Whoever died may have been giving a chunk back.
+            lane.words.suspect().store(1, Ordering::Release);
+        }
+        Some(Drainer { lane, _alone: alone })
+    }
+
+    /// Waits until nobody else takes bytes out of the lane.
+    pub(crate) fn wait_for_drainer<'a>(&self, lane: &'a Lane) -> Drainer<'a> {
+        loop {
+            match self.claim_drainer(lane) {
+                Some(drainer) => return drainer,
+                None => std::thread::sleep(DRAINER_WAIT),
             }
         }
     }

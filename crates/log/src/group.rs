@@ -353,9 +353,7 @@ impl Service {
 
     /// What the stream waits for; `None`: nothing, or it is being drained just now.
     fn take_piece(&self, lane: &Lane) -> Result<Option<Piece>> {
-        if !self.claim_drainer(lane) {
-            return Ok(None);
-        }
+        let Some(drainer) = self.claim_drainer(lane) else { return Ok(None) };
         let words = &lane.words;
         let lsn = words.synced().load(Ordering::Acquire);
         let end =
@@ -363,11 +361,10 @@ impl Service {
         let count = end.saturating_sub(lsn);
         if count > PIECE_BYTES_MAX {
             // More than whoever waits for it may have asked for: its own drain makes it durable.
-            words.drainer().store(0, Ordering::Release);
             return Ok(None);
         }
         let read = copy_whole_records(lane, lsn, lsn + count);
-        words.drainer().store(0, Ordering::Release);
+        drop(drainer);
         let bytes = read.inspect_err(|e| lane.abort(e))?;
         let stream = lane.identity().stream;
         Ok((!bytes.is_empty()).then_some(Piece { stream, lsn, bytes }))

@@ -15,7 +15,7 @@ use crate::shared::{Control, FREEING, LaneWords};
 use crate::writer::Writer;
 use crate::{LogError, Result, StreamName};
 
-/// A stream that is open in this process. Locks, in this order: `writer`, `files`.
+/// A stream that is open in this process. Locks, in this order: `writer`, `draining`, `files`.
 pub(crate) struct Lane {
     pub(crate) name: StreamName,
     pub(crate) meta: StreamMeta,
@@ -23,6 +23,8 @@ pub(crate) struct Lane {
     /// `None` while this process has no lease.
     pub(crate) writer: Mutex<Option<Writer>>,
     pub(crate) files: Mutex<Files>,
+    /// Held by the thread of this process that is the lane's drainer.
+    pub(crate) draining: Mutex<()>,
     host: Arc<dyn Host>,
 }
 
@@ -41,7 +43,15 @@ impl Lane {
         let limit_bytes = host.settings().segment_bytes;
         let segments = Segments::open(host.store(&name)?, meta.identity(), limit_bytes)?;
         let files = Mutex::new(Files { segments, listed_at: UNLISTED });
-        Ok(Lane { name, meta, words, writer: Mutex::new(None), files, host })
+        Ok(Lane {
+            name,
+            meta,
+            words,
+            writer: Mutex::new(None),
+            files,
+            draining: Mutex::new(()),
+            host,
+        })
     }
 
     pub(crate) fn identity(&self) -> Identity {

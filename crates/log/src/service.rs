@@ -161,12 +161,15 @@ impl Service {
     /// Takes the lease; who had it.
     fn claim_lessee(&self, lane: &Lane) -> Result<Client> {
         let lessee = lane.words.lessee();
+        let begin = Instant::now();
         loop {
             let claimed = claim(lessee, self.host.client(), |held| self.is_dead(held));
             if let Some(before) = claimed {
                 return Ok(before);
             }
-            if !Client(lessee.load(Ordering::Acquire)).is_for_a_moment() {
+            let held = Client(lessee.load(Ordering::Acquire));
+            let is_brief = held == Client::NOBODY || held.is_for_a_moment();
+            if !is_brief || begin.elapsed() >= self.full_wait {
                 return Err(LogError::Busy(lane.name.to_string()));
             }
             std::thread::sleep(Duration::from_micros(50));
@@ -193,13 +196,8 @@ impl Service {
 
     /// Takes over the lane of somebody who died.
     fn adopt(&self, lane: &Lane) -> Result<()> {
-        while !self.claim_drainer(lane) {
-            std::thread::sleep(Duration::from_millis(1));
-            lane.check()?;
-        }
-        let adopted = self.tidy(lane);
-        lane.words.drainer().store(0, Ordering::Release);
-        adopted
+        let _drainer = self.wait_for_drainer(lane);
+        self.tidy(lane)
     }
 
     /// What a dead writer stored behind its last published record was not acknowledged, and becomes zeros

@@ -59,7 +59,7 @@ fn a_leader_that_dies_between_the_words_of_the_group_log_costs_nothing() {
         if lost == "the number" {
             first.service.control.group_sequence().fetch_sub(1, Ordering::AcqRel);
         }
-        first.service.control.leader().store(first_client(&first), Ordering::Release);
+        first.service.control.leader().store(client(&first), Ordering::Release);
         first.host.die();
         let heir = Process::join(&machine).expect("join");
         let lane = heir.open("a").expect("open").expect("there");
@@ -70,7 +70,7 @@ fn a_leader_that_dies_between_the_words_of_the_group_log_costs_nothing() {
     }
 }
 
-fn first_client(process: &Process) -> u64 {
+fn client(process: &Process) -> u64 {
     crate::host::Host::client(&*process.host).0
 }
 
@@ -201,4 +201,19 @@ fn a_removed_stream_takes_nothing_from_those_who_have_it_open() {
     let anew = one.make("a").expect("made anew");
     append(&one, &anew, b"new").expect("append");
     assert_eq!(read_all(&anew).expect("readable").count(), 1);
+}
+
+#[test]
+fn a_word_that_says_that_we_drain_keeps_us_from_nothing() {
+    let machine = machine(Medium::Memory);
+    let process = Process::join(&machine).expect("join");
+    let lane = process.make("a").expect("stream");
+    append(&process, &lane, b"one").expect("append");
+    lane.words.drainer().store(client(&process), Ordering::Release);
+    process.service.drain(&lane).expect("drain");
+    process.service.release(&lane);
+    let brief = crate::host::Host::client(&*process.host).for_a_moment();
+    lane.words.lessee().store(brief.0, Ordering::Release);
+    let error = append(&process, &lane, b"two").expect_err("for ever is too long");
+    assert!(matches!(error, LogError::Busy(_)), "{error}");
 }
