@@ -40,7 +40,8 @@ fn payload(worker: u64, number: u64, len_bytes: usize) -> Vec<u8> {
 /// What a killed worker does until then.
 fn work(root: &Path, memory: &Path, is_nvram: bool, worker: u64) {
     let log = Log::open(root, &options(memory, is_nvram)).expect("open");
-    let own = log.stream(&format!("own-{worker}")).expect("stream");
+    // Left by a worker that was killed, as a rule.
+    let own = log.stream(&format!("own-{}", worker % 24)).expect("stream");
     let shared = SHARED.map(|name| log.stream(name).expect("stream"));
     let path = root.join(format!("acknowledged-{worker}"));
     let mut acknowledged = OpenOptions::new().append(true).create(true).open(path).expect("file");
