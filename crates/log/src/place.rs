@@ -133,7 +133,11 @@ impl Place {
         options: &Options,
         recover: impl FnOnce(Arc<Place>) -> Result<()>,
     ) -> Result<Arc<Place>> {
-        make_directory(path, 0o777)?;
+        if !path.is_dir() {
+            make_directory(path, 0o777)?;
+            // Else a power cut could take the whole directory.
+            sync_directory(&path.join(".."))?;
+        }
         let lock = Lock::take(path)?;
         let settings = settings_of(path, options)?;
         make_directory(&path.join("clients"), 0o777)?;
