@@ -32,19 +32,19 @@ fn campaign(medium: Medium, effort: Effort, default_states: u64) {
 
 #[test]
 fn every_cut_leaves_what_was_acknowledged() {
-    campaign(Medium::Memory, ANYTHING, 2500);
+    campaign(Medium::Memory, ANYTHING, 1500);
 }
 
 #[test]
 fn every_cut_leaves_what_was_acknowledged_on_nvram() {
-    campaign(Medium::Nvram, ANYTHING, 2500);
-    campaign(Medium::Nvram, NARROW, 1000);
+    campaign(Medium::Nvram, ANYTHING, 1500);
+    campaign(Medium::Nvram, NARROW, 500);
 }
 
 #[test]
 fn nothing_is_acknowledged_after_a_lost_write() {
-    campaign(Medium::Memory, FAULTS, 1000);
-    campaign(Medium::Nvram, FAULTS, 1000);
+    campaign(Medium::Memory, FAULTS, 700);
+    campaign(Medium::Nvram, FAULTS, 700);
 }
 
 /// Each way to break the engine is seen by the checks above.
