@@ -5,8 +5,17 @@
 //! 1. A write that has returned is visible to later reads, and may be lost in a power cut, in any
 //!    512 bytes of it, until a [`StoredFile::sync`] that was called after it has returned.
 //! 2. A file that was created or removed is so for others at once, and after a power cut either way
-//!    until a [`FileStore::sync_names`] that was called after it has returned. A created file
-//!    whose name survives has the length and the zeros it was created with.
+//!    until a [`FileStore::sync_names`] that was called after it has returned. Names are lost
+//!    each by itself, in no order.
+//! 3. The length that a file was created with, or that a write gave it, is its length, or the one
+//!    before is (for a new file none), until a [`StoredFile::sync`] that was called after it has
+//!    returned. What was never written reads as zeros.
+//! 4. A write to room that was reserved finds space.
+//!
+//! The simulator ([`SimFiles`]) breaks everything that is not on this list.
+
+mod sim;
+mod sim_trace;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -18,6 +27,9 @@ use rustix::io::Errno;
 
 use crate::claim::refused;
 use crate::{DeviceError, Operation, Result};
+
+pub use sim::{SimDirectory, SimFiles};
+pub use sim_trace::{FilesCursor, FilesImage, FilesTrace};
 
 /// A flat directory of files.
 pub trait FileStore: Send + Sync {

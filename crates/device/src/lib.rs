@@ -55,7 +55,9 @@ pub use claim::Access;
 pub use command_ring::{COMMAND_BYTES, CommandRing};
 pub use disk::Disk;
 pub use error::{DeviceError, Operation, Result};
-pub use files::{Directory, FileStore, StoredFile};
+pub use files::{
+    Directory, FileStore, FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles, StoredFile,
+};
 pub use loop_attach::{LoopDevice, LoopOptions};
 pub use memory::MemoryDevice;
 pub use metered::{Counters, Metered};

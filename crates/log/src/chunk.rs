@@ -6,6 +6,9 @@
 //!
 //! Each chunk is a file of its own, so that a client can be handed exactly its own. A chunk is zeros
 //! before it gets its header, so nothing of its earlier life can be read or taken for a record.
+//!
+//! A stream that goes on in the middle of a span gets a chunk for it that holds nothing of what was
+//! stored before: the header says from which LSN on it counts.
 
 use std::sync::Arc;
 
@@ -13,6 +16,7 @@ use device::Nvram;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::broken::{self, Broken};
 use crate::record::Identity;
 use crate::{Result, StreamId};
 
@@ -20,20 +24,21 @@ use crate::{Result, StreamId};
 pub(crate) const DATA_OFFSET: u64 = 4096;
 
 /// "OJCHUNK1" in little endian.
-const MAGIC: u64 = u64::from_le_bytes(*b"OJCHUNK1");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"OJCHUNK1");
 
 /// The header as it is stored.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawChunk {
-    magic: U64,
-    salt: U64,
-    ordinal: U64,
-    stream: U32,
-    crc: U32,
+pub(crate) struct RawChunk {
+    pub(crate) magic: U64,
+    pub(crate) salt: U64,
+    pub(crate) ordinal: U64,
+    pub(crate) first_lsn: U64,
+    pub(crate) stream: U32,
+    pub(crate) crc: U32,
 }
 
-const _: () = assert!(size_of::<RawChunk>() == 32);
+const _: () = assert!(size_of::<RawChunk>() == 40);
 
 /// What a chunk was lent for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +48,8 @@ pub(crate) struct Loan {
     pub(crate) salt: u64,
     /// Which span of the stream, counted in chunks from the stream's beginning.
     pub(crate) ordinal: u64,
+    /// LSN from which on it holds the stream; before that the log files do.
+    pub(crate) first: u64,
 }
 
 impl Loan {
@@ -51,6 +58,7 @@ impl Loan {
             magic: U64::new(MAGIC),
             salt: U64::new(self.salt),
             ordinal: U64::new(self.ordinal),
+            first_lsn: U64::new(self.first),
             stream: U32::new(self.stream.0),
             crc: U32::new(0),
         };
@@ -70,12 +78,15 @@ impl Loan {
             stream: StreamId(raw.stream.get()),
             salt: raw.salt.get(),
             ordinal: raw.ordinal.get(),
+            first: raw.first_lsn.get(),
         }))
     }
 
     /// Makes the chunk zeros and, when those are durable, lends it.
     pub(crate) fn write(&self, chunk: &dyn Nvram) -> Result<()> {
-        write_zeros(chunk, 0)?;
+        if !broken::is(Broken::ChunkNotZeroed) {
+            write_zeros(chunk, 0)?;
+        }
         Ok(chunk.write_durable(0, &[self.seal().as_bytes()])?)
     }
 
@@ -133,9 +144,9 @@ pub(crate) struct Part {
 }
 
 impl Identity {
-    /// The loan of span `ordinal` to this stream.
-    pub(crate) fn loan(&self, ordinal: u64) -> Loan {
-        Loan { stream: self.stream, salt: self.salt, ordinal }
+    /// The loan of span `ordinal` to this stream, which counts from `first` on.
+    pub(crate) fn loan(&self, ordinal: u64, first: u64) -> Loan {
+        Loan { stream: self.stream, salt: self.salt, ordinal, first }
     }
 }
 
@@ -149,7 +160,7 @@ mod tests {
         let chunk = MappedNvram::in_memory(64 << 10).expect("memory");
         chunk.store(5000, b"left over").expect("store");
         assert_eq!(Loan::read(&chunk).expect("read"), None);
-        let loan = Loan { stream: StreamId(3), salt: 99, ordinal: 12 };
+        let loan = Loan { stream: StreamId(3), salt: 99, ordinal: 12, first: 700 };
         loan.write(&chunk).expect("lend");
         assert_eq!(Loan::read(&chunk).expect("read"), Some(loan));
         let mut data = [1; 16];
@@ -161,8 +172,9 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let raw = Loan { stream: StreamId(3), salt: 2, ordinal: 1 }.seal();
-        let mut golden = b"OJCHUNK1\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x03\0\0\0".to_vec();
+        let raw = Loan { stream: StreamId(3), salt: 2, ordinal: 1, first: 4 }.seal();
+        let mut golden =
+            b"OJCHUNK1\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x03\0\0\0".to_vec();
         let mut summed = golden.clone();
         summed.extend_from_slice(&[0; 4]);
         golden.extend_from_slice(&crc32c::crc32c(&summed).to_le_bytes());

@@ -11,6 +11,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
+
+use crate::broken::{self, Broken};
 use crate::lane::Lane;
 use crate::record::HEADER_BYTES;
 use crate::scan::{Bytes, Records};
@@ -24,34 +27,68 @@ const BATCH_BYTES: usize = 4 << 20;
 /// How long to wait for another drainer before looking whether it lives.
 const DRAINER_WAIT: Duration = Duration::from_millis(1);
 
+/// Who takes bytes out of a lane, until it is dropped.
+pub(crate) struct Drainer<'a> {
+    lane: &'a Lane,
+    _alone: MutexGuard<'a, ()>,
+}
+
+impl Drop for Drainer<'_> {
+    fn drop(&mut self) {
+        self.lane.words.drainer().store(0, Ordering::Release);
+    }
+}
+
 impl Service {
     /// Brings all that was appended to the log files, and gives the chunks back.
     pub(crate) fn drain(&self, lane: &Lane) -> Result<()> {
         lane.check()?;
-        while !self.claim_drainer(lane) {
+        let _drainer = loop {
+            if let Some(drainer) = self.claim_drainer(lane) {
+                break drainer;
+            }
             // Another process drains, or another thread of ours: what it brings home is ours too.
             std::thread::sleep(DRAINER_WAIT);
             lane.check()?;
-        }
+        };
         let drained = self.drain_claimed(lane);
         if let Err(e) = &drained
             && !is_disk_full(e)
         {
             lane.abort(e);
         }
-        lane.words.drainer().store(0, Ordering::Release);
         drained
     }
 
-    /// Whether this caller is now the one who takes bytes out of the lane, until it stores 0.
-    pub(crate) fn claim_drainer(&self, lane: &Lane) -> bool {
-        match claim(lane.words.drainer(), self.host.client(), |held| self.is_dead(held)) {
-            None => false,
-            Some(Client::NOBODY) => true,
-            Some(_) => {
-                // Whoever died may have been giving a chunk back.
-                lane.words.suspect().store(1, Ordering::Release);
-                true
+    /// Gives back all chunks of a lane that is drained. The caller has the lease.
+    pub(crate) fn give_back_all(&self, lane: &Lane) -> Result<()> {
+        let _drainer = self.wait_for_drainer(lane);
+        let mut chunks = lane.chunks().into_iter();
+        chunks.try_for_each(|(ordinal, index)| self.free_chunk(lane, ordinal, index))
+    }
+
+    /// Makes this caller the one who takes bytes out of the lane, if nobody is.
+    ///
+    /// The word is shared with whoever writes the lane. That a thread of this process drains is known here,
+    /// so a word that says so while none does means nothing: nobody can make this process wait for
+    /// itself.
+    pub(crate) fn claim_drainer<'a>(&self, lane: &'a Lane) -> Option<Drainer<'a>> {
+        let alone = lane.draining.try_lock()?;
+        let me = self.host.client();
+        let before = claim(lane.words.drainer(), me, |held| held == me || self.is_dead(held))?;
+        if before != Client::NOBODY {
+            // Whoever died may have been giving a chunk back.
+            lane.words.suspect().store(1, Ordering::Release);
+        }
+        Some(Drainer { lane, _alone: alone })
+    }
+
+    /// Waits until nobody else takes bytes out of the lane.
+    pub(crate) fn wait_for_drainer<'a>(&self, lane: &'a Lane) -> Drainer<'a> {
+        loop {
+            match self.claim_drainer(lane) {
+                Some(drainer) => return drainer,
+                None => std::thread::sleep(DRAINER_WAIT),
             }
         }
     }
@@ -60,8 +97,12 @@ impl Service {
         let begin = lane.words.drained().load(Ordering::Acquire);
         let end = lane.words.appended().load(Ordering::Acquire);
         if begin < end {
+            // Whoever died while it drained may have left a file that this process has not seen.
+            lane.look_again();
             let written = copy_records(lane, begin, end)?;
-            lane.with_files(|segments| segments.sync())?;
+            if !broken::is(Broken::DrainedBeforeSync) {
+                lane.with_files(|segments| segments.sync())?;
+            }
             self.control.drain_count().fetch_add(1, Ordering::Relaxed);
             self.control.drain_bytes().fetch_add(written, Ordering::Relaxed);
             lane.words.synced().fetch_max(end, Ordering::AcqRel);
@@ -80,12 +121,17 @@ impl Service {
         let drained = lane.words.drained().load(Ordering::Acquire);
         let chunk_bytes = self.host.settings().chunk_bytes;
         let me = self.host.client().for_a_moment();
-        // Not when the lessee died: what it left behind its last record has to be looked at first.
-        let has_lease = claim(lane.words.lessee(), me, |_| false).is_some();
+        let before = claim(lane.words.lessee(), me, |held| self.is_dead(held));
+        let has_lease = before.is_some();
+        if before.is_some_and(|before| self.has_left_something(lane, before)) {
+            self.tidy(lane)?;
+        }
         let is_idle = has_lease && lane.words.appended().load(Ordering::Acquire) == drained;
         let mut freed = Ok(());
-        for (ordinal, index) in lane.words.chunks() {
-            if is_idle || (ordinal + 1) * chunk_bytes <= drained {
+        for (ordinal, index) in lane.chunks() {
+            let is_drained = (ordinal + 1) * chunk_bytes <= drained
+                || (broken::is(Broken::ChunkGivenBackEarly) && ordinal * chunk_bytes < drained);
+            if is_idle || is_drained {
                 freed = freed.and_then(|()| self.free_chunk(lane, ordinal, index));
             }
         }

@@ -28,17 +28,18 @@ use device::{AlignedBuf, BlockDevice};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::broken::{self, Broken};
 use crate::lane::Lane;
 use crate::service::Service;
-use crate::shared::claim;
+use crate::shared::{Client, claim};
 use crate::{LogError, Result, StreamId};
 
-const HEADER_BYTES: u64 = 4096;
+pub(crate) const HEADER_BYTES: u64 = 4096;
 /// Where the entries begin.
 const ENTRIES_AT: u64 = 2 * HEADER_BYTES;
-const HEADER_MAGIC: u64 = u64::from_le_bytes(*b"OJGROUP1");
-const ENTRY_MAGIC: u32 = u32::from_le_bytes(*b"OJGE");
-const VERSION: u32 = 1;
+pub(crate) const HEADER_MAGIC: u64 = u64::from_le_bytes(*b"OJGROUP1");
+pub(crate) const ENTRY_MAGIC: u32 = u32::from_le_bytes(*b"OJGE");
+pub(crate) const VERSION: u32 = 1;
 
 /// More bytes of one stream than this are drained instead: written once, to its log file.
 const DIRECT_BYTES: u64 = 128 << 10;
@@ -53,37 +54,37 @@ const LEADER_WAIT: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawHeader {
-    magic: U64,
-    crc: U32,
-    version: U32,
-    salt: U64,
-    generation: U64,
-    sequence: U64,
+pub(crate) struct RawHeader {
+    pub(crate) magic: U64,
+    pub(crate) crc: U32,
+    pub(crate) version: U32,
+    pub(crate) salt: U64,
+    pub(crate) generation: U64,
+    pub(crate) sequence: U64,
 }
 
 const _: () = assert!(size_of::<RawHeader>() == 40);
 
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawEntry {
-    magic: U32,
-    crc: U32,
-    salt: U64,
-    sequence: U64,
+pub(crate) struct RawEntry {
+    pub(crate) magic: U32,
+    pub(crate) crc: U32,
+    pub(crate) salt: U64,
+    pub(crate) sequence: U64,
     /// Of the whole entry without the zeros behind it.
-    len_bytes: U32,
-    piece_count: U32,
+    pub(crate) len_bytes: U32,
+    pub(crate) piece_count: U32,
 }
 
 const _: () = assert!(size_of::<RawEntry>() == 32);
 
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawPiece {
-    lsn: U64,
-    stream: U32,
-    len_bytes: U32,
+pub(crate) struct RawPiece {
+    pub(crate) lsn: U64,
+    pub(crate) stream: U32,
+    pub(crate) len_bytes: U32,
 }
 
 const _: () = assert!(size_of::<RawPiece>() == 16);
@@ -243,6 +244,12 @@ fn encode_entry(salt: u64, sequence: u64, pieces: &[Piece], sector_bytes: usize)
     buf
 }
 
+/// Bytes of an entry besides its pieces, at most.
+fn table_room(piece_count: usize) -> u64 {
+    const SECTOR_BYTES_MAX: usize = 4096;
+    (size_of::<RawEntry>() + piece_count * size_of::<RawPiece>() + SECTOR_BYTES_MAX) as u64
+}
+
 fn size_of_val_table(pieces: &[Piece]) -> usize {
     pieces.len() * size_of::<RawPiece>()
 }
@@ -283,11 +290,19 @@ impl Service {
             self.check_group()?;
             let epoch = self.control.epoch();
             self.control.set_pending(lane.identity().stream);
-            if claim(leader, self.host.client(), |held| self.is_dead(held)).is_some() {
+            let before = claim(leader, self.host.client(), |held| self.is_dead(held));
+            if let Some(before) = before {
+                if before != Client::NOBODY {
+                    self.control.group_unsure().store(1, Ordering::Release);
+                }
                 let led = self.lead();
                 leader.store(0, Ordering::Release);
                 self.control.advance_epoch();
                 led?;
+                if words.synced().load(Ordering::Acquire) < end {
+                    // It had no place in the entry, or is being drained just now.
+                    return self.drain(lane);
+                }
             } else if words.synced().load(Ordering::Acquire) < end {
                 self.control.wait_epoch(epoch, LEADER_WAIT);
             }
@@ -306,8 +321,11 @@ impl Service {
         let mut lanes = Vec::new();
         let mut pieces = Vec::new();
         let mut taken_bytes = 0;
+        let room_bytes = self.host.group().map_or(0, |device| device.size_bytes() - ENTRIES_AT);
         for stream in self.control.take_pending() {
-            if taken_bytes >= ENTRY_BYTES_MAX {
+            let next_bytes = taken_bytes as u64 + PIECE_BYTES_MAX + table_room(pieces.len() + 1);
+            let is_full = taken_bytes >= ENTRY_BYTES_MAX || next_bytes > room_bytes;
+            if is_full && !pieces.is_empty() {
                 self.control.set_pending(stream);
                 continue;
             }
@@ -322,7 +340,9 @@ impl Service {
         if pieces.is_empty() {
             return Ok(());
         }
-        self.write_entry(&pieces)?;
+        if !broken::is(Broken::ToldBeforeWritten) {
+            self.write_entry(&pieces)?;
+        }
         for (lane, piece) in lanes.iter().zip(&pieces) {
             let end = piece.lsn + piece.bytes.len() as u64;
             lane.words.synced().fetch_max(end, Ordering::AcqRel);
@@ -333,9 +353,7 @@ impl Service {
 
     /// What the stream waits for; `None`: nothing, or it is being drained just now.
     fn take_piece(&self, lane: &Lane) -> Result<Option<Piece>> {
-        if !self.claim_drainer(lane) {
-            return Ok(None);
-        }
+        let Some(drainer) = self.claim_drainer(lane) else { return Ok(None) };
         let words = &lane.words;
         let lsn = words.synced().load(Ordering::Acquire);
         let end =
@@ -343,11 +361,10 @@ impl Service {
         let count = end.saturating_sub(lsn);
         if count > PIECE_BYTES_MAX {
             // More than whoever waits for it may have asked for: its own drain makes it durable.
-            words.drainer().store(0, Ordering::Release);
             return Ok(None);
         }
         let read = copy_whole_records(lane, lsn, lsn + count);
-        words.drainer().store(0, Ordering::Release);
+        drop(drainer);
         let bytes = read.inspect_err(|e| lane.abort(e))?;
         let stream = lane.identity().stream;
         Ok((!bytes.is_empty()).then_some(Piece { stream, lsn, bytes }))
@@ -356,11 +373,16 @@ impl Service {
     fn write_entry(&self, pieces: &[Piece]) -> Result<()> {
         let device = self.host.group().expect("only where lanes are ordinary memory");
         let salt = self.control.group_salt().load(Ordering::Acquire);
-        let sequence = self.control.group_sequence().load(Ordering::Acquire);
-        let entry = encode_entry(salt, sequence, pieces, device.sector_bytes());
+        let encode = || {
+            let sequence = self.control.group_sequence().load(Ordering::Acquire);
+            (sequence, encode_entry(salt, sequence, pieces, device.sector_bytes()))
+        };
+        let (mut sequence, mut entry) = encode();
         let mut offset = self.control.group_offset().load(Ordering::Acquire);
-        if offset + entry.len() as u64 > device.size_bytes() {
+        let is_unsure = self.control.group_unsure().load(Ordering::Acquire) != 0;
+        if is_unsure || offset + entry.len() as u64 > device.size_bytes() {
             self.begin_round(device)?;
+            (sequence, entry) = encode();
             offset = ENTRIES_AT;
         }
         self.latched(device.write_durable(offset, &entry).map_err(LogError::from))?;
@@ -373,7 +395,8 @@ impl Service {
     }
 
     /// Frees the whole area: drains what it holds, and says durably that the next entry is at its
-    /// front.
+    /// front. That entry's number is one that no leader can have written, even one that died before it
+    /// said so.
     fn begin_round(&self, device: &dyn BlockDevice) -> Result<()> {
         for stream in self.owners() {
             if let Some(lane) = self.lane_of(stream)?
@@ -386,11 +409,13 @@ impl Service {
             }
         }
         let salt = self.control.group_salt().load(Ordering::Acquire);
-        let sequence = self.control.group_sequence().load(Ordering::Acquire);
+        let sequence = self.control.group_sequence().load(Ordering::Acquire) + 1;
         let generation = self.control.group_header().load(Ordering::Acquire) + 1;
         self.latched(write_header(device, &RawHeader::new(salt, generation, sequence)))?;
         self.control.group_header().store(generation, Ordering::Release);
+        self.control.group_sequence().store(sequence, Ordering::Release);
         self.control.group_offset().store(ENTRIES_AT, Ordering::Release);
+        self.control.group_unsure().store(0, Ordering::Release);
         Ok(())
     }
 

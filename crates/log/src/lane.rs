@@ -11,11 +11,11 @@ use crate::host::{Host, StreamMeta};
 use crate::record::Identity;
 use crate::scan::Bytes;
 use crate::segments::Segments;
-use crate::shared::LaneWords;
+use crate::shared::{Control, FREEING, LaneWords};
 use crate::writer::Writer;
 use crate::{LogError, Result, StreamName};
 
-/// A stream that is open in this process. Locks, in this order: `writer`, `files`.
+/// A stream that is open in this process. Locks, in this order: `writer`, `draining`, `files`.
 pub(crate) struct Lane {
     pub(crate) name: StreamName,
     pub(crate) meta: StreamMeta,
@@ -23,6 +23,8 @@ pub(crate) struct Lane {
     /// `None` while this process has no lease.
     pub(crate) writer: Mutex<Option<Writer>>,
     pub(crate) files: Mutex<Files>,
+    /// Held by the thread of this process that is the lane's drainer.
+    pub(crate) draining: Mutex<()>,
     host: Arc<dyn Host>,
 }
 
@@ -32,13 +34,24 @@ pub(crate) struct Files {
     listed_at: u64,
 }
 
+/// In place of how far the files were drained when they were listed: they have to be.
+const UNLISTED: u64 = u64::MAX;
+
 impl Lane {
     pub(crate) fn open(host: Arc<dyn Host>, name: StreamName, meta: StreamMeta) -> Result<Lane> {
         let words = LaneWords(host.lane_words(meta.identity().stream)?);
         let limit_bytes = host.settings().segment_bytes;
         let segments = Segments::open(host.store(&name)?, meta.identity(), limit_bytes)?;
-        let files = Mutex::new(Files { segments, listed_at: 0 });
-        Ok(Lane { name, meta, words, writer: Mutex::new(None), files, host })
+        let files = Mutex::new(Files { segments, listed_at: UNLISTED });
+        Ok(Lane {
+            name,
+            meta,
+            words,
+            writer: Mutex::new(None),
+            files,
+            draining: Mutex::new(()),
+            host,
+        })
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -69,7 +82,53 @@ impl Lane {
             let why = format!("stream {}: its lane names chunk {index}", self.name);
             return Err(LogError::Incompatible(why));
         }
+        if !self.owns(index) {
+            let why = format!("stream {}: its lane names chunk {index} of another", self.name);
+            return Err(LogError::Incompatible(why));
+        }
         self.host.chunk(index)
+    }
+
+    /// What stands in the owner's word of its chunks.
+    pub(crate) fn owner(&self) -> u64 {
+        u64::from(self.meta.id) + 1
+    }
+
+    fn owns(&self, index: usize) -> bool {
+        let owner = Control(self.host.control()).chunk_owner(index).load(Ordering::Acquire);
+        owner & !FREEING == self.owner()
+    }
+
+    /// The spans that lie in chunks, by ordinal. The table is its writer's to change: what names a
+    /// chunk of somebody else, or a span that no stream can have, is left out.
+    pub(crate) fn chunks(&self) -> Vec<(u64, usize)> {
+        let settings = self.host.settings();
+        let mut chunks = self.words.chunks();
+        chunks.retain(|&(ordinal, index)| {
+            index < settings.chunk_count as usize
+                && ordinal < u64::MAX / settings.chunk_bytes
+                && self.owns(index)
+        });
+        chunks
+    }
+
+    /// Refuses words that contradict each other, which whoever had the lease before may have left.
+    pub(crate) fn check_words(&self, usn_limit: u64) -> Result<()> {
+        let get = |word: &std::sync::atomic::AtomicU64| word.load(Ordering::Acquire);
+        let words = &self.words;
+        let (drained, appended) = (get(words.drained()), get(words.appended()));
+        let lent_bytes = appended.checked_sub(drained);
+        let is_sound = lent_bytes.is_some_and(|bytes| bytes <= self.host.settings().pool_bytes())
+            && appended < u64::MAX / 2
+            && get(words.synced()) <= appended
+            && get(words.last_usn()) < usn_limit.max(1);
+        match is_sound {
+            true => Ok(()),
+            false => {
+                let text = format!("stream {}: the words of its lane cannot be", self.name);
+                Err(LogError::Incompatible(text))
+            }
+        }
     }
 
     /// Fills `buf` with the bytes at `at` from the chunks.
@@ -95,11 +154,17 @@ impl Lane {
         f(&mut files.segments)
     }
 
+    /// Lets the log files be listed again at their next use.
+    pub(crate) fn look_again(&self) {
+        self.files.lock().listed_at = UNLISTED;
+    }
+
     /// Refuses a lane that failed.
     pub(crate) fn check(&self) -> Result<()> {
         let why = match self.words.aborted().load(Ordering::Acquire) {
             0 => return Ok(()),
             aborted::IO => "its log files could not be written",
+            aborted::REMOVED => "it was removed",
             _ => "its lane did not hold what its writer had published",
         };
         Err(LogError::Aborted(format!("stream {}: {why}", self.name)))
@@ -115,6 +180,11 @@ impl Lane {
         self.words.aborted().store(why, Ordering::Release);
     }
 
+    /// It is being removed: whoever has it open finds nothing in its place.
+    pub(crate) fn mark_removed(&self) {
+        self.words.aborted().store(aborted::REMOVED, Ordering::Release);
+    }
+
     /// Whether the lane itself was found wrong, which is its writer's doing and nobody else's trouble.
     pub(crate) fn is_spoiled(&self) -> bool {
         self.words.aborted().load(Ordering::Acquire) == aborted::LANE
@@ -127,6 +197,8 @@ mod aborted {
     pub(super) const IO: u64 = 1;
     /// The lane does not hold what its words say.
     pub(super) const LANE: u64 = 2;
+    /// The stream was removed.
+    pub(super) const REMOVED: u64 = 3;
 }
 
 /// The stream's bytes wherever they are: below `drained` in the log files, from there in the chunks.
@@ -147,6 +219,8 @@ impl Bytes for Anywhere<'_> {
         }
         let lent_at = at + stored_bytes as u64;
         let read = lane.read_chunks(lent_at, lent);
+        // What was read was read before the next load.
+        std::sync::atomic::fence(Ordering::Acquire);
         if lane.words.drained().load(Ordering::Acquire) > lent_at {
             // Drained meanwhile: the chunk may have been given back and lent again.
             return self.read(at, buf);

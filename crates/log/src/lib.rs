@@ -13,10 +13,13 @@
 //!
 //! It must not know SQLite, LevelDB, or volumes.
 
+mod broken;
 mod chunk;
 mod clock;
 mod drain;
 mod error;
+#[cfg(test)]
+mod format_page;
 mod group;
 mod host;
 mod lane;
@@ -28,6 +31,8 @@ mod scan;
 mod segments;
 mod service;
 mod shared;
+#[cfg(test)]
+mod sim;
 mod types;
 mod worker;
 mod writer;

@@ -12,7 +12,7 @@ use crate::lane::{Anywhere, Lane};
 use crate::place::{Options, Place};
 use crate::record::Identity;
 use crate::recovery::recover_service;
-use crate::scan::Records;
+use crate::scan::{Records, Window};
 use crate::service::Service;
 use crate::shared::NOTE_BYTES;
 use crate::worker::Worker;
@@ -82,12 +82,7 @@ impl Log {
             return Err(LogError::NotFound(format!("there is no stream {name}")));
         };
         let lane = self.service.lane(&name, &meta)?;
-        self.service.with_writer(&lane, |_, _| Ok(()))?;
-        self.service.drain(&lane)?;
-        self.service.release(&lane);
-        self.service.drain(&lane)?;
-        self.service.forget(lane.identity().stream);
-        self.service.host.remove_stream(&name, &meta)
+        self.service.remove(&lane)
     }
 
     /// Counters of the service.
@@ -205,7 +200,7 @@ impl Stream {
             let text = format!("stream {}: {lsn} lies behind its end, {end}", self.lane.name);
             return Err(LogError::Usage(text));
         }
-        Ok(Reader { lane: self.lane.clone(), position: lsn })
+        Ok(Reader { lane: self.lane.clone(), position: lsn, window: Window::default() })
     }
 
     /// Where the first record is that was not truncated away.
@@ -226,19 +221,7 @@ impl Stream {
     /// The records before `lsn` are not wanted any more: their space is given back, by whole log
     /// files. After a power cut they may be there again.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<()> {
-        let end = self.appended();
-        if lsn > end {
-            let text = format!("stream {}: {lsn} lies behind its end, {end}", self.lane.name);
-            return Err(LogError::Usage(text));
-        }
-        let before = self.lane.words.head().fetch_max(lsn.0, Ordering::AcqRel);
-        if before >= lsn.0 {
-            return Ok(());
-        }
-        self.lane.with_files(|segments| {
-            segments.keep_head(lsn.0)?;
-            segments.truncate_before(lsn.0)
-        })
+        self.service.truncate_before(&self.lane, lsn)
     }
 
     /// A few bytes that whoever writes the stream leaves for the next, in memory: zeros after a restart
@@ -309,6 +292,8 @@ pub struct Record {
 pub struct Reader {
     lane: Arc<Lane>,
     position: Lsn,
+    /// What was read ahead. It was durable, so it does not change.
+    window: Window,
 }
 
 impl Reader {
@@ -325,19 +310,32 @@ impl Reader {
         }
         let identity: Identity = self.lane.identity();
         let mut source = Anywhere(&self.lane);
-        let mut records = Records::new(identity, &mut source, self.position, end);
-        match records.next()? {
-            Some((lsn, header, payload)) => {
-                let record = Record { lsn, usn: header.usn, payload: payload.to_vec() };
-                self.position = records.position();
-                Ok(Some(record))
-            }
-            None => Err(LogError::Damaged {
-                stream: self.lane.name.to_string(),
-                at: self.position,
-                what: "no record begins there".into(),
-            }),
+        let window = std::mem::take(&mut self.window);
+        let mut records = Records::resume(identity, &mut source, self.position, end, window);
+        let next = records.next().map(|found| {
+            found.map(|(lsn, header, payload)| Record {
+                lsn,
+                usn: header.usn,
+                payload: payload.to_vec(),
+            })
+        });
+        if let Ok(Some(record)) = next {
+            self.position = records.position();
+            self.window = records.into_window();
+            return Ok(Some(record));
         }
+        let head = Lsn(self.lane.words.head().load(Ordering::Acquire));
+        if self.position < head {
+            let (stream, position) = (&self.lane.name, self.position);
+            let text = format!("stream {stream}: {position} is gone, it begins at {head}");
+            return Err(LogError::NotFound(text));
+        }
+        next?;
+        Err(LogError::Damaged {
+            stream: self.lane.name.to_string(),
+            at: self.position,
+            what: "no record begins there".into(),
+        })
     }
 }
 

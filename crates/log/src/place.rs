@@ -39,7 +39,7 @@ use crate::shared::{
 use crate::{LogError, Result, StreamId, StreamName};
 
 /// Version of the layout.
-const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 
 /// How a service is made. An existing one keeps what it was made with.
 #[derive(Debug, Clone)]
@@ -133,7 +133,11 @@ impl Place {
         options: &Options,
         recover: impl FnOnce(Arc<Place>) -> Result<()>,
     ) -> Result<Arc<Place>> {
-        make_directory(path, 0o777)?;
+        if !path.is_dir() {
+            make_directory(path, 0o777)?;
+            // Else a power cut could take the whole directory.
+            sync_directory(&path.join(".."))?;
+        }
         let lock = Lock::take(path)?;
         let settings = settings_of(path, options)?;
         make_directory(&path.join("clients"), 0o777)?;
@@ -283,8 +287,16 @@ impl Host for Place {
         let _lock = Lock::take(&self.path)?;
         let directory = self.stream_path(name);
         let path = directory.join("stream.json");
-        if let Ok(text) = fs::read(&path) {
-            return parse(&path, &text);
+        match fs::read(&path) {
+            Ok(text) => return parse(&path, &text),
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            // It may be there: another one in its place would make all it holds unreadable.
+            Err(e) => return Err(at(&path)(e)),
+        }
+        // What a crash left of a stream that was being removed.
+        match fs::remove_dir_all(&directory) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(at(&directory)(e)),
+            _ => {}
         }
         let control = Control(self.control.clone());
         let id = control.next_stream().fetch_add(1, Ordering::AcqRel);

@@ -41,11 +41,11 @@ const LENGTH_MASK: u32 = (1 << 25) - 1;
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawHeader {
-    length_flags: U32,
-    crc: U32,
-    stream: U32,
-    lsn_low: U32,
-    usn: U64,
+    pub(crate) length_flags: U32,
+    pub(crate) crc: U32,
+    pub(crate) stream: U32,
+    pub(crate) lsn_low: U32,
+    pub(crate) usn: U64,
 }
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);

@@ -19,14 +19,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::chunk::{Loan, parts};
+use crate::broken::{self, Broken};
+use crate::chunk::{DATA_OFFSET, Loan};
 use crate::group::{self, Piece};
 use crate::lane::Lane;
 use crate::record::{HEADER_BYTES, Identity};
 use crate::scan::{Bytes, Records};
 use crate::segments::Segments;
 use crate::service::Service;
-use crate::shared::{LANE_READY, LaneWords};
+use crate::shared::{LANE_READY, LaneWords, ORDINAL_MAX};
 use crate::{LogError, Lsn, Result, StreamId, clock};
 
 /// Bytes that are written at once, at least; one more record fits.
@@ -37,8 +38,12 @@ pub(crate) fn recover_service(service: &Service) -> Result<()> {
     let (host, control) = (&service.host, &service.control);
     let limit = host.usn_limit()?;
     control.usn_base().store(limit.wrapping_sub(clock::monotonic_ns()), Ordering::Release);
-    let next = limit + crate::service::USN_STEP;
-    host.keep_usn_limit(next)?;
+    let next = limit
+        .checked_add(crate::service::USN_STEP)
+        .ok_or_else(|| LogError::Incompatible(format!("no USN is left behind {limit}")))?;
+    if !broken::is(Broken::UsnLimitNotKept) {
+        host.keep_usn_limit(next)?;
+    }
     control.usn_limit().store(next, Ordering::Release);
     let streams = host.streams()?;
     let next_stream = streams.iter().map(|(_, meta)| u64::from(meta.id) + 1).max().unwrap_or(0);
@@ -58,6 +63,7 @@ pub(crate) fn recover_service(service: &Service) -> Result<()> {
 /// Fills the tables of the lanes, and of the pool, from the chunks on NVRAM.
 fn find_lent_chunks(service: &Service) -> Result<()> {
     let host = &service.host;
+    let chunk_bytes = host.settings().chunk_bytes;
     let streams = host.streams()?;
     for index in 0..host.settings().chunk_count as usize {
         let memory = host.chunk(index)?;
@@ -70,12 +76,14 @@ fn find_lent_chunks(service: &Service) -> Result<()> {
             continue;
         }
         let words = LaneWords(host.lane_words(loan.stream)?);
-        if words.chunk(loan.ordinal).is_some() {
-            let text = format!("two chunks hold span {} of {}", loan.ordinal, loan.stream);
-            return Err(LogError::Incompatible(text));
-        }
-        words.set_chunk(loan.ordinal, index);
         service.control.chunk_owner(index).store(u64::from(loan.stream.0) + 1, Ordering::Release);
+        // The stream's writer could write that header: what cannot be is the stream's trouble alone, and
+        // its chunks stay as they are.
+        let is_sound = loan.ordinal < ORDINAL_MAX && loan.ordinal < u64::MAX / 2 / chunk_bytes;
+        match is_sound && !words.has_entry(loan.ordinal) {
+            true => words.set_chunk(loan.ordinal, index),
+            false => words.contradiction().store(1, Ordering::Release),
+        }
     }
     Ok(())
 }
@@ -104,13 +112,22 @@ impl Service {
         if words.state().load(Ordering::Acquire) == LANE_READY {
             return Ok(());
         }
+        if words.contradiction().load(Ordering::Acquire) != 0 {
+            return Err(LogError::Damaged {
+                stream: lane.name.to_string(),
+                at: Lsn(0),
+                what: "its chunks contradict each other".into(),
+            });
+        }
         let mut files = lane.files.lock();
         let segments = &mut files.segments;
         segments.reload()?;
+        segments.remove_incomplete()?;
         let begin = segments.last_first().unwrap_or(0);
         let covers = covers(self, lane, pieces)?;
         let mut composite = Composite { segments, covers: &covers };
         let end_max = composite.end();
+        self.check_reach(lane, composite.segments.end(), end_max)?;
         let mut records = Records::new(lane.identity(), &mut composite, Lsn(begin), end_max);
         let last = records.skip_all()?;
         let end = records.position().0;
@@ -125,9 +142,10 @@ impl Service {
         write_covered(lane.identity(), &mut composite, begin, covered, end)?;
         zero_behind(composite.segments, end)?;
         composite.segments.sync()?;
+        composite.segments.tidy(end)?;
         let head = composite.segments.kept_head()?.max(composite.segments.first().unwrap_or(0));
         drop(files);
-        for (ordinal, index) in words.chunks() {
+        for (ordinal, index) in lane.chunks() {
             self.free_chunk(lane, ordinal, index)?;
         }
         words.head().store(head.min(end), Ordering::Release);
@@ -138,6 +156,23 @@ impl Service {
         }
         words.state().store(LANE_READY, Ordering::Release);
         Ok(())
+    }
+}
+
+impl Service {
+    /// Chunks and pieces begin where the log files end, and there are not more than the pool has: what
+    /// lies beyond was never lent, and would only have to be searched for damage.
+    fn check_reach(&self, lane: &Lane, stored: u64, end: u64) -> Result<()> {
+        let settings = self.host.settings();
+        let most = stored + settings.pool_bytes() + settings.group_bytes + settings.chunk_bytes;
+        match end <= most {
+            true => Ok(()),
+            false => Err(LogError::Damaged {
+                stream: lane.name.to_string(),
+                at: Lsn(stored),
+                what: format!("something lies at {end}, far behind its log files"),
+            }),
+        }
     }
 }
 
@@ -152,12 +187,17 @@ fn covers(service: &Service, lane: &Lane, pieces: &[&Piece]) -> Result<Vec<Cover
     let chunk_bytes = service.host.settings().chunk_bytes;
     let mut covers: Vec<Cover> =
         pieces.iter().map(|piece| Cover { at: piece.lsn, bytes: piece.bytes.clone() }).collect();
-    for (ordinal, _) in lane.words.chunks() {
-        let at = ordinal * chunk_bytes;
-        let mut bytes = vec![0; usize::try_from(chunk_bytes).expect("fits memory")];
-        for part in parts(at, bytes.len(), chunk_bytes) {
-            lane.chunk(part.ordinal)?.read(part.offset, &mut bytes)?;
+    for (ordinal, index) in lane.chunks() {
+        let memory = lane.chunk_memory(index)?;
+        // Its table was filled from such headers; of a lane that nobody had, nothing changes.
+        let Some(loan) = Loan::read(&*memory)? else { continue };
+        let begin = ordinal * chunk_bytes;
+        let mut at = loan.first.clamp(begin, begin + chunk_bytes);
+        if broken::is(Broken::ChunkCountsFromItsBegin) {
+            at = begin;
         }
+        let mut bytes = vec![0; usize::try_from(begin + chunk_bytes - at).expect("fits memory")];
+        memory.read(DATA_OFFSET + (at - begin), &mut bytes)?;
         covers.push(Cover { at, bytes });
     }
     Ok(covers)
@@ -174,6 +214,18 @@ impl Composite<'_> {
     fn end(&self) -> u64 {
         let covered = self.covers.iter().map(|cover| cover.at + cover.bytes.len() as u64).max();
         self.segments.end().max(covered.unwrap_or(0))
+    }
+
+    /// Where the bytes before `end` begin that are all covered.
+    fn only_covered(&self, end: u64) -> u64 {
+        let mut begin = end;
+        let reaches = |cover: &&Cover, begin: u64| {
+            cover.at < begin && begin <= cover.at + cover.bytes.len() as u64
+        };
+        while let Some(cover) = self.covers.iter().find(|cover| reaches(cover, begin)) {
+            begin = cover.at;
+        }
+        begin
     }
 }
 
@@ -200,6 +252,9 @@ impl Bytes for Composite<'_> {
 }
 
 /// Writes the records that end behind `covered` to the log files, whole records at a time.
+///
+/// What begins before the last bytes that nothing but the files holds stays in its file. A new file that had
+/// its header but not yet these records would hide them from the next recovery.
 fn write_covered(
     identity: Identity,
     composite: &mut Composite<'_>,
@@ -207,6 +262,7 @@ fn write_covered(
     covered: u64,
     end: u64,
 ) -> Result<()> {
+    let only_covered = composite.only_covered(end);
     let mut at = begin;
     while at < end {
         let mut batch = Vec::new();
@@ -223,11 +279,17 @@ fn write_covered(
             debug_assert_eq!(bytes.len(), HEADER_BYTES + header.payload_bytes);
             batch.extend_from_slice(bytes);
             batch.resize(usize::try_from(next - batch_at).expect("a batch"), 0);
+            if batch_at < only_covered && next >= only_covered {
+                break;
+            }
         }
         if batch.is_empty() {
             break;
         }
-        composite.segments.write(batch_at, &batch)?;
+        match batch_at < only_covered {
+            true => composite.segments.write_again(batch_at, &batch)?,
+            false => composite.segments.write(batch_at, &batch)?,
+        }
     }
     Ok(())
 }

@@ -15,15 +15,16 @@ use device::{FileStore, StoredFile};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::broken::{self, Broken};
 use crate::record::Identity;
 use crate::scan::Bytes;
 use crate::{LogError, Result};
 
 /// Where the records of a file begin.
-const DATA_OFFSET: u64 = 64;
+pub(crate) const DATA_OFFSET: u64 = 64;
 
 /// "OJSEGMT1" in little endian.
-const MAGIC: u64 = u64::from_le_bytes(*b"OJSEGMT1");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"OJSEGMT1");
 
 const SUFFIX: &str = ".seg";
 
@@ -35,13 +36,13 @@ const FIRST_BYTES: u64 = 1 << 20;
 /// The header as it is stored.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawSegment {
-    magic: U64,
-    salt: U64,
-    first_lsn: U64,
-    stream: U32,
-    crc: U32,
-    reserved: [u8; 32],
+pub(crate) struct RawSegment {
+    pub(crate) magic: U64,
+    pub(crate) salt: U64,
+    pub(crate) first_lsn: U64,
+    pub(crate) stream: U32,
+    pub(crate) crc: U32,
+    pub(crate) reserved: [u8; 32],
 }
 
 const _: () = assert!(size_of::<RawSegment>() as u64 == DATA_OFFSET);
@@ -79,8 +80,8 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// Opens the files in `store`. A last file whose header was never completed is removed: nothing
-    /// in it was ever durable.
+    /// Opens the files in `store`. A last file whose header was never completed is left out: nothing in
+    /// it was ever durable, and recovery removes it.
     pub(crate) fn open(
         store: Arc<dyn FileStore>,
         identity: Identity,
@@ -170,8 +171,13 @@ impl Segments {
             Some(last) => at > last.first && at + bytes.len() as u64 > last.first + last.room_bytes,
         };
         if needs_file {
-            self.make(at)?;
+            self.make(at, bytes.len() as u64)?;
         }
+        self.write_again(at, bytes)
+    }
+
+    /// As [`Segments::write`], in the file that holds `at`.
+    pub(crate) fn write_again(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let index = self.index_of(at).expect("there is a file for it");
         let segment = &mut self.list[index];
         segment.file.write(DATA_OFFSET + (at - segment.first), bytes)?;
@@ -179,8 +185,9 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes the file that begins at `first`, durably, when all before it is.
-    fn make(&mut self, first: u64) -> Result<()> {
+    /// Makes the file that begins at `first`, durably, when all before it is, with room for
+    /// `least_bytes`: a write that finds the disk full is lost, a file that does not find room is not.
+    fn make(&mut self, first: u64, least_bytes: u64) -> Result<()> {
         let room_bytes = match self.list.last() {
             None => FIRST_BYTES.min(self.limit_bytes),
             Some(last) => {
@@ -188,6 +195,7 @@ impl Segments {
                 (last.room_bytes * 2).clamp(FIRST_BYTES.min(self.limit_bytes), self.limit_bytes)
             }
         };
+        let room_bytes = room_bytes.max(least_bytes);
         let name = name_of(first);
         if self.store.names()?.contains(&name) {
             // Left by a crash before its header was complete.
@@ -209,9 +217,9 @@ impl Segments {
         }
     }
 
-    /// Keeps the position before which nothing is wanted any more. Not synced: after a power cut an
-    /// older one may be found, and with it records that were not wanted.
-    pub(crate) fn keep_head(&mut self, head: u64) -> Result<()> {
+    /// Keeps the position before which nothing is wanted any more; after a power
+    /// cut an older one may be found.
+    fn keep_head(&mut self, head: u64) -> Result<Box<dyn StoredFile>> {
         let file = match self.store.names()?.iter().any(|name| name == HEAD_NAME) {
             true => self.store.open(HEAD_NAME)?,
             false => self.store.create(HEAD_NAME, 16)?,
@@ -219,7 +227,14 @@ impl Segments {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&head.to_le_bytes());
         bytes[8..12].copy_from_slice(&crc32c::crc32c(&head.to_le_bytes()).to_le_bytes());
-        Ok(file.write(0, &bytes)?)
+        file.write(0, &bytes)?;
+        Ok(file)
+    }
+
+    /// As [`Segments::keep_head`], durably.
+    fn keep_head_durably(&mut self, head: u64) -> Result<()> {
+        self.keep_head(head)?.sync()?;
+        Ok(self.store.sync_names()?)
     }
 
     /// The position that was kept; 0 when there is none that is whole.
@@ -238,13 +253,57 @@ impl Segments {
         Ok(if bytes[8..12] == crc { head } else { 0 })
     }
 
-    /// Removes the files whose records all lie before `head`. The last one stays.
-    pub(crate) fn truncate_before(&mut self, head: u64) -> Result<()> {
-        let count = self.list.windows(2).take_while(|pair| pair[1].first <= head).count();
+    /// Nothing before `head` is wanted any more: keeps that position, and removes the files whose
+    /// records all lie before it and before `drained`. The last one stays.
+    ///
+    /// The position is durable before the first file goes: a power cut may leave any of the removed
+    /// files, and a hole among them has to lie before it.
+    pub(crate) fn truncate_before(&mut self, head: u64, drained: u64) -> Result<()> {
+        let is_gone = |pair: &&[Segment]| pair[1].first <= head.min(drained);
+        let count = self.list.windows(2).take_while(is_gone).count();
+        if count == 0 {
+            self.keep_head(head)?;
+            return Ok(());
+        }
+        if !broken::is(Broken::HeadNotDurable) {
+            self.keep_head_durably(head)?;
+        }
+        self.remove_first(count)
+    }
+
+    fn remove_first(&mut self, count: usize) -> Result<()> {
         for segment in self.list.drain(..count) {
-            self.store.remove(&name_of(segment.first))?;
+            match self.store.remove(&name_of(segment.first)) {
+                // Another process was faster.
+                Err(e) if e.source.kind() == std::io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
         }
         Ok(())
+    }
+
+    /// Recovery's first step: removes what a crash left of a file that was being made, durably, before
+    /// any other is made behind it.
+    pub(crate) fn remove_incomplete(&mut self) -> Result<()> {
+        for first in self.store.names()?.iter().filter_map(|name| parse_name(name)) {
+            if !self.list.iter().any(|segment| segment.first == first) {
+                self.store.remove(&name_of(first))?;
+                self.store.sync_names()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Recovery's last step, when the records end at `end`: removes what is left of files that were
+    /// being removed, and makes sure that the kept head is none that later records could reach.
+    pub(crate) fn tidy(&mut self, end: u64) -> Result<()> {
+        let head = self.kept_head()?;
+        if head > end {
+            self.keep_head_durably(end)?;
+        }
+        let is_gone = |pair: &&[Segment]| pair[1].first <= head.min(end);
+        let count = self.list.windows(2).take_while(is_gone).count();
+        self.remove_first(count)
     }
 }
 
@@ -319,9 +378,9 @@ mod tests {
         assert!(found[..found.len() - 500] == parts.concat());
         assert!(found[found.len() - 500..].iter().all(|byte| *byte == 0));
         let last = again.last_first().expect("files");
-        again.truncate_before(last - 1).expect("truncate");
+        again.truncate_before(last - 1, u64::MAX).expect("truncate");
         assert!(again.first().expect("one") < last, "the file with the record before stays");
-        again.truncate_before(u64::MAX).expect("truncate");
+        again.truncate_before(u64::MAX, u64::MAX).expect("truncate");
         assert_eq!(again.first(), Some(last), "the last stays");
     }
 
@@ -333,7 +392,7 @@ mod tests {
         std::fs::write(place.path().join(name_of(100)), [0; 200]).expect("half a file");
         let mut again = open(&place).expect("again");
         assert_eq!(again.last_first(), Some(0));
-        again.make(100).expect("made");
+        again.make(100, 1).expect("made");
         assert_eq!(open(&place).expect("open").last_first(), Some(100));
     }
 

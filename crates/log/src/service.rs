@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use device::Nvram;
 use parking_lot::{Condvar, Mutex};
 
 use crate::chunk::{DATA_OFFSET, Lent, Loan, write_zeros};
 use crate::host::{Host, StreamMeta};
 use crate::lane::Lane;
 use crate::record::Identity;
-use crate::shared::{Client, Control, LANE_READY, LaneWords, claim};
+use crate::shared::{Client, Control, FREEING, LANE_READY, LaneWords, claim};
 use crate::writer::{Lender, Sizes, Writer};
 use crate::{LogError, Lsn, Result, StreamId, StreamName, clock};
 
@@ -119,8 +120,8 @@ impl Service {
         lane: &Arc<Lane>,
         f: impl FnOnce(&mut Writer, &dyn Lender) -> Result<T>,
     ) -> Result<T> {
-        lane.check()?;
         let mut writer = lane.writer.lock();
+        lane.check()?;
         if writer.is_none() {
             *writer = Some(self.lease(lane)?);
         }
@@ -129,9 +130,19 @@ impl Service {
     }
 
     fn lease(&self, lane: &Lane) -> Result<Writer> {
-        let words = &lane.words;
         let before = self.claim_lessee(lane)?;
-        if before != Client::NOBODY || words.suspect().load(Ordering::Acquire) != 0 {
+        self.take_over(lane, before).inspect_err(|_| {
+            // Whoever takes it next has to look at what this one could not.
+            lane.words.suspect().store(1, Ordering::Release);
+            lane.words.lessee().store(0, Ordering::Release);
+        })
+    }
+
+    /// The writer of a lane whose lease was taken from `before`.
+    fn take_over(&self, lane: &Lane, before: Client) -> Result<Writer> {
+        let words = &lane.words;
+        lane.check_words(self.control.usn_limit().load(Ordering::Acquire))?;
+        if self.has_left_something(lane, before) {
             self.adopt(lane)?;
         }
         self.refresh_usn(words);
@@ -150,12 +161,15 @@ impl Service {
     /// Takes the lease; who had it.
     fn claim_lessee(&self, lane: &Lane) -> Result<Client> {
         let lessee = lane.words.lessee();
+        let begin = Instant::now();
         loop {
             let claimed = claim(lessee, self.host.client(), |held| self.is_dead(held));
             if let Some(before) = claimed {
                 return Ok(before);
             }
-            if !Client(lessee.load(Ordering::Acquire)).is_for_a_moment() {
+            let held = Client(lessee.load(Ordering::Acquire));
+            let is_brief = held == Client::NOBODY || held.is_for_a_moment();
+            if !is_brief || begin.elapsed() >= self.full_wait {
                 return Err(LogError::Busy(lane.name.to_string()));
             }
             std::thread::sleep(Duration::from_micros(50));
@@ -175,23 +189,33 @@ impl Service {
         words.usn_limit().store(limit, Ordering::Release);
     }
 
-    /// Takes over the lane of somebody who died: what a writer stored behind its last published record
-    /// was not acknowledged, and becomes zeros again; a chunk that was being lent or given back
-    /// becomes free.
+    /// Whether `before`, who had the lease, or a drainer died in the middle of something.
+    pub(crate) fn has_left_something(&self, lane: &Lane, before: Client) -> bool {
+        before != Client::NOBODY || lane.words.suspect().load(Ordering::Acquire) != 0
+    }
+
+    /// Takes over the lane of somebody who died.
     fn adopt(&self, lane: &Lane) -> Result<()> {
-        while !self.claim_drainer(lane) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let adopted = self.free_lost_chunks(lane).and_then(|()| self.zero_behind_end(lane));
+        let _drainer = self.wait_for_drainer(lane);
+        self.tidy(lane)
+    }
+
+    /// What a dead writer stored behind its last published record was not acknowledged, and becomes zeros
+    /// again; a chunk that was being lent or given back becomes free. The caller has the lease and
+    /// is the drainer.
+    pub(crate) fn tidy(&self, lane: &Lane) -> Result<()> {
+        // Kept until all is done: who does it may die too, or fail.
+        lane.words.suspect().store(1, Ordering::Release);
+        self.free_lost_chunks(lane)?;
+        self.zero_behind_end(lane)?;
         lane.words.suspect().store(0, Ordering::Release);
-        lane.words.drainer().store(0, Ordering::Release);
-        adopted
+        Ok(())
     }
 
     fn zero_behind_end(&self, lane: &Lane) -> Result<()> {
         let chunk_bytes = self.host.settings().chunk_bytes;
         let appended = lane.words.appended().load(Ordering::Acquire);
-        for (ordinal, index) in lane.words.chunks() {
+        for (ordinal, index) in lane.chunks() {
             let begin = appended.saturating_sub(ordinal * chunk_bytes).min(chunk_bytes);
             write_zeros(&*lane.chunk_memory(index)?, DATA_OFFSET + begin)?;
         }
@@ -201,16 +225,27 @@ impl Service {
     /// Frees the chunks that the stream owns and its table does not name. Only while nobody lends or
     /// gives back.
     fn free_lost_chunks(&self, lane: &Lane) -> Result<()> {
-        let owner = u64::from(lane.meta.id) + 1;
-        let named: Vec<usize> = lane.words.chunks().into_iter().map(|(_, index)| index).collect();
+        let chunks = lane.chunks();
         for index in 0..self.host.settings().chunk_count as usize {
-            let word = self.control.chunk_owner(index);
-            if word.load(Ordering::Acquire) == owner && !named.contains(&index) {
-                Loan::end(&*lane.chunk_memory(index)?)?;
-                word.store(0, Ordering::Release);
-                self.control.advance_freed();
+            let word = self.control.chunk_owner(index).load(Ordering::Acquire);
+            let named = chunks.iter().find(|(_, named)| *named == index);
+            match named {
+                // It was being given back.
+                Some((ordinal, _)) if word & FREEING != 0 => lane.words.clear_chunk(*ordinal),
+                Some(_) => continue,
+                None if word & !FREEING == lane.owner() => {}
+                None => continue,
             }
+            self.end_loan(lane, index)?;
         }
+        Ok(())
+    }
+
+    /// Frees a chunk of the lane that its table does not name.
+    fn end_loan(&self, lane: &Lane, index: usize) -> Result<()> {
+        Loan::end(&*lane.chunk_memory(index)?)?;
+        self.control.chunk_owner(index).store(0, Ordering::Release);
+        self.control.advance_freed();
         Ok(())
     }
 
@@ -223,6 +258,34 @@ impl Service {
                 lane.words.lessee().compare_exchange(me, 0, Ordering::AcqRel, Ordering::Acquire);
             debug_assert!(given.is_ok(), "the lease was ours, not {given:?}");
         }
+    }
+
+    /// Removes the stream and all it holds.
+    pub(crate) fn remove(&self, lane: &Arc<Lane>) -> Result<()> {
+        let removed = self.with_writer(lane, |_, _| {
+            self.drain(lane)?;
+            lane.mark_removed();
+            self.give_back_all(lane)?;
+            self.host.remove_stream(&lane.name, &lane.meta)
+        });
+        self.release(lane);
+        self.forget(lane.identity().stream);
+        removed
+    }
+
+    /// Says that the records before `lsn` are not wanted any more.
+    pub(crate) fn truncate_before(&self, lane: &Lane, lsn: Lsn) -> Result<()> {
+        let end = Lsn(lane.words.appended().load(Ordering::Acquire));
+        if lsn > end {
+            let text = format!("stream {}: {lsn} lies behind its end, {end}", lane.name);
+            return Err(LogError::Usage(text));
+        }
+        let before = lane.words.head().fetch_max(lsn.0, Ordering::AcqRel);
+        if before >= lsn.0 {
+            return Ok(());
+        }
+        let drained = lane.words.drained().load(Ordering::Acquire);
+        lane.with_files(|segments| segments.truncate_before(lsn.0, drained))
     }
 
     /// Makes the stream durable up to the record at `lsn` and all before it.
@@ -239,16 +302,32 @@ impl Service {
         self.commit_to(lane, appended)
     }
 
-    /// Lends a chunk for span `ordinal` of the stream.
-    fn lend(&self, lane: &Lane, ordinal: u64) -> Result<Lent> {
+    /// Lends a chunk for span `ordinal` of the stream. When there is none, those that hold nothing yet
+    /// go back: see [`Lender::lend`].
+    pub(crate) fn lend(&self, lane: &Lane, ordinal: u64) -> Result<Lent> {
+        self.lend_or_wait(lane, ordinal).inspect_err(|_| self.take_back_unused(lane))
+    }
+
+    fn take_back_unused(&self, lane: &Lane) {
+        let appended = lane.words.appended().load(Ordering::Acquire);
+        let last = appended / self.host.settings().chunk_bytes;
+        for (ordinal, index) in lane.chunks().into_iter().filter(|(ordinal, _)| *ordinal > last) {
+            if let Err(e) = self.free_chunk(lane, ordinal, index) {
+                lane.abort(&e);
+            }
+        }
+    }
+
+    fn lend_or_wait(&self, lane: &Lane, ordinal: u64) -> Result<Lent> {
         let begin = Instant::now();
         let mut has_waited = false;
         loop {
             let freed = self.control.freed();
             if let Some(index) = self.take_free_chunk(lane.identity()) {
-                let memory = lane.chunk_memory(index)?;
-                lane.identity().loan(ordinal).write(&*memory)?;
-                lane.words.set_chunk(ordinal, index);
+                let memory = self.begin_loan(lane, ordinal, index).inspect_err(|_| {
+                    self.control.chunk_owner(index).store(0, Ordering::Release);
+                    self.control.advance_freed();
+                })?;
                 if ordinal.is_multiple_of(LANE_CHUNKS_HIGH as u64) {
                     self.kick.kick();
                 }
@@ -272,6 +351,16 @@ impl Service {
                 self.control.wait_freed(freed, Duration::from_millis(20));
             }
         }
+    }
+
+    /// Makes a chunk that was taken the lane's.
+    fn begin_loan(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<Arc<dyn Nvram>> {
+        let memory = lane.chunk_memory(index)?;
+        let appended = lane.words.appended().load(Ordering::Acquire);
+        let first = appended.max(ordinal.saturating_mul(self.host.settings().chunk_bytes));
+        lane.identity().loan(ordinal, first).write(&*memory)?;
+        lane.words.set_chunk(ordinal, index);
+        Ok(memory)
     }
 
     fn take_free_chunk(&self, identity: Identity) -> Option<usize> {
@@ -306,7 +395,10 @@ impl Service {
     /// Streams that hold chunks.
     pub(crate) fn owners(&self) -> Vec<StreamId> {
         let count = self.host.settings().chunk_count as usize;
-        let owner = |index| self.control.chunk_owner(index).load(Ordering::Acquire).checked_sub(1);
+        let owner = |index| {
+            let word = self.control.chunk_owner(index).load(Ordering::Acquire) & !FREEING;
+            word.checked_sub(1)
+        };
         let mut owners: Vec<u64> = (0..count).filter_map(owner).collect();
         owners.sort_unstable();
         owners.dedup();
@@ -320,11 +412,16 @@ impl Service {
         (0..count).filter(is_lent).count()
     }
 
-    /// Gives a chunk back to the pool.
+    /// Gives a chunk back to the pool. Once only, whatever the lane's table says.
     pub(crate) fn free_chunk(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<()> {
+        let owner = self.control.chunk_owner(index);
+        let (ours, freeing) = (lane.owner(), lane.owner() | FREEING);
+        if owner.compare_exchange(ours, freeing, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return Ok(());
+        }
         Loan::end(&*lane.chunk_memory(index)?)?;
         lane.words.clear_chunk(ordinal);
-        self.control.chunk_owner(index).store(0, Ordering::Release);
+        owner.store(0, Ordering::Release);
         self.control.advance_freed();
         Ok(())
     }

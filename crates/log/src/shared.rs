@@ -7,7 +7,7 @@
 //! | leader | who writes the group log | compare-and-swap from nobody or from somebody dead |
 //! | group offset, sequence | where its next entry goes | the leader |
 //! | pending | a bit for each stream that waits for a group commit | set by waiters, taken by the leader |
-//! | chunk owners | stream + 1, or 0 | compare-and-swap from 0 by the lender; 0 by the drainer |
+//! | chunk owners | stream + 1, or 0; with [`FREEING`] | compare-and-swap from 0 by the lender; to FREEING, then 0 by the drainer |
 //! | epoch, freed | changes that waiters sleep on | the leader; the drainer |
 //!
 //! # Words of a lane ([`LaneWords`]), also written by its writer, which need not be trusted
@@ -70,6 +70,12 @@ pub const STREAM_COUNT_MAX: usize = 1 << 16;
 /// Most chunks of one pool.
 pub const CHUNK_COUNT_MAX: usize = 992;
 
+/// In a chunk's owner: it is being given back, so nobody else may begin to.
+pub(crate) const FREEING: u64 = 1 << 32;
+
+/// Spans have smaller numbers: so many fit into a lane's table.
+pub(crate) const ORDINAL_MAX: u64 = 1 << 48;
+
 /// Bytes of the note that a lessee leaves for the next one.
 pub const NOTE_BYTES: usize = 64;
 
@@ -120,6 +126,8 @@ impl Control {
         group_salt = 18;
         /// Generation of the group log's newest header.
         group_header = 19;
+        /// Not 0: a leader died, and these words may not say how far the group log was written.
+        group_unsure = 20;
     }
 
     /// How often `slot` was taken.
@@ -128,7 +136,7 @@ impl Control {
         self.0.word(Self::SLOTS + slot)
     }
 
-    /// Owner of chunk `index`: stream + 1, or 0.
+    /// Owner of chunk `index`: stream + 1, or 0; perhaps with [`FREEING`].
     pub(crate) fn chunk_owner(&self, index: usize) -> &AtomicU64 {
         assert!(index < CHUNK_COUNT_MAX, "chunk {index}");
         self.0.word(Self::CHUNKS + index)
@@ -225,6 +233,8 @@ impl LaneWords {
         last_usn = 13;
         /// Not 0: a drainer died, and may have left a chunk that is neither lent nor free.
         suspect = 24;
+        /// Not 0: chunks on NVRAM say of themselves what cannot be.
+        contradiction = 25;
     }
 
     /// The chunk that holds span `ordinal`.
@@ -232,6 +242,11 @@ impl LaneWords {
         let word = self.entry(ordinal).load(Ordering::Acquire);
         let index = usize::try_from(word & 0xffff).expect("16 bits");
         (word >> Self::CHUNK_BITS == ordinal).then(|| index.checked_sub(1)).flatten()
+    }
+
+    /// Whether anything stands where the chunk of span `ordinal` would.
+    pub(crate) fn has_entry(&self, ordinal: u64) -> bool {
+        self.entry(ordinal).load(Ordering::Acquire) != 0
     }
 
     pub(crate) fn set_chunk(&self, ordinal: u64, index: usize) {

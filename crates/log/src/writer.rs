@@ -11,6 +11,7 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::broken::{self, Broken};
 use crate::chunk::{Lent, parts};
 use crate::record::{FOLLOWS_UNSYNCED, HEADER_BYTES, Identity, PAYLOAD_BYTES_MAX, record_bytes};
 use crate::shared::LaneWords;
@@ -19,7 +20,8 @@ use crate::{LogError, Lsn, Result, Usn, clock};
 /// Who gives a writer what it runs out of.
 pub(crate) trait Lender {
     /// A chunk for span `ordinal` of the stream, in the lane's table. Waits, for a bounded time,
-    /// until there is one.
+    /// until there is one. When there is none, all chunks behind the one that holds the end go back:
+    /// writers that each hold a part of what they need would wait for each other for ever.
     fn lend(&self, ordinal: u64) -> Result<Lent>;
 
     /// Makes USNs beyond the present limit good.
@@ -78,15 +80,15 @@ impl Writer {
         let mut at = begin;
         let mut last = Lsn(begin);
         let is_alone = payloads.len() == 1;
-        for payload in payloads {
+        let first_usn = self.take_usns(lender, payloads.len() as u64)?;
+        for (usn, payload) in (first_usn..).map(Usn).zip(payloads) {
             last = Lsn(at);
-            let usn = self.next_usn(lender)?;
             let flags = self.flags(at);
             let header = self.identity.seal(last, usn, payload, flags);
             self.store(at, &header, payload, is_alone)?;
             at += record_bytes(payload.len()) as u64;
         }
-        if self.is_nvram && !is_alone {
+        if self.is_nvram && !is_alone && !broken::is(Broken::BatchNotPersisted) {
             self.chunks[0].memory.persist()?;
         }
         self.publish(at, payloads);
@@ -99,17 +101,28 @@ impl Writer {
             true => self.position,
             false => self.words.synced().load(Ordering::Acquire),
         };
-        if durable < at { FOLLOWS_UNSYNCED } else { 0 }
+        let follows_unsynced = (durable < at || broken::is(Broken::AlwaysFollowsUnsynced))
+            && !broken::is(Broken::NeverFollowsUnsynced);
+        if follows_unsynced { FOLLOWS_UNSYNCED } else { 0 }
     }
 
-    fn next_usn(&mut self, lender: &dyn Lender) -> Result<Usn> {
+    /// Takes `count` USNs that follow each other; the first of them. Before anything is stored: a
+    /// record that was stored when a later one of its batch found no USN could be found after a
+    /// crash, behind one that took its place.
+    fn take_usns(&mut self, lender: &dyn Lender, count: u64) -> Result<u64> {
         let now = self.words.usn_base().load(Ordering::Acquire).wrapping_add(clock::monotonic_ns());
-        let usn = now.max(self.last_usn + 1);
-        if usn >= self.words.usn_limit().load(Ordering::Acquire) {
+        let first = now.max(self.last_usn.saturating_add(1));
+        let last = first.saturating_add(count - 1);
+        let is_good = || last < self.words.usn_limit().load(Ordering::Acquire);
+        if !is_good() {
             lender.extend_usn()?;
+            if !is_good() {
+                let text = format!("the lane says that USN {} was given", self.last_usn);
+                return Err(LogError::Incompatible(text));
+            }
         }
-        self.last_usn = usn;
-        Ok(Usn(usn))
+        self.last_usn = last;
+        Ok(first)
     }
 
     /// Borrows the chunks for the bytes up to `end`.
@@ -118,7 +131,14 @@ impl Writer {
         self.chunks.retain(|chunk| chunk.ordinal >= first);
         let next = self.chunks.last().map_or(first, |chunk| chunk.ordinal + 1);
         for ordinal in next..=(end - 1) / self.sizes.chunk_bytes {
-            self.chunks.push(lender.lend(ordinal)?);
+            match lender.lend(ordinal) {
+                Ok(lent) => self.chunks.push(lent),
+                Err(e) => {
+                    // The lender has taken back what nothing was stored in.
+                    self.chunks.retain(|chunk| chunk.ordinal <= first);
+                    return Err(e);
+                }
+            }
         }
         Ok(())
     }

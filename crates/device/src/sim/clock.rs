@@ -9,6 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct SimClock(Arc<AtomicU64>);
 
 impl SimClock {
+    /// The time of the last event; 0 when there was none.
+    pub fn now(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// The time of the next event: later than all that were taken before, and never 0.
     pub(crate) fn tick(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed) + 1

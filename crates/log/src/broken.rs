@@ -1,0 +1,52 @@
+//! Ways to break the engine on purpose: the crash enumeration has to find each of them. In tests only;
+//! elsewhere nothing is broken.
+
+/// What is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// A drain says that the log files hold the stream before they were synced.
+    DrainedBeforeSync,
+    /// A chunk is given back while it holds records that were not drained.
+    ChunkGivenBackEarly,
+    /// A chunk keeps what it held in its earlier life.
+    ChunkNotZeroed,
+    /// A chunk counts from the beginning of its span, whatever the log files hold of it.
+    ChunkCountsFromItsBegin,
+    /// Who waits for a group commit is told before the entry is written.
+    ToldBeforeWritten,
+    /// No record carries the flag that it follows unsynced ones.
+    NeverFollowsUnsynced,
+    /// Every record does.
+    AlwaysFollowsUnsynced,
+    /// The limit of USNs is not kept.
+    UsnLimitNotKept,
+    /// Files are removed before the head is durable.
+    HeadNotDurable,
+    /// A batch on NVRAM is published without its fence.
+    BatchNotPersisted,
+}
+
+/// Whether this is broken now, in this thread.
+#[cfg(not(test))]
+pub(crate) const fn is(_: Broken) -> bool {
+    false
+}
+
+#[cfg(test)]
+thread_local! {
+    static NOW: std::cell::Cell<Option<Broken>> = const { std::cell::Cell::new(None) };
+}
+
+#[cfg(test)]
+pub(crate) fn is(broken: Broken) -> bool {
+    NOW.get() == Some(broken)
+}
+
+/// Breaks this thread's engine while `f` runs.
+#[cfg(test)]
+pub(crate) fn with<T>(broken: Broken, f: impl FnOnce() -> T) -> T {
+    NOW.set(Some(broken));
+    let done = f();
+    NOW.set(None);
+    done
+}

@@ -1,0 +1,86 @@
+//! The service on simulated media: random workloads, the power cut at every event, recovery, and a
+//! comparison with a model. A failure names what replays it.
+
+mod check;
+mod host;
+mod left_behind;
+mod model;
+mod run;
+mod workload;
+
+use crate::broken::{self, Broken};
+use run::{ANYTHING, Effort, FAULTS, Medium, NARROW, run};
+
+/// A number from the environment.
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// Checks seeds until there were so many states.
+fn campaign(medium: Medium, effort: Effort, default_states: u64) {
+    let wanted = number("ONEJOURNAL_LOG_STATES", default_states);
+    let first = number("ONEJOURNAL_LOG_SEED", 1);
+    let mut state_count = 0;
+    let mut seed = first;
+    while state_count < wanted {
+        let states = run(medium, seed, effort).unwrap_or_else(|text| panic!("{text}"));
+        state_count += states as u64;
+        seed += 1;
+    }
+    println!("{medium:?}: {state_count} states, seeds {first} to {}", seed - 1);
+}
+
+#[test]
+fn every_cut_leaves_what_was_acknowledged() {
+    campaign(Medium::Memory, ANYTHING, 1500);
+}
+
+#[test]
+fn every_cut_leaves_what_was_acknowledged_on_nvram() {
+    campaign(Medium::Nvram, ANYTHING, 1500);
+    campaign(Medium::Nvram, NARROW, 500);
+}
+
+#[test]
+fn nothing_is_acknowledged_after_a_lost_write() {
+    campaign(Medium::Memory, FAULTS, 700);
+    campaign(Medium::Nvram, FAULTS, 700);
+}
+
+/// Each way to break the engine is seen by the checks above.
+#[test]
+fn every_canary_is_caught() {
+    use Broken::*;
+    let canaries = [
+        (Medium::Memory, DrainedBeforeSync),
+        (Medium::Nvram, DrainedBeforeSync),
+        (Medium::Nvram, ChunkGivenBackEarly),
+        (Medium::Nvram, ChunkNotZeroed),
+        (Medium::Nvram, ChunkCountsFromItsBegin),
+        (Medium::Memory, ToldBeforeWritten),
+        (Medium::Memory, NeverFollowsUnsynced),
+        (Medium::Nvram, NeverFollowsUnsynced),
+        (Medium::Memory, AlwaysFollowsUnsynced),
+        (Medium::Nvram, AlwaysFollowsUnsynced),
+        (Medium::Memory, UsnLimitNotKept),
+        (Medium::Nvram, UsnLimitNotKept),
+        (Medium::Memory, HeadNotDurable),
+        (Medium::Nvram, BatchNotPersisted),
+    ];
+    for (medium, broken) in canaries {
+        let effort = if broken == ChunkNotZeroed { NARROW } else { ANYTHING };
+        let find = || (1..200).find_map(|seed| found_by(medium, effort, seed));
+        let found = broken::with(broken, find);
+        let found = found.unwrap_or_else(|| panic!("{medium:?}, {broken:?}: nobody noticed"));
+        println!("{broken:?}: {found}");
+    }
+}
+
+/// What is wrong with the seed; an operation that fails is wrong too.
+fn found_by(medium: Medium, effort: Effort, seed: u64) -> Option<String> {
+    let checked = std::panic::catch_unwind(|| run(medium, seed, effort));
+    match checked {
+        Ok(checked) => checked.err(),
+        Err(_) => Some(format!("{medium:?} seed {seed}: an operation failed")),
+    }
+}

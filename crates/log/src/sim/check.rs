@@ -1,0 +1,162 @@
+//! What has to be there after a crash.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::host::Machine;
+use super::model::{Appended, BEFORE, Model, Presence, StreamModel, payload};
+use super::workload::Process;
+use crate::lane::{Anywhere, Lane};
+use crate::record::record_bytes;
+use crate::scan::Records;
+use crate::{Lsn, Usn};
+
+/// One stream as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FoundStream {
+    pub(super) head: u64,
+    records: Vec<FoundRecord>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FoundRecord {
+    lsn: u64,
+    usn: Usn,
+    payload: Vec<u8>,
+}
+
+impl FoundStream {
+    pub(super) fn has(&self, lsn: u64) -> bool {
+        self.records.binary_search_by_key(&lsn, |record| record.lsn).is_ok()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.records.len()
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        let last = self.records.last();
+        last.map_or(self.head, |record| record.lsn + record_bytes(record.payload.len()) as u64)
+    }
+}
+
+/// All streams as they were found.
+pub(super) type Found = BTreeMap<String, FoundStream>;
+
+/// Recovers what a crash at `moment` left, and compares it. The error says what is wrong.
+pub(super) fn check(
+    machine: &Arc<Machine>,
+    model: &Model,
+    moment: u64,
+) -> Result<(Process, Found), String> {
+    let process = Process::join(machine).map_err(|e| format!("recovery: {e}"))?;
+    let (mut found, mut usns) = (Found::new(), Vec::new());
+    for (name, candidates) in model.by_name(moment) {
+        let lane = process.open(name).map_err(|e| format!("stream {name}: {e}"))?;
+        let Some(lane) = lane else {
+            match candidates.iter().any(|(_, presence)| *presence == Presence::Yes) {
+                true => return Err(format!("stream {name} is gone")),
+                false => continue,
+            }
+        };
+        let stream = read_all(&lane).map_err(|e| format!("stream {name}: {e}"))?;
+        let mut why = "it was removed".to_owned();
+        let mut candidates = candidates.iter().rev().filter(|(_, p)| *p != Presence::No);
+        let fits = candidates.find_map(|(candidate, _)| {
+            compare(candidate, &stream, moment).map_err(|text| why = text).ok()
+        });
+        match fits {
+            Some(numbers) => usns.extend(numbers),
+            None => return Err(format!("stream {name}: {why}")),
+        }
+        found.insert(name.to_owned(), stream);
+    }
+    usns.sort_unstable();
+    match usns.windows(2).find(|pair| pair[0].1 >= pair[1].1) {
+        None => Ok((process, found)),
+        Some(pair) => Err(format!("USNs do not follow the appends: {pair:?}")),
+    }
+}
+
+/// The records from the head to the end.
+pub(super) fn read_all(lane: &Lane) -> Result<FoundStream, String> {
+    let (head, end) = (lane.words.head().load(Ordering::Acquire), lane.durable());
+    let mut source = Anywhere(lane);
+    let mut reader = Records::new(lane.identity(), &mut source, Lsn(head), end);
+    let mut records = Vec::new();
+    while reader.position().0 < end {
+        let position = reader.position();
+        let next = reader.next().map_err(|e| format!("at {position}: {e}"))?;
+        let (lsn, header, payload) =
+            next.ok_or_else(|| format!("no record at {position}, head {head}, end {end}"))?;
+        records.push(FoundRecord { lsn: lsn.0, usn: header.usn, payload: payload.to_vec() });
+    }
+    Ok(FoundStream { head, records })
+}
+
+/// The numbers of the records that were found, with their USNs.
+fn compare(
+    model: &StreamModel,
+    found: &FoundStream,
+    moment: u64,
+) -> Result<Vec<(u64, Usn)>, String> {
+    let newest = model.newest_head(moment);
+    if found.head > newest.max(model.heads[0].0) {
+        return Err(format!("its head is {}, not {newest} at most", found.head));
+    }
+    let least = model.least_end(moment);
+    if found.end() < least {
+        return Err(format!("it ends at {}, acknowledged {least}", found.end()));
+    }
+    let first = model.records.partition_point(|record| record.lsn < found.head);
+    let expected = &model.records[first..];
+    if found.records.len() > expected.len() {
+        return Err(format!("{} records, not {}", found.records.len(), expected.len()));
+    }
+    let mut numbers = Vec::new();
+    for (record, expected) in found.records.iter().zip(expected) {
+        let bytes = payload(expected.number, expected.len_bytes);
+        if record.lsn != expected.lsn || record.payload != bytes {
+            return Err(format!("at {} another record than {}", record.lsn, expected.lsn));
+        }
+        if expected.begun >= moment && moment > 0 && expected.begun > 0 {
+            return Err(format!("the record at {} was not appended yet", record.lsn));
+        }
+        numbers.push((expected.number, record.usn));
+    }
+    Ok(numbers)
+}
+
+/// The model of what was found, as it was before everything that comes.
+pub(super) fn model_of(found: &Found, before: &Model) -> Model {
+    let mut model = Model { next_number: before.next_number, streams: Vec::new() };
+    for (name, stream) in found {
+        let mut new = StreamModel::new(name, BEFORE);
+        new.heads = vec![(stream.head, 0)];
+        let known = before.streams.iter().filter(|s| s.name == *name);
+        let known: Vec<&Appended> = known.flat_map(|s| &s.records).collect();
+        for record in &stream.records {
+            let is_this = |a: &&&Appended| {
+                a.lsn == record.lsn
+                    && a.len_bytes == record.payload.len()
+                    && payload(a.number, a.len_bytes) == record.payload
+            };
+            let appended = known.iter().rev().find(is_this).expect("it was compared");
+            new.records.push(Appended { begun: 0, ..(**appended).clone() });
+        }
+        new.acknowledged.push((stream.end(), 0));
+        model.streams.push(new);
+    }
+    model
+}
+
+impl FoundStream {
+    /// An error unless this is `before` with one record more.
+    pub(super) fn follows(&self, before: &FoundStream) -> Result<(), String> {
+        let is_longer = self.records.len() == before.records.len() + 1
+            && self.records.starts_with(&before.records)
+            && self.records.windows(2).all(|pair| pair[0].usn < pair[1].usn);
+        if is_longer { Ok(()) } else { Err("the record that was appended is not there".into()) }
+    }
+}

@@ -1,0 +1,219 @@
+//! What dead, failing and hostile processes leave in the shared words, case by case.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use device::{Fault, Operation, Survival};
+
+use super::check::read_all;
+use super::host::{Images, Machine};
+use super::run::{Medium, small};
+use super::workload::Process;
+use crate::chunk::DATA_OFFSET;
+use crate::host::Settings;
+use crate::lane::Lane;
+use crate::{LogError, Lsn, Result};
+
+fn machine(medium: Medium) -> Arc<Machine> {
+    machine_of(small(medium))
+}
+
+fn machine_of(settings: Settings) -> Arc<Machine> {
+    let machine = Machine::power_up(&settings, Images::fresh(&settings));
+    machine.start_trace();
+    machine
+}
+
+fn append(process: &Process, lane: &Arc<Lane>, payload: &[u8]) -> Result<Lsn> {
+    process.service.with_writer(lane, |writer, lender| writer.append(lender, payload))
+}
+
+/// The stream after a power cut that keeps nothing that was not durable.
+fn after_power_cut(machine: &Machine, name: &str) -> usize {
+    let traces = machine.take_trace();
+    let mut cursor = traces.cursor();
+    cursor.advance_to(u64::MAX);
+    let again = Machine::power_up(&machine.settings, cursor.crash(Survival::Nothing));
+    let process = Process::join(&again).expect("recovered");
+    let lane = process.open(name).expect("whole").expect("there");
+    read_all(&lane).expect("readable").count()
+}
+
+#[test]
+fn a_leader_that_dies_between_the_words_of_the_group_log_costs_nothing() {
+    for lost in ["the number", "number and offset"] {
+        let machine = machine(Medium::Memory);
+        let first = Process::join(&machine).expect("join");
+        let lane = first.make("a").expect("stream");
+        for _ in 0..2 {
+            let offset = first.service.control.group_offset().load(Ordering::Acquire);
+            let lsn = append(&first, &lane, b"one").expect("append");
+            first.service.sync(&lane, lsn).expect("sync");
+            first.service.control.group_sequence().fetch_sub(1, Ordering::AcqRel);
+            if lost == "number and offset" {
+                first.service.control.group_offset().store(offset, Ordering::Release);
+                break;
+            }
+            first.service.control.group_sequence().fetch_add(1, Ordering::AcqRel);
+        }
+        if lost == "the number" {
+            first.service.control.group_sequence().fetch_sub(1, Ordering::AcqRel);
+        }
+        first.service.control.leader().store(client(&first), Ordering::Release);
+        first.host.die();
+        let heir = Process::join(&machine).expect("join");
+        let lane = heir.open("a").expect("open").expect("there");
+        let before = read_all(&lane).expect("readable").count();
+        let lsn = append(&heir, &lane, b"two").expect("append");
+        heir.service.sync(&lane, lsn).expect("sync");
+        assert_eq!(after_power_cut(&machine, "a"), before + 1, "{lost}");
+    }
+}
+
+fn client(process: &Process) -> u64 {
+    crate::host::Host::client(&*process.host).0
+}
+
+#[test]
+fn the_chunks_of_a_dead_lessee_come_back_with_the_next_drain() {
+    let machine = machine(Medium::Nvram);
+    let dead = Process::join(&machine).expect("join");
+    let lane = dead.make("a").expect("stream");
+    append(&dead, &lane, &[1; 30_000]).expect("append");
+    // It was lending itself one more.
+    dead.service.control.chunk_owner(9).store(lane.owner(), Ordering::Release);
+    dead.host.die();
+    let process = Process::join(&machine).expect("join");
+    let lane = process.open("a").expect("open").expect("there");
+    process.service.drain(&lane).expect("drain");
+    assert_eq!(process.service.lent_count(), 0);
+    assert_eq!(read_all(&lane).expect("readable").count(), 1);
+}
+
+#[test]
+fn a_lane_that_names_the_chunks_of_others_gets_none_of_them() {
+    for medium in [Medium::Memory, Medium::Nvram] {
+        let machine = machine(medium);
+        let process = Process::join(&machine).expect("join");
+        let [hostile, victim] = ["a", "b"].map(|name| process.make(name).expect("stream"));
+        append(&process, &hostile, b"mine").expect("append");
+        append(&process, &victim, b"yours").expect("append");
+        let (_, index) = victim.chunks()[0];
+        for ordinal in [1, 7, (1 << 48) - 1] {
+            hostile.words.set_chunk(ordinal, index);
+        }
+        let own = hostile.chunks()[0];
+        hostile.words.set_chunk(3, own.1);
+        process.service.drain(&hostile).expect("drain");
+        process.service.release(&hostile);
+        hostile.words.suspect().store(1, Ordering::Release);
+        process.service.drain(&hostile).expect("drain");
+        assert!(matches!(hostile.chunk_memory(index), Err(LogError::Incompatible(_))));
+        process.service.drain(&victim).expect("its chunk is untouched");
+        assert_eq!(read_all(&victim).expect("readable").count(), 1);
+        assert_eq!(process.service.lent_count(), 1, "the victim's");
+    }
+}
+
+#[test]
+fn words_that_cannot_be_refuse_the_lease_and_overflow_nothing() {
+    let machine = machine(Medium::Nvram);
+    let process = Process::join(&machine).expect("join");
+    for (number, value) in [(0, u64::MAX), (1, u64::MAX), (2, u64::MAX), (3, 1 << 40)] {
+        let lane = process.make(&format!("s{number}")).expect("stream");
+        let words = &lane.words;
+        match number {
+            0 => words.appended().store(value, Ordering::Release),
+            1 => words.last_usn().store(value, Ordering::Release),
+            2 => words.drained().store(value, Ordering::Release),
+            _ => words.synced().store(value, Ordering::Release),
+        }
+        let error = append(&process, &lane, b"x").expect_err("refused");
+        assert!(matches!(error, LogError::Incompatible(_)), "{error}");
+        let _ = process.service.drain(&lane);
+        let lessee = words.lessee().load(Ordering::Acquire);
+        assert_eq!(lessee, 0, "a lease that could not be used is nobody's");
+    }
+}
+
+#[test]
+fn a_batch_that_finds_no_usn_stores_nothing() {
+    let machine = machine(Medium::Nvram);
+    let process = Process::join(&machine).expect("join");
+    let lane = process.make("a").expect("stream");
+    let far = 1 << 60;
+    lane.words.last_usn().store(far, Ordering::Release);
+    process.service.control.usn_limit().store(far + 3, Ordering::Release);
+    machine.inject(false, Fault { operation: Operation::Write, skip_count: 0, forever: false });
+    let batch: Vec<&[u8]> = vec![b"a batch"; 5];
+    process
+        .service
+        .with_writer(&lane, |writer, lender| writer.append_batch(lender, &batch))
+        .expect_err("the limit could not be kept");
+    let mut bytes = vec![1; 1000];
+    let (_, index) = lane.chunks()[0];
+    lane.chunk_memory(index).expect("lent").read(DATA_OFFSET, &mut bytes).expect("read");
+    assert_eq!(bytes, [0; 1000]);
+}
+
+#[test]
+fn a_writer_that_waited_in_vain_gives_back_what_it_does_not_use() {
+    let machine = machine(Medium::Memory);
+    let process = Process::join(&machine).expect("join");
+    let lane = process.make("a").expect("stream");
+    let control = &process.service.control;
+    // Others hold most of the pool.
+    (0..12).for_each(|index| control.chunk_owner(index).store(999, Ordering::Release));
+    let big = vec![1; 50_000];
+    let error = append(&process, &lane, &big).expect_err("7 chunks are needed, 4 are free");
+    assert!(matches!(error, LogError::Full { .. }), "{error}");
+    assert_eq!(lane.chunks().len(), 1, "the one that holds the end");
+    (0..12).for_each(|index| control.chunk_owner(index).store(0, Ordering::Release));
+    append(&process, &lane, &big).expect("append");
+}
+
+#[test]
+fn an_entry_is_never_larger_than_the_group_log() {
+    let machine = machine_of(Settings { chunk_bytes: 40 << 10, ..small(Medium::Memory) });
+    let process = Process::join(&machine).expect("join");
+    let lanes = ["a", "b", "c", "d", "e"].map(|name| process.make(name).expect("stream"));
+    for lane in &lanes {
+        let lsn = append(&process, lane, &[1; 79_000]).expect("append");
+        lane.words.wanted().store(lsn.0 + 79_024, Ordering::Release);
+        process.service.control.set_pending(lane.identity().stream);
+    }
+    process.service.sync(&lanes[4], Lsn(0)).expect("sync");
+    process.service.sync(&lanes[0], Lsn(0)).expect("sync");
+    assert_eq!(process.service.control.aborted().load(Ordering::Acquire), 0);
+}
+
+#[test]
+fn a_removed_stream_takes_nothing_from_those_who_have_it_open() {
+    let machine = machine(Medium::Nvram);
+    let [one, other] = [(); 2].map(|()| Process::join(&machine).expect("join"));
+    let lane = one.make("a").expect("stream");
+    append(&one, &lane, b"old").expect("append");
+    let open = other.open("a").expect("open").expect("there");
+    one.service.remove(&lane).expect("remove");
+    let error = append(&other, &open, b"lost").expect_err("it is gone");
+    assert!(error.to_string().contains("it was removed"), "{error}");
+    assert_eq!(one.service.lent_count(), 0);
+    let anew = one.make("a").expect("made anew");
+    append(&one, &anew, b"new").expect("append");
+    assert_eq!(read_all(&anew).expect("readable").count(), 1);
+}
+
+#[test]
+fn a_word_that_says_that_we_drain_keeps_us_from_nothing() {
+    let machine = machine(Medium::Memory);
+    let process = Process::join(&machine).expect("join");
+    let lane = process.make("a").expect("stream");
+    append(&process, &lane, b"one").expect("append");
+    lane.words.drainer().store(client(&process), Ordering::Release);
+    process.service.drain(&lane).expect("drain");
+    process.service.release(&lane);
+    let brief = crate::host::Host::client(&*process.host).for_a_moment();
+    lane.words.lessee().store(brief.0, Ordering::Release);
+    let error = append(&process, &lane, b"two").expect_err("for ever is too long");
+    assert!(matches!(error, LogError::Busy(_)), "{error}");
+}

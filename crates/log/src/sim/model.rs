@@ -1,0 +1,141 @@
+//! What was appended, acknowledged, truncated and removed, and when.
+
+use std::collections::BTreeMap;
+
+use super::check::FoundStream;
+
+/// When something was done, by the machine's clock. It had begun before a crash at a moment behind
+/// `begin`, and had returned before one behind `end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) begin: u64,
+    pub(super) end: u64,
+}
+
+/// Long ago.
+pub(super) const BEFORE: Span = Span { begin: 0, end: 0 };
+
+#[derive(Debug, Clone)]
+pub(super) struct Appended {
+    pub(super) lsn: u64,
+    pub(super) end: u64,
+    /// Its place in the order of all appends, which chooses its bytes too.
+    pub(super) number: u64,
+    pub(super) len_bytes: usize,
+    pub(super) begun: u64,
+    /// All before it was acknowledged when it was appended.
+    pub(super) follows_durable: bool,
+}
+
+/// One stream, from when it was made to when it was removed.
+#[derive(Debug, Clone)]
+pub(super) struct StreamModel {
+    pub(super) name: String,
+    pub(super) made: Span,
+    pub(super) removed: Option<Span>,
+    pub(super) records: Vec<Appended>,
+    /// LSN behind what was acknowledged, and when that had returned.
+    pub(super) acknowledged: Vec<(u64, u64)>,
+    /// LSN before which nothing was wanted, and when that began.
+    pub(super) heads: Vec<(u64, u64)>,
+}
+
+impl StreamModel {
+    pub(super) fn new(name: &str, made: Span) -> StreamModel {
+        StreamModel {
+            name: name.to_owned(),
+            made,
+            removed: None,
+            records: Vec::new(),
+            acknowledged: Vec::new(),
+            heads: vec![(0, 0)],
+        }
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.records.last().map_or(self.heads[0].0, |record| record.end)
+    }
+
+    /// LSN behind what has to be there after a crash at `moment`.
+    pub(super) fn least_end(&self, moment: u64) -> u64 {
+        let returned = self.acknowledged.iter().filter(|(_, at)| *at < moment);
+        returned.map(|(end, _)| *end).max().unwrap_or(0)
+    }
+
+    /// The newest head that may be found after a crash at `moment`.
+    pub(super) fn newest_head(&self, moment: u64) -> u64 {
+        let begun = self.heads.iter().filter(|(_, at)| *at < moment || *at == 0);
+        begun.map(|(head, _)| *head).max().expect("the first head")
+    }
+
+    pub(super) fn is_there(&self, moment: u64) -> Presence {
+        let removed = self.removed.map(|span| (span.begin < moment, span.end < moment));
+        match (self.made.begin < moment || self.made == BEFORE, self.made.end < moment, removed) {
+            (false, ..) | (_, _, Some((_, true))) => Presence::No,
+            (true, false, _) | (_, _, Some((true, false))) => match self.made == BEFORE {
+                true if removed.is_none_or(|(begun, _)| !begun) => Presence::Yes,
+                _ => Presence::Perhaps,
+            },
+            (true, true, _) => Presence::Yes,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Presence {
+    No,
+    Perhaps,
+    Yes,
+}
+
+/// All streams there ever were.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Model {
+    pub(super) streams: Vec<StreamModel>,
+    pub(super) next_number: u64,
+}
+
+impl Model {
+    /// The stream that has the name now.
+    pub(super) fn live(&mut self, name: &str) -> Option<&mut StreamModel> {
+        self.streams.iter_mut().rev().find(|s| s.name == name && s.removed.is_none())
+    }
+
+    /// Where a record begins that was found and that one which followed durable ones comes behind.
+    pub(super) fn proof_of_damage(
+        &self,
+        name: &str,
+        found: &FoundStream,
+        rng: &mut fastrand::Rng,
+    ) -> Option<u64> {
+        let stream = self.streams.iter().rev().find(|stream| stream.name == name)?;
+        let is_found = |record: &&Appended| {
+            record.lsn >= found.head && record.end <= found.end() && found.has(record.lsn)
+        };
+        let records: Vec<&Appended> = stream.records.iter().filter(is_found).collect();
+        let last = records.iter().rposition(|record| record.follows_durable)?;
+        rng.choice(&records[..last]).map(|record| record.lsn)
+    }
+
+    /// The streams that a crash at `moment` may leave under each name.
+    pub(super) fn by_name(&self, moment: u64) -> BTreeMap<&str, Vec<(&StreamModel, Presence)>> {
+        let mut names: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for stream in &self.streams {
+            names.entry(&stream.name).or_default().push((stream, stream.is_there(moment)));
+        }
+        names
+    }
+}
+
+/// The bytes of record `number`.
+pub(super) fn payload(number: u64, len_bytes: usize) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(number);
+    let mut bytes = vec![0; len_bytes];
+    // Zeros too: a record may look like room that nothing was written to.
+    match rng.u8(..8) {
+        0 => {}
+        1 => bytes.iter_mut().step_by(97).for_each(|byte| *byte = rng.u8(..)),
+        _ => rng.fill(&mut bytes),
+    }
+    bytes
+}

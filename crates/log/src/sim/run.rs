@@ -1,0 +1,233 @@
+//! Lives of a machine, one after the other, each cut at many moments.
+
+use std::sync::Arc;
+
+use device::Survival;
+use fastrand::Rng;
+
+use super::check::{Found, check, model_of, read_all};
+use super::host::{Images, Machine, Traces};
+use super::model::Model;
+use super::workload::{Mix, Workload};
+use crate::Lsn;
+use crate::host::Settings;
+
+/// Where lanes lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Medium {
+    Memory,
+    Nvram,
+}
+
+/// How much of a seed is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Effort {
+    pub(super) life_count: usize,
+    pub(super) step_count: usize,
+    /// Crash states of one life, about.
+    pub(super) state_count: usize,
+    pub(super) mix: Mix,
+}
+
+const MIX: Mix = Mix { payload_bytes_max: 300 << 10, has_faults: false, is_narrow: false };
+
+pub(super) const ANYTHING: Effort =
+    Effort { life_count: 4, step_count: 70, state_count: 120, mix: MIX };
+pub(super) const FAULTS: Effort = Effort { mix: Mix { has_faults: true, ..MIX }, ..ANYTHING };
+pub(super) const NARROW: Effort =
+    Effort { life_count: 8, step_count: 2, state_count: 60, mix: Mix { is_narrow: true, ..MIX } };
+
+/// Small chunks, and the smallest group log.
+pub(super) fn small(medium: Medium) -> Settings {
+    Settings { chunk_bytes: 8 << 10, group_bytes: 320 << 10, ..settings(medium, &mut Rng::new()) }
+}
+
+fn settings(medium: Medium, rng: &mut Rng) -> Settings {
+    Settings {
+        format: 1,
+        uuid: String::new(),
+        nvram: (medium == Medium::Nvram).then(|| "nvram".into()),
+        durability: None,
+        chunk_bytes: [8 << 10, 40 << 10][rng.usize(..2)],
+        chunk_count: 16,
+        segment_bytes: 64 << 10,
+        group_bytes: [384 << 10, 1 << 20][rng.usize(..2)],
+    }
+}
+
+/// Runs and checks one seed. How many states that were; the error replays the first that is wrong.
+pub(super) fn run(medium: Medium, seed: u64, effort: Effort) -> Result<usize, String> {
+    fastrand::seed(seed);
+    let mut rng = Rng::with_seed(seed);
+    let settings = settings(medium, &mut rng);
+    let pool_bytes = usize::try_from(settings.pool_bytes()).expect("small");
+    let payload_bytes_max = (pool_bytes / 2 - 64).min(effort.mix.payload_bytes_max);
+    let mix = Mix { payload_bytes_max, ..effort.mix };
+    let (mut images, mut model) = (Images::fresh(&settings), Model::default());
+    let mut state_count = 0;
+    for life in 0..effort.life_count {
+        let machine = Machine::power_up(&settings, images.clone());
+        machine.start_trace();
+        let place = |text: String| format!("{medium:?} seed {seed} life {life}: {text}");
+        let (process, found) = check(&machine, &model, u64::MAX).map_err(place)?;
+        let place = |text: String| format!("{medium:?} seed {seed} life {life}: {text}");
+        let known = model_of(&found, &model);
+        let mut workload = Workload::new(machine.clone(), process, known, rng.fork(), mix);
+        workload.run(effort.step_count);
+        let traces = machine.take_trace();
+        let past = Past { settings: &settings, traces: &traces, model: &workload.model };
+        state_count += past.cut_everywhere(effort.state_count, &mut rng).map_err(place)?;
+        let survival = any_survival(&mut rng);
+        let mut cursor = traces.cursor();
+        let moments = traces.moments();
+        let cut = rng.choice(&moments[moments.len() / 2..]).copied().unwrap_or(u64::MAX);
+        cursor.advance_to(cut);
+        images = cursor.crash(survival);
+        let place = |text: String| {
+            format!("{medium:?} seed {seed} life {life} cut {cut} {survival:?}: {text}")
+        };
+        let last = Machine::power_up(&settings, images.clone());
+        let (_, found) = check(&last, &workload.model, cut).map_err(place)?;
+        model = model_of(&found, &workload.model);
+    }
+    Ok(state_count)
+}
+
+fn any_survival(rng: &mut Rng) -> Survival {
+    match rng.usize(..8) {
+        index @ 0..4 => Survival::EXTREMES[index],
+        _ => Survival::Random(rng.u64(..)),
+    }
+}
+
+/// What was done in one life.
+struct Past<'a> {
+    settings: &'a Settings,
+    traces: &'a Traces,
+    model: &'a Model,
+}
+
+impl Past<'_> {
+    fn cut_everywhere(&self, wanted_count: usize, rng: &mut Rng) -> Result<usize, String> {
+        let moments = self.traces.moments();
+        let mut cursor = self.traces.cursor();
+        let mut state_count = 0;
+        for moment in &moments {
+            if rng.usize(..moments.len()) * 2 >= wanted_count {
+                continue;
+            }
+            cursor.advance_to(*moment);
+            for _ in 0..2 {
+                let survival = any_survival(rng);
+                let images = cursor.crash(survival);
+                let place = |text: String| format!("cut {moment} {survival:?}: {text}");
+                state_count += self.check(images, *moment, rng).map_err(place)?;
+            }
+        }
+        Ok(state_count)
+    }
+
+    fn check(&self, images: Images, moment: u64, rng: &mut Rng) -> Result<usize, String> {
+        let machine = Machine::power_up(self.settings, images);
+        let looks_twice = rng.u8(..12) == 0;
+        if looks_twice {
+            machine.start_trace();
+        }
+        let (process, mut found) = check(&machine, self.model, moment)?;
+        if !looks_twice {
+            return Ok(1);
+        }
+        let traces = machine.take_trace();
+        let state_count = self.cut_recovery(&traces, &found, moment, rng)?;
+        self.check_damage(&machine, &found, rng)?;
+        machine.start_trace();
+        self.append_to_all(&process, &mut found)?;
+        let traces = machine.take_trace();
+        let mut cursor = traces.cursor();
+        cursor.advance_to(u64::MAX);
+        let again = Machine::power_up(self.settings, cursor.crash(any_survival(rng)));
+        same(&again, &found).map_err(|text| format!("appended after recovery: {text}"))?;
+        Ok(state_count + 2)
+    }
+
+    /// Cuts recovery itself at some moments, and behind its end.
+    fn cut_recovery(
+        &self,
+        traces: &Traces,
+        found: &Found,
+        moment: u64,
+        rng: &mut Rng,
+    ) -> Result<usize, String> {
+        let moments = traces.moments();
+        let mut cursor = traces.cursor();
+        let mut state_count = 0;
+        for cut in moments.iter().copied() {
+            if cut != u64::MAX && rng.usize(..moments.len()) >= 6 {
+                continue;
+            }
+            cursor.advance_to(cut);
+            let survival = any_survival(rng);
+            let place = |text: String| format!("recovery cut {cut} {survival:?}: {text}");
+            let machine = Machine::power_up(self.settings, cursor.crash(survival));
+            let (_, again) = check(&machine, self.model, moment).map_err(place)?;
+            if again != *found {
+                return Err(place("it finds something else".into()));
+            }
+            state_count += 1;
+        }
+        Ok(state_count)
+    }
+
+    /// A flipped bit before a record that followed durable ones is reported.
+    fn check_damage(&self, machine: &Machine, found: &Found, rng: &mut Rng) -> Result<(), String> {
+        for (name, stream) in found {
+            let Some(proof) = self.model.proof_of_damage(name, stream, rng) else { continue };
+            machine.start_trace();
+            let images = machine.take_trace().cursor().crash(Survival::Nothing);
+            let damaged = Machine::power_up(self.settings, images);
+            if !damaged.damage(name, proof) {
+                continue;
+            }
+            let process = super::workload::Process::join(&damaged).map_err(|e| e.to_string())?;
+            match process.open(name) {
+                Err(crate::LogError::Damaged { .. }) => {}
+                _ => return Err(format!("stream {name}: damage at {proof} was not seen")),
+            }
+        }
+        Ok(())
+    }
+
+    /// All streams can be written again, with larger USNs.
+    fn append_to_all(
+        &self,
+        process: &super::workload::Process,
+        found: &mut Found,
+    ) -> Result<(), String> {
+        for (name, stream) in found {
+            let text = |e: crate::LogError| format!("stream {name} after recovery: {e}");
+            let lane = process.open(name).map_err(text)?.expect("it was found");
+            let before = stream.clone();
+            let lsn = process
+                .service
+                .with_writer(&lane, |writer, lender| writer.append(lender, b"once more"))
+                .map_err(text)?;
+            process.service.sync(&lane, Lsn(lsn.0)).map_err(text)?;
+            *stream = read_all(&lane)?;
+            stream.follows(&before).map_err(|e| format!("stream {name} after recovery: {e}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Recovery finds exactly these streams.
+fn same(machine: &Arc<Machine>, found: &Found) -> Result<(), String> {
+    let process = super::workload::Process::join(machine).map_err(|e| e.to_string())?;
+    for (name, expected) in found {
+        let lane = process.open(name).map_err(|e| format!("stream {name}: {e}"))?;
+        let stream = read_all(&*lane.ok_or("it is gone")?)?;
+        if stream != *expected {
+            return Err(format!("stream {name} is another one"));
+        }
+    }
+    Ok(())
+}
