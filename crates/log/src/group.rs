@@ -282,7 +282,7 @@ impl Service {
             lane.check()?;
             self.check_group()?;
             let epoch = self.control.epoch();
-            self.control.set_pending(lane.identity().stream);
+            self.control.set_pending(lane.identity().stream.place());
             if claim(leader, self.host.client(), |held| self.is_dead(held)).is_some() {
                 let led = self.lead();
                 leader.store(0, Ordering::Release);
@@ -306,13 +306,13 @@ impl Service {
         let mut lanes = Vec::new();
         let mut pieces = Vec::new();
         let mut taken_bytes = 0;
-        for stream in self.control.take_pending() {
+        for place in self.control.take_pending() {
             if taken_bytes >= ENTRY_BYTES_MAX {
-                self.control.set_pending(stream);
+                self.control.set_pending(place);
                 continue;
             }
             // A lane that cannot be opened or read is the trouble of whoever waits for it.
-            let Ok(Some(lane)) = self.lane_of(stream) else { continue };
+            let Ok(Some(lane)) = self.lane_at(place) else { continue };
             if let Ok(Some(piece)) = self.take_piece(&lane) {
                 taken_bytes += piece.bytes.len();
                 pieces.push(piece);

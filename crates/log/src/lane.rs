@@ -100,9 +100,26 @@ impl Lane {
         let why = match self.words.aborted().load(Ordering::Acquire) {
             0 => return Ok(()),
             aborted::IO => "its log files could not be written",
+            aborted::REMOVED => "it was removed",
             _ => "its lane did not hold what its writer had published",
         };
         Err(LogError::Aborted(format!("stream {}: {why}", self.name)))
+    }
+
+    /// Tells all processes that have the stream open that it is no more, and that nothing of it is left
+    /// to write. Only who holds the drainer's word may.
+    pub(crate) fn set_removed(&self) {
+        self.words.aborted().store(aborted::REMOVED, Ordering::Release);
+        for (ordinal, _) in self.words.chunks() {
+            self.words.clear_chunk(ordinal);
+        }
+        let end = self.words.appended().load(Ordering::Acquire);
+        self.words.synced().store(end, Ordering::Release);
+        self.words.drained().store(end, Ordering::Release);
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.words.aborted().load(Ordering::Acquire) == aborted::REMOVED
     }
 
     /// Takes nothing any more from this stream.
@@ -112,7 +129,9 @@ impl Lane {
             LogError::Damaged { .. } | LogError::Incompatible(_) => aborted::LANE,
             _ => aborted::IO,
         };
-        self.words.aborted().store(why, Ordering::Release);
+        let aborted = self.words.aborted();
+        // The first reason stays.
+        let _ = aborted.compare_exchange(0, why, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Whether the lane itself was found wrong, which is its writer's doing and nobody else's trouble.
@@ -127,6 +146,8 @@ mod aborted {
     pub(super) const IO: u64 = 1;
     /// The lane does not hold what its words say.
     pub(super) const LANE: u64 = 2;
+    /// The stream was removed.
+    pub(super) const REMOVED: u64 = 3;
 }
 
 /// The stream's bytes wherever they are: below `drained` in the log files, from there in the chunks.
