@@ -107,10 +107,15 @@ class Rounds {
     Shared* shared = MapShared(shared_path);
     shared->acknowledged = shared->synced = last_;
     life_++;
-    // A third of them while the database is opened.
-    const uint64_t wait_us = random_() % (random_() % 3 == 0 ? 15000 : 150000);
     const pid_t child = Start(shared_path);
-    usleep(static_cast<useconds_t>(wait_us));
+    // A third of them while the database is opened, or shortly after.
+    if (random_() % 3 != 0) {
+      for (int tries = 0; shared->acknowledged == last_; tries++) {
+        MUST(tries < 20000 && waitpid(child, nullptr, WNOHANG) == 0, "the child does not write");
+        usleep(1000);
+      }
+    }
+    usleep(static_cast<useconds_t>(random_() % 100000));
     kill(child, SIGKILL);
     int status;
     MUST(waitpid(child, &status, 0) == child, "wait");
