@@ -1,5 +1,7 @@
 #include "bench.h"
 
+#include <stdlib.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -93,13 +95,16 @@ int BenchMain(const char* title, int count, char** arguments) {
     std::fprintf(stderr, "usage: bench DIR [--nvram DIR] [--puts COUNT]\n");
     return 2;
   }
-  fs::create_directories(directory);
+  char memory[] = "/dev/shm/onejournal-bench-XXXXXX";
+  MUST(mkdtemp(memory) != nullptr, memory);
   DatabaseOptions plain, ours;
   ours.log.path = directory + "/log";
+  ours.log.memory = memory;
+  fs::create_directories(directory);
   if (!nvram.empty()) {
-    fs::create_directories(nvram);
-    ours.log.nvram = nvram;
+    ours.log.nvram = nvram + "/onejournal-bench";
     ours.log.durability = ONEJOURNAL_DURABILITY_PROCESS;
+    fs::create_directories(ours.log.nvram);
   }
   std::printf("%s, fillsync, %zu puts a side, logs %s\n", title, puts,
               nvram.empty() ? "through the group log on the same disk" : "on an NVRAM lane");
@@ -115,6 +120,7 @@ int BenchMain(const char* title, int count, char** arguments) {
                 their_median / my_median, theirs.times.Mean(), mine.times.Mean(), theirs.times.Mean() / mine.times.Mean());
     std::fflush(stdout);
   }
+  for (const std::string& made : {ours.log.path, ours.log.nvram, ours.log.memory}) fs::remove_all(made);
   return 0;
 }
 

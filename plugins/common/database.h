@@ -49,6 +49,7 @@ struct DatabaseOptions {
 // Each plugin has one of each. Opens or makes a database; the error is in *text.
 std::unique_ptr<Database> TryOpenDatabase(const std::string& path, const DatabaseOptions& options, std::string* text);
 void DestroyDatabase(const std::string& path, const DatabaseOptions& options);
+void ExportDatabase(const std::string& path, const DatabaseOptions& options);
 
 inline std::unique_ptr<Database> OpenDatabase(const std::string& path, const DatabaseOptions& options) {
   std::string text;

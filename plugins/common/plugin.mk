@@ -13,8 +13,8 @@ $$(OUT):
 $$(OUT)/libonejournal_$(1).so: $(2) $$(COMMON) $$(HEADERS) | $$(OUT)
 	$$(CXX) $$(CXXFLAGS) -shared -o $$@ $(2) $$(COMMON) -L$$(LIB) -lonejournal_log $(3) -Wl,-rpath,$$(LIB) -Wl,--no-undefined
 
-$$(OUT)/files_test: files_test.cc database.cc $$(HEADERS) $$(OUT)/libonejournal_$(1).so
-	$$(CXX) $$(CXXFLAGS) -o $$@ files_test.cc database.cc $$(LDLIBS)
+$$(OUT)/files_test: files_test.cc database.cc ../common/files.cc $$(HEADERS) $$(OUT)/libonejournal_$(1).so
+	$$(CXX) $$(CXXFLAGS) -o $$@ files_test.cc database.cc ../common/files.cc $$(LDLIBS)
 
 $$(OUT)/crash_test: crash_test.cc database.cc ../common/crash.cc $$(HEADERS) $$(OUT)/libonejournal_$(1).so
 	$$(CXX) $$(CXXFLAGS) -o $$@ crash_test.cc database.cc ../common/crash.cc $$(LDLIBS)

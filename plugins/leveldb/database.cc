@@ -75,4 +75,11 @@ void DestroyDatabase(const std::string& path, const DatabaseOptions& options) {
   MUST(status.ok(), status.ToString());
 }
 
+void ExportDatabase(const std::string& path, const DatabaseOptions& options) {
+  std::unique_ptr<leveldb::Env> env;
+  LevelDbOptions(options, &env);
+  leveldb::Status status = ExportLevelDb(env.get(), path);
+  MUST(status.ok(), status.ToString());
+}
+
 }  // namespace onejournal

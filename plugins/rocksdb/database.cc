@@ -87,4 +87,11 @@ void DestroyDatabase(const std::string& path, const DatabaseOptions& options) {
   MUST(status.ok(), status.ToString());
 }
 
+void ExportDatabase(const std::string& path, const DatabaseOptions& options) {
+  std::unique_ptr<rocksdb::Env> env;
+  RocksDbOptions(options, &env);
+  rocksdb::Status status = ExportRocksDb(env->GetFileSystem().get(), path);
+  MUST(status.ok(), status.ToString());
+}
+
 }  // namespace onejournal
