@@ -476,6 +476,25 @@ mod tests {
     }
 
     #[test]
+    fn who_leads_is_not_misled_by_streams_that_had_the_place_before() {
+        let place = Place::new();
+        let (log, other) = (place.open(), place.open());
+        let control = &log.service().control;
+        for round in 0..8 {
+            control.next_stream().store(7 + round * STREAM_COUNT_MAX as u64, Ordering::Release);
+            let stream = log.stream("short").expect("stream");
+            let its = other.stream("short").expect("the same stream");
+            assert_eq!(stream.lane().identity().stream.place(), 7);
+            let lsn = stream.append(b"record").expect("append");
+            // The other process still knows all the earlier ones.
+            let found = other.service().lane_at(7).expect("look").expect("a stream");
+            assert_eq!(found.identity(), its.lane().identity(), "round {round}");
+            other.service().sync(its.lane(), lsn).expect("sync");
+            log.remove_stream("short").expect("remove");
+        }
+    }
+
+    #[test]
     fn chunks_of_whoever_died_while_removing_are_freed() {
         let place = Place::new();
         let (log, other) = (place.open(), place.open());
