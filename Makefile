@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: build demo test bench fuzz fuzz-crashes lint setup clean
+.PHONY: build demo test bench fuzz fuzz-crashes lint setup clean plugins test-plugins bench-plugins
 
 build: setup
 	$(CARGO) build --release
@@ -36,6 +36,28 @@ STATES ?= 100000
 SEED ?= 1
 fuzz-crashes: setup
 	$(CARGO) run --release -p onejournal-sim --bin sim -- --seed $(SEED) --states $(STATES)
+
+# LevelDB and RocksDB, with the packages of the distribution; no part of the build above.
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+PLUGINS := leveldb rocksdb
+plugin = $(MAKE) -C plugins/$(1) LIB=$(TARGET)/release OUT=$(TARGET)/plugins/$(1)
+
+plugins: setup
+	@scripts/setup-plugins
+	$(CARGO) build --release -p onejournal-capi
+	$(foreach name,$(PLUGINS),$(call plugin,$(name)) all &&) true
+
+test-plugins: plugins
+	$(foreach name,$(PLUGINS),$(call plugin,$(name)) test &&) true
+
+# NVRAM: a directory on NVRAM or, to measure without, on a tmpfs. DIR: where the databases are.
+DIR ?= $(TARGET)/plugins/bench
+NVRAM ?= /dev/shm
+bench-plugins: plugins
+	for name in $(PLUGINS); do \
+	    $(TARGET)/plugins/$$name/bench $(DIR) --nvram $(NVRAM) && \
+	    $(TARGET)/plugins/$$name/bench $(DIR) || exit; \
+	done
 
 clean:
 	$(CARGO) clean

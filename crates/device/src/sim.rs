@@ -41,6 +41,7 @@ pub use cache::Survival;
 pub use clock::SimClock;
 pub use faults::Fault;
 pub use image::Image;
+pub(crate) use trace::mix;
 pub use trace::{Cursor, Event, Trace};
 
 struct State {

@@ -60,13 +60,6 @@ impl Service {
         drained
     }
 
-    /// Gives back all chunks of a lane that is drained. The caller has the lease.
-    pub(crate) fn give_back_all(&self, lane: &Lane) -> Result<()> {
-        let _drainer = self.wait_for_drainer(lane);
-        let mut chunks = lane.chunks().into_iter();
-        chunks.try_for_each(|(ordinal, index)| self.free_chunk(lane, ordinal, index))
-    }
-
     /// Makes this caller the one who takes bytes out of the lane, if nobody is.
     ///
     /// The word is shared with whoever writes the lane. That a thread of this process drains is known here,

@@ -289,7 +289,7 @@ impl Service {
             lane.check()?;
             self.check_group()?;
             let epoch = self.control.epoch();
-            self.control.set_pending(lane.identity().stream);
+            self.control.set_pending(lane.identity().stream.place());
             let before = claim(leader, self.host.client(), |held| self.is_dead(held));
             if let Some(before) = before {
                 if before != Client::NOBODY {
@@ -322,15 +322,15 @@ impl Service {
         let mut pieces = Vec::new();
         let mut taken_bytes = 0;
         let room_bytes = self.host.group().map_or(0, |device| device.size_bytes() - ENTRIES_AT);
-        for stream in self.control.take_pending() {
+        for place in self.control.take_pending() {
             let next_bytes = taken_bytes as u64 + PIECE_BYTES_MAX + table_room(pieces.len() + 1);
             let is_full = taken_bytes >= ENTRY_BYTES_MAX || next_bytes > room_bytes;
             if is_full && !pieces.is_empty() {
-                self.control.set_pending(stream);
+                self.control.set_pending(place);
                 continue;
             }
             // A lane that cannot be opened or read is the trouble of whoever waits for it.
-            let Ok(Some(lane)) = self.lane_of(stream) else { continue };
+            let Ok(Some(lane)) = self.lane_at(place) else { continue };
             if let Ok(Some(piece)) = self.take_piece(&lane) {
                 taken_bytes += piece.bytes.len();
                 pieces.push(piece);

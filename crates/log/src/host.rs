@@ -91,10 +91,16 @@ pub(crate) trait Host: Send + Sync {
     /// All streams.
     fn streams(&self) -> Result<Vec<(StreamName, StreamMeta)>>;
 
+    /// The stream `name`, if there is one.
+    fn stream(&self, name: &StreamName) -> Result<Option<StreamMeta>> {
+        let streams = self.streams()?;
+        Ok(streams.into_iter().find(|(found, _)| found == name).map(|(_, meta)| meta))
+    }
+
     /// Makes a stream, durably. Another process may have made it meanwhile: then it is that one.
     fn create_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<StreamMeta>;
 
-    /// Removes a stream.
+    /// Removes a stream; when this returns it stays removed. Its chunks are the caller's affair.
     fn remove_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<()>;
 
     /// The directory of a stream's log files.

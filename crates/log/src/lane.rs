@@ -170,6 +170,22 @@ impl Lane {
         Err(LogError::Aborted(format!("stream {}: {why}", self.name)))
     }
 
+    /// Tells all processes that have the stream open that it is no more, and that nothing of it is left
+    /// to write. Only who holds the drainer's word may.
+    pub(crate) fn set_removed(&self) {
+        self.words.aborted().store(aborted::REMOVED, Ordering::Release);
+        for (ordinal, _) in self.words.chunks() {
+            self.words.clear_chunk(ordinal);
+        }
+        let end = self.words.appended().load(Ordering::Acquire);
+        self.words.synced().store(end, Ordering::Release);
+        self.words.drained().store(end, Ordering::Release);
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.words.aborted().load(Ordering::Acquire) == aborted::REMOVED
+    }
+
     /// Takes nothing any more from this stream.
     pub(crate) fn abort(&self, error: &LogError) {
         tracing::error!("stream {}: {error}", self.name);
@@ -177,12 +193,9 @@ impl Lane {
             LogError::Damaged { .. } | LogError::Incompatible(_) => aborted::LANE,
             _ => aborted::IO,
         };
-        self.words.aborted().store(why, Ordering::Release);
-    }
-
-    /// It is being removed: whoever has it open finds nothing in its place.
-    pub(crate) fn mark_removed(&self) {
-        self.words.aborted().store(aborted::REMOVED, Ordering::Release);
+        let aborted = self.words.aborted();
+        // The first reason stays.
+        let _ = aborted.compare_exchange(0, why, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Whether the lane itself was found wrong, which is its writer's doing and nobody else's trouble.

@@ -37,6 +37,16 @@ impl Log {
         Ok(Log { service, _worker })
     }
 
+    #[cfg(test)]
+    pub(crate) fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// Names the service: 32 hexadecimal digits, random when it was made.
+    pub fn uuid(&self) -> &str {
+        &self.service.host.settings().uuid
+    }
+
     /// What survives after an append that was synced.
     pub fn durability(&self) -> Durability {
         let group = self.service.host.group().map(|device| device.durability());
@@ -46,7 +56,7 @@ impl Log {
     /// Opens the stream `name`, which is made when there is none.
     pub fn stream(&self, name: &str) -> Result<Stream> {
         let name: StreamName = name.parse()?;
-        let meta = match self.find(&name)? {
+        let meta = match self.service.host.stream(&name)? {
             Some(meta) => meta,
             None => self.service.host.create_stream(&name, &new_stream())?,
         };
@@ -57,14 +67,9 @@ impl Log {
     /// Opens the stream `name` if there is one.
     pub fn existing_stream(&self, name: &str) -> Result<Option<Stream>> {
         let name: StreamName = name.parse()?;
-        let Some(meta) = self.find(&name)? else { return Ok(None) };
+        let Some(meta) = self.service.host.stream(&name)? else { return Ok(None) };
         let lane = self.service.lane(&name, &meta)?;
         Ok(Some(Stream { service: self.service.clone(), lane }))
-    }
-
-    fn find(&self, name: &StreamName) -> Result<Option<StreamMeta>> {
-        let streams = self.service.host.streams()?;
-        Ok(streams.into_iter().find(|(found, _)| found == name).map(|(_, meta)| meta))
     }
 
     /// The names of all streams, sorted.
@@ -75,10 +80,11 @@ impl Log {
         Ok(names)
     }
 
-    /// Removes a stream and all it holds. Fails while anybody writes it.
+    /// Removes a stream and all it holds, durably; what is in memory only is not written first. Fails
+    /// while another process writes it.
     pub fn remove_stream(&self, name: &str) -> Result<()> {
         let name: StreamName = name.parse()?;
-        let Some(meta) = self.find(&name)? else {
+        let Some(meta) = self.service.host.stream(&name)? else {
             return Err(LogError::NotFound(format!("there is no stream {name}")));
         };
         let lane = self.service.lane(&name, &meta)?;
@@ -158,6 +164,11 @@ impl Stream {
     /// Its name.
     pub fn name(&self) -> &StreamName {
         &self.lane.name
+    }
+
+    #[cfg(test)]
+    pub(crate) fn lane(&self) -> &Arc<Lane> {
+        &self.lane
     }
 
     /// Appends one record of 1 byte to 16 MiB. On NVRAM it is durable when this returns, elsewhere after

@@ -14,7 +14,7 @@
 //! The memory outlives the processes, not the machine. When it is there a new process joins and goes on; when
 //! it is not, the service is recovered from what is durable.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -209,6 +209,29 @@ impl Place {
         Ok(open_or_make(&path, 0o600, LaneWords::COUNT as u64 * 8)?.into())
     }
 
+    /// A number that no stream had since the memory was made, and whose place among
+    /// [`STREAM_COUNT_MAX`] is nobody's. The caller holds the lock.
+    fn new_id(&self) -> Result<u32> {
+        let control = Control(self.control.clone());
+        let place = |id: u64| id % STREAM_COUNT_MAX as u64;
+        let first = control.next_stream().load(Ordering::Acquire);
+        let mut taken = HashSet::new();
+        if first >= STREAM_COUNT_MAX as u64 {
+            taken.extend(self.streams()?.iter().map(|(_, meta)| place(meta.id.into())));
+        }
+        let id = (first..first + STREAM_COUNT_MAX as u64).find(|&id| !taken.contains(&place(id)));
+        match id.map(|id| (id, u32::try_from(id))) {
+            Some((id, Ok(number))) => {
+                control.next_stream().store(id + 1, Ordering::Release);
+                Ok(number)
+            }
+            Some(_) => Err(LogError::Usage("all numbers of streams were used".into())),
+            None => Err(LogError::Usage(format!(
+                "there are {STREAM_COUNT_MAX} streams: no more can be"
+            ))),
+        }
+    }
+
     /// What the chunk memory is called.
     fn chunk_class(&self) -> Durability {
         self.nvram.unwrap_or(Durability::Process)
@@ -283,28 +306,27 @@ impl Host for Place {
         Ok(streams)
     }
 
+    fn stream(&self, name: &StreamName) -> Result<Option<StreamMeta>> {
+        let path = self.stream_path(name).join("stream.json");
+        match fs::read(&path) {
+            Ok(text) => Ok(Some(parse(&path, &text)?)),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(at(&path)(e)),
+        }
+    }
+
     fn create_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<StreamMeta> {
         let _lock = Lock::take(&self.path)?;
         let directory = self.stream_path(name);
         let path = directory.join("stream.json");
-        match fs::read(&path) {
-            Ok(text) => return parse(&path, &text),
-            Err(e) if e.kind() == ErrorKind::NotFound => {}
-            // It may be there: another one in its place would make all it holds unreadable.
-            Err(e) => return Err(at(&path)(e)),
+        if let Some(meta) = self.stream(name)? {
+            return Ok(meta);
         }
-        // What a crash left of a stream that was being removed.
-        match fs::remove_dir_all(&directory) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(at(&directory)(e)),
-            _ => {}
+        // Left by a removal, or a making, that was cut.
+        if directory.exists() {
+            fs::remove_dir_all(&directory).map_err(at(&directory))?;
         }
-        let control = Control(self.control.clone());
-        let id = control.next_stream().fetch_add(1, Ordering::AcqRel);
-        if id >= STREAM_COUNT_MAX as u64 {
-            let text = format!("{STREAM_COUNT_MAX} streams were made: no more can be");
-            return Err(LogError::Usage(text));
-        }
-        let meta = StreamMeta { id: u32::try_from(id).expect("65,536 at most"), ..meta.clone() };
+        let meta = StreamMeta { id: self.new_id()?, ..meta.clone() };
         make_directory(&directory, 0o777)?;
         write_whole(&path, &serde_json::to_vec_pretty(&meta).expect("plain data"))?;
         sync_directory(&self.path.join("streams"))?;

@@ -98,11 +98,70 @@ impl Service {
         if let Some(lane) = self.lanes.lock().get(&id) {
             return Ok(Some(lane.clone()));
         }
+        self.lane_where(|found| found == id)
+    }
+
+    /// The lane of the stream that has a place now.
+    pub(crate) fn lane_at(&self, place: usize) -> Result<Option<Arc<Lane>>> {
+        let is_there =
+            |lane: &&Arc<Lane>| lane.identity().stream.place() == place && !lane.is_removed();
+        if let Some(lane) = self.lanes.lock().values().find(is_there) {
+            return Ok(Some(lane.clone()));
+        }
+        self.lane_where(|found| found.place() == place)
+    }
+
+    fn lane_where(&self, is_it: impl Fn(StreamId) -> bool) -> Result<Option<Arc<Lane>>> {
         let streams = self.host.streams()?;
-        match streams.into_iter().find(|(_, meta)| meta.id == id.0) {
+        match streams.into_iter().find(|(_, meta)| is_it(StreamId(meta.id))) {
             Some((name, meta)) => Ok(Some(self.lane(&name, &meta)?)),
             None => Ok(None),
         }
+    }
+
+    /// Removes the stream: from the moment its directory is gone its chunks are nobody's.
+    pub(crate) fn remove(&self, lane: &Arc<Lane>) -> Result<()> {
+        // Nobody appends, drains or leads with it meanwhile.
+        let removed = self.with_writer(lane, |_, _| {
+            let _drainer = self.wait_for_drainer(lane);
+            self.host.remove_stream(&lane.name, &lane.meta)?;
+            lane.set_removed();
+            let stream = lane.identity().stream;
+            self.forget(stream);
+            self.host.locked(&mut || self.free_all_chunks(stream))
+        });
+        self.release(lane);
+        removed
+    }
+
+    /// Frees what a stream that is no more had of the pool. The caller holds the service's lock.
+    fn free_all_chunks(&self, stream: StreamId) -> Result<()> {
+        let owner = u64::from(stream.0) + 1;
+        for index in 0..self.host.settings().chunk_count as usize {
+            let word = self.control.chunk_owner(index);
+            let freeing = owner | FREEING;
+            if word.compare_exchange(owner, freeing, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                Loan::end(&*self.host.chunk(index)?)?;
+                word.store(0, Ordering::Release);
+                self.control.advance_freed();
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a lane whose stream another process removed, and frees its chunks if that process died before
+    /// it could. Whether it was removed.
+    pub(crate) fn forget_removed(&self, stream: StreamId) -> Result<bool> {
+        let mut is_removed = false;
+        self.host.locked(&mut || {
+            is_removed = !self.host.streams()?.iter().any(|(_, meta)| meta.id == stream.0);
+            if is_removed {
+                self.forget(stream);
+                self.free_all_chunks(stream)?;
+            }
+            Ok(())
+        })?;
+        Ok(is_removed)
     }
 
     /// Lanes that this process has open.
@@ -258,19 +317,6 @@ impl Service {
                 lane.words.lessee().compare_exchange(me, 0, Ordering::AcqRel, Ordering::Acquire);
             debug_assert!(given.is_ok(), "the lease was ours, not {given:?}");
         }
-    }
-
-    /// Removes the stream and all it holds.
-    pub(crate) fn remove(&self, lane: &Arc<Lane>) -> Result<()> {
-        let removed = self.with_writer(lane, |_, _| {
-            self.drain(lane)?;
-            lane.mark_removed();
-            self.give_back_all(lane)?;
-            self.host.remove_stream(&lane.name, &lane.meta)
-        });
-        self.release(lane);
-        self.forget(lane.identity().stream);
-        removed
     }
 
     /// Says that the records before `lsn` are not wanted any more.
@@ -457,5 +503,90 @@ impl Lender for LaneLender<'_> {
         self.service.extend_usn()?;
         self.service.refresh_usn(&self.lane.words);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::STREAM_COUNT_MAX;
+    use crate::{Log, Options};
+
+    struct Place {
+        root: tempfile::TempDir,
+        _memory: tempfile::TempDir,
+        options: Options,
+    }
+
+    impl Place {
+        fn new() -> Place {
+            let root = tempfile::tempdir().expect("directory");
+            let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+            let options = Options {
+                memory: memory.path().to_owned(),
+                pool_bytes: 1 << 20,
+                ..Options::default()
+            };
+            Place { root, _memory: memory, options }
+        }
+
+        fn open(&self) -> Log {
+            Log::open(self.root.path().join("log"), &self.options).expect("open")
+        }
+    }
+
+    #[test]
+    fn any_number_of_streams_is_made_and_removed() {
+        let place = Place::new();
+        let (log, other) = (place.open(), place.open());
+        let control = &log.service().control;
+        let _first = log.stream("zero").expect("stream");
+        control.next_stream().store(STREAM_COUNT_MAX as u64 - 3, Ordering::Release);
+        for number in 0..6 {
+            let stream = log.stream("short").expect("stream");
+            let its = other.stream("short").expect("the same stream");
+            let lsn = stream.append(b"record").expect("append");
+            // The other process leads: it must take the stream that has the place now.
+            other.service().sync(its.lane(), lsn).expect("sync");
+            let id = stream.lane().identity().stream;
+            assert_ne!(id.place(), 0, "the first stream has it, round {number}");
+            log.remove_stream("short").expect("remove");
+        }
+        assert_eq!(control.next_stream().load(Ordering::Acquire), STREAM_COUNT_MAX as u64 + 4);
+    }
+
+    #[test]
+    fn who_leads_is_not_misled_by_streams_that_had_the_place_before() {
+        let place = Place::new();
+        let (log, other) = (place.open(), place.open());
+        let control = &log.service().control;
+        for round in 0..8 {
+            control.next_stream().store(7 + round * STREAM_COUNT_MAX as u64, Ordering::Release);
+            let stream = log.stream("short").expect("stream");
+            let its = other.stream("short").expect("the same stream");
+            assert_eq!(stream.lane().identity().stream.place(), 7);
+            let lsn = stream.append(b"record").expect("append");
+            // The other process still knows all the earlier ones.
+            let found = other.service().lane_at(7).expect("look").expect("a stream");
+            assert_eq!(found.identity(), its.lane().identity(), "round {round}");
+            other.service().sync(its.lane(), lsn).expect("sync");
+            log.remove_stream("short").expect("remove");
+        }
+    }
+
+    #[test]
+    fn chunks_of_whoever_died_while_removing_are_freed() {
+        let place = Place::new();
+        let (log, other) = (place.open(), place.open());
+        let stream = log.stream("half").expect("stream");
+        other.stream("half").expect("the same stream");
+        stream.append(&[1; 300_000]).expect("append");
+        let (id, service) = (stream.lane().identity().stream, log.service());
+        assert!(!other.service().forget_removed(id).expect("look"), "it is there");
+        service.host.remove_stream(stream.name(), &stream.lane().meta).expect("remove");
+        assert!(service.lent_count() > 0);
+        assert!(other.service().forget_removed(id).expect("look"));
+        assert_eq!(service.lent_count(), 0);
+        assert!(other.service().open_lanes().is_empty());
     }
 }

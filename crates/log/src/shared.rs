@@ -65,7 +65,7 @@ impl Client {
 
 /// Most clients of one service at a time.
 pub const CLIENT_COUNT_MAX: usize = 256;
-/// Most streams of one service.
+/// Most streams of one service at a time.
 pub const STREAM_COUNT_MAX: usize = 1 << 16;
 /// Most chunks of one pool.
 pub const CHUNK_COUNT_MAX: usize = 992;
@@ -75,6 +75,12 @@ pub(crate) const FREEING: u64 = 1 << 32;
 
 /// Spans have smaller numbers: so many fit into a lane's table.
 pub(crate) const ORDINAL_MAX: u64 = 1 << 48;
+impl StreamId {
+    /// Its place among those that exist, which no other of them has.
+    pub(crate) fn place(self) -> usize {
+        self.0 as usize % STREAM_COUNT_MAX
+    }
+}
 
 /// Bytes of the note that a lessee leaves for the next one.
 pub const NOTE_BYTES: usize = 64;
@@ -142,20 +148,14 @@ impl Control {
         self.0.word(Self::CHUNKS + index)
     }
 
-    /// Says that `stream` waits for a group commit.
-    pub(crate) fn set_pending(&self, stream: StreamId) {
-        let (word, bit) = Self::pending_place(stream);
-        self.0.word(word).fetch_or(bit, Ordering::AcqRel);
+    /// Says that the stream at `place` waits for a group commit.
+    pub(crate) fn set_pending(&self, place: usize) {
+        self.0.word(Self::PENDING + place / 64).fetch_or(1 << (place % 64), Ordering::AcqRel);
     }
 
-    fn pending_place(stream: StreamId) -> (usize, u64) {
-        let number = stream.0 as usize % STREAM_COUNT_MAX;
-        (Self::PENDING + number / 64, 1 << (number % 64))
-    }
-
-    /// Takes the streams that wait.
-    pub(crate) fn take_pending(&self) -> Vec<StreamId> {
-        let mut streams = Vec::new();
+    /// Takes the streams that wait, by their place: number modulo [`STREAM_COUNT_MAX`].
+    pub(crate) fn take_pending(&self) -> Vec<usize> {
+        let mut places = Vec::new();
         for index in 0..Self::PENDING_COUNT {
             let word = self.0.word(Self::PENDING + index);
             if word.load(Ordering::Relaxed) == 0 {
@@ -163,12 +163,11 @@ impl Control {
             }
             let mut bits = word.swap(0, Ordering::AcqRel);
             while bits != 0 {
-                let bit = bits.trailing_zeros();
-                streams.push(StreamId(index as u32 * 64 + bit));
+                places.push(index * 64 + bits.trailing_zeros() as usize);
                 bits &= bits - 1;
             }
         }
-        streams
+        places
     }
 
     /// Changes with every group commit; see [`Control::wait_epoch`].
@@ -327,10 +326,9 @@ mod tests {
     fn pending_streams_are_taken_once() {
         let control = Control(words(Control::COUNT));
         for stream in [65_535, 0, 63, 64, 63] {
-            control.set_pending(StreamId(stream));
+            control.set_pending(StreamId(stream + (STREAM_COUNT_MAX as u32) * 2).place());
         }
-        let taken: Vec<u32> = control.take_pending().iter().map(|stream| stream.0).collect();
-        assert_eq!(taken, [0, 63, 64, 65_535]);
+        assert_eq!(control.take_pending(), [0, 63, 64, 65_535]);
         assert!(control.take_pending().is_empty());
     }
 

@@ -22,7 +22,7 @@ impl fmt::Display for Lsn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Usn(pub u64);
 
-/// Number of a stream in its service; never given twice.
+/// Number of a stream in its service; not given again while the service's memory is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 

@@ -97,15 +97,28 @@ impl Rounds {
         is_tight || is_idle || appended - drained >= high
     }
 
-    /// Drains what dead processes left.
-    fn sweep(&self) {
-        let open: Vec<StreamId> =
-            self.service.open_lanes().iter().map(|lane| lane.identity().stream).collect();
+    /// Drains what dead processes left, and forgets the streams that others removed.
+    fn sweep(&mut self) {
+        let lanes = self.service.open_lanes();
+        // A stream that was removed takes nothing; nor does one that failed, which stays.
+        for lane in lanes.iter().filter(|lane| lane.check().is_err()) {
+            // Looked at again next time.
+            let _ = self.service.forget_removed(lane.identity().stream);
+        }
+        let open: Vec<StreamId> = lanes.iter().map(|lane| lane.identity().stream).collect();
+        self.seen.retain(|stream, _| open.contains(stream));
         for stream in self.service.owners() {
             if open.contains(&stream) {
                 continue;
             }
-            let Ok(Some(lane)) = self.service.lane_of(stream) else { continue };
+            let lane = match self.service.lane_of(stream) {
+                Ok(Some(lane)) => lane,
+                Ok(None) => {
+                    let _ = self.service.forget_removed(stream);
+                    continue;
+                }
+                Err(_) => continue,
+            };
             let lessee = Client(lane.words.lessee().load(Ordering::Acquire));
             if lessee == Client::NOBODY || self.service.is_dead(lessee) {
                 let _ = self.service.drain(&lane);

@@ -266,3 +266,44 @@ fn streams_are_listed_and_removed() {
         assert_eq!(records(&place.open().stream("two").expect("stream")), Vec::<Vec<u8>>::new());
     });
 }
+
+#[test]
+fn a_removed_stream_leaves_nothing_and_writes_nothing() {
+    on_both(|place| {
+        let (log, other) = (place.open(), place.open());
+        let stream = log.stream("short").expect("stream");
+        let its = other.stream("short").expect("the same stream");
+        let lsn = stream.append(&payload(1, 50_000)).expect("append");
+        stream.sync(lsn).expect("sync");
+        assert!(log.stat().lent_bytes > 0);
+        let drained = log.stat().drain_bytes;
+        assert!(matches!(other.remove_stream("short"), Err(LogError::Busy(_))), "it is written");
+        log.remove_stream("short").expect("remove");
+        assert_eq!((log.stat().lent_bytes, log.stat().drain_bytes), (0, drained));
+        for gone in [stream, its] {
+            let error = gone.append(b"lost").expect_err("removed");
+            assert!(error.to_string().contains("removed"), "{error}");
+            assert!(gone.flush().is_err());
+        }
+        assert_eq!(records(&other.stream("short").expect("made anew")), Vec::<Vec<u8>>::new());
+    });
+}
+
+#[test]
+fn regression_a_removal_that_was_cut_does_not_spoil_the_name() {
+    on_both(|place| {
+        let log = place.open();
+        let stream = log.stream("cut").expect("stream");
+        let lsn = stream.append(b"old").expect("append");
+        stream.sync(lsn).expect("sync");
+        stream.flush().expect("flush");
+        drop((stream, log));
+        std::fs::remove_file(place.root.path().join("streams/cut/stream.json")).expect("cut");
+        place.reboot();
+        let log = place.open();
+        assert!(log.stream_names().expect("names").is_empty());
+        let stream = log.stream("cut").expect("made anew");
+        assert_eq!(records(&stream), Vec::<Vec<u8>>::new());
+        assert_eq!(stream.append(b"new").expect("append"), Lsn(0));
+    });
+}

@@ -186,7 +186,7 @@ impl<'a, C: Volatile> CursorOf<'a, C> {
 }
 
 /// Two numbers made into a seed.
-fn mix(a: u64, b: u64) -> u64 {
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
     fastrand::Rng::with_seed(a ^ b.wrapping_mul(0x9e37_79b9_7f4a_7c15)).u64(..)
 }
 

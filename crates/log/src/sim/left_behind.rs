@@ -180,7 +180,7 @@ fn an_entry_is_never_larger_than_the_group_log() {
     for lane in &lanes {
         let lsn = append(&process, lane, &[1; 79_000]).expect("append");
         lane.words.wanted().store(lsn.0 + 79_024, Ordering::Release);
-        process.service.control.set_pending(lane.identity().stream);
+        process.service.control.set_pending(lane.identity().stream.place());
     }
     process.service.sync(&lanes[4], Lsn(0)).expect("sync");
     process.service.sync(&lanes[0], Lsn(0)).expect("sync");

@@ -1,0 +1,13 @@
+// fillsync: synchronous puts of random keys, without the plugin and with it, in one process, block by block in turn.
+
+#ifndef ONEJOURNAL_PLUGINS_COMMON_BENCH_H_
+#define ONEJOURNAL_PLUGINS_COMMON_BENCH_H_
+
+namespace onejournal {
+
+// The main function of a benchmark: bench DIR [--nvram DIR] [--puts COUNT].
+int BenchMain(const char* title, int count, char** arguments);
+
+}  // namespace onejournal
+
+#endif

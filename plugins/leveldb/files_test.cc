@@ -1,0 +1,98 @@
+// What LevelDB sees of its directory, and what it does there besides writing logs.
+
+#include "../common/files.h"
+
+#include <leveldb/db.h>
+
+#include <algorithm>
+
+#include "onejournal_leveldb.h"
+
+namespace onejournal {
+
+namespace {
+
+std::string ReadFile(leveldb::Env* env, const std::string& path) {
+  std::string text;
+  leveldb::Status status = leveldb::ReadFileToString(env, path, &text);
+  MUST(status.ok(), status.ToString());
+  return text;
+}
+
+void TestEnv(const TestPlace& place) {
+  leveldb::Env* made = nullptr;
+  leveldb::Status status = NewLevelDbEnv(leveldb::Env::Default(), place.options.log, &made);
+  MUST(status.ok(), status.ToString());
+  std::unique_ptr<leveldb::Env> env(made);
+  MUST(env->CreateDir(place.path).ok(), "directory");
+  const std::string log = place.path + "/000003.log", text(100000, 'x');
+  leveldb::WritableFile* file = nullptr;
+  MUST(env->NewWritableFile(log, &file).ok(), "make");
+  MUST(file->Append(text).ok() && file->Flush().ok(), "write");
+  MUST(ReadFile(env.get(), log) == text, "what was flushed is seen");
+  MUST(file->Append("end").ok() && file->Sync().ok() && file->Close().ok(), "sync");
+  MUST(!file->Append("x").ok() || !file->Flush().ok(), "closed");
+  delete file;
+  MUST(leveldb::WriteStringToFile(env.get(), "other", place.path + "/other").ok(), "an ordinary file");
+  std::vector<std::string> names;
+  MUST(env->GetChildren(place.path, &names).ok(), "children");
+  std::sort(names.begin(), names.end());
+  names.erase(std::remove_if(names.begin(), names.end(), [](const std::string& name) { return name == "." || name == ".."; }),
+              names.end());
+  MUST((names == std::vector<std::string>{"000003.log", "other"}), "the directory looks complete");
+  uint64_t size = 0;
+  MUST(env->FileExists(log) && env->GetFileSize(log, &size).ok() && size == text.size() + 3, "size");
+  MUST(!env->FileExists(place.path + "/000004.log"), "not there");
+  leveldb::SequentialFile* none = nullptr;
+  MUST(env->NewSequentialFile(place.path + "/000004.log", &none).IsNotFound(), "not there");
+  leveldb::RandomAccessFile* random = nullptr;
+  MUST(env->NewRandomAccessFile(log, &random).IsNotSupportedError(), "from the beginning only");
+  MUST(env->NewAppendableFile(log, &file).ok() && file->Append("more").ok() && file->Close().ok(), "append");
+  delete file;
+  MUST(ReadFile(env.get(), log) == text + "endmore", "appended");
+  MUST(env->RenameFile(log, place.path + "/aside").ok() && !env->FileExists(log), "renamed");
+  MUST(ReadFile(leveldb::Env::Default(), place.path + "/aside") == text + "endmore", "an ordinary file now");
+  MUST(!env->RemoveDir(place.path).ok(), "not empty");
+  MUST(env->RemoveFile(place.path + "/aside").ok() && env->RemoveFile(place.path + "/other").ok(), "remove");
+  MUST(env->RemoveFile(log).IsNotFound(), "gone already");
+  MUST(env->RemoveDir(place.path).ok(), "removed");
+}
+
+void TestRepairAndReuse(const TestPlace& place) {
+  leveldb::Options options;
+  leveldb::Status status = NewLevelDbEnv(leveldb::Env::Default(), place.options.log, &options.env);
+  MUST(status.ok(), status.ToString());
+  const std::unique_ptr<leveldb::Env> env(options.env);
+  options.create_if_missing = true;
+  options.reuse_logs = true;
+  for (int life = 0; life < 5; life++) {
+    leveldb::DB* db = nullptr;
+    status = leveldb::DB::Open(options, place.path, &db);
+    MUST(status.ok(), status.ToString());
+    leveldb::WriteOptions sync;
+    sync.sync = true;
+    std::string value;
+    for (int number = 0; number < life; number++) {
+      MUST(db->Get(leveldb::ReadOptions(), std::to_string(number), &value).ok() && value == "kept", "reuse");
+    }
+    MUST(db->Put(sync, std::to_string(life), "kept").ok(), "put");
+    delete db;
+    // Reads every log, makes another MANIFEST, puts the old ones aside.
+    status = life == 3 ? leveldb::RepairDB(place.path, options) : leveldb::Status::OK();
+    MUST(status.ok(), status.ToString());
+  }
+}
+
+}  // namespace
+
+}  // namespace onejournal
+
+int main() {
+  onejournal::TestFiles();
+  for (bool is_nvram : {false, true}) {
+    onejournal::TestEnv(onejournal::TestPlace(is_nvram));
+    onejournal::TestRepairAndReuse(onejournal::TestPlace(is_nvram));
+  }
+  std::printf("LevelDB's Env: all tests passed\n");
+  return 0;
+}

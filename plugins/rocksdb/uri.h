@@ -1,0 +1,16 @@
+// onejournal://PATH?OPTION=VALUE&...
+
+#ifndef ONEJOURNAL_PLUGINS_ROCKSDB_URI_H_
+#define ONEJOURNAL_PLUGINS_ROCKSDB_URI_H_
+
+#include <string>
+
+#include "streams.h"
+
+namespace onejournal {
+
+Result ParseUri(const std::string& uri, LogOptions* options);
+
+}  // namespace onejournal
+
+#endif
