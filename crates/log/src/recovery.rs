@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use crate::chunk::{Loan, parts};
 use crate::group::{self, Piece};
 use crate::lane::Lane;
-use crate::record::{HEADER_BYTES, Identity};
+use crate::record::{ALIGN_BYTES, HEADER_BYTES, Identity};
 use crate::scan::{Bytes, Records};
 use crate::segments::Segments;
 use crate::service::Service;
@@ -158,7 +158,13 @@ fn covers(service: &Service, lane: &Lane, pieces: &[&Piece]) -> Result<Vec<Cover
         for part in parts(at, bytes.len(), chunk_bytes) {
             lane.chunk(part.ordinal)?.read(part.offset, &mut bytes)?;
         }
-        covers.push(Cover { at, bytes });
+        // A chunk that was lent when part of its span lay in the log files already has zeros there. A
+        // record begins with a word that is not zero; zeros inside of one are in the file too, or
+        // nothing was written there yet.
+        let is_empty = |word: &&[u8]| word.iter().all(|byte| *byte == 0);
+        let skipped = bytes.chunks(ALIGN_BYTES).take_while(is_empty).count() * ALIGN_BYTES;
+        let stored = bytes.split_off(skipped.min(bytes.len()));
+        covers.push(Cover { at: at + skipped as u64, bytes: stored });
     }
     Ok(covers)
 }

@@ -266,3 +266,27 @@ fn streams_are_listed_and_removed() {
         assert_eq!(records(&place.open().stream("two").expect("stream")), Vec::<Vec<u8>>::new());
     });
 }
+
+#[test]
+fn a_chunk_that_begins_in_the_middle_of_its_span_hides_nothing_that_was_drained() {
+    on_both(|place| {
+        let log = place.open();
+        let stream = log.stream("m").expect("stream");
+        let mut expected = Vec::new();
+        for number in 0..10 {
+            let bytes = payload(number, 500);
+            let lsn = stream.append(&bytes).expect("append");
+            stream.sync(lsn).expect("sync");
+            expected.push(bytes);
+            stream.flush().expect("flush");
+            stream.release();
+            stream.flush().expect("give the chunk back");
+        }
+        let lsn = stream.append(b"last").expect("append");
+        stream.sync(lsn).expect("sync");
+        expected.push(b"last".to_vec());
+        drop((stream, log));
+        place.reboot();
+        assert_eq!(records(&place.open().stream("m").expect("stream")), expected);
+    });
+}
