@@ -57,6 +57,7 @@ impl Service {
     }
 
     fn drain_claimed(&self, lane: &Lane) -> Result<()> {
+        lane.pull()?;
         let begin = lane.words.drained().load(Ordering::Acquire);
         let end = lane.words.appended().load(Ordering::Acquire);
         if begin < end {

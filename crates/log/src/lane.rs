@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 
 use crate::chunk::parts;
 use crate::host::{Host, StreamMeta};
-use crate::record::Identity;
+use crate::record::{ALIGN_BYTES, Identity};
+use crate::remote::RemoteWords;
 use crate::scan::Bytes;
 use crate::segments::Segments;
 use crate::shared::LaneWords;
@@ -24,6 +25,8 @@ pub(crate) struct Lane {
     pub(crate) writer: Mutex<Option<Writer>>,
     pub(crate) files: Mutex<Files>,
     host: Arc<dyn Host>,
+    /// The words of the client that has the lease, as far as this process has opened them.
+    remote: Mutex<Option<Arc<RemoteWords>>>,
 }
 
 /// The log files, and how far they were drained when they were listed.
@@ -38,7 +41,8 @@ impl Lane {
         let limit_bytes = host.settings().segment_bytes;
         let segments = Segments::open(host.store(&name)?, meta.identity(), limit_bytes)?;
         let files = Mutex::new(Files { segments, listed_at: 0 });
-        Ok(Lane { name, meta, words, writer: Mutex::new(None), files, host })
+        let (writer, remote) = (Mutex::new(None), Mutex::new(None));
+        Ok(Lane { name, meta, words, writer, files, host, remote })
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -48,7 +52,11 @@ impl Lane {
     /// Behind the last record that is durable, and that readers may see.
     pub(crate) fn durable(&self) -> u64 {
         match self.host.nvram() {
-            Some(_) => self.words.appended().load(Ordering::Acquire),
+            Some(_) => {
+                // A client that spoiled its words ends where it was last believed.
+                let _ = self.pull();
+                self.words.appended().load(Ordering::Acquire)
+            }
             None => self.words.synced().load(Ordering::Acquire),
         }
     }
@@ -78,7 +86,14 @@ impl Lane {
         let data_bytes = self.host.settings().chunk_bytes;
         for part in parts(at, rest.len(), data_bytes) {
             let (piece, behind) = rest.split_at_mut(part.len_bytes);
-            self.chunk(part.ordinal)?.read(part.offset, piece)?;
+            let read = self.chunk(part.ordinal)?.read(part.offset, piece);
+            if let Err(e) = read {
+                return Err(match self.words.remote().load(Ordering::Acquire) {
+                    0 => e.into(),
+                    // The client's doing: it has the file too.
+                    _ => LogError::Incompatible(format!("stream {}: its chunk: {e}", self.name)),
+                });
+            }
             rest = behind;
         }
         Ok(())
@@ -93,6 +108,47 @@ impl Lane {
             files.listed_at = drained;
         }
         f(&mut files.segments)
+    }
+
+    /// The words of the client that has the lease, if one has.
+    pub(crate) fn remote(&self) -> Result<Option<Arc<RemoteWords>>> {
+        let serial = self.words.remote().load(Ordering::Acquire);
+        if serial == 0 {
+            return Ok(None);
+        }
+        let mut remote = self.remote.lock();
+        if remote.as_ref().is_none_or(|remote| remote.serial() != serial) {
+            *remote = Some(self.host.remote_words(self.identity().stream, serial)?);
+        }
+        Ok(remote.clone())
+    }
+
+    /// Takes over what the client that has the lease has appended; an error when it cannot be.
+    pub(crate) fn pull(&self) -> Result<()> {
+        let Some(remote) = self.remote()? else { return Ok(()) };
+        // In this order: the client's word only grows, so it is not smaller than what was taken
+        // over before it was read.
+        let known = self.words.appended().load(Ordering::Acquire);
+        let claim = remote.claim()?;
+        if claim.appended == known {
+            return Ok(());
+        }
+        let chunk_bytes = self.host.settings().chunk_bytes;
+        let lent_end = self.words.chunks().last().map_or(0, |(last, _)| (last + 1) * chunk_bytes);
+        if claim.appended < known
+            || claim.appended > lent_end
+            || !claim.appended.is_multiple_of(ALIGN_BYTES as u64)
+        {
+            let claimed = claim.appended;
+            let why = format!("{} says that it ends at {claimed}, after {known}", self.name);
+            return Err(LogError::Incompatible(format!("stream {why}")));
+        }
+        self.words.record_count().store(claim.record_count, Ordering::Relaxed);
+        self.words.payload_bytes().store(claim.payload_bytes, Ordering::Relaxed);
+        let usn_limit = self.words.usn_limit().load(Ordering::Acquire);
+        self.words.last_usn().store(claim.last_usn.min(usn_limit), Ordering::Relaxed);
+        self.words.appended().fetch_max(claim.appended, Ordering::AcqRel);
+        Ok(())
     }
 
     /// Refuses a lane that failed.
@@ -113,6 +169,9 @@ impl Lane {
             _ => aborted::IO,
         };
         self.words.aborted().store(why, Ordering::Release);
+        if let Ok(Some(remote)) = self.remote() {
+            remote.tell_aborted(why);
+        }
     }
 
     /// Whether the lane itself was found wrong, which is its writer's doing and nobody else's trouble.

@@ -100,6 +100,15 @@ fn recover_pieces(service: &Service, pieces: &[Piece]) -> Result<()> {
 impl Service {
     /// Makes a lane ready whose words are zeros but for its table. The caller holds the service's lock.
     pub(crate) fn recover_lane(&self, lane: &Arc<Lane>, pieces: &[&Piece]) -> Result<()> {
+        self.recover(lane, pieces, false)
+    }
+
+    /// The same, giving up what is damaged in the last log file and behind it.
+    pub(crate) fn recover_discarding(&self, lane: &Arc<Lane>) -> Result<()> {
+        self.recover(lane, &[], true)
+    }
+
+    fn recover(&self, lane: &Arc<Lane>, pieces: &[&Piece], is_discarding: bool) -> Result<()> {
         let words = &lane.words;
         if words.state().load(Ordering::Acquire) == LANE_READY {
             return Ok(());
@@ -114,7 +123,7 @@ impl Service {
         let mut records = Records::new(lane.identity(), &mut composite, Lsn(begin), end_max);
         let last = records.skip_all()?;
         let end = records.position().0;
-        if let Some(later) = records.proof_of_damage()? {
+        if !is_discarding && let Some(later) = records.proof_of_damage()? {
             return Err(LogError::Damaged {
                 stream: lane.name.to_string(),
                 at: Lsn(end),

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use device::Nvram;
 use parking_lot::{Condvar, Mutex};
 
 use crate::chunk::{DATA_OFFSET, Lent, Loan, write_zeros};
 use crate::host::{Host, StreamMeta};
 use crate::lane::Lane;
-use crate::record::Identity;
 use crate::shared::{Client, Control, LANE_READY, LaneWords, claim};
 use crate::writer::{Lender, Sizes, Writer};
 use crate::{LogError, Lsn, Result, StreamId, StreamName, clock};
@@ -32,7 +32,7 @@ pub(crate) struct Service {
     pub(crate) control: Control,
     lanes: Mutex<HashMap<StreamId, Arc<Lane>>>,
     /// How long an append waits for a chunk while nothing is drained.
-    full_wait: Duration,
+    pub(crate) full_wait: Duration,
     kick: Kick,
 }
 
@@ -109,6 +109,23 @@ impl Service {
         self.lanes.lock().values().cloned().collect()
     }
 
+    /// The lane of stream `id`, if this process has it open.
+    pub(crate) fn open_lane(&self, id: StreamId) -> Option<Arc<Lane>> {
+        self.lanes.lock().get(&id).cloned()
+    }
+
+    /// Closes lanes that nothing refers to and that `is_wanted` does not hold back, so that
+    /// `keep_count` are left.
+    pub(crate) fn retain_lanes(&self, keep_count: usize, is_wanted: impl Fn(&Lane) -> bool) {
+        let mut lanes = self.lanes.lock();
+        let mut excess = lanes.len().saturating_sub(keep_count);
+        lanes.retain(|_, lane| {
+            let stays = excess == 0 || Arc::strong_count(lane) > 1 || is_wanted(lane);
+            excess -= usize::from(!stays);
+            stays
+        });
+    }
+
     pub(crate) fn forget(&self, id: StreamId) {
         self.lanes.lock().remove(&id);
     }
@@ -130,6 +147,7 @@ impl Service {
 
     fn lease(&self, lane: &Lane) -> Result<Writer> {
         let words = &lane.words;
+        self.end_remote(lane)?;
         let before = self.claim_lessee(lane)?;
         if before != Client::NOBODY || words.suspect().load(Ordering::Acquire) != 0 {
             self.adopt(lane)?;
@@ -148,7 +166,7 @@ impl Service {
     }
 
     /// Takes the lease; who had it.
-    fn claim_lessee(&self, lane: &Lane) -> Result<Client> {
+    pub(crate) fn claim_lessee(&self, lane: &Lane) -> Result<Client> {
         let lessee = lane.words.lessee();
         loop {
             let claimed = claim(lessee, self.host.client(), |held| self.is_dead(held));
@@ -178,7 +196,7 @@ impl Service {
     /// Takes over the lane of somebody who died: what a writer stored behind its last published record
     /// was not acknowledged, and becomes zeros again; a chunk that was being lent or given back
     /// becomes free.
-    fn adopt(&self, lane: &Lane) -> Result<()> {
+    pub(crate) fn adopt(&self, lane: &Lane) -> Result<()> {
         while !self.claim_drainer(lane) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -200,7 +218,7 @@ impl Service {
 
     /// Frees the chunks that the stream owns and its table does not name. Only while nobody lends or
     /// gives back.
-    fn free_lost_chunks(&self, lane: &Lane) -> Result<()> {
+    pub(crate) fn free_lost_chunks(&self, lane: &Lane) -> Result<()> {
         let owner = u64::from(lane.meta.id) + 1;
         let named: Vec<usize> = lane.words.chunks().into_iter().map(|(_, index)| index).collect();
         for index in 0..self.host.settings().chunk_count as usize {
@@ -228,6 +246,7 @@ impl Service {
     /// Makes the stream durable up to the record at `lsn` and all before it.
     pub(crate) fn sync(&self, lane: &Arc<Lane>, lsn: Lsn) -> Result<()> {
         lane.check()?;
+        lane.pull()?;
         if lane.durable() > lsn.0 {
             return Ok(());
         }
@@ -240,15 +259,13 @@ impl Service {
     }
 
     /// Lends a chunk for span `ordinal` of the stream.
-    fn lend(&self, lane: &Lane, ordinal: u64) -> Result<Lent> {
+    pub(crate) fn lend(&self, lane: &Lane, ordinal: u64) -> Result<Lent> {
         let begin = Instant::now();
         let mut has_waited = false;
         loop {
             let freed = self.control.freed();
-            if let Some(index) = self.take_free_chunk(lane.identity()) {
-                let memory = lane.chunk_memory(index)?;
-                lane.identity().loan(ordinal).write(&*memory)?;
-                lane.words.set_chunk(ordinal, index);
+            if let Some(index) = self.take_free_chunk(lane) {
+                let memory = self.make_loan(lane, ordinal, index)?;
                 if ordinal.is_multiple_of(LANE_CHUNKS_HIGH as u64) {
                     self.kick.kick();
                 }
@@ -274,14 +291,35 @@ impl Service {
         }
     }
 
-    fn take_free_chunk(&self, identity: Identity) -> Option<usize> {
-        let owner = u64::from(identity.stream.0) + 1;
+    /// Makes chunk `index`, which was taken for the stream, hold its span `ordinal`.
+    fn make_loan(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<Arc<dyn Nvram>> {
+        let holder = lane.words.remote().load(Ordering::Acquire);
+        let make = || {
+            self.host.renew_chunk(index, holder)?;
+            let memory = lane.chunk_memory(index)?;
+            lane.identity().loan(ordinal).write(&*memory)?;
+            lane.words.set_chunk(ordinal, index);
+            Ok(memory)
+        };
+        make().inspect_err(|_| {
+            self.control.chunk_owner(index).store(0, Ordering::Release);
+            self.control.advance_freed();
+        })
+    }
+
+    /// Takes a free chunk; rather one that the lessee had before, which need not be made anew.
+    fn take_free_chunk(&self, lane: &Lane) -> Option<usize> {
+        let owner = u64::from(lane.meta.id) + 1;
+        let holder = lane.words.remote().load(Ordering::Acquire);
         let count = self.host.settings().chunk_count as usize;
-        (0..count).find(|&index| {
-            let word = self.control.chunk_owner(index);
+        let take = |index: &usize| {
+            let word = self.control.chunk_owner(*index);
             word.load(Ordering::Relaxed) == 0
                 && word.compare_exchange(0, owner, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        })
+        };
+        let is_held =
+            |index: &usize| self.control.chunk_holder(*index).load(Ordering::Relaxed) == holder;
+        (0..count).filter(is_held).find(take).or_else(|| (0..count).find(take))
     }
 
     /// Drains the stream itself and, if that frees nothing, every other that holds chunks. Whether any

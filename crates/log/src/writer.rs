@@ -24,6 +24,9 @@ pub(crate) trait Lender {
 
     /// Makes USNs beyond the present limit good.
     fn extend_usn(&self) -> Result<()>;
+
+    /// Says that a chunk for span `ordinal` will soon be asked for.
+    fn announce(&self, _ordinal: u64) {}
 }
 
 /// Sizes of the pool, in bytes.
@@ -47,6 +50,8 @@ pub(crate) struct Writer {
     /// The chunks from the position's on, in order.
     chunks: Vec<Lent>,
     last_usn: u64,
+    /// The last span that was announced.
+    announced: u64,
 }
 
 impl Writer {
@@ -60,7 +65,8 @@ impl Writer {
         chunks: Vec<Lent>,
     ) -> Writer {
         let last_usn = words.last_usn().load(Ordering::Acquire);
-        Writer { identity, words, sizes, is_nvram, position, chunks, last_usn }
+        let announced = 0;
+        Writer { identity, words, sizes, is_nvram, position, chunks, last_usn, announced }
     }
 
     /// Appends one record. On NVRAM it is durable when this returns.
@@ -104,7 +110,7 @@ impl Writer {
 
     fn next_usn(&mut self, lender: &dyn Lender) -> Result<Usn> {
         let now = self.words.usn_base().load(Ordering::Acquire).wrapping_add(clock::monotonic_ns());
-        let usn = now.max(self.last_usn + 1);
+        let usn = now.max(self.last_usn.saturating_add(1));
         if usn >= self.words.usn_limit().load(Ordering::Acquire) {
             lender.extend_usn()?;
         }
@@ -119,6 +125,12 @@ impl Writer {
         let next = self.chunks.last().map_or(first, |chunk| chunk.ordinal + 1);
         for ordinal in next..=(end - 1) / self.sizes.chunk_bytes {
             self.chunks.push(lender.lend(ordinal)?);
+        }
+        let (behind, within) = (end.div_ceil(self.sizes.chunk_bytes), end % self.sizes.chunk_bytes);
+        let is_last = self.chunks.last().is_some_and(|chunk| chunk.ordinal < behind);
+        if is_last && within >= self.sizes.chunk_bytes / 4 && self.announced < behind {
+            self.announced = behind;
+            lender.announce(behind);
         }
         Ok(())
     }

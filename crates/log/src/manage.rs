@@ -1,0 +1,200 @@
+//! What is done with streams as a whole, for a process that serves their directory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use device::Durability;
+
+use crate::host::StreamMeta;
+use crate::lane::Lane;
+use crate::scan::Records;
+use crate::segments::Segments;
+use crate::service::Service;
+use crate::{LogError, LogStat, Lsn, Record, Result, StreamId, StreamName, StreamStat};
+
+/// Bytes of payloads that [`Service::salvage`] returns at once, at most but for one record.
+const SALVAGE_BYTES: usize = 1 << 20;
+
+/// Records of a stream that need not be sound.
+pub(crate) struct Salvaged {
+    pub(crate) records: Vec<Record>,
+    /// Where the next one begins, or would.
+    pub(crate) next: Lsn,
+}
+
+impl Service {
+    /// What survives after an append that was synced.
+    pub(crate) fn durability(&self) -> Durability {
+        let group = self.host.group().map(|device| device.durability());
+        self.host.nvram().or(group).unwrap_or(Durability::Process)
+    }
+
+    /// The stream `name`, if there is one.
+    pub(crate) fn find(&self, name: &StreamName) -> Result<Option<StreamMeta>> {
+        let streams = self.host.streams()?;
+        Ok(streams.into_iter().find(|(found, _)| found == name).map(|(_, meta)| meta))
+    }
+
+    /// Removes a stream and all it holds. Fails while anybody writes it.
+    pub(crate) fn remove(&self, name: &StreamName, meta: &StreamMeta) -> Result<()> {
+        let lane = self.lane(name, meta)?;
+        self.with_writer(&lane, |_, _| Ok(()))?;
+        self.drain(&lane)?;
+        self.release(&lane);
+        self.drain(&lane)?;
+        self.forget(lane.identity().stream);
+        self.host.remove_stream(name, meta)
+    }
+
+    /// Gives back the space of the records before `lsn`, by whole log files.
+    pub(crate) fn truncate_before(&self, lane: &Lane, lsn: Lsn) -> Result<()> {
+        lane.pull()?;
+        let end = Lsn(lane.words.appended().load(Ordering::Acquire));
+        if lsn > end {
+            let text = format!("stream {}: {lsn} lies behind its end, {end}", lane.name);
+            return Err(LogError::Usage(text));
+        }
+        let before = lane.words.head().fetch_max(lsn.0, Ordering::AcqRel);
+        if before >= lsn.0 {
+            return Ok(());
+        }
+        lane.with_files(|segments| {
+            segments.keep_head(lsn.0)?;
+            segments.truncate_before(lsn.0)
+        })
+    }
+
+    /// Records of the stream's log files from the one at `from` on, or from the first, up to the first that
+    /// is none: what can be read of a stream that is damaged.
+    pub(crate) fn salvage(
+        &self,
+        name: &StreamName,
+        meta: &StreamMeta,
+        from: Lsn,
+    ) -> Result<Salvaged> {
+        let limit_bytes = self.host.settings().segment_bytes;
+        let mut segments = Segments::open(self.host.store(name)?, meta.identity(), limit_bytes)?;
+        let first = segments.first().unwrap_or(0).max(segments.kept_head()?);
+        let (from, end) = (from.0.max(first), segments.end());
+        let mut found = Vec::new();
+        let mut bytes = 0;
+        let mut records = Records::new(meta.identity(), &mut segments, Lsn(from), end.max(from));
+        while bytes < SALVAGE_BYTES
+            && let Some((lsn, header, payload)) = records.next()?
+        {
+            bytes += payload.len();
+            found.push(Record { lsn, usn: header.usn, payload: payload.to_vec() });
+        }
+        Ok(Salvaged { records: found, next: records.position() })
+    }
+
+    /// Gives up what is damaged of a stream and all behind it; where it ends now.
+    pub(crate) fn discard_damaged(&self, name: &StreamName, meta: &StreamMeta) -> Result<Lsn> {
+        let lane = match self.open_lane(StreamId(meta.id)) {
+            Some(lane) => lane,
+            None => Arc::new(Lane::open(self.host.clone(), name.clone(), meta.clone())?),
+        };
+        let writer = lane.writer.lock();
+        let is_held = lane.remote()?.map_or(Ok(false), |remote| remote.is_alive())?;
+        if writer.is_some() || is_held {
+            return Err(LogError::Busy(name.to_string()));
+        }
+        self.claim_lessee(&lane)?;
+        while !self.claim_drainer(&lane) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let mut end = Ok(Lsn(0));
+        let locked = self.host.locked(&mut || {
+            end = self.discard_locked(&lane);
+            Ok(())
+        });
+        lane.words.drainer().store(0, Ordering::Release);
+        lane.words.lessee().store(0, Ordering::Release);
+        drop(writer);
+        locked?;
+        let end = end?;
+        // It may hold pieces of what was given up.
+        self.empty_group()?;
+        self.forget(StreamId(meta.id));
+        Ok(end)
+    }
+
+    fn discard_locked(&self, lane: &Arc<Lane>) -> Result<Lsn> {
+        let words = &lane.words;
+        if let Some(remote) = lane.remote()? {
+            // What it claims is what was not believed; the chunks are looked at instead.
+            words.remote().store(0, Ordering::Release);
+            remote.remove();
+        }
+        words.aborted().store(0, Ordering::Release);
+        words.state().store(0, Ordering::Release);
+        self.recover_discarding(lane)?;
+        let appended = words.appended().load(Ordering::Acquire);
+        lane.with_files(|segments| {
+            let first = segments.first().unwrap_or(appended).max(segments.kept_head()?);
+            let mut records = Records::new(lane.identity(), segments, Lsn(first), appended);
+            records.skip_all()?;
+            let end = records.position();
+            if end.0 < appended {
+                segments.cut(end.0)?;
+                for word in [words.appended(), words.synced(), words.drained(), words.wanted()] {
+                    word.store(end.0, Ordering::Release);
+                }
+            }
+            Ok(end)
+        })
+    }
+
+    /// Closes streams that nobody uses, so that `keep_count` are left open.
+    pub(crate) fn forget_idle(&self, keep_count: usize) {
+        self.retain_lanes(keep_count, |lane| {
+            let words = &lane.words;
+            let get = |word: &AtomicU64| word.load(Ordering::Acquire);
+            get(words.remote()) != 0
+                || get(words.lessee()) != 0
+                || get(words.appended()) != get(words.drained())
+        });
+    }
+
+    /// Counters of the service.
+    pub(crate) fn stat(&self) -> LogStat {
+        let control = &self.control;
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let settings = self.host.settings();
+        LogStat {
+            durability: self.durability().name(),
+            is_nvram: self.host.nvram().is_some(),
+            pool_bytes: settings.pool_bytes(),
+            chunk_bytes: settings.chunk_bytes,
+            lent_bytes: self.lent_count() as u64 * settings.chunk_bytes,
+            pool_wait_count: get(control.wait_count()),
+            pool_wait_ns: get(control.wait_ns()),
+            group_commit_count: get(control.group_count()),
+            group_member_count: get(control.group_members()),
+            group_bytes: get(control.group_bytes()),
+            drain_count: get(control.drain_count()),
+            drain_bytes: get(control.drain_bytes()),
+            is_aborted: get(control.aborted()) != 0,
+        }
+    }
+}
+
+impl Lane {
+    /// Counters of the stream.
+    pub(crate) fn stat(&self) -> Result<StreamStat> {
+        let words = &self.words;
+        let durable = self.durable();
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        Ok(StreamStat {
+            name: self.name.to_string(),
+            head: get(words.head()),
+            drained: get(words.drained()),
+            durable,
+            appended: get(words.appended()),
+            record_count: get(words.record_count()),
+            payload_bytes: get(words.payload_bytes()),
+            file_bytes: self.with_files(|segments| Ok(segments.file_bytes()))?,
+            is_aborted: self.check().is_err(),
+        })
+    }
+}
