@@ -1,5 +1,5 @@
 //! A chunk that a client maps, as whoever serves the directory sees it: through its file. A client may
-//! make the file shorter; then a read fails, where a load from a mapping would end the process.
+//! make the file shorter; then zeros are read, where a load from a mapping would end the process.
 
 use std::fs::File;
 use std::io;
@@ -39,8 +39,17 @@ impl Nvram for ChunkFile {
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let read = self.file.read_exact_at(buf, offset);
-        read.map_err(failed(Operation::Read, offset, buf.len()))
+        let mut filled = 0;
+        while filled < buf.len() {
+            match self.file.read_at(&mut buf[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(failed(Operation::Read, offset, buf.len())(e)),
+            }
+        }
+        buf[filled..].fill(0);
+        Ok(())
     }
 
     fn store(&self, offset: u64, data: &[u8]) -> Result<()> {
@@ -70,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_was_cut_is_an_error_and_no_end_of_the_process() {
+    fn a_file_that_was_cut_is_zeros_and_no_end_of_the_process() {
         let file = tempfile::NamedTempFile::new().expect("file");
         file.as_file().set_len(8192).expect("length");
         let chunk = ChunkFile::new(file.reopen().expect("open"), 8192, Durability::Process);
@@ -79,6 +88,7 @@ mod tests {
         chunk.read(4089, &mut found).expect("read");
         assert_eq!(&found, b"\0abcd\0");
         file.as_file().set_len(4092).expect("cut");
-        assert!(chunk.read(4089, &mut found).is_err());
+        chunk.read(4089, &mut found).expect("read");
+        assert_eq!(&found, b"\0ab\0\0\0");
     }
 }

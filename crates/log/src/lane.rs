@@ -86,14 +86,7 @@ impl Lane {
         let data_bytes = self.host.settings().chunk_bytes;
         for part in parts(at, rest.len(), data_bytes) {
             let (piece, behind) = rest.split_at_mut(part.len_bytes);
-            let read = self.chunk(part.ordinal)?.read(part.offset, piece);
-            if let Err(e) = read {
-                return Err(match self.words.remote().load(Ordering::Acquire) {
-                    0 => e.into(),
-                    // The client's doing: it has the file too.
-                    _ => LogError::Incompatible(format!("stream {}: its chunk: {e}", self.name)),
-                });
-            }
+            self.chunk(part.ordinal)?.read(part.offset, piece)?;
             rest = behind;
         }
         Ok(())
@@ -172,6 +165,11 @@ impl Lane {
         if let Ok(Some(remote)) = self.remote() {
             remote.tell_aborted(why);
         }
+    }
+
+    /// The same, when the lane itself was found wrong.
+    pub(crate) fn abort_spoiled(&self) {
+        self.words.aborted().store(aborted::LANE, Ordering::Release);
     }
 
     /// Whether the lane itself was found wrong, which is its writer's doing and nobody else's trouble.

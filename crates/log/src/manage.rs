@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use device::Durability;
 
@@ -95,31 +96,52 @@ impl Service {
             None => Arc::new(Lane::open(self.host.clone(), name.clone(), meta.clone())?),
         };
         let writer = lane.writer.lock();
-        let is_held = lane.remote()?.map_or(Ok(false), |remote| remote.is_alive())?;
-        if writer.is_some() || is_held {
+        if writer.is_some() {
             return Err(LogError::Busy(name.to_string()));
         }
-        self.claim_lessee(&lane)?;
-        while !self.claim_drainer(&lane) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        let mut end = Ok(Lsn(0));
-        let locked = self.host.locked(&mut || {
-            end = self.discard_locked(&lane);
-            Ok(())
-        });
-        lane.words.drainer().store(0, Ordering::Release);
-        lane.words.lessee().store(0, Ordering::Release);
+        let end = self.alone(&lane, || self.discard_locked(&lane))?;
         drop(writer);
-        locked?;
-        let end = end?;
         // It may hold pieces of what was given up.
         self.empty_group()?;
         self.forget(StreamId(meta.id));
         Ok(end)
     }
 
-    fn discard_locked(&self, lane: &Arc<Lane>) -> Result<Lsn> {
+    /// Runs `f` under the service's lock while nobody writes or drains the lane, which has no client.
+    fn alone<T>(&self, lane: &Lane, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        if lane.remote()?.map_or(Ok(false), |remote| remote.is_alive())? {
+            return Err(LogError::Busy(lane.name.to_string()));
+        }
+        let me = self.host.client().0;
+        if lane.words.lessee().load(Ordering::Acquire) != me {
+            self.claim_lessee(lane)?;
+        }
+        while !self.claim_drainer(lane) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (mut f, mut done) = (Some(f), None);
+        let locked = self.host.locked(&mut || {
+            done = f.take().map(|f| f());
+            Ok(())
+        });
+        lane.words.drainer().store(0, Ordering::Release);
+        lane.words.lessee().store(0, Ordering::Release);
+        locked?;
+        done.expect("it was run")
+    }
+
+    /// Brings home what is sound of a lane that its client, who is gone, has spoiled, and frees its chunks. It
+    /// stays refused until somebody decides.
+    pub(crate) fn settle_spoiled(&self, lane: &Arc<Lane>) -> Result<()> {
+        self.alone(lane, || {
+            let settled = self.recover_whole_records(lane);
+            lane.abort_spoiled();
+            settled
+        })
+    }
+
+    /// Makes the lane end behind its last record that is whole.
+    fn recover_whole_records(&self, lane: &Arc<Lane>) -> Result<()> {
         let words = &lane.words;
         if let Some(remote) = lane.remote()? {
             // What it claims is what was not believed; the chunks are looked at instead.
@@ -128,7 +150,12 @@ impl Service {
         }
         words.aborted().store(0, Ordering::Release);
         words.state().store(0, Ordering::Release);
-        self.recover_discarding(lane)?;
+        self.recover_discarding(lane)
+    }
+
+    fn discard_locked(&self, lane: &Arc<Lane>) -> Result<Lsn> {
+        self.recover_whole_records(lane)?;
+        let words = &lane.words;
         let appended = words.appended().load(Ordering::Acquire);
         lane.with_files(|segments| {
             let first = segments.first().unwrap_or(appended).max(segments.kept_head()?);

@@ -18,6 +18,8 @@
 
 mod access;
 mod connection;
+#[cfg(test)]
+mod hostile;
 mod requests;
 
 use std::fs;
@@ -58,8 +60,8 @@ pub struct Limits {
     pub user_chunk_count: Option<usize>,
     /// Streams that each user makes while the daemon runs (4096): their numbers are not given twice.
     pub user_stream_count: usize,
-    /// Bytes that the log files of a new stream may take, rounded up to what is reserved for a
-    /// file; 0: any number.
+    /// Bytes of records that a new stream may keep; 0: any number. Its log files take more, because
+    /// whole ones are given back: one file and 4 MiB at most.
     pub stream_bytes: u64,
     /// Streams that are kept open while nobody uses them (256).
     pub idle_stream_count: usize,
@@ -241,12 +243,15 @@ fn watch_leases(shared: &Shared) {
     while !shared.is_ending.load(Ordering::Acquire) {
         std::thread::sleep(TICK);
         for lane in shared.service.open_lanes() {
-            if lane.words.remote().load(Ordering::Acquire) == 0 || lane.check().is_err() {
+            if lane.words.remote().load(Ordering::Acquire) == 0 {
                 continue;
             }
             // Held by who is changing the lease just now.
             let Some(_writer) = lane.writer.try_lock() else { continue };
-            if shared.service.end_remote(&lane).is_ok() {
+            if lane.is_spoiled() {
+                // Not while its client is there, and again if it fails.
+                let _ = shared.service.settle_spoiled(&lane);
+            } else if lane.check().is_ok() && shared.service.end_remote(&lane).is_ok() {
                 // Latched in the lane and reported to whoever takes the lease next.
                 let _ = shared.service.drain(&lane);
             }

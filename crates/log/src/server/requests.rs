@@ -339,16 +339,12 @@ fn believe(lane: &Lane) -> Result<()> {
     lane.pull().inspect_err(|e| lane.abort(e))
 }
 
-/// An error when the stream would take more than it may.
+/// An error when the records that the stream keeps would take more than they may.
 fn check_quota(lane: &Lane, ordinal: u64, chunk_bytes: u64) -> Result<()> {
     let quota = lane.meta.quota_bytes;
-    if quota == 0 {
-        return Ok(());
-    }
-    let first = lane.with_files(|segments| Ok(segments.first()))?;
     let end = ordinal.saturating_add(1).saturating_mul(chunk_bytes);
-    let wanted = end - first.unwrap_or(lane.words.drained().load(Ordering::Acquire)).min(end);
-    if wanted <= quota {
+    let wanted = end.saturating_sub(lane.words.head().load(Ordering::Acquire));
+    if quota == 0 || wanted <= quota {
         return Ok(());
     }
     let text = format!("would take {wanted} bytes of its quota of {quota}: truncate it");
