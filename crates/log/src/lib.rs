@@ -27,6 +27,7 @@ mod log;
 mod manage;
 mod place;
 mod protocol;
+mod reading;
 mod record;
 mod recovery;
 mod remote;

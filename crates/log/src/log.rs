@@ -1,5 +1,6 @@
 //! The log as a program uses it.
 
+use std::collections::VecDeque;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,11 +11,10 @@ use serde::Serialize;
 
 use crate::client::{Client, ConnectOptions, RemoteReader, RemoteStream};
 use crate::host::StreamMeta;
-use crate::lane::{Anywhere, Lane};
-use crate::manage::Salvaged;
+use crate::lane::Lane;
 use crate::place::{Options, Place};
+use crate::reading::{Found, READ_BYTES};
 use crate::recovery::recover_service;
-use crate::scan::Records;
 use crate::service::Service;
 use crate::shared::NOTE_BYTES;
 use crate::worker::Worker;
@@ -154,7 +154,7 @@ impl Log {
         match &self.inner {
             Inner::Embedded { service, .. } => {
                 let (name, meta) = named(service, name)?;
-                let Salvaged { records, next } = service.salvage(&name, &meta, from)?;
+                let Found { records, next } = service.salvage(&name, &meta, from)?;
                 Ok((records, next))
             }
             Inner::Remote(client) => {
@@ -321,17 +321,9 @@ impl Stream {
                 return Ok(Reader { inner: ReaderInner::Remote(reader) });
             }
         };
-        let (head, end) = (self.head(), self.end());
-        if lsn < head {
-            let text = format!("stream {}: {lsn} is gone, it begins at {head}", lane.name);
-            return Err(LogError::NotFound(text));
-        }
-        if lsn > end {
-            let text = format!("stream {}: {lsn} lies behind its end, {end}", lane.name);
-            return Err(LogError::Usage(text));
-        }
-        let (lane, position) = (lane.clone(), lsn);
-        Ok(Reader { inner: ReaderInner::Embedded { lane, position } })
+        lane.check_position(lsn)?;
+        let (lane, read) = (lane.clone(), VecDeque::new());
+        Ok(Reader { inner: ReaderInner::Embedded { lane, read, behind: lsn } })
     }
 
     /// Where the first record is that was not truncated away.
@@ -438,7 +430,12 @@ pub struct Reader {
 }
 
 enum ReaderInner {
-    Embedded { lane: Arc<Lane>, position: Lsn },
+    /// Records that were read already, and where the next ones begin.
+    Embedded {
+        lane: Arc<Lane>,
+        read: VecDeque<Record>,
+        behind: Lsn,
+    },
     Remote(RemoteReader),
 }
 
@@ -446,7 +443,7 @@ impl Reader {
     /// Where the next record begins.
     pub fn position(&self) -> Lsn {
         match &self.inner {
-            ReaderInner::Embedded { position, .. } => *position,
+            ReaderInner::Embedded { read, behind, .. } => read.front().map_or(*behind, |r| r.lsn),
             ReaderInner::Remote(reader) => reader.position(),
         }
     }
@@ -454,30 +451,16 @@ impl Reader {
     /// The next record; `None` at the end of what is durable.
     pub fn next_record(&mut self) -> Result<Option<Record>> {
         match &mut self.inner {
-            ReaderInner::Embedded { lane, position } => next_record(lane, position),
+            ReaderInner::Embedded { lane, read, behind } => {
+                if read.is_empty() {
+                    let Found { records, next } = lane.read_records(*behind, READ_BYTES)?;
+                    read.extend(records);
+                    *behind = next;
+                }
+                Ok(read.pop_front())
+            }
             ReaderInner::Remote(reader) => reader.next_record(),
         }
-    }
-}
-
-fn next_record(lane: &Lane, position: &mut Lsn) -> Result<Option<Record>> {
-    let end = lane.durable();
-    if position.0 >= end {
-        return Ok(None);
-    }
-    let mut source = Anywhere(lane);
-    let mut records = Records::new(lane.identity(), &mut source, *position, end);
-    match records.next()? {
-        Some((lsn, header, payload)) => {
-            let record = Record { lsn, usn: header.usn, payload: payload.to_vec() };
-            *position = records.position();
-            Ok(Some(record))
-        }
-        None => Err(LogError::Damaged {
-            stream: lane.name.to_string(),
-            at: *position,
-            what: "no record begins there".into(),
-        }),
     }
 }
 

@@ -8,20 +8,11 @@ use device::Durability;
 
 use crate::host::StreamMeta;
 use crate::lane::Lane;
+use crate::reading::{Found, READ_BYTES};
 use crate::scan::Records;
 use crate::segments::Segments;
 use crate::service::Service;
 use crate::{LogError, LogStat, Lsn, Record, Result, StreamId, StreamName, StreamStat};
-
-/// Bytes of payloads that [`Service::salvage`] returns at once, at most but for one record.
-const SALVAGE_BYTES: usize = 1 << 20;
-
-/// Records of a stream that need not be sound.
-pub(crate) struct Salvaged {
-    pub(crate) records: Vec<Record>,
-    /// Where the next one begins, or would.
-    pub(crate) next: Lsn,
-}
 
 impl Service {
     /// What survives after an append that was synced.
@@ -67,12 +58,7 @@ impl Service {
 
     /// Records of the stream's log files from the one at `from` on, or from the first, up to the first that
     /// is none: what can be read of a stream that is damaged.
-    pub(crate) fn salvage(
-        &self,
-        name: &StreamName,
-        meta: &StreamMeta,
-        from: Lsn,
-    ) -> Result<Salvaged> {
+    pub(crate) fn salvage(&self, name: &StreamName, meta: &StreamMeta, from: Lsn) -> Result<Found> {
         let limit_bytes = self.host.settings().segment_bytes;
         let mut segments = Segments::open(self.host.store(name)?, meta.identity(), limit_bytes)?;
         let first = segments.first().unwrap_or(0).max(segments.kept_head()?);
@@ -80,13 +66,13 @@ impl Service {
         let mut found = Vec::new();
         let mut bytes = 0;
         let mut records = Records::new(meta.identity(), &mut segments, Lsn(from), end.max(from));
-        while bytes < SALVAGE_BYTES
+        while bytes < READ_BYTES
             && let Some((lsn, header, payload)) = records.next()?
         {
             bytes += payload.len();
             found.push(Record { lsn, usn: header.usn, payload: payload.to_vec() });
         }
-        Ok(Salvaged { records: found, next: records.position() })
+        Ok(Found { records: found, next: records.position() })
     }
 
     /// Gives up what is damaged of a stream and all behind it; where it ends now.

@@ -32,7 +32,6 @@ impl Place {
             group_bytes: 1 << 20,
             memory: self.memory.path().to_owned(),
             full_wait: Duration::from_secs(1),
-            ..Options::default()
         }
     }
 

@@ -37,7 +37,7 @@ impl Place {
             pool_bytes: 1 << 20,
             group_bytes: 1 << 20,
             memory: self.memory.path().to_owned(),
-            full_wait: Duration::from_millis(50),
+            full_wait: Duration::from_secs(1),
             ..Options::default()
         }
     }

@@ -12,20 +12,14 @@ use zerocopy::little_endian::{U32, U64};
 use super::Shared;
 use super::access::{Wish, check, is_trusted};
 use crate::host::{Host, StreamMeta};
-use crate::lane::{Anywhere, Lane};
-use crate::manage::Salvaged;
-use crate::protocol::{
-    DATA_BYTES_MAX, FILES_MAX, Kind, RECORD_HEAD_BYTES, RawRecord, Reply, Request, refusal,
-};
-use crate::scan::Records;
+use crate::lane::Lane;
+use crate::protocol::{DATA_BYTES_MAX, FILES_MAX, Kind, RawRecord, Reply, Request, refusal};
+use crate::reading::{Found, READ_BYTES};
 use crate::transport::Peer;
 use crate::{LogError, Lsn, Record, Result, StreamId, StreamName};
 
 /// An answer and the descriptors that go with it.
 type Answer = (Reply, Vec<OwnedFd>);
-
-/// Bytes of records in one answer, at most but for one record.
-const READ_BYTES: usize = 1 << 20;
 
 impl Shared {
     /// What is sent back.
@@ -90,7 +84,7 @@ impl Shared {
             }
             Kind::Salvage => {
                 let (name, meta) = self.find(peer, request, Wish::Read)?;
-                let Salvaged { records, next } =
+                let Found { records, next } =
                     self.service.salvage(&name, &meta, Lsn(request.at))?;
                 records_reply(&[next.0], &records)
             }
@@ -244,35 +238,11 @@ impl Shared {
     }
 
     fn read(&self, request: &Request, lane: &Lane) -> Result<Answer> {
-        let head = lane.words.head().load(Ordering::Acquire);
-        let end = lane.durable();
-        let (name, at) = (&lane.name, Lsn(request.at));
-        if at.0 < head {
-            let text = format!("stream {name}: {at} is gone, it begins at {}", Lsn(head));
-            return Err(LogError::NotFound(text));
-        }
-        if at.0 > end {
-            let text = format!("stream {name}: {at} lies behind its end, {}", Lsn(end));
-            return Err(LogError::Usage(text));
-        }
-        let mut source = Anywhere(lane);
-        let mut records = Records::new(lane.identity(), &mut source, at, end);
-        let (mut found, mut bytes) = (Vec::new(), 0);
-        let limit = READ_BYTES.min(request.count as usize);
-        while records.position().0 < end && (bytes < limit || found.is_empty()) {
-            let position = records.position();
-            let Some((lsn, header, payload)) = records.next()? else {
-                if found.is_empty() {
-                    let what = "no record begins there".into();
-                    let stream = name.to_string();
-                    return Err(LogError::Damaged { stream, at: position, what });
-                }
-                break;
-            };
-            bytes += RECORD_HEAD_BYTES + payload.len();
-            found.push(Record { lsn, usn: header.usn, payload: payload.to_vec() });
-        }
-        records_reply(&[records.position().0, end], &found)
+        let at = Lsn(request.at);
+        lane.check_position(at)?;
+        let Found { records, next } =
+            lane.read_records(at, READ_BYTES.min(request.count as usize))?;
+        records_reply(&[next.0], &records)
     }
 
     fn stat(&self, lane: &Lane) -> Result<Answer> {
