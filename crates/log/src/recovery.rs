@@ -92,9 +92,29 @@ fn recover_pieces(service: &Service, pieces: &[Piece]) -> Result<()> {
         }
         let lane = Lane::open(service.host.clone(), name, meta)?;
         let own: Vec<&Piece> = pieces.iter().filter(|piece| piece.stream == id).collect();
-        service.recover_lane(&Arc::new(lane), &own)?;
+        let lane = Arc::new(lane);
+        match service.recover_lane(&lane, &own) {
+            Err(e @ LogError::Damaged { .. }) => {
+                tracing::error!("{e}");
+                keep_pieces(&lane, &own)?;
+            }
+            recovered => recovered?,
+        }
     }
     Ok(())
+}
+
+/// Writes the pieces of a stream that is damaged to its log files, where they belong, because the group
+/// log that has them begins anew. The stream stays refused, and no other.
+fn keep_pieces(lane: &Lane, pieces: &[&Piece]) -> Result<()> {
+    lane.with_files(|segments| {
+        let first = segments.first().unwrap_or(0);
+        // What lies before the first file was truncated away.
+        for piece in pieces.iter().filter(|piece| piece.lsn >= first) {
+            segments.write(piece.lsn, &piece.bytes)?;
+        }
+        segments.sync()
+    })
 }
 
 impl Service {

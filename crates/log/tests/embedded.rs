@@ -290,3 +290,40 @@ fn a_chunk_that_begins_in_the_middle_of_its_span_hides_nothing_that_was_drained(
         assert_eq!(records(&place.open().stream("m").expect("stream")), expected);
     });
 }
+
+#[test]
+fn a_damaged_stream_is_refused_alone_whatever_the_group_log_holds_of_it() {
+    let place = &Place::new(false);
+    let append = |stream: &Stream, count: u64| {
+        for number in 0..count {
+            let lsn = stream.append(&payload(number, 100)).expect("append");
+            stream.sync(lsn).expect("sync");
+        }
+    };
+    let log = place.open();
+    append(&log.stream("d").expect("stream"), 20);
+    drop(log);
+    place.reboot();
+    let log = place.open();
+    append(&log.stream("d").expect("stream"), 5);
+    append(&log.stream("other").expect("stream"), 5);
+    drop(log);
+    place.reboot();
+    let path = place.root.path().join("streams/d/0000000000000000.seg");
+    let mut bytes = std::fs::read(&path).expect("log file");
+    bytes[64 + 5 * 124 + 30] ^= 1;
+    std::fs::write(&path, &bytes).expect("damage");
+    for life in 0..2 {
+        let log = place.open();
+        assert_eq!(records(&log.stream("other").expect("sound")).len(), 5, "life {life}");
+        let error = log.stream("d").err().expect("damaged");
+        assert!(matches!(error, LogError::Damaged { at: Lsn(620), .. }), "{error}");
+        drop(log);
+        place.reboot();
+    }
+    // The damage is repaired by somebody: what the group log held was not lost with its end.
+    bytes = std::fs::read(&path).expect("log file");
+    bytes[64 + 5 * 124 + 30] ^= 1;
+    std::fs::write(&path, &bytes).expect("repair");
+    assert_eq!(records(&place.open().stream("d").expect("sound")).len(), 25);
+}
