@@ -298,6 +298,20 @@ mod tests {
     }
 
     #[test]
+    fn the_page_lists_every_request() {
+        let page = include_str!("../../../docs/format/log-protocol.md");
+        for kind in Kind::ALL {
+            let row = format!("| {} | {kind:?} |", kind as u16);
+            assert!(page.contains(&row), "{row}");
+        }
+        let fields = ["| 28 | 4 | name_bytes |", "| 32 | 128 | name |", "| 16 | 112 | values |"];
+        assert!(fields.iter().all(|row| page.contains(row)));
+        assert_eq!(std::mem::offset_of!(RawRequest, name), 32);
+        assert_eq!(std::mem::offset_of!(RawRequest, name_bytes), 28);
+        assert_eq!(std::mem::offset_of!(RawReply, values), 16);
+    }
+
+    #[test]
     fn what_is_no_request_is_refused() {
         let good = Request::new(Kind::Hello).encode();
         assert!(Request::decode(good.as_bytes()).is_ok());

@@ -378,3 +378,73 @@ fn damage_is_read_up_to_and_given_up_by_decision() {
         assert_eq!(records(&stream).len(), 6);
     });
 }
+
+/// Another user of the daemon, started by the test below.
+#[test]
+#[ignore = "a process of the other test"]
+fn a_stranger() {
+    let Some(socket) = std::env::var_os("STRANGER_SOCKET") else { return };
+    let log = Log::connect(socket).expect("connect");
+    let is_denied = |result: Result<_, LogError>| matches!(result, Err(LogError::Denied(_)));
+    assert!(is_denied(log.stream("private").map(|_| ())));
+    assert!(is_denied(log.remove_stream("private")));
+    assert!(is_denied(log.salvage("private", Lsn(0)).map(|_| ())));
+    assert!(is_denied(log.discard_damaged("private").map(|_| ())));
+    let public = log.stream("public").expect("stream");
+    assert_eq!(records(&public), [b"public"]);
+    assert!(is_denied(public.append(b"x").map(|_| ())));
+    assert!(is_denied(public.flush()));
+    assert!(is_denied(public.truncate_before(public.end())));
+    assert!(is_denied(log.remove_stream("public")));
+    let own = log.stream("own").expect("made");
+    let lsn = own.append(b"own").expect("append");
+    own.sync(lsn).expect("sync");
+    let names: Vec<String> =
+        log.stream_names().expect("names").iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["own", "public"]);
+    println!("a stranger has seen all");
+}
+
+#[test]
+fn users_have_their_own_streams_and_what_others_let_them() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65_534;
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: it takes root to be somebody else");
+        return;
+    }
+    on_both(|place| {
+        let for_all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(place.root.path(), for_all).expect("permissions");
+        let server = place.serve();
+        let log = place.connect();
+        for name in ["private", "public"] {
+            let stream = log.stream(name).expect("stream");
+            let lsn = stream.append(name.as_bytes()).expect("append");
+            stream.sync(lsn).expect("sync");
+        }
+        drop(log);
+        server.stop().expect("stop");
+        let path = place.directory().join("streams/public/stream.json");
+        let mut meta: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&path).expect("read")).expect("JSON");
+        meta["mode"] = 0o604.into();
+        std::fs::write(&path, meta.to_string()).expect("write");
+        let _server = place.serve();
+        // Where a stranger finds it.
+        let program = place.root.path().join("stranger");
+        std::fs::copy(std::env::current_exe().expect("this program"), &program).expect("copy");
+        let output = std::process::Command::new(&program)
+            .args(["--exact", "a_stranger", "--ignored", "--nocapture"])
+            .env("STRANGER_SOCKET", place.socket())
+            .current_dir("/")
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .output()
+            .expect("run");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains("a stranger has seen all"), "{said}{output:?}");
+        assert_eq!(records(&place.connect().stream("own").expect("root may")), [b"own"]);
+    });
+}
