@@ -1,5 +1,5 @@
-//! What the log costs through the daemon: `daemon_cost DIR`, a directory on the disk to measure. Lanes and NVRAM
-//! are directories in /dev/shm. Both sides of each comparison take turns; prints medians and ratios.
+//! What the log costs through the daemon: `daemon_cost DIR [PART]`, a directory on the disk to measure. Lanes and
+//! NVRAM are directories in /dev/shm. PART is latency, two, sustained, xlog or recovery. Both sides of each comparison take turns; prints medians and ratios.
 //!
 //! Daemon and second client are this program again, as other processes.
 
@@ -59,14 +59,15 @@ impl Place {
 fn main() -> Result<(), Failure> {
     let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     match &arguments[..] {
-        [disk] => {
+        [disk] | [disk, _] => {
             std::fs::create_dir_all(disk)?;
             let disk = disk.canonicalize()?.join("daemon-cost");
             std::fs::create_dir_all(&disk)?;
             let memory = PathBuf::from(format!("/dev/shm/daemon-cost-{}", std::process::id()));
             std::fs::create_dir_all(memory.join("nvram"))?;
             let place = Place { disk, memory };
-            let measured = measure(&place);
+            let part = arguments.get(1).and_then(|part| part.to_str());
+            let measured = measure(&place, part);
             std::fs::remove_dir_all(&place.memory)?;
             std::fs::remove_dir_all(&place.disk)?;
             measured
@@ -75,7 +76,7 @@ fn main() -> Result<(), Failure> {
             let place = Place { disk: disk.clone(), memory: memory.clone() };
             play(&place, role.to_str().ok_or("a role")?)
         }
-        _ => Err("usage: daemon_cost DIR".into()),
+        _ => Err("usage: daemon_cost DIR [PART]".into()),
     }
 }
 
@@ -95,21 +96,25 @@ fn play(place: &Place, role: &str) -> Result<(), Failure> {
     stream.append(b"begin")?;
     println!("ready");
     while let Some(line) = lines.next().transpose()? {
-        println!("{}", appends_from(&stream, line.parse()?)?);
+        let (work, begin) = line.split_once(' ').ok_or("what, and when")?;
+        println!("{}", count_from(&stream, work == "append", begin.parse()?)?);
     }
     Ok(())
 }
 
-/// How many appends of 100 bytes are made in a millisecond and a half: less than wakes the flush worker,
-/// which has no core of its own here.
-fn appends_from(stream: &Stream, begin_ns: u128) -> Result<u64, Failure> {
+/// How many appends of 100 bytes, or checksums of so many, are made in a millisecond and a half: less than wakes
+/// the flush worker, which has no core of its own here.
+fn count_from(stream: &Stream, is_append: bool, begin_ns: u128) -> Result<u64, Failure> {
     let (payload, mut count) = ([7; 100], 0);
     while now_ns() < begin_ns {
         std::hint::spin_loop();
     }
     while now_ns() < begin_ns + 1_500_000 {
         for _ in 0..50 {
-            stream.append(&payload)?;
+            match is_append {
+                true => drop(stream.append(&payload)?),
+                false => drop(std::hint::black_box(crc32c::crc32c(std::hint::black_box(&payload)))),
+            }
         }
         count += 50;
     }
@@ -153,16 +158,28 @@ impl Other {
     }
 }
 
-fn measure(place: &Place) -> Result<(), Failure> {
+fn measure(place: &Place, part: Option<&str>) -> Result<(), Failure> {
+    let is_wanted = |name| part.is_none_or(|part| part == name);
     let daemon = Other::start(place, "daemon")?;
     let log = Log::connect(place.socket())?;
-    append_against_sync(place, &log)?;
-    two_against_one(place)?;
-    sustained(place, &log)?;
+    if is_wanted("latency") {
+        append_against_sync(place, &log)?;
+    }
+    if is_wanted("two") {
+        two_against_one(place)?;
+    }
+    if is_wanted("sustained") {
+        sustained(place, &log)?;
+    }
     drop(log);
     daemon.end()?;
-    xlog_cost(place)?;
-    recovery(place)
+    if is_wanted("xlog") {
+        xlog_cost(place)?;
+    }
+    match is_wanted("recovery") {
+        true => recovery(place),
+        false => Ok(()),
+    }
 }
 
 fn append_against_sync(place: &Place, log: &Log) -> Result<(), Failure> {
@@ -195,21 +212,27 @@ fn append_against_sync(place: &Place, log: &Log) -> Result<(), Failure> {
 
 fn two_against_one(place: &Place) -> Result<(), Failure> {
     let (mut one, mut two) = (Other::start(place, "one")?, Other::start(place, "two")?);
-    let mut ratios = Vec::new();
+    let mut ratios = [Vec::new(), Vec::new()];
     for _ in 0..31 {
-        let begin = || (now_ns() + 2_000_000).to_string();
-        one.tell(&begin())?;
-        let alone: f64 = one.hear()?.parse()?;
-        std::thread::sleep(Duration::from_millis(170));
-        let begin = begin();
-        one.tell(&begin)?;
-        two.tell(&begin)?;
-        let both: f64 = one.hear()?.parse::<f64>()? + two.hear()?.parse::<f64>()?;
-        std::thread::sleep(Duration::from_millis(170));
-        ratios.push(both / alone);
+        for (work, ratios) in ["append", "checksum"].into_iter().zip(&mut ratios) {
+            let order = || format!("{work} {}", now_ns() + 2_000_000);
+            one.tell(&order())?;
+            let alone: f64 = one.hear()?.parse()?;
+            std::thread::sleep(Duration::from_millis(150));
+            let order = order();
+            one.tell(&order)?;
+            two.tell(&order)?;
+            let both: f64 = one.hear()?.parse::<f64>()? + two.hear()?.parse::<f64>()?;
+            std::thread::sleep(Duration::from_millis(150));
+            ratios.push(both / alone);
+        }
     }
-    ratios.sort_by(f64::total_cmp);
-    println!("two clients / one, bursts of 100-byte appends: {:.2} (median of 31)", ratios[15]);
+    let [appends, checksums] = ratios.map(|mut ratios| {
+        ratios.sort_by(f64::total_cmp);
+        ratios[ratios.len() / 2]
+    });
+    println!("two clients / one, bursts of 100-byte appends: {appends:.2} (median of 31)");
+    println!("the same for work that shares nothing: {checksums:.2}");
     one.end()?;
     two.end()
 }
