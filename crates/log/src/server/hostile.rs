@@ -115,6 +115,14 @@ impl Lane {
         self.chunk.write_all_at(bytes, offset).expect("write");
     }
 
+    /// Appends a record as a client should.
+    fn append(&mut self) {
+        let header = self.identity.seal(Lsn(self.position), Usn(1), b"abcd", 0);
+        self.store(self.position, &[&header[..], b"abcd"].concat());
+        self.position += 28;
+        self.set_word(LaneWords::APPENDED, self.position);
+    }
+
     /// Does something bad.
     fn misbehave(&self, rng: &mut Rng) {
         let at = self.position;
@@ -246,6 +254,38 @@ fn garbage_in_a_lane_harms_its_own_stream_alone() {
 }
 
 #[test]
+fn what_cannot_be_is_not_taken_over() {
+    let place = Place::new(true);
+    let _server = place.serve();
+    let lies: [fn(u64) -> u64; 5] =
+        [|_| u64::MAX, |at| at + (1 << 30), |at| at + 30, |at| at - 4, |_| 0];
+    for (number, lie) in lies.into_iter().enumerate() {
+        let mut lane = Lane::take(&place, &format!("s{number}")).expect("lease");
+        lane.append();
+        lane.ask(Kind::Flush, 0, 0).expect("an honest one");
+        lane.append();
+        let before = lane.ask(Kind::Stat, 0, 0).expect("stat").0.values;
+        lane.set_word(LaneWords::APPENDED, lie(lane.position));
+        assert!(lane.ask(Kind::Flush, 0, 0).is_err(), "lie {number}");
+        let after = lane.ask(Kind::Stat, 0, 0).expect("stat").0.values;
+        assert_eq!((after[3], after[7]), (before[3], 1), "lie {number}: aborted where it was");
+    }
+}
+
+#[test]
+fn what_a_client_appended_last_is_there_for_the_next() {
+    let place = Place::new(true);
+    let _server = place.serve();
+    let mut end = 0;
+    for _ in 0..20 {
+        let mut lane = Lane::take(&place, "s").expect("lease");
+        assert_eq!(lane.position, end);
+        lane.append();
+        end = lane.position;
+    }
+}
+
+#[test]
 fn messages_that_are_none_close_their_connection_alone() {
     let place = Place::new(true);
     let server = place.serve();
@@ -329,6 +369,9 @@ fn a_chunk_that_goes_to_another_shows_nothing_of_it() {
         let Lane { chunk, words, raw, .. } = lane;
         drop((words, raw));
         let log = Log::connect(place.socket()).expect("connect");
+        while log.stat().lent_bytes > 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let streams: Vec<Stream> =
             (0..3).map(|number| log.stream(&format!("next-{number}")).expect("stream")).collect();
         for _ in 0..60 {
