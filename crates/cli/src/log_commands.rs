@@ -198,13 +198,15 @@ fn tail(log: &Log, name: &str, count: usize, is_following: bool, is_json: bool) 
     for record in &last {
         print_record(record, is_json)?;
     }
-    while is_following {
+    if !is_following {
+        return Ok(());
+    }
+    loop {
         match reader.next_record().map_err(failed)? {
             Some(record) => print_record(&record, is_json)?,
             None => std::thread::sleep(Duration::from_millis(100)),
         }
     }
-    Ok(())
 }
 
 fn stat(log: &Log, name: Option<&str>, is_json: bool) -> Result<()> {
