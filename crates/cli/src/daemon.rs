@@ -60,7 +60,7 @@ fn start(args: &MountArgs) -> Result<u8> {
 }
 
 fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
-    start_log(args)?;
+    log_to(args.log.as_deref())?;
     abort_on_panic();
     let path = target::absolute(&args.target)?;
     let metrics = parsed.metrics.map(listen_for_metrics).transpose()?;
@@ -118,7 +118,7 @@ fn listen_for_metrics(address: SocketAddr) -> Result<TcpListener> {
 
 /// A violated assertion in any thread ends the daemon as a power cut would: the promises hold for
 /// a crash at any point, not for going on with a state that is wrong.
-fn abort_on_panic() {
+pub fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         report(info);
@@ -214,10 +214,11 @@ fn unmount_on_signal(handle: MountHandle) -> Result<()> {
     thread.map(|_| ()).map_err(|error| CliError::new(format!("signals: {error}")))
 }
 
-fn start_log(args: &MountArgs) -> Result<()> {
+/// Sends messages to the file `path`, or to standard error.
+pub fn log_to(path: Option<&Path>) -> Result<()> {
     let builder = tracing_subscriber::fmt().with_ansi(false).with_target(false);
     let builder = builder.with_max_level(tracing::Level::WARN);
-    match &args.log {
+    match path {
         Some(path) => {
             let file = OpenOptions::new().create(true).append(true).open(path);
             let file = file.map_err(|error| CliError::at(path, error))?;

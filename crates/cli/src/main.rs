@@ -6,6 +6,8 @@ mod dump;
 mod error;
 mod fsck;
 mod journal_path;
+mod log_commands;
+mod logd;
 mod mkfs;
 mod mode;
 mod mount_options;
@@ -61,6 +63,10 @@ enum Command {
     SetMode(SetModeArgs),
     /// Print the data mode of files
     GetMode(GetModeArgs),
+    /// Serve a log directory to other processes; returns on SIGTERM
+    Logd(logd::LogdArgs),
+    /// Look at the streams of a log
+    Log(log_commands::LogArgs),
 }
 
 #[derive(Args)]
@@ -194,6 +200,8 @@ fn main() -> ExitCode {
         Command::Stat(args) => stat::run(&args),
         Command::SetMode(args) => mode::set(&args.mode, &args.files),
         Command::GetMode(args) => mode::get(&args.files),
+        Command::Logd(args) => logd::run(&args),
+        Command::Log(args) => log_commands::run(&args),
     };
     match result {
         Ok(code) => ExitCode::from(code),

@@ -87,6 +87,7 @@ impl Service {
     }
 
     fn drain_claimed(&self, lane: &Lane) -> Result<()> {
+        lane.pull()?;
         let begin = lane.words.drained().load(Ordering::Acquire);
         let end = lane.words.appended().load(Ordering::Acquire);
         if begin < end {
@@ -114,7 +115,10 @@ impl Service {
         let drained = lane.words.drained().load(Ordering::Acquire);
         let chunk_bytes = self.host.settings().chunk_bytes;
         let me = self.host.client().for_a_moment();
-        let before = claim(lane.words.lessee(), me, |held| self.is_dead(held));
+        // A client of the daemon has its lease whoever serves the directory now.
+        let is_remote = lane.words.remote().load(Ordering::Acquire) != 0;
+        let take = || claim(lane.words.lessee(), me, |held| self.is_dead(held));
+        let before = if is_remote { None } else { take() };
         let has_lease = before.is_some();
         if before.is_some_and(|before| self.has_left_something(lane, before)) {
             self.tidy(lane)?;

@@ -419,6 +419,19 @@ impl Service {
         Ok(())
     }
 
+    /// Drains all that the group log holds, and begins it anew.
+    pub(crate) fn empty_group(&self) -> Result<()> {
+        let Some(device) = self.host.group() else { return Ok(()) };
+        let leader = self.control.leader();
+        while claim(leader, self.host.client(), |held| self.is_dead(held)).is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let begun = self.begin_round(device);
+        leader.store(0, Ordering::Release);
+        self.control.advance_epoch();
+        begun
+    }
+
     /// After a failed write nobody is told success any more.
     fn latched(&self, written: Result<()>) -> Result<()> {
         if let Err(e) = &written {

@@ -1,14 +1,16 @@
 //! Where a service lives: its directory, its memory, its group log, and who else is there. Real
 //! (`place`) or simulated, so that the whole service runs in a crash enumeration.
 
+use std::fs::File;
 use std::sync::Arc;
 
 use device::{BlockDevice, Durability, FileStore, Nvram, SharedWords};
 use serde::{Deserialize, Serialize};
 
 use crate::record::Identity;
-use crate::shared::Client;
-use crate::{Result, StreamId, StreamName};
+use crate::remote::RemoteWords;
+use crate::shared::{Client, LaneWords};
+use crate::{LogError, Result, StreamId, StreamName};
 
 /// What a service was made with; kept in its directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +86,24 @@ pub(crate) trait Host: Send + Sync {
 
     /// The memory of a chunk.
     fn chunk(&self, index: usize) -> Result<Arc<dyn Nvram>>;
+
+    /// Makes sure that nobody but `holder` (see `Control::chunk_holder`) sees the chunk's new life in a
+    /// mapping of its old one. Nothing to do where all who map chunks serve the directory.
+    fn renew_chunk(&self, _index: usize, _holder: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// The words of the client that has lease `serial` of the stream.
+    fn remote_words(&self, stream: StreamId, serial: u64) -> Result<Arc<RemoteWords>> {
+        let text = format!("{stream}: lease {serial} was given by a daemon");
+        Err(LogError::Incompatible(text))
+    }
+
+    /// Makes the words of lease `serial`, a copy of the lane's: to be handed to a client.
+    fn make_remote_words(&self, stream: StreamId, serial: u64, _words: &LaneWords) -> Result<File> {
+        let text = format!("{stream}: lease {serial} cannot be given to a client");
+        Err(LogError::Incompatible(text))
+    }
 
     /// The group log, where lanes are ordinary memory.
     fn group(&self) -> Option<&dyn BlockDevice>;

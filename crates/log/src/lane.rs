@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 
 use crate::chunk::parts;
 use crate::host::{Host, StreamMeta};
-use crate::record::Identity;
+use crate::record::{ALIGN_BYTES, Identity};
+use crate::remote::RemoteWords;
 use crate::scan::Bytes;
 use crate::segments::Segments;
 use crate::shared::{Control, FREEING, LaneWords};
@@ -26,6 +27,8 @@ pub(crate) struct Lane {
     /// Held by the thread of this process that is the lane's drainer.
     pub(crate) draining: Mutex<()>,
     host: Arc<dyn Host>,
+    /// The words of the client that has the lease, as far as this process has opened them.
+    remote: Mutex<Option<Arc<RemoteWords>>>,
 }
 
 /// The log files, and how far they were drained when they were listed.
@@ -43,15 +46,9 @@ impl Lane {
         let limit_bytes = host.settings().segment_bytes;
         let segments = Segments::open(host.store(&name)?, meta.identity(), limit_bytes)?;
         let files = Mutex::new(Files { segments, listed_at: UNLISTED });
-        Ok(Lane {
-            name,
-            meta,
-            words,
-            writer: Mutex::new(None),
-            files,
-            draining: Mutex::new(()),
-            host,
-        })
+        let (writer, remote) = (Mutex::new(None), Mutex::new(None));
+        let draining = Mutex::new(());
+        Ok(Lane { name, meta, words, writer, files, draining, host, remote })
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -61,7 +58,11 @@ impl Lane {
     /// Behind the last record that is durable, and that readers may see.
     pub(crate) fn durable(&self) -> u64 {
         match self.host.nvram() {
-            Some(_) => self.words.appended().load(Ordering::Acquire),
+            Some(_) => {
+                // A client that spoiled its words ends where it was last believed.
+                let _ = self.pull();
+                self.words.appended().load(Ordering::Acquire)
+            }
             None => self.words.synced().load(Ordering::Acquire),
         }
     }
@@ -159,6 +160,47 @@ impl Lane {
         self.files.lock().listed_at = UNLISTED;
     }
 
+    /// The words of the client that has the lease, if one has.
+    pub(crate) fn remote(&self) -> Result<Option<Arc<RemoteWords>>> {
+        let serial = self.words.remote().load(Ordering::Acquire);
+        if serial == 0 {
+            return Ok(None);
+        }
+        let mut remote = self.remote.lock();
+        if remote.as_ref().is_none_or(|remote| remote.serial() != serial) {
+            *remote = Some(self.host.remote_words(self.identity().stream, serial)?);
+        }
+        Ok(remote.clone())
+    }
+
+    /// Takes over what the client that has the lease has appended; an error when it cannot be.
+    pub(crate) fn pull(&self) -> Result<()> {
+        let Some(remote) = self.remote()? else { return Ok(()) };
+        // In this order: the client's word only grows, so it is not smaller than what was taken
+        // over before it was read.
+        let known = self.words.appended().load(Ordering::Acquire);
+        let claim = remote.claim()?;
+        if claim.appended == known {
+            return Ok(());
+        }
+        let chunk_bytes = self.host.settings().chunk_bytes;
+        let lent_end = self.chunks().last().map_or(0, |(last, _)| (last + 1) * chunk_bytes);
+        if claim.appended < known
+            || claim.appended > lent_end
+            || !claim.appended.is_multiple_of(ALIGN_BYTES as u64)
+        {
+            let claimed = claim.appended;
+            let why = format!("{} says that it ends at {claimed}, after {known}", self.name);
+            return Err(LogError::Incompatible(format!("stream {why}")));
+        }
+        self.words.record_count().store(claim.record_count, Ordering::Relaxed);
+        self.words.payload_bytes().store(claim.payload_bytes, Ordering::Relaxed);
+        let usn_limit = self.words.usn_limit().load(Ordering::Acquire);
+        self.words.last_usn().store(claim.last_usn.min(usn_limit), Ordering::Relaxed);
+        self.words.appended().fetch_max(claim.appended, Ordering::AcqRel);
+        Ok(())
+    }
+
     /// Refuses a lane that failed.
     pub(crate) fn check(&self) -> Result<()> {
         let why = match self.words.aborted().load(Ordering::Acquire) {
@@ -193,6 +235,18 @@ impl Lane {
             LogError::Damaged { .. } | LogError::Incompatible(_) => aborted::LANE,
             _ => aborted::IO,
         };
+        self.set_aborted(why);
+        if let Ok(Some(remote)) = self.remote() {
+            remote.tell_aborted(why);
+        }
+    }
+
+    /// The same, when the lane itself was found wrong.
+    pub(crate) fn abort_spoiled(&self) {
+        self.set_aborted(aborted::LANE);
+    }
+
+    fn set_aborted(&self, why: u64) {
         let aborted = self.words.aborted();
         // The first reason stays.
         let _ = aborted.compare_exchange(0, why, Ordering::AcqRel, Ordering::Acquire);

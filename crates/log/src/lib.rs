@@ -15,6 +15,8 @@
 
 mod broken;
 mod chunk;
+mod chunk_file;
+mod client;
 mod clock;
 mod drain;
 mod error;
@@ -23,24 +25,34 @@ mod format_page;
 mod group;
 mod host;
 mod lane;
+mod lease;
 mod log;
+mod manage;
 mod place;
+mod protocol;
+mod reading;
 mod record;
 mod recovery;
+mod remote;
 mod scan;
 mod segments;
+mod served;
+mod server;
 mod service;
 mod shared;
 #[cfg(test)]
 mod sim;
+mod transport;
 mod types;
 mod worker;
 mod writer;
 
+pub use client::ConnectOptions;
 pub use error::{LogError, Result};
 pub use host::{Settings, StreamMeta};
 pub use log::{Log, LogStat, Reader, Record, Stream, StreamStat};
 pub use place::Options;
 pub use record::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
+pub use server::{Limits, Server, ServerOptions};
 pub use shared::{CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, NOTE_BYTES, STREAM_COUNT_MAX};
 pub use types::{Lsn, NAME_BYTES_MAX, StreamId, StreamName, Usn};

@@ -1,5 +1,7 @@
 //! The log as a program uses it.
 
+use std::collections::VecDeque;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,110 +9,215 @@ use std::sync::atomic::Ordering;
 use device::Durability;
 use serde::Serialize;
 
+use crate::client::{Client, ConnectOptions, RemoteReader, RemoteStream};
 use crate::host::StreamMeta;
-use crate::lane::{Anywhere, Lane};
+use crate::lane::Lane;
 use crate::place::{Options, Place};
-use crate::record::Identity;
+use crate::reading::{Found, READ_BYTES};
 use crate::recovery::recover_service;
-use crate::scan::{Records, Window};
 use crate::service::Service;
 use crate::shared::NOTE_BYTES;
 use crate::worker::Worker;
 use crate::{LogError, Lsn, Result, StreamName, Usn};
 
-/// A service that this process takes part in.
+/// A service that this process takes part in, or uses through its daemon.
 pub struct Log {
-    service: Arc<Service>,
-    /// Stopped before the service is left.
-    _worker: Worker,
+    inner: Inner,
+}
+
+enum Inner {
+    /// This process serves the directory, with others perhaps.
+    Embedded {
+        service: Arc<Service>,
+        /// Stopped before the service is left.
+        _worker: Worker,
+    },
+    /// A daemon does.
+    Remote(Arc<Client>),
 }
 
 impl Log {
     /// Joins the service in the directory `path`. When there is none it is made with `options`; the
-    /// first to join after a restart of the machine recovers it.
+    /// first to join after a restart of the machine recovers it. When `path` is a socket, as
+    /// [`Log::connect`].
+    ///
+    /// Fails while a daemon serves the directory; the error names its socket.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Log> {
-        let place = Place::join(path.as_ref(), options, |place| {
+        let path = path.as_ref();
+        if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+            return Log::connect(path);
+        }
+        let place = Place::join(path, options, None, |place| {
             recover_service(&Service::new(place, options.full_wait))
         })?;
         let service = Arc::new(Service::new(place, options.full_wait));
         let _worker = Worker::start(service.clone())?;
-        Ok(Log { service, _worker })
+        Ok(Log { inner: Inner::Embedded { service, _worker } })
+    }
+
+    /// Connects to the daemon that listens at `socket`.
+    pub fn connect(socket: impl AsRef<Path>) -> Result<Log> {
+        Log::connect_with(socket, &ConnectOptions::default())
+    }
+
+    /// Connects to the daemon that listens at `socket`; what happens when it is gone is said by `options`.
+    pub fn connect_with(socket: impl AsRef<Path>, options: &ConnectOptions) -> Result<Log> {
+        match Client::connect(socket.as_ref(), options) {
+            Ok(client) => Ok(Log { inner: Inner::Remote(client) }),
+            Err(e @ LogError::Daemon(_)) => match &options.fallback {
+                Some((path, options)) => Log::open(path, options),
+                None => Err(e),
+            },
+            Err(e) => Err(e),
+        }
     }
 
     #[cfg(test)]
     pub(crate) fn service(&self) -> &Service {
-        &self.service
+        match &self.inner {
+            Inner::Embedded { service, .. } => service,
+            Inner::Remote(_) => unreachable!("tests of what is inside open directories"),
+        }
     }
 
     /// Names the service: 32 hexadecimal digits, random when it was made.
     pub fn uuid(&self) -> &str {
-        &self.service.host.settings().uuid
+        match &self.inner {
+            Inner::Embedded { service, .. } => &service.host.settings().uuid,
+            Inner::Remote(client) => &client.service.uuid,
+        }
     }
 
     /// What survives after an append that was synced.
     pub fn durability(&self) -> Durability {
-        let group = self.service.host.group().map(|device| device.durability());
-        self.service.host.nvram().or(group).unwrap_or(Durability::Process)
+        match &self.inner {
+            Inner::Embedded { service, .. } => service.durability(),
+            Inner::Remote(client) => client.service.durability,
+        }
     }
 
     /// Opens the stream `name`, which is made when there is none.
     pub fn stream(&self, name: &str) -> Result<Stream> {
-        let name: StreamName = name.parse()?;
-        let meta = match self.service.host.stream(&name)? {
-            Some(meta) => meta,
-            None => self.service.host.create_stream(&name, &new_stream())?,
-        };
-        let lane = self.service.lane(&name, &meta)?;
-        Ok(Stream { service: self.service.clone(), lane })
+        let none = || LogError::NotFound(format!("there is no stream {name}"));
+        self.open_stream(name, true)?.ok_or_else(none)
     }
 
     /// Opens the stream `name` if there is one.
     pub fn existing_stream(&self, name: &str) -> Result<Option<Stream>> {
-        let name: StreamName = name.parse()?;
-        let Some(meta) = self.service.host.stream(&name)? else { return Ok(None) };
-        let lane = self.service.lane(&name, &meta)?;
-        Ok(Some(Stream { service: self.service.clone(), lane }))
+        self.open_stream(name, false)
     }
 
-    /// The names of all streams, sorted.
+    fn open_stream(&self, name: &str, is_new: bool) -> Result<Option<Stream>> {
+        let inner = match &self.inner {
+            Inner::Embedded { service, .. } => {
+                let name: StreamName = name.parse()?;
+                let meta = match service.find(&name)? {
+                    Some(meta) => meta,
+                    None if is_new => service.host.create_stream(&name, &new_stream())?,
+                    None => return Ok(None),
+                };
+                let lane = service.lane(&name, &meta)?;
+                StreamInner::Embedded { service: service.clone(), lane }
+            }
+            Inner::Remote(client) => {
+                let mut local = None;
+                let remote = client.either(
+                    || client.stream(name, is_new),
+                    |log| {
+                        local = log.open_stream(name, is_new)?;
+                        Ok(None)
+                    },
+                )?;
+                match remote {
+                    Some(stream) => StreamInner::Remote(stream),
+                    None => return Ok(local),
+                }
+            }
+        };
+        Ok(Some(Stream { inner }))
+    }
+
+    /// The names of all streams, sorted; of a daemon's, those that the user may open.
     pub fn stream_names(&self) -> Result<Vec<StreamName>> {
-        let mut names: Vec<_> =
-            self.service.host.streams()?.into_iter().map(|(name, _)| name).collect();
-        names.sort();
-        Ok(names)
+        match &self.inner {
+            Inner::Embedded { service, .. } => {
+                let streams = service.host.streams()?;
+                let mut names: Vec<_> = streams.into_iter().map(|(name, _)| name).collect();
+                names.sort();
+                Ok(names)
+            }
+            Inner::Remote(client) => client.either(|| client.stream_names(), Log::stream_names),
+        }
     }
 
     /// Removes a stream and all it holds, durably; what is in memory only is not written first. Fails
     /// while another process writes it.
     pub fn remove_stream(&self, name: &str) -> Result<()> {
-        let name: StreamName = name.parse()?;
-        let Some(meta) = self.service.host.stream(&name)? else {
-            return Err(LogError::NotFound(format!("there is no stream {name}")));
-        };
-        let lane = self.service.lane(&name, &meta)?;
-        self.service.remove(&lane)
+        match &self.inner {
+            Inner::Embedded { service, .. } => {
+                let (name, meta) = named(service, name)?;
+                service.remove(&service.lane(&name, &meta)?)
+            }
+            Inner::Remote(client) => {
+                client.either(|| client.remove_stream(name), |log| log.remove_stream(name))
+            }
+        }
     }
 
-    /// Counters of the service.
-    pub fn stat(&self) -> LogStat {
-        let control = &self.service.control;
-        let get = |word: &std::sync::atomic::AtomicU64| word.load(Ordering::Relaxed);
-        let settings = self.service.host.settings();
-        LogStat {
-            durability: self.durability().name(),
-            is_nvram: self.service.host.nvram().is_some(),
-            pool_bytes: settings.pool_bytes(),
-            chunk_bytes: settings.chunk_bytes,
-            lent_bytes: self.service.lent_count() as u64 * settings.chunk_bytes,
-            pool_wait_count: get(control.wait_count()),
-            pool_wait_ns: get(control.wait_ns()),
-            group_commit_count: get(control.group_count()),
-            group_member_count: get(control.group_members()),
-            group_bytes: get(control.group_bytes()),
-            drain_count: get(control.drain_count()),
-            drain_bytes: get(control.drain_bytes()),
-            is_aborted: get(control.aborted()) != 0,
+    /// Records in the log files of a stream that need not be sound, from the one at `from` on or from
+    /// the first, about a megabyte of them; and where the next one begins, or would. No record: nothing
+    /// more can be read.
+    pub fn salvage(&self, name: &str, from: Lsn) -> Result<(Vec<Record>, Lsn)> {
+        match &self.inner {
+            Inner::Embedded { service, .. } => {
+                let (name, meta) = named(service, name)?;
+                let Found { records, next } = service.salvage(&name, &meta, from)?;
+                Ok((records, next))
+            }
+            Inner::Remote(client) => {
+                client.either(|| client.salvage(name, from), |log| log.salvage(name, from))
+            }
         }
+    }
+
+    /// Gives up what is damaged of a stream and all behind it, so that it can be used again; where it
+    /// ends now. Somebody's decision, never made by itself. Fails while anybody writes it.
+    pub fn discard_damaged(&self, name: &str) -> Result<Lsn> {
+        match &self.inner {
+            Inner::Embedded { service, .. } => {
+                let (name, meta) = named(service, name)?;
+                service.discard_damaged(&name, &meta)
+            }
+            Inner::Remote(client) => {
+                client.either(|| client.discard_damaged(name), |log| log.discard_damaged(name))
+            }
+        }
+    }
+
+    /// Counters of the service; zeros when its daemon does not answer.
+    pub fn stat(&self) -> LogStat {
+        match &self.inner {
+            Inner::Embedded { service, .. } => service.stat(),
+            Inner::Remote(client) => {
+                let asked = client.either(|| client.stat(), |log| Ok(log.stat()));
+                asked.unwrap_or_else(|_| LogStat {
+                    durability: client.service.durability.name(),
+                    is_nvram: client.service.is_nvram,
+                    pool_bytes: client.service.sizes.pool_bytes,
+                    chunk_bytes: client.service.sizes.chunk_bytes,
+                    ..LogStat::default()
+                })
+            }
+        }
+    }
+}
+
+/// The stream that is to be there.
+fn named(service: &Service, name: &str) -> Result<(StreamName, StreamMeta)> {
+    let name: StreamName = name.parse()?;
+    match service.find(&name)? {
+        Some(meta) => Ok((name, meta)),
+        None => Err(LogError::NotFound(format!("there is no stream {name}"))),
     }
 }
 
@@ -120,7 +227,7 @@ fn new_stream() -> StreamMeta {
 }
 
 /// Counters of a service since its memory was made.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct LogStat {
     /// What a synced append survives: `power`, `reboot` or `process`.
     pub durability: &'static str,
@@ -156,111 +263,154 @@ pub struct LogStat {
 /// stream's lease for this process, which keeps it until [`Stream::release`] or its end.
 #[derive(Clone)]
 pub struct Stream {
-    service: Arc<Service>,
-    lane: Arc<Lane>,
+    inner: StreamInner,
+}
+
+#[derive(Clone)]
+enum StreamInner {
+    Embedded { service: Arc<Service>, lane: Arc<Lane> },
+    Remote(Arc<RemoteStream>),
 }
 
 impl Stream {
     /// Its name.
     pub fn name(&self) -> &StreamName {
-        &self.lane.name
+        match &self.inner {
+            StreamInner::Embedded { lane, .. } => &lane.name,
+            StreamInner::Remote(stream) => stream.name(),
+        }
     }
 
     #[cfg(test)]
     pub(crate) fn lane(&self) -> &Arc<Lane> {
-        &self.lane
+        match &self.inner {
+            StreamInner::Embedded { lane, .. } => lane,
+            StreamInner::Remote(_) => unreachable!("tests of what is inside open directories"),
+        }
     }
 
     /// Appends one record of 1 byte to 16 MiB. On NVRAM it is durable when this returns, elsewhere after
     /// [`Stream::sync`].
     pub fn append(&self, payload: &[u8]) -> Result<Lsn> {
-        self.service.with_writer(&self.lane, |writer, lender| writer.append(lender, payload))
+        match &self.inner {
+            StreamInner::Embedded { service, lane } => {
+                service.with_writer(lane, |writer, lender| writer.append(lender, payload))
+            }
+            StreamInner::Remote(stream) => stream.append_batch(&[payload]),
+        }
     }
 
     /// Appends records one behind the other, persisted together, half a pool of bytes at most; where
     /// the last one begins. A crash in the middle leaves any number of the first ones.
     pub fn append_batch(&self, payloads: &[&[u8]]) -> Result<Lsn> {
-        self.service.with_writer(&self.lane, |writer, lender| writer.append_batch(lender, payloads))
+        match &self.inner {
+            StreamInner::Embedded { service, lane } => {
+                service.with_writer(lane, |writer, lender| writer.append_batch(lender, payloads))
+            }
+            StreamInner::Remote(stream) => stream.append_batch(payloads),
+        }
     }
 
     /// Returns when the record at `lsn` and all before it are durable. One device write for everybody
     /// in the service who waits; nothing on NVRAM.
     pub fn sync(&self, lsn: Lsn) -> Result<()> {
-        self.service.sync(&self.lane, lsn)
+        match &self.inner {
+            StreamInner::Embedded { service, lane } => service.sync(lane, lsn),
+            StreamInner::Remote(stream) => stream.sync(lsn),
+        }
     }
 
     /// Brings all that was appended to the log files, durably.
     pub fn flush(&self) -> Result<()> {
-        self.service.drain(&self.lane)
+        match &self.inner {
+            StreamInner::Embedded { service, lane } => service.drain(lane),
+            StreamInner::Remote(stream) => stream.flush(),
+        }
     }
 
     /// Lets another process write the stream.
     pub fn release(&self) {
-        self.service.release(&self.lane);
+        match &self.inner {
+            StreamInner::Embedded { service, lane } => service.release(lane),
+            StreamInner::Remote(stream) => stream.release(),
+        }
     }
 
     /// The records that are durable now and later, from the one at `lsn` on. `lsn` has to be where a
     /// record begins, or the end; what lies before [`Stream::head`] may be gone.
     pub fn read_from(&self, lsn: Lsn) -> Result<Reader> {
-        let (head, end) = (self.head(), self.end());
-        if lsn < head {
-            let text = format!("stream {}: {lsn} is gone, it begins at {head}", self.lane.name);
-            return Err(LogError::NotFound(text));
-        }
-        if lsn > end {
-            let text = format!("stream {}: {lsn} lies behind its end, {end}", self.lane.name);
-            return Err(LogError::Usage(text));
-        }
-        Ok(Reader { lane: self.lane.clone(), position: lsn, window: Window::default() })
+        let lane = match &self.inner {
+            StreamInner::Embedded { lane, .. } => lane,
+            StreamInner::Remote(stream) => {
+                let reader = RemoteReader::new(stream.clone(), lsn)?;
+                return Ok(Reader { inner: ReaderInner::Remote(reader) });
+            }
+        };
+        lane.check_position(lsn)?;
+        let (lane, read) = (lane.clone(), VecDeque::new());
+        Ok(Reader { inner: ReaderInner::Embedded { lane, read, behind: lsn } })
     }
 
     /// Where the first record is that was not truncated away.
     pub fn head(&self) -> Lsn {
-        Lsn(self.lane.words.head().load(Ordering::Acquire))
+        match &self.inner {
+            StreamInner::Embedded { lane, .. } => Lsn(lane.words.head().load(Ordering::Acquire)),
+            StreamInner::Remote(stream) => stream.head(),
+        }
     }
 
     /// Behind the last record that is durable.
     pub fn end(&self) -> Lsn {
-        Lsn(self.lane.durable())
+        match &self.inner {
+            StreamInner::Embedded { lane, .. } => Lsn(lane.durable()),
+            StreamInner::Remote(stream) => stream.end(),
+        }
     }
 
     /// Behind the last record that was appended.
     pub fn appended(&self) -> Lsn {
-        Lsn(self.lane.words.appended().load(Ordering::Acquire))
+        match &self.inner {
+            StreamInner::Embedded { lane, .. } => {
+                // What cannot be taken over is told by the next append or sync.
+                let _ = lane.pull();
+                Lsn(lane.words.appended().load(Ordering::Acquire))
+            }
+            StreamInner::Remote(stream) => stream.appended(),
+        }
     }
 
     /// The records before `lsn` are not wanted any more: their space is given back, by whole log
     /// files. After a power cut they may be there again.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<()> {
-        self.service.truncate_before(&self.lane, lsn)
+        match &self.inner {
+            StreamInner::Embedded { service, lane } => service.truncate_before(lane, lsn),
+            StreamInner::Remote(stream) => stream.truncate_before(lsn),
+        }
     }
 
     /// A few bytes that whoever writes the stream leaves for the next, in memory: zeros after a restart
     /// of the machine.
     pub fn note(&self) -> [u8; NOTE_BYTES] {
-        self.lane.words.note()
+        match &self.inner {
+            StreamInner::Embedded { lane, .. } => lane.words.note(),
+            StreamInner::Remote(stream) => stream.note(),
+        }
     }
 
     /// Leaves a note. Only who has the lease may.
     pub fn set_note(&self, note: &[u8; NOTE_BYTES]) {
-        self.lane.words.set_note(note);
+        match &self.inner {
+            StreamInner::Embedded { lane, .. } => lane.words.set_note(note),
+            StreamInner::Remote(stream) => stream.set_note(note),
+        }
     }
 
     /// Counters of the stream.
     pub fn stat(&self) -> Result<StreamStat> {
-        let words = &self.lane.words;
-        let get = |word: &std::sync::atomic::AtomicU64| word.load(Ordering::Relaxed);
-        Ok(StreamStat {
-            name: self.lane.name.to_string(),
-            head: get(words.head()),
-            drained: get(words.drained()),
-            durable: self.lane.durable(),
-            appended: get(words.appended()),
-            record_count: get(words.record_count()),
-            payload_bytes: get(words.payload_bytes()),
-            file_bytes: self.lane.with_files(|segments| Ok(segments.file_bytes()))?,
-            is_aborted: self.lane.check().is_err(),
-        })
+        match &self.inner {
+            StreamInner::Embedded { lane, .. } => lane.stat(),
+            StreamInner::Remote(stream) => stream.stat(),
+        }
     }
 }
 
@@ -301,52 +451,41 @@ pub struct Record {
 /// Reads a stream while it is written. As an iterator it ends at what is durable now, and goes on when
 /// there is more.
 pub struct Reader {
-    lane: Arc<Lane>,
-    position: Lsn,
-    /// What was read ahead. It was durable, so it does not change.
-    window: Window,
+    inner: ReaderInner,
+}
+
+enum ReaderInner {
+    /// Records that were read already, and where the next ones begin.
+    Embedded {
+        lane: Arc<Lane>,
+        read: VecDeque<Record>,
+        behind: Lsn,
+    },
+    Remote(RemoteReader),
 }
 
 impl Reader {
     /// Where the next record begins.
     pub fn position(&self) -> Lsn {
-        self.position
+        match &self.inner {
+            ReaderInner::Embedded { read, behind, .. } => read.front().map_or(*behind, |r| r.lsn),
+            ReaderInner::Remote(reader) => reader.position(),
+        }
     }
 
     /// The next record; `None` at the end of what is durable.
     pub fn next_record(&mut self) -> Result<Option<Record>> {
-        let end = self.lane.durable();
-        if self.position.0 >= end {
-            return Ok(None);
+        match &mut self.inner {
+            ReaderInner::Embedded { lane, read, behind } => {
+                if read.is_empty() {
+                    let Found { records, next } = lane.read_records(*behind, READ_BYTES)?;
+                    read.extend(records);
+                    *behind = next;
+                }
+                Ok(read.pop_front())
+            }
+            ReaderInner::Remote(reader) => reader.next_record(),
         }
-        let identity: Identity = self.lane.identity();
-        let mut source = Anywhere(&self.lane);
-        let window = std::mem::take(&mut self.window);
-        let mut records = Records::resume(identity, &mut source, self.position, end, window);
-        let next = records.next().map(|found| {
-            found.map(|(lsn, header, payload)| Record {
-                lsn,
-                usn: header.usn,
-                payload: payload.to_vec(),
-            })
-        });
-        if let Ok(Some(record)) = next {
-            self.position = records.position();
-            self.window = records.into_window();
-            return Ok(Some(record));
-        }
-        let head = Lsn(self.lane.words.head().load(Ordering::Acquire));
-        if self.position < head {
-            let (stream, position) = (&self.lane.name, self.position);
-            let text = format!("stream {stream}: {position} is gone, it begins at {head}");
-            return Err(LogError::NotFound(text));
-        }
-        next?;
-        Err(LogError::Damaged {
-            stream: self.lane.name.to_string(),
-            at: self.position,
-            what: "no record begins there".into(),
-        })
     }
 }
 

@@ -4,10 +4,12 @@
 //! DIR/service.json          settings
 //!     lock                  held while the service or a stream is opened, made or removed
 //!     clients/000 ...       one file a client, locked while it lives
+//!     daemon                names the socket of the daemon, which locks it
 //!     usn-limit             no USN was given beyond this
 //!     group.log             the group log, where lanes are ordinary memory
 //!     streams/NAME/         stream.json, log files, head
-//! /dev/shm/onejournal-UUID/ control, lane-ID: words; chunk-NNNN unless they lie on NVRAM
+//! /dev/shm/onejournal-UUID/ control, lane-ID: words; chunk-NNNN unless they lie on NVRAM;
+//!                           client-ID-LEASE: words of a client of the daemon, locked by it
 //! NVRAM/                    chunk-NNNN
 //! ```
 //!
@@ -31,8 +33,11 @@ use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
 
 use crate::chunk::DATA_OFFSET;
+use crate::chunk_file::ChunkFile;
 use crate::group::GROUP_BYTES_MIN;
 use crate::host::{Host, Settings, StreamMeta};
+use crate::remote::{RemoteWords, make_remote_words};
+use crate::served::{Serving, refuse_if_served};
 use crate::shared::{
     CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, Client, Control, LaneWords, STREAM_COUNT_MAX,
 };
@@ -118,19 +123,27 @@ pub(crate) struct Place {
     client: Client,
     /// Locked while this process lives.
     _slot: File,
+    /// If this process is the directory's daemon.
+    serving: Option<Serving>,
     nvram: Option<Durability>,
     group: Option<Disk>,
-    /// The pool as far as this process has mapped it.
-    chunks: Mutex<HashMap<usize, Arc<dyn Nvram>>>,
+    /// The pool as far as this process has it open, with the chunks' holders.
+    chunks: Mutex<OpenChunks>,
 }
+
+/// By number: holder and memory.
+type OpenChunks = HashMap<usize, (u64, Arc<dyn Nvram>)>;
 
 impl Place {
     /// Joins the service in `path`, which is made with `options` when there is none; the second value
     /// says whether its memory is new, so that it has to be recovered, by `recover`, before anybody
     /// else joins.
+    ///
+    /// With `socket`, as the daemon that will listen there, who has the directory for itself.
     pub(crate) fn join(
         path: &Path,
         options: &Options,
+        socket: Option<&Path>,
         recover: impl FnOnce(Arc<Place>) -> Result<()>,
     ) -> Result<Arc<Place>> {
         if !path.is_dir() {
@@ -139,13 +152,25 @@ impl Place {
             sync_directory(&path.join(".."))?;
         }
         let lock = Lock::take(path)?;
+        refuse_if_served(path)?;
+        let serving = match socket {
+            Some(socket) => {
+                refuse_if_joined(path, "processes that opened it themselves use it")?;
+                Some(Serving::claim(path, socket)?)
+            }
+            None => None,
+        };
         let settings = settings_of(path, options)?;
         make_directory(&path.join("clients"), 0o777)?;
         make_directory(&path.join("streams"), 0o777)?;
         let memory = options.memory.join(format!("onejournal-{}", settings.uuid));
         let is_new = !memory.join("control").exists();
         if is_new {
-            refuse_if_joined(path)?;
+            refuse_if_joined(
+                path,
+                "its shared memory was removed while a process uses it: end that process first, or \
+                 give the same memory directory to all",
+            )?;
             if memory.exists() {
                 fs::remove_dir_all(&memory).map_err(at(&memory))?;
             }
@@ -173,6 +198,7 @@ impl Place {
             control,
             client,
             _slot,
+            serving,
             nvram,
             group,
             chunks,
@@ -199,8 +225,15 @@ impl Place {
     /// The file of a chunk, open for reading and writing; made when there is none.
     pub(crate) fn chunk_fd(&self, index: usize) -> Result<OwnedFd> {
         let path = self.chunk_path(index);
-        let file = open_or_make(&path, 0o600, DATA_OFFSET + self.settings.chunk_bytes)?;
-        Ok(file.into())
+        Ok(open_or_make(&path, 0o600, self.chunk_len_bytes())?.into())
+    }
+
+    fn chunk_len_bytes(&self) -> u64 {
+        DATA_OFFSET + self.settings.chunk_bytes
+    }
+
+    fn remote_path(&self, stream: StreamId, serial: u64) -> PathBuf {
+        self.memory.join(format!("client-{}-{serial}", stream.0))
     }
 
     /// The file of a lane's words; made when there is none.
@@ -272,15 +305,59 @@ impl Host for Place {
     }
 
     fn chunk(&self, index: usize) -> Result<Arc<dyn Nvram>> {
+        let holder = Control(self.control.clone()).chunk_holder(index).load(Ordering::Acquire);
         let mut chunks = self.chunks.lock();
-        if let Some(memory) = chunks.get(&index) {
+        if let Some((for_holder, memory)) = chunks.get(&index)
+            && *for_holder == holder
+        {
             return Ok(memory.clone());
         }
-        let (path, fd) = (self.chunk_path(index), self.chunk_fd(index)?);
-        let memory = MappedNvram::share(path, fd, Access::ReadWrite, Some(self.chunk_class()))?;
+        let (path, fd, class) = (self.chunk_path(index), self.chunk_fd(index)?, self.chunk_class());
+        if holder != 0 {
+            let file = ChunkFile::new(fd.into(), self.chunk_len_bytes(), class);
+            let memory: Arc<dyn Nvram> = Arc::new(file);
+            // Others than the daemon may replace the file and not know of each other.
+            if self.serving.is_some() {
+                chunks.insert(index, (holder, memory.clone()));
+            }
+            return Ok(memory);
+        }
+        let memory = MappedNvram::share(path, fd, Access::ReadWrite, Some(class))?;
         let memory: Arc<dyn Nvram> = Arc::new(memory);
-        chunks.insert(index, memory.clone());
+        chunks.insert(index, (holder, memory.clone()));
         Ok(memory)
+    }
+
+    fn renew_chunk(&self, index: usize, holder: u64) -> Result<()> {
+        let control = Control(self.control.clone());
+        let word = control.chunk_holder(index);
+        if word.load(Ordering::Acquire) == holder {
+            return Ok(());
+        }
+        let path = self.chunk_path(index);
+        let new = path.with_extension("new");
+        let _ = fs::remove_file(&new);
+        let file = open_or_make(&new, 0o600, self.chunk_len_bytes())?;
+        let old = open_or_make(&path, 0o600, 0)?;
+        if self.nvram.is_some() {
+            file.sync_all().map_err(at(&new))?;
+        }
+        fs::rename(&new, &path).map_err(at(&path))?;
+        if self.nvram.is_some() {
+            sync_directory(path.parent().expect("in a directory"))?;
+        }
+        word.store(holder, Ordering::Release);
+        self.chunks.lock().remove(&index);
+        // Whoever maps it still has no use for it; its memory is free for others.
+        old.set_len(0).map_err(at(&path))
+    }
+
+    fn remote_words(&self, stream: StreamId, serial: u64) -> Result<Arc<RemoteWords>> {
+        Ok(Arc::new(RemoteWords::open(&self.remote_path(stream, serial), serial)?))
+    }
+
+    fn make_remote_words(&self, stream: StreamId, serial: u64, words: &LaneWords) -> Result<File> {
+        make_remote_words(&self.remote_path(stream, serial), words)
     }
 
     fn group(&self) -> Option<&dyn BlockDevice> {
@@ -411,16 +488,12 @@ fn take_slot(path: &Path, control: &Control) -> Result<(Client, File)> {
     Err(LogError::Usage(format!("{CLIENT_COUNT_MAX} processes use {} already", path.display())))
 }
 
-/// An error while any process has a slot: its memory is gone, but not the process.
-fn refuse_if_joined(path: &Path) -> Result<()> {
+/// An error while any process has a slot; `why` that is one.
+fn refuse_if_joined(path: &Path, why: &str) -> Result<()> {
     for slot in 0..CLIENT_COUNT_MAX {
         let Ok(file) = File::open(slot_path(path, slot)) else { continue };
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(LogError::Incompatible(format!(
-                "{}: its shared memory was removed while a process uses it: end that process first, \
-                 or give the same memory directory to all",
-                path.display()
-            )));
+            return Err(LogError::Incompatible(format!("{}: {why}", path.display())));
         }
     }
     Ok(())
@@ -495,13 +568,18 @@ fn class_of(nvram: &Path, settings: &Settings) -> Result<Durability> {
     for index in (0..settings.chunk_count).rev() {
         let path = nvram.join(format!("chunk-{index:04}"));
         if !fs::metadata(&path).is_ok_and(|found| found.len() == len_bytes) {
-            open_or_make(&path, 0o600, len_bytes)?.sync_all().map_err(at(&path))?;
+            // A client may have made it longer.
+            let file = open_or_make(&path, 0o600, len_bytes)?;
+            file.set_len(len_bytes).and_then(|()| file.sync_all()).map_err(at(&path))?;
         }
     }
     sync_directory(nvram)?;
-    let path = nvram.join("chunk-0000");
-    let file = open_or_make(&path, 0o600, len_bytes)?;
-    Ok(MappedNvram::share(path, file.into(), Access::ReadWrite, asked)?.durability())
+    // A file that no client has.
+    let path = nvram.join("probe");
+    let file = open_or_make(&path, 0o600, DATA_OFFSET)?;
+    let class = MappedNvram::share(&path, file.into(), Access::ReadWrite, asked)?.durability();
+    fs::remove_file(&path).map_err(at(&path))?;
+    Ok(class)
 }
 
 /// The group log, made with zeros that are written and not only reserved: a durable write there then

@@ -100,19 +100,50 @@ fn recover_pieces(service: &Service, pieces: &[Piece]) -> Result<()> {
         }
         let lane = Lane::open(service.host.clone(), name, meta)?;
         let own: Vec<&Piece> = pieces.iter().filter(|piece| piece.stream == id).collect();
-        service.recover_lane(&Arc::new(lane), &own)?;
+        let lane = Arc::new(lane);
+        match service.recover_lane(&lane, &own) {
+            Err(e @ LogError::Damaged { .. }) => {
+                tracing::error!("{e}");
+                keep_pieces(&lane, &own)?;
+            }
+            recovered => recovered?,
+        }
     }
     Ok(())
+}
+
+/// Writes the pieces of a stream that is damaged to its log files, where they belong, because the group
+/// log that has them begins anew. The stream stays refused, and no other.
+fn keep_pieces(lane: &Lane, pieces: &[&Piece]) -> Result<()> {
+    lane.with_files(|segments| {
+        let first = segments.first().unwrap_or(0);
+        // What lies before the first file was truncated away.
+        for piece in pieces.iter().filter(|piece| piece.lsn >= first) {
+            segments.write(piece.lsn, &piece.bytes)?;
+        }
+        segments.sync()
+    })
 }
 
 impl Service {
     /// Makes a lane ready whose words are zeros but for its table. The caller holds the service's lock.
     pub(crate) fn recover_lane(&self, lane: &Arc<Lane>, pieces: &[&Piece]) -> Result<()> {
+        self.recover(lane, pieces, false)
+    }
+
+    /// The same, giving up what is damaged in the last log file and behind it.
+    pub(crate) fn recover_discarding(&self, lane: &Arc<Lane>) -> Result<()> {
+        self.recover(lane, &[], true)
+    }
+
+    fn recover(&self, lane: &Arc<Lane>, pieces: &[&Piece], is_discarding: bool) -> Result<()> {
         let words = &lane.words;
         if words.state().load(Ordering::Acquire) == LANE_READY {
             return Ok(());
         }
-        if words.contradiction().load(Ordering::Acquire) != 0 {
+        if is_discarding {
+            words.contradiction().store(0, Ordering::Release);
+        } else if words.contradiction().load(Ordering::Acquire) != 0 {
             return Err(LogError::Damaged {
                 stream: lane.name.to_string(),
                 at: Lsn(0),
@@ -127,11 +158,13 @@ impl Service {
         let covers = covers(self, lane, pieces)?;
         let mut composite = Composite { segments, covers: &covers };
         let end_max = composite.end();
-        self.check_reach(lane, composite.segments.end(), end_max)?;
+        if !is_discarding {
+            self.check_reach(lane, composite.segments.end(), end_max)?;
+        }
         let mut records = Records::new(lane.identity(), &mut composite, Lsn(begin), end_max);
         let last = records.skip_all()?;
         let end = records.position().0;
-        if let Some(later) = records.proof_of_damage()? {
+        if !is_discarding && let Some(later) = records.proof_of_damage()? {
             return Err(LogError::Damaged {
                 stream: lane.name.to_string(),
                 at: Lsn(end),
@@ -147,6 +180,9 @@ impl Service {
         drop(files);
         for (ordinal, index) in lane.chunks() {
             self.free_chunk(lane, ordinal, index)?;
+        }
+        if is_discarding {
+            self.free_lost_chunks(lane)?;
         }
         words.head().store(head.min(end), Ordering::Release);
         let usn = last.map_or(0, |header| header.usn.0);

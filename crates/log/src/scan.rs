@@ -23,34 +23,9 @@ pub(crate) struct Records<'a, B> {
     window_at: u64,
 }
 
-/// Bytes of a stream that were read, and where they begin.
-#[derive(Default)]
-pub(crate) struct Window {
-    bytes: Vec<u8>,
-    at: u64,
-}
-
 impl<'a, B: Bytes> Records<'a, B> {
     pub(crate) fn new(identity: Identity, source: &'a mut B, from: Lsn, end: u64) -> Self {
         Records { identity, source, at: from.0, end, window: Vec::new(), window_at: from.0 }
-    }
-
-    /// As [`Records::new`], with the window of an earlier walk over the same stream. Only where what was
-    /// read then cannot have changed.
-    pub(crate) fn resume(
-        identity: Identity,
-        source: &'a mut B,
-        from: Lsn,
-        end: u64,
-        window: Window,
-    ) -> Self {
-        let Window { bytes: window, at: window_at } = window;
-        Records { identity, source, at: from.0, end, window, window_at }
-    }
-
-    /// What it has read.
-    pub(crate) fn into_window(self) -> Window {
-        Window { bytes: self.window, at: self.window_at }
     }
 
     /// Where the next record begins, or would.

@@ -253,6 +253,26 @@ impl Segments {
         Ok(if bytes[8..12] == crc { head } else { 0 })
     }
 
+    /// Makes the files end at `end`: removes those behind it, the last first, and all that is behind it in
+    /// the one that holds it. Durable when this returns.
+    pub(crate) fn cut(&mut self, end: u64) -> Result<()> {
+        while self.list.len() > 1 && self.last_first().is_some_and(|first| first >= end) {
+            let last = self.list.pop().expect("more than one");
+            self.store.remove(&name_of(last.first))?;
+            self.store.sync_names()?;
+        }
+        let Some(last) = self.list.last() else { return Ok(()) };
+        let zeros = vec![0; 1 << 20];
+        let mut at = end.saturating_sub(last.first);
+        while at < last.room_bytes {
+            let count = (last.room_bytes - at).min(zeros.len() as u64);
+            let part = &zeros[..usize::try_from(count).expect("1 MiB at most")];
+            last.file.write(DATA_OFFSET + at, part)?;
+            at += count;
+        }
+        Ok(last.file.sync()?)
+    }
+
     /// Nothing before `head` is wanted any more: keeps that position, and removes the files whose
     /// records all lie before it and before `drained`. The last one stays.
     ///

@@ -19,7 +19,6 @@ use parking_lot::{Condvar, Mutex};
 use crate::chunk::{DATA_OFFSET, Lent, Loan, write_zeros};
 use crate::host::{Host, StreamMeta};
 use crate::lane::Lane;
-use crate::record::Identity;
 use crate::shared::{Client, Control, FREEING, LANE_READY, LaneWords, claim};
 use crate::writer::{Lender, Sizes, Writer};
 use crate::{LogError, Lsn, Result, StreamId, StreamName, clock};
@@ -33,7 +32,7 @@ pub(crate) struct Service {
     pub(crate) control: Control,
     lanes: Mutex<HashMap<StreamId, Arc<Lane>>>,
     /// How long an append waits for a chunk while nothing is drained.
-    full_wait: Duration,
+    pub(crate) full_wait: Duration,
     kick: Kick,
 }
 
@@ -169,6 +168,23 @@ impl Service {
         self.lanes.lock().values().cloned().collect()
     }
 
+    /// The lane of stream `id`, if this process has it open.
+    pub(crate) fn open_lane(&self, id: StreamId) -> Option<Arc<Lane>> {
+        self.lanes.lock().get(&id).cloned()
+    }
+
+    /// Closes lanes that nothing refers to and that `is_wanted` does not hold back, so that
+    /// `keep_count` are left.
+    pub(crate) fn retain_lanes(&self, keep_count: usize, is_wanted: impl Fn(&Lane) -> bool) {
+        let mut lanes = self.lanes.lock();
+        let mut excess = lanes.len().saturating_sub(keep_count);
+        lanes.retain(|_, lane| {
+            let stays = excess == 0 || Arc::strong_count(lane) > 1 || is_wanted(lane);
+            excess -= usize::from(!stays);
+            stays
+        });
+    }
+
     pub(crate) fn forget(&self, id: StreamId) {
         self.lanes.lock().remove(&id);
     }
@@ -189,6 +205,7 @@ impl Service {
     }
 
     fn lease(&self, lane: &Lane) -> Result<Writer> {
+        self.end_remote(lane)?;
         let before = self.claim_lessee(lane)?;
         self.take_over(lane, before).inspect_err(|_| {
             // Whoever takes it next has to look at what this one could not.
@@ -218,7 +235,7 @@ impl Service {
     }
 
     /// Takes the lease; who had it.
-    fn claim_lessee(&self, lane: &Lane) -> Result<Client> {
+    pub(crate) fn claim_lessee(&self, lane: &Lane) -> Result<Client> {
         let lessee = lane.words.lessee();
         let begin = Instant::now();
         loop {
@@ -254,7 +271,7 @@ impl Service {
     }
 
     /// Takes over the lane of somebody who died.
-    fn adopt(&self, lane: &Lane) -> Result<()> {
+    pub(crate) fn adopt(&self, lane: &Lane) -> Result<()> {
         let _drainer = self.wait_for_drainer(lane);
         self.tidy(lane)
     }
@@ -283,7 +300,7 @@ impl Service {
 
     /// Frees the chunks that the stream owns and its table does not name. Only while nobody lends or
     /// gives back.
-    fn free_lost_chunks(&self, lane: &Lane) -> Result<()> {
+    pub(crate) fn free_lost_chunks(&self, lane: &Lane) -> Result<()> {
         let chunks = lane.chunks();
         for index in 0..self.host.settings().chunk_count as usize {
             let word = self.control.chunk_owner(index).load(Ordering::Acquire);
@@ -321,6 +338,7 @@ impl Service {
 
     /// Says that the records before `lsn` are not wanted any more.
     pub(crate) fn truncate_before(&self, lane: &Lane, lsn: Lsn) -> Result<()> {
+        lane.pull()?;
         let end = Lsn(lane.words.appended().load(Ordering::Acquire));
         if lsn > end {
             let text = format!("stream {}: {lsn} lies behind its end, {end}", lane.name);
@@ -337,6 +355,7 @@ impl Service {
     /// Makes the stream durable up to the record at `lsn` and all before it.
     pub(crate) fn sync(&self, lane: &Arc<Lane>, lsn: Lsn) -> Result<()> {
         lane.check()?;
+        lane.pull()?;
         if lane.durable() > lsn.0 {
             return Ok(());
         }
@@ -354,7 +373,12 @@ impl Service {
         self.lend_or_wait(lane, ordinal).inspect_err(|_| self.take_back_unused(lane))
     }
 
+    /// Frees what was lent for an append that then found no chunk more. A client of the daemon borrows one
+    /// chunk at a time, and may have stored in it what is not known here yet.
     fn take_back_unused(&self, lane: &Lane) {
+        if lane.words.remote().load(Ordering::Acquire) != 0 {
+            return;
+        }
         let appended = lane.words.appended().load(Ordering::Acquire);
         let last = appended / self.host.settings().chunk_bytes;
         for (ordinal, index) in lane.chunks().into_iter().filter(|(ordinal, _)| *ordinal > last) {
@@ -369,7 +393,7 @@ impl Service {
         let mut has_waited = false;
         loop {
             let freed = self.control.freed();
-            if let Some(index) = self.take_free_chunk(lane.identity()) {
+            if let Some(index) = self.take_free_chunk(lane) {
                 let memory = self.begin_loan(lane, ordinal, index).inspect_err(|_| {
                     self.control.chunk_owner(index).store(0, Ordering::Release);
                     self.control.advance_freed();
@@ -401,6 +425,8 @@ impl Service {
 
     /// Makes a chunk that was taken the lane's.
     fn begin_loan(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<Arc<dyn Nvram>> {
+        let holder = lane.words.remote().load(Ordering::Acquire);
+        self.host.renew_chunk(index, holder)?;
         let memory = lane.chunk_memory(index)?;
         let appended = lane.words.appended().load(Ordering::Acquire);
         let first = appended.max(ordinal.saturating_mul(self.host.settings().chunk_bytes));
@@ -409,14 +435,19 @@ impl Service {
         Ok(memory)
     }
 
-    fn take_free_chunk(&self, identity: Identity) -> Option<usize> {
-        let owner = u64::from(identity.stream.0) + 1;
+    /// Takes a free chunk; rather one that the lessee had before, which need not be made anew.
+    fn take_free_chunk(&self, lane: &Lane) -> Option<usize> {
+        let owner = u64::from(lane.meta.id) + 1;
+        let holder = lane.words.remote().load(Ordering::Acquire);
         let count = self.host.settings().chunk_count as usize;
-        (0..count).find(|&index| {
-            let word = self.control.chunk_owner(index);
+        let take = |index: &usize| {
+            let word = self.control.chunk_owner(*index);
             word.load(Ordering::Relaxed) == 0
                 && word.compare_exchange(0, owner, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        })
+        };
+        let is_held =
+            |index: &usize| self.control.chunk_holder(*index).load(Ordering::Relaxed) == holder;
+        (0..count).filter(is_held).find(take).or_else(|| (0..count).find(take))
     }
 
     /// Drains the stream itself and, if that frees nothing, every other that holds chunks. Whether any

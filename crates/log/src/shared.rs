@@ -8,6 +8,7 @@
 //! | group offset, sequence | where its next entry goes | the leader |
 //! | pending | a bit for each stream that waits for a group commit | set by waiters, taken by the leader |
 //! | chunk owners | stream + 1, or 0; with [`FREEING`] | compare-and-swap from 0 by the lender; to FREEING, then 0 by the drainer |
+//! | chunk holders | see [`Control::chunk_holder`] | who has just lent it |
 //! | epoch, freed | changes that waiters sleep on | the leader; the drainer |
 //!
 //! # Words of a lane ([`LaneWords`]), also written by its writer, which need not be trusted
@@ -23,6 +24,9 @@
 //! | synced | the leader, or the drainer |
 //! | drainer | compare-and-swap from nobody or from somebody dead |
 //! | drained, chunk table | the drainer; new entries of the table the lessee |
+//!
+//! A client of the daemon never sees these words: it has a copy of its own (`remote`), from which whoever
+//! serves the directory takes over `appended`, if it can be.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -103,6 +107,7 @@ impl Control {
     const PENDING: usize = 512;
     const PENDING_COUNT: usize = STREAM_COUNT_MAX / 64;
     const CHUNKS: usize = 2048;
+    const HOLDERS: usize = Self::CHUNKS + CHUNK_COUNT_MAX;
 
     words! {
         /// Not 0 once the service is recovered.
@@ -134,6 +139,8 @@ impl Control {
         group_header = 19;
         /// Not 0: a leader died, and these words may not say how far the group log was written.
         group_unsure = 20;
+        /// Leases that were given to clients of a daemon.
+        lease_count = 21;
     }
 
     /// How often `slot` was taken.
@@ -146,6 +153,13 @@ impl Control {
     pub(crate) fn chunk_owner(&self, index: usize) -> &AtomicU64 {
         assert!(index < CHUNK_COUNT_MAX, "chunk {index}");
         self.0.word(Self::CHUNKS + index)
+    }
+
+    /// Whose mappings may show the file of chunk `index`: the number of a client's lease, or 0 for
+    /// processes that serve the directory.
+    pub(crate) fn chunk_holder(&self, index: usize) -> &AtomicU64 {
+        assert!(index < CHUNK_COUNT_MAX, "chunk {index}");
+        self.0.word(Self::HOLDERS + index)
     }
 
     /// Says that the stream at `place` waits for a group commit.
@@ -205,13 +219,20 @@ pub(crate) struct LaneWords(pub(crate) Arc<SharedWords>);
 
 impl LaneWords {
     pub(crate) const COUNT: usize = 1024;
-    const NOTE: usize = 16;
-    const CHUNKS: usize = 32;
+    pub(crate) const NOTE: usize = 16;
+    pub(crate) const CHUNKS: usize = 32;
+    // Words that are also reached through a file, by index.
+    pub(crate) const APPENDED: usize = 1;
+    pub(crate) const ABORTED: usize = 10;
+    pub(crate) const RECORD_COUNT: usize = 11;
+    pub(crate) const PAYLOAD_BYTES: usize = 12;
+    pub(crate) const LAST_USN: usize = 13;
+    pub(crate) const REMOTE_TOKEN: usize = 29;
     const CHUNK_BITS: u32 = 16;
 
     words! {
         lessee = 0;
-        appended = 1;
+        appended = Self::APPENDED;
         /// A group commit is wanted up to here.
         wanted = 2;
         synced = 3;
@@ -225,13 +246,19 @@ impl LaneWords {
         usn_limit = 9;
         /// Not 0: a write of this stream's log files failed, or its lane holds no record where one
         /// was published.
-        aborted = 10;
+        aborted = Self::ABORTED;
         /// Records and payload bytes appended.
-        record_count = 11;
-        payload_bytes = 12;
-        last_usn = 13;
+        record_count = Self::RECORD_COUNT;
+        payload_bytes = Self::PAYLOAD_BYTES;
+        last_usn = Self::LAST_USN;
         /// Not 0: a drainer died, and may have left a chunk that is neither lent nor free.
         suspect = 24;
+        /// Number of the lease that a client of a daemon has, whose own words count for what is
+        /// appended (`remote`); 0: none.
+        remote = 28;
+        /// What that client shows for its lease, and its user.
+        remote_token = Self::REMOTE_TOKEN;
+        remote_uid = 30;
         /// Not 0: chunks on NVRAM say of themselves what cannot be.
         contradiction = 25;
     }
@@ -336,7 +363,7 @@ mod tests {
     fn the_areas_do_not_overlap() {
         const { assert!(Control::SLOTS + CLIENT_COUNT_MAX <= Control::PENDING) }
         const { assert!(Control::PENDING + Control::PENDING_COUNT <= Control::CHUNKS) }
-        const { assert!(Control::CHUNKS + CHUNK_COUNT_MAX <= Control::COUNT) }
+        const { assert!(Control::HOLDERS + CHUNK_COUNT_MAX <= Control::COUNT) }
         const { assert!(LaneWords::NOTE + NOTE_BYTES / 8 <= LaneWords::CHUNKS) }
         const { assert!(LaneWords::CHUNKS + CHUNK_COUNT_MAX <= LaneWords::COUNT) }
     }

@@ -81,6 +81,13 @@ impl Rounds {
     }
 
     fn wants_drain(&mut self, lane: &Lane, is_tight: bool) -> bool {
+        if lane.check().is_err() {
+            return false;
+        }
+        if lane.pull().is_err() {
+            // The drain finds out and aborts the lane.
+            return true;
+        }
         let appended = lane.words.appended().load(Ordering::Acquire);
         let drained = lane.words.drained().load(Ordering::Acquire);
         let now = Instant::now();

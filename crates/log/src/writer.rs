@@ -26,6 +26,9 @@ pub(crate) trait Lender {
 
     /// Makes USNs beyond the present limit good.
     fn extend_usn(&self) -> Result<()>;
+
+    /// Says that a chunk for span `ordinal` will soon be asked for.
+    fn announce(&self, _ordinal: u64) {}
 }
 
 /// Sizes of the pool, in bytes.
@@ -49,6 +52,8 @@ pub(crate) struct Writer {
     /// The chunks from the position's on, in order.
     chunks: Vec<Lent>,
     last_usn: u64,
+    /// The last span that was announced.
+    announced: u64,
 }
 
 impl Writer {
@@ -62,7 +67,8 @@ impl Writer {
         chunks: Vec<Lent>,
     ) -> Writer {
         let last_usn = words.last_usn().load(Ordering::Acquire);
-        Writer { identity, words, sizes, is_nvram, position, chunks, last_usn }
+        let announced = 0;
+        Writer { identity, words, sizes, is_nvram, position, chunks, last_usn, announced }
     }
 
     /// Appends one record. On NVRAM it is durable when this returns.
@@ -139,6 +145,12 @@ impl Writer {
                     return Err(e);
                 }
             }
+        }
+        let (behind, within) = (end.div_ceil(self.sizes.chunk_bytes), end % self.sizes.chunk_bytes);
+        let is_last = self.chunks.last().is_some_and(|chunk| chunk.ordinal < behind);
+        if is_last && within >= self.sizes.chunk_bytes / 4 && self.announced < behind {
+            self.announced = behind;
+            lender.announce(behind);
         }
         Ok(())
     }

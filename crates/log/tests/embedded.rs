@@ -290,6 +290,30 @@ fn a_removed_stream_leaves_nothing_and_writes_nothing() {
 }
 
 #[test]
+fn a_chunk_that_begins_in_the_middle_of_its_span_hides_nothing_that_was_drained() {
+    on_both(|place| {
+        let log = place.open();
+        let stream = log.stream("m").expect("stream");
+        let mut expected = Vec::new();
+        for number in 0..10 {
+            let bytes = payload(number, 500);
+            let lsn = stream.append(&bytes).expect("append");
+            stream.sync(lsn).expect("sync");
+            expected.push(bytes);
+            stream.flush().expect("flush");
+            stream.release();
+            stream.flush().expect("give the chunk back");
+        }
+        let lsn = stream.append(b"last").expect("append");
+        stream.sync(lsn).expect("sync");
+        expected.push(b"last".to_vec());
+        drop((stream, log));
+        place.reboot();
+        assert_eq!(records(&place.open().stream("m").expect("stream")), expected);
+    });
+}
+
+#[test]
 fn regression_a_removal_that_was_cut_does_not_spoil_the_name() {
     on_both(|place| {
         let log = place.open();
@@ -306,4 +330,41 @@ fn regression_a_removal_that_was_cut_does_not_spoil_the_name() {
         assert_eq!(records(&stream), Vec::<Vec<u8>>::new());
         assert_eq!(stream.append(b"new").expect("append"), Lsn(0));
     });
+}
+
+#[test]
+fn a_damaged_stream_is_refused_alone_whatever_the_group_log_holds_of_it() {
+    let place = &Place::new(false);
+    let append = |stream: &Stream, count: u64| {
+        for number in 0..count {
+            let lsn = stream.append(&payload(number, 100)).expect("append");
+            stream.sync(lsn).expect("sync");
+        }
+    };
+    let log = place.open();
+    append(&log.stream("d").expect("stream"), 20);
+    drop(log);
+    place.reboot();
+    let log = place.open();
+    append(&log.stream("d").expect("stream"), 5);
+    append(&log.stream("other").expect("stream"), 5);
+    drop(log);
+    place.reboot();
+    let path = place.root.path().join("streams/d/0000000000000000.seg");
+    let mut bytes = std::fs::read(&path).expect("log file");
+    bytes[64 + 5 * 124 + 30] ^= 1;
+    std::fs::write(&path, &bytes).expect("damage");
+    for life in 0..2 {
+        let log = place.open();
+        assert_eq!(records(&log.stream("other").expect("sound")).len(), 5, "life {life}");
+        let error = log.stream("d").err().expect("damaged");
+        assert!(matches!(error, LogError::Damaged { at: Lsn(620), .. }), "{error}");
+        drop(log);
+        place.reboot();
+    }
+    // The damage is repaired by somebody: what the group log held was not lost with its end.
+    bytes = std::fs::read(&path).expect("log file");
+    bytes[64 + 5 * 124 + 30] ^= 1;
+    std::fs::write(&path, &bytes).expect("repair");
+    assert_eq!(records(&place.open().stream("d").expect("sound")).len(), 25);
 }

@@ -1,0 +1,139 @@
+//! `onejournal logd`: serves a log directory until SIGTERM or SIGINT.
+
+use std::ffi::OsStr;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use device::Durability;
+use log::{Limits, Options, Server, ServerOptions};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::{CliError, Result, daemon, log_commands, target};
+
+#[derive(Args)]
+pub struct LogdArgs {
+    /// Directory of the log; made when there is none
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Socket to listen at (default: DIR/socket)
+    #[arg(long, value_name = "SOCKET")]
+    listen: Option<PathBuf>,
+    /// Who may connect, as the permissions of the socket
+    #[arg(long, value_name = "MODE", default_value = "666", value_parser = parse_mode)]
+    mode: u32,
+    /// Directory on NVRAM for the lanes of a new log
+    #[arg(long, value_name = "DIR")]
+    nvram: Option<PathBuf>,
+    /// What that NVRAM survives, if it is not a power cut: process, reboot or power
+    #[arg(long, value_name = "CLASS", value_parser = parse_durability)]
+    durability: Option<Durability>,
+    /// Size of the pool of a new log, shared by all lanes
+    #[arg(long, value_name = "SIZE", value_parser = target::parse_size)]
+    pool: Option<u64>,
+    /// Size of a log file of a new log, at most
+    #[arg(long, value_name = "SIZE", value_parser = target::parse_size)]
+    segment: Option<u64>,
+    /// Directory for memory that processes share: a tmpfs, the same for all who use the log
+    #[arg(long, value_name = "DIR")]
+    memory: Option<PathBuf>,
+    /// Bytes of records that a new stream may keep (default: any number)
+    #[arg(long, value_name = "SIZE", value_parser = target::parse_size)]
+    quota: Option<u64>,
+    /// Connections at a time, of all users and of each
+    #[arg(long, value_name = "COUNT")]
+    connections: Option<usize>,
+    #[arg(long, value_name = "COUNT", help = "Connections of each user at a time")]
+    user_connections: Option<usize>,
+    /// Chunks that each user may hold at a time (default: three quarters of the pool)
+    #[arg(long, value_name = "COUNT")]
+    user_chunks: Option<usize>,
+}
+
+fn parse_mode(text: &str) -> std::result::Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("give permissions in octal, like 660".into()),
+    }
+}
+
+fn parse_durability(text: &str) -> std::result::Result<Durability, String> {
+    let classes = [Durability::Process, Durability::Reboot, Durability::Power];
+    let found = classes.into_iter().find(|class| class.name() == text);
+    found.ok_or_else(|| "give process, reboot or power".into())
+}
+
+impl LogdArgs {
+    fn options(&self) -> Options {
+        let default = Options::default();
+        Options {
+            nvram: self.nvram.clone(),
+            durability: self.durability,
+            pool_bytes: self.pool.unwrap_or(default.pool_bytes),
+            segment_bytes: self.segment.unwrap_or(default.segment_bytes),
+            memory: self.memory.clone().unwrap_or(default.memory.clone()),
+            ..default
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        let default = Limits::default();
+        Limits {
+            connection_count: self.connections.unwrap_or(default.connection_count),
+            user_connection_count: self.user_connections.unwrap_or(default.user_connection_count),
+            user_chunk_count: self.user_chunks,
+            stream_bytes: self.quota.unwrap_or(default.stream_bytes),
+            ..default
+        }
+    }
+}
+
+pub fn run(args: &LogdArgs) -> Result<u8> {
+    daemon::log_to(None)?;
+    daemon::abort_on_panic();
+    // Before there are threads, so that none of them is ended by a signal.
+    let mut signals = Signals::new([SIGTERM, SIGINT])
+        .map_err(|error| CliError::new(format!("signals: {error}")))?;
+    raise_descriptor_limit();
+    let socket = args.listen.clone().unwrap_or_else(|| args.dir.join("socket"));
+    let server = ServerOptions { socket, mode: args.mode, limits: args.limits() };
+    let server =
+        Server::start(&args.dir, &args.options(), &server).map_err(log_commands::failed)?;
+    notify("READY=1");
+    signals.forever().next();
+    notify("STOPPING=1");
+    server.stop().map_err(log_commands::failed)?;
+    Ok(0)
+}
+
+/// A stream takes a descriptor for each log file, a client one for its connection.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let found = getrlimit(Resource::Nofile);
+    // What cannot be raised is enough for fewer.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: found.maximum, ..found });
+}
+
+/// Tells the service manager, if one started us. If it does not listen that is its affair.
+fn notify(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else {
+        return;
+    };
+    if let Err(error) = send_datagram(&path, state.as_bytes()) {
+        tracing::warn!("NOTIFY_SOCKET: {error}");
+    }
+}
+
+fn send_datagram(path: &OsStr, bytes: &[u8]) -> std::io::Result<()> {
+    let address = match path.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(path)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(Duration::from_secs(5)))?;
+    socket.send_to_addr(bytes, &address).map(|_| ())
+}

@@ -1,0 +1,180 @@
+//! What is done with streams as a whole, for a process that serves their directory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use device::Durability;
+
+use crate::host::StreamMeta;
+use crate::lane::Lane;
+use crate::reading::{Found, READ_BYTES};
+use crate::scan::Records;
+use crate::segments::Segments;
+use crate::service::Service;
+use crate::{LogError, LogStat, Lsn, Record, Result, StreamId, StreamName, StreamStat};
+
+impl Service {
+    /// What survives after an append that was synced.
+    pub(crate) fn durability(&self) -> Durability {
+        let group = self.host.group().map(|device| device.durability());
+        self.host.nvram().or(group).unwrap_or(Durability::Process)
+    }
+
+    /// The stream `name`, if there is one.
+    pub(crate) fn find(&self, name: &StreamName) -> Result<Option<StreamMeta>> {
+        self.host.stream(name)
+    }
+
+    /// Records of the stream's log files from the one at `from` on, or from the first, up to the first that
+    /// is none: what can be read of a stream that is damaged.
+    pub(crate) fn salvage(&self, name: &StreamName, meta: &StreamMeta, from: Lsn) -> Result<Found> {
+        let limit_bytes = self.host.settings().segment_bytes;
+        let mut segments = Segments::open(self.host.store(name)?, meta.identity(), limit_bytes)?;
+        let first = segments.first().unwrap_or(0).max(segments.kept_head()?);
+        let (from, end) = (from.0.max(first), segments.end());
+        let mut found = Vec::new();
+        let mut bytes = 0;
+        let mut records = Records::new(meta.identity(), &mut segments, Lsn(from), end.max(from));
+        while bytes < READ_BYTES
+            && let Some((lsn, header, payload)) = records.next()?
+        {
+            bytes += payload.len();
+            found.push(Record { lsn, usn: header.usn, payload: payload.to_vec() });
+        }
+        Ok(Found { records: found, next: records.position() })
+    }
+
+    /// Gives up what is damaged of a stream and all behind it; where it ends now.
+    pub(crate) fn discard_damaged(&self, name: &StreamName, meta: &StreamMeta) -> Result<Lsn> {
+        let lane = match self.open_lane(StreamId(meta.id)) {
+            Some(lane) => lane,
+            None => Arc::new(Lane::open(self.host.clone(), name.clone(), meta.clone())?),
+        };
+        let writer = lane.writer.lock();
+        if writer.is_some() {
+            return Err(LogError::Busy(name.to_string()));
+        }
+        let end = self.alone(&lane, || self.discard_locked(&lane))?;
+        drop(writer);
+        // It may hold pieces of what was given up.
+        self.empty_group()?;
+        self.forget(StreamId(meta.id));
+        Ok(end)
+    }
+
+    /// Runs `f` under the service's lock while nobody writes or drains the lane, which has no client.
+    fn alone<T>(&self, lane: &Lane, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        if lane.remote()?.map_or(Ok(false), |remote| remote.is_alive())? {
+            return Err(LogError::Busy(lane.name.to_string()));
+        }
+        let me = self.host.client().0;
+        if lane.words.lessee().load(Ordering::Acquire) != me {
+            self.claim_lessee(lane)?;
+        }
+        let drainer = self.wait_for_drainer(lane);
+        let (mut f, mut done) = (Some(f), None);
+        let locked = self.host.locked(&mut || {
+            done = f.take().map(|f| f());
+            Ok(())
+        });
+        drop(drainer);
+        lane.words.lessee().store(0, Ordering::Release);
+        locked?;
+        done.expect("it was run")
+    }
+
+    /// Brings home what is sound of a lane that its client, who is gone, has spoiled, and frees its chunks. It
+    /// stays refused until somebody decides.
+    pub(crate) fn settle_spoiled(&self, lane: &Arc<Lane>) -> Result<()> {
+        self.alone(lane, || {
+            let settled = self.recover_whole_records(lane);
+            lane.abort_spoiled();
+            settled
+        })
+    }
+
+    /// Makes the lane end behind its last record that is whole.
+    fn recover_whole_records(&self, lane: &Arc<Lane>) -> Result<()> {
+        let words = &lane.words;
+        if let Some(remote) = lane.remote()? {
+            // What it claims is what was not believed; the chunks are looked at instead.
+            words.remote().store(0, Ordering::Release);
+            remote.remove();
+        }
+        words.aborted().store(0, Ordering::Release);
+        words.state().store(0, Ordering::Release);
+        self.recover_discarding(lane)
+    }
+
+    fn discard_locked(&self, lane: &Arc<Lane>) -> Result<Lsn> {
+        self.recover_whole_records(lane)?;
+        let words = &lane.words;
+        let appended = words.appended().load(Ordering::Acquire);
+        lane.with_files(|segments| {
+            let first = segments.first().unwrap_or(appended).max(segments.kept_head()?);
+            let mut records = Records::new(lane.identity(), segments, Lsn(first), appended);
+            records.skip_all()?;
+            let end = records.position();
+            if end.0 < appended {
+                segments.cut(end.0)?;
+                for word in [words.appended(), words.synced(), words.drained(), words.wanted()] {
+                    word.store(end.0, Ordering::Release);
+                }
+            }
+            Ok(end)
+        })
+    }
+
+    /// Closes streams that nobody uses, so that `keep_count` are left open.
+    pub(crate) fn forget_idle(&self, keep_count: usize) {
+        self.retain_lanes(keep_count, |lane| {
+            let words = &lane.words;
+            let get = |word: &AtomicU64| word.load(Ordering::Acquire);
+            get(words.remote()) != 0
+                || get(words.lessee()) != 0
+                || get(words.appended()) != get(words.drained())
+        });
+    }
+
+    /// Counters of the service.
+    pub(crate) fn stat(&self) -> LogStat {
+        let control = &self.control;
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let settings = self.host.settings();
+        LogStat {
+            durability: self.durability().name(),
+            is_nvram: self.host.nvram().is_some(),
+            pool_bytes: settings.pool_bytes(),
+            chunk_bytes: settings.chunk_bytes,
+            lent_bytes: self.lent_count() as u64 * settings.chunk_bytes,
+            pool_wait_count: get(control.wait_count()),
+            pool_wait_ns: get(control.wait_ns()),
+            group_commit_count: get(control.group_count()),
+            group_member_count: get(control.group_members()),
+            group_bytes: get(control.group_bytes()),
+            drain_count: get(control.drain_count()),
+            drain_bytes: get(control.drain_bytes()),
+            is_aborted: get(control.aborted()) != 0,
+        }
+    }
+}
+
+impl Lane {
+    /// Counters of the stream.
+    pub(crate) fn stat(&self) -> Result<StreamStat> {
+        let words = &self.words;
+        let durable = self.durable();
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        Ok(StreamStat {
+            name: self.name.to_string(),
+            head: get(words.head()),
+            drained: get(words.drained()),
+            durable,
+            appended: get(words.appended()),
+            record_count: get(words.record_count()),
+            payload_bytes: get(words.payload_bytes()),
+            file_bytes: self.with_files(|segments| Ok(segments.file_bytes()))?,
+            is_aborted: self.check().is_err(),
+        })
+    }
+}

@@ -1,0 +1,73 @@
+//! Reading what is durable of a stream, many records at a time.
+
+use std::sync::atomic::Ordering;
+
+use crate::lane::{Anywhere, Lane};
+use crate::scan::Records;
+use crate::{LogError, Lsn, Record, Result};
+
+/// Bytes of payloads that are read at once, at most but for one record.
+pub(crate) const READ_BYTES: usize = 1 << 20;
+
+/// Records that follow each other.
+pub(crate) struct Found {
+    pub(crate) records: Vec<Record>,
+    /// Where the next one begins, or would.
+    pub(crate) next: Lsn,
+}
+
+impl Lane {
+    /// An error unless `at` lies between the first record that is kept and the end.
+    pub(crate) fn check_position(&self, at: Lsn) -> Result<()> {
+        let (name, head) = (&self.name, Lsn(self.words.head().load(Ordering::Acquire)));
+        let end = Lsn(self.durable());
+        if at < head {
+            let text = format!("stream {name}: {at} is gone, it begins at {head}");
+            return Err(LogError::NotFound(text));
+        }
+        if at > end {
+            let text = format!("stream {name}: {at} lies behind its end, {end}");
+            return Err(LogError::Usage(text));
+        }
+        Ok(())
+    }
+
+    /// Durable records from the one at `at` on, about `limit_bytes` of them; none at the end. An error
+    /// when none begins there, or it was truncated away meanwhile.
+    pub(crate) fn read_records(&self, at: Lsn, limit_bytes: usize) -> Result<Found> {
+        let end = self.durable();
+        let mut source = Anywhere(self);
+        let mut records = Records::new(self.identity(), &mut source, at, end.max(at.0));
+        let (mut found, mut bytes, mut failure) = (Vec::new(), 0, None);
+        while records.position().0 < end && (bytes < limit_bytes || found.is_empty()) {
+            match records.next() {
+                Ok(Some((lsn, header, payload))) => {
+                    bytes += payload.len();
+                    found.push(Record { lsn, usn: header.usn, payload: payload.to_vec() });
+                }
+                Ok(None) => break,
+                Err(e) => {
+                    failure = Some(e);
+                    break;
+                }
+            }
+        }
+        if found.is_empty() && at.0 < end {
+            return Err(self.no_record(at, failure));
+        }
+        Ok(Found { records: found, next: records.position() })
+    }
+
+    /// Why no record could be read at `at`.
+    fn no_record(&self, at: Lsn, failure: Option<LogError>) -> LogError {
+        let head = Lsn(self.words.head().load(Ordering::Acquire));
+        if at < head {
+            let text = format!("stream {}: {at} is gone, it begins at {head}", self.name);
+            return LogError::NotFound(text);
+        }
+        failure.unwrap_or_else(|| {
+            let (stream, what) = (self.name.to_string(), "no record begins there".into());
+            LogError::Damaged { stream, at, what }
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! The words of a lane that a client of the daemon maps, as whoever serves the directory sees them.
+//!
+//! Laid out as the lane's own words (`shared`), of which they are a copy from when the lease was given.
+//! From then on the client changes them as it likes, and what it says is taken over only where it can
+//! be true ([`Lane::pull`](crate::lane::Lane::pull)).
+//!
+//! They are read from their file and never mapped here: a client may make the file shorter, and a load
+//! behind its end would end the process. The file is locked by the client's descriptor, which goes with the
+//! client, whoever serves the directory then; so a lease ends with the process that has it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{Ordering, fence};
+
+use rustix::fs::FlockOperation;
+
+use crate::shared::{LaneWords, NOTE_BYTES};
+use crate::{LogError, Result};
+
+/// One client's words.
+pub(crate) struct RemoteWords {
+    /// Never the client's own descriptor: flags of that are shared with it.
+    file: File,
+    path: PathBuf,
+    serial: u64,
+}
+
+/// What a client says of its lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) appended: u64,
+    pub(crate) record_count: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) last_usn: u64,
+}
+
+/// How often a word is read until it is found the same twice.
+const READS_MAX: usize = 16;
+
+impl RemoteWords {
+    pub(crate) fn open(path: &Path, serial: u64) -> Result<RemoteWords> {
+        let file = File::options().read(true).write(true).open(path);
+        let file = file.map_err(|e| LogError::system(path.display().to_string(), e))?;
+        Ok(RemoteWords { file, path: path.to_owned(), serial })
+    }
+
+    /// Number of the lease.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// What the client says now.
+    pub(crate) fn claim(&self) -> Result<Claim> {
+        let claim = Claim {
+            appended: self.steady(LaneWords::APPENDED)?,
+            record_count: self.word(LaneWords::RECORD_COUNT)?,
+            payload_bytes: self.word(LaneWords::PAYLOAD_BYTES)?,
+            last_usn: self.word(LaneWords::LAST_USN)?,
+        };
+        // What the client stored before it published is read after this.
+        fence(Ordering::SeqCst);
+        Ok(claim)
+    }
+
+    /// A word that was found the same twice: a copy made by the kernel need not be of one moment, and
+    /// would be a mixture only while the word changes.
+    fn steady(&self, index: usize) -> Result<u64> {
+        let mut seen = self.word(index)?;
+        for _ in 0..READS_MAX {
+            let again = self.word(index)?;
+            if again == seen {
+                break;
+            }
+            seen = again;
+        }
+        Ok(seen)
+    }
+
+    fn word(&self, index: usize) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, index as u64 * 8).map_err(|e| self.failed(&e))?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    /// The note that the client left.
+    pub(crate) fn note(&self) -> Result<[u8; NOTE_BYTES]> {
+        let mut note = [0; NOTE_BYTES];
+        let at = LaneWords::NOTE as u64 * 8;
+        self.file.read_exact_at(&mut note, at).map_err(|e| self.failed(&e))?;
+        Ok(note)
+    }
+
+    /// Tells the client that nothing is accepted any more.
+    pub(crate) fn tell_aborted(&self, why: u64) {
+        // A client that has cut its words does not want to know.
+        let _ = self.file.write_all_at(&why.to_ne_bytes(), LaneWords::ABORTED as u64 * 8);
+    }
+
+    /// Whether the client's process still has its descriptor.
+    pub(crate) fn is_alive(&self) -> Result<bool> {
+        // An open of its own, because a lock belongs to that.
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(e) => return Err(LogError::system(self.path.display().to_string(), e)),
+        };
+        Ok(rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+    }
+
+    /// Removes the file.
+    pub(crate) fn remove(&self) {
+        // Left behind it is removed with the memory or with the stream.
+        let _ = std::fs::remove_file(&self.path);
+    }
+
+    /// The client's doing, therefore no failure of a device.
+    fn failed(&self, error: &io::Error) -> LogError {
+        LogError::Incompatible(format!("the words of a client, {}: {error}", self.path.display()))
+    }
+}
+
+/// Makes the words of a client, which begin as `words`; an open file that is locked and is to be handed
+/// to the client and closed.
+pub(crate) fn make_remote_words(path: &Path, words: &LaneWords) -> Result<File> {
+    let at = |e: io::Error| LogError::system(path.display().to_string(), e);
+    let mut bytes = Vec::with_capacity(LaneWords::COUNT * 8);
+    for index in 0..LaneWords::CHUNKS {
+        let word = match index {
+            LaneWords::REMOTE_TOKEN => 0,
+            index => words.0.word(index).load(Ordering::Acquire),
+        };
+        bytes.extend_from_slice(&word.to_ne_bytes());
+    }
+    // The chunk table is nothing for clients.
+    bytes.resize(LaneWords::COUNT * 8, 0);
+    let mut options = File::options();
+    let options = options.read(true).write(true).create_new(true);
+    let file = std::os::unix::fs::OpenOptionsExt::mode(options, 0o600).open(path).map_err(at)?;
+    file.write_all_at(&bytes, 0).map_err(at)?;
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| at(e.into()))?;
+    Ok(file)
+}

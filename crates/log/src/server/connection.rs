@@ -1,0 +1,135 @@
+//! The daemon's connections, each with a thread.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::net::Shutdown;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+
+use super::Shared;
+use super::access::is_trusted;
+use crate::protocol::{REQUEST_BYTES, Request};
+use crate::transport::{self, Peer};
+
+/// How long an answer waits for a client that does not read.
+const SEND_WAIT: Duration = Duration::from_secs(10);
+/// Of a connection's thread.
+const STACK_BYTES: usize = 512 << 10;
+
+/// All connections, by number.
+#[derive(Default)]
+pub(super) struct Connections(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    next: u64,
+    open: HashMap<u64, Open>,
+    ended: Vec<JoinHandle<()>>,
+}
+
+struct Open {
+    socket: Arc<OwnedFd>,
+    uid: u32,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Connections {
+    /// Serves a client that has connected, unless there are too many.
+    pub(super) fn begin(shared: &Arc<Shared>, socket: OwnedFd) {
+        let Ok(peer) = Peer::of(&socket) else { return };
+        let mut table = shared.connections.0.lock();
+        let limits = &shared.limits;
+        let own = table.open.values().filter(|open| open.uid == peer.uid).count();
+        let is_one_too_many = !is_trusted(peer.uid) && own >= limits.user_connection_count;
+        if table.open.len() >= limits.connection_count || is_one_too_many {
+            tracing::warn!("user {}: too many connections", peer.uid);
+            return;
+        }
+        let number = table.next;
+        table.next += 1;
+        let (uid, socket) = (peer.uid, Arc::new(socket));
+        let (its_shared, its_socket) = (shared.clone(), socket.clone());
+        let body = move || {
+            serve(&its_shared, &its_socket, &peer);
+            its_shared.connections.end(number);
+        };
+        let builder = std::thread::Builder::new().name("log-client".into());
+        match builder.stack_size(STACK_BYTES).spawn(body) {
+            // The thread waits for the table before it ends.
+            Ok(thread) => {
+                table.open.insert(number, Open { socket, uid, thread: Some(thread) });
+            }
+            Err(e) => tracing::warn!("a connection: {e}"),
+        }
+    }
+
+    fn end(&self, number: u64) {
+        let mut table = self.0.lock();
+        if let Some(mut open) = table.open.remove(&number) {
+            table.ended.extend(open.thread.take());
+        }
+    }
+
+    /// Lets every thread come to its end.
+    pub(super) fn shut_all(&self) {
+        for open in self.0.lock().open.values() {
+            // It may be closed already.
+            let _ = rustix::net::shutdown(&*open.socket, Shutdown::Both);
+        }
+    }
+
+    /// Frees what is left of threads that have ended.
+    pub(super) fn join_ended(&self) {
+        let ended = std::mem::take(&mut self.0.lock().ended);
+        for thread in ended {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+
+    /// Waits until every thread has ended, after [`Connections::shut_all`].
+    pub(super) fn join_all(&self) {
+        self.shut_all();
+        let threads: Vec<JoinHandle<()>> = {
+            let mut table = self.0.lock();
+            table.open.values_mut().filter_map(|open| open.thread.take()).collect()
+        };
+        for thread in threads {
+            let _ = thread.join();
+        }
+        self.join_ended();
+    }
+}
+
+/// Carries out what the client asks for, until it goes or sends what is no request.
+fn serve(shared: &Shared, socket: &OwnedFd, peer: &Peer) {
+    if set_socket_timeout(socket, Timeout::Send, Some(SEND_WAIT)).is_err() {
+        return;
+    }
+    let mut buf = [0; REQUEST_BYTES + 1];
+    loop {
+        let request = match transport::receive(socket, &mut buf) {
+            Ok((0, _)) => return,
+            Ok((_, files)) if !files.is_empty() => Err("descriptors in a request"),
+            Ok((count, _)) => Request::decode(&buf[..count]),
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidData => Err("a long message"),
+            Err(_) => return,
+        };
+        let request = match request {
+            Ok(request) => request,
+            Err(why) => {
+                tracing::warn!("user {}: {why}: the connection is closed", peer.uid);
+                return;
+            }
+        };
+        let (reply, files) = shared.answer(peer, &request);
+        let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        if transport::send(socket, &reply.encode(request.kind, files.len()), &files).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! What the daemon does for a request.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::{U32, U64};
+
+use super::Shared;
+use super::access::{Wish, check, is_trusted};
+use crate::host::{Host, StreamMeta};
+use crate::lane::Lane;
+use crate::protocol::{DATA_BYTES_MAX, FILES_MAX, Kind, RawRecord, Reply, Request, refusal};
+use crate::reading::{Found, READ_BYTES};
+use crate::transport::Peer;
+use crate::{LogError, Lsn, Record, Result, StreamId, StreamName};
+
+/// An answer and the descriptors that go with it.
+type Answer = (Reply, Vec<OwnedFd>);
+
+impl Shared {
+    /// What is sent back.
+    pub(super) fn answer(&self, peer: &Peer, request: &Request) -> Answer {
+        self.carry_out(peer, request).unwrap_or_else(|e| (refusal(&e), Vec::new()))
+    }
+
+    fn carry_out(&self, peer: &Peer, request: &Request) -> Result<Answer> {
+        let numbers = |values: &[u64]| Ok((Reply::of(values), Vec::new()));
+        let stream = |wish| self.stream(peer, request.stream, wish);
+        match request.kind {
+            Kind::Hello => Ok((self.hello(), Vec::new())),
+            Kind::Open => self.open(peer, request),
+            Kind::Lease => self.lease(peer, &stream(Wish::Write)?),
+            Kind::Lend => self.lend(peer, request, &stream(Wish::Write)?),
+            Kind::ExtendUsn => {
+                let lane = stream(Wish::Write)?;
+                self.service.extend_usn()?;
+                self.service.refresh_usn(&lane.words);
+                let words = [lane.words.usn_base(), lane.words.usn_limit()];
+                numbers(&words.map(|word| word.load(Ordering::Acquire)))
+            }
+            Kind::Sync => {
+                let lane = stream(Wish::Write)?;
+                believe(&lane)?;
+                self.service.sync(&lane, Lsn(request.at))?;
+                numbers(&[lane.durable()])
+            }
+            Kind::Flush => {
+                let lane = stream(Wish::Write)?;
+                self.service.drain(&lane)?;
+                numbers(&[lane.durable()])
+            }
+            Kind::Release => {
+                let lane = stream(Wish::Write)?;
+                let _writer = lane.writer.lock();
+                if self.service.has_lease(&lane, request.token, peer.uid) {
+                    self.service.end_remote(&lane)?;
+                }
+                numbers(&[])
+            }
+            Kind::Read => self.read(request, &*stream(Wish::Read)?),
+            Kind::Stat => self.stat(&*stream(Wish::Know)?),
+            Kind::ServiceStat => Ok((self.service_stat(), Vec::new())),
+            Kind::Streams => self.streams(peer, request),
+            Kind::Remove => {
+                let (name, meta) = self.find(peer, request, Wish::Own)?;
+                self.service.remove(&self.service.lane(&name, &meta)?)?;
+                numbers(&[])
+            }
+            Kind::Truncate => {
+                self.service.truncate_before(&*stream(Wish::Write)?, Lsn(request.at))?;
+                numbers(&[])
+            }
+            Kind::Note => {
+                let lane = stream(Wish::Know)?;
+                let note = match lane.remote()? {
+                    Some(remote) => remote.note()?,
+                    None => lane.words.note(),
+                };
+                Ok((Reply { data: note.to_vec(), ..Reply::default() }, Vec::new()))
+            }
+            Kind::Salvage => {
+                let (name, meta) = self.find(peer, request, Wish::Read)?;
+                let Found { records, next } =
+                    self.service.salvage(&name, &meta, Lsn(request.at))?;
+                records_reply(&[next.0], &records)
+            }
+            Kind::Discard => {
+                let (name, meta) = self.find(peer, request, Wish::Own)?;
+                numbers(&[self.service.discard_damaged(&name, &meta)?.0])
+            }
+        }
+    }
+
+    fn hello(&self) -> Reply {
+        let settings = self.place.settings();
+        let uuid = settings.uuid.as_bytes().to_vec();
+        let class = self.service.durability();
+        let values = [
+            settings.chunk_bytes,
+            settings.pool_bytes(),
+            u64::from(self.place.nvram().is_some()),
+            class as u64,
+        ];
+        Reply { data: uuid, ..Reply::of(&values) }
+    }
+
+    /// The lane of stream `id`, if `peer` may do that.
+    fn stream(&self, peer: &Peer, id: u32, wish: Wish) -> Result<Arc<Lane>> {
+        let none = || LogError::NotFound(format!("there is no stream number {id}"));
+        if u64::from(id) >= self.service.control.next_stream().load(Ordering::Acquire) {
+            return Err(none());
+        }
+        let lane = self.service.lane_of(StreamId(id))?.ok_or_else(none)?;
+        check(&lane.name, &lane.meta, peer, wish)?;
+        Ok(lane)
+    }
+
+    /// The stream that the request names, which need not be sound.
+    fn find(&self, peer: &Peer, request: &Request, wish: Wish) -> Result<(StreamName, StreamMeta)> {
+        let name: StreamName = request.name.parse()?;
+        let meta = self.service.find(&name)?;
+        let meta = meta.ok_or_else(|| LogError::NotFound(format!("there is no stream {name}")))?;
+        check(&name, &meta, peer, wish)?;
+        Ok((name, meta))
+    }
+
+    fn open(&self, peer: &Peer, request: &Request) -> Result<Answer> {
+        let name: StreamName = request.name.parse()?;
+        let meta = match self.service.find(&name)? {
+            Some(meta) => meta,
+            None if request.count == 0 => {
+                return Err(LogError::NotFound(format!("there is no stream {name}")));
+            }
+            None => {
+                self.made.count(peer.uid, self.limits.user_stream_count)?;
+                let (uid, gid) = (peer.uid, peer.gid);
+                let (salt, quota_bytes) = (fastrand::u64(..), self.limits.stream_bytes);
+                let meta = StreamMeta { id: 0, salt, uid, gid, mode: 0o600, quota_bytes };
+                self.place.create_stream(&name, &meta)?
+            }
+        };
+        check(&name, &meta, peer, Wish::Know)?;
+        self.service.lane(&name, &meta)?;
+        Ok((Reply::of(&[u64::from(meta.id)]), Vec::new()))
+    }
+
+    fn lease(&self, peer: &Peer, lane: &Arc<Lane>) -> Result<Answer> {
+        let grant = self.service.lease_out(lane, peer.uid)?;
+        let values = [grant.token, grant.position, lane.meta.salt];
+        Ok((Reply::of(&values), vec![grant.words.into()]))
+    }
+
+    /// Chunks from span `at` on: one, for which it waits, or `count` if there are plenty.
+    fn lend(&self, peer: &Peer, request: &Request, lane: &Arc<Lane>) -> Result<Answer> {
+        let _writer = lane.writer.lock();
+        if !self.service.has_lease(lane, request.token, peer.uid) {
+            let name = &lane.name;
+            return Err(LogError::Aborted(format!("stream {name}: its lease is another's now")));
+        }
+        believe(lane)?;
+        let mut files = Vec::new();
+        let is_early = request.count != 0;
+        let count = request.count.clamp(1, FILES_MAX as u32);
+        for ordinal in (0..count).map(|index| request.at.saturating_add(u64::from(index))) {
+            if lane.words.chunk(ordinal).is_none() {
+                if is_early && !self.has_plenty(peer.uid, lane, ordinal) {
+                    break;
+                }
+                if !is_early {
+                    self.wait_for_share(peer.uid, lane)?;
+                }
+                check_quota(lane, ordinal, self.place.settings().chunk_bytes)?;
+            }
+            files.push(self.lend_one(lane, ordinal)?);
+        }
+        Ok((Reply::of(&[files.len() as u64]), files))
+    }
+
+    /// Lends a chunk and opens it, with a descriptor that nothing else uses.
+    fn lend_one(&self, lane: &Lane, ordinal: u64) -> Result<OwnedFd> {
+        let index = self.service.lend_out(lane, ordinal)?;
+        let file = self.place.chunk_fd(index)?;
+        // While its file was opened a client that fills it at the same time may have given it back, and
+        // another got it: spans are lent once, so if it is the span's still it was all the time.
+        match lane.words.chunk(ordinal) {
+            Some(still) if still == index => Ok(file),
+            _ => Err(LogError::Busy(lane.name.to_string())),
+        }
+    }
+
+    /// Chunks that the user's clients hold.
+    fn user_chunk_count(&self, uid: u32) -> usize {
+        let is_theirs = |lane: &&Arc<Lane>| {
+            lane.words.remote().load(Ordering::Acquire) != 0
+                && lane.words.remote_uid().load(Ordering::Acquire) == u64::from(uid)
+        };
+        let lanes = self.service.open_lanes();
+        lanes.iter().filter(is_theirs).map(|lane| lane.words.chunks().len()).sum()
+    }
+
+    fn user_chunk_limit(&self, uid: u32) -> usize {
+        match is_trusted(uid) {
+            true => usize::MAX,
+            false => self.limits.user_chunk_count.unwrap_or(self.pool_chunk_count() * 3 / 4),
+        }
+    }
+
+    /// Whether a client may have a chunk that it does not need yet: the next one, and not from the
+    /// last quarter of the pool or of its share.
+    fn has_plenty(&self, uid: u32, lane: &Lane, ordinal: u64) -> bool {
+        ordinal == self.service.next_ordinal(lane)
+            && self.service.lent_count() < self.pool_chunk_count() * 3 / 4
+            && self.user_chunk_count(uid) < self.user_chunk_limit(uid) / 4 * 3
+    }
+
+    /// Waits until the user has less than its share of the pool.
+    fn wait_for_share(&self, uid: u32, lane: &Lane) -> Result<()> {
+        let (begin, limit) = (Instant::now(), self.user_chunk_limit(uid));
+        while self.user_chunk_count(uid) >= limit {
+            let freed = self.service.control.freed();
+            self.service.drain(lane)?;
+            if self.user_chunk_count(uid) < limit {
+                break;
+            }
+            if begin.elapsed() >= self.service.full_wait {
+                return Err(LogError::Full {
+                    pool_bytes: limit as u64 * self.place.settings().chunk_bytes,
+                    waited_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
+                });
+            }
+            self.service.control.wait_freed(freed, Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    fn read(&self, request: &Request, lane: &Lane) -> Result<Answer> {
+        let at = Lsn(request.at);
+        lane.check_position(at)?;
+        let Found { records, next } =
+            lane.read_records(at, READ_BYTES.min(request.count as usize))?;
+        records_reply(&[next.0], &records)
+    }
+
+    fn stat(&self, lane: &Lane) -> Result<Answer> {
+        let stat = lane.stat()?;
+        let values = [
+            stat.head,
+            stat.drained,
+            stat.durable,
+            stat.appended,
+            stat.record_count,
+            stat.payload_bytes,
+            stat.file_bytes,
+            u64::from(stat.is_aborted),
+        ];
+        Ok((Reply::of(&values), Vec::new()))
+    }
+
+    fn service_stat(&self) -> Reply {
+        let stat = self.service.stat();
+        Reply::of(&[
+            stat.pool_bytes,
+            stat.chunk_bytes,
+            stat.lent_bytes,
+            stat.pool_wait_count,
+            stat.pool_wait_ns,
+            stat.group_commit_count,
+            stat.group_member_count,
+            stat.group_bytes,
+            stat.drain_count,
+            stat.drain_bytes,
+            u64::from(stat.is_aborted),
+        ])
+    }
+
+    /// Names behind `name`, in order, that the peer may know.
+    fn streams(&self, peer: &Peer, request: &Request) -> Result<Answer> {
+        let mut names: Vec<String> = self
+            .place
+            .streams()?
+            .into_iter()
+            .filter(|(name, meta)| check(name, meta, peer, Wish::Know).is_ok())
+            .map(|(name, _)| name.to_string())
+            .filter(|name| *name > request.name)
+            .collect();
+        names.sort_unstable();
+        let mut data = Vec::new();
+        let mut count = 0;
+        for name in &names {
+            if data.len() + name.len() + 1 > DATA_BYTES_MAX {
+                break;
+            }
+            data.extend_from_slice(name.as_bytes());
+            data.push(b'\n');
+            count += 1;
+        }
+        let is_more = u64::from(count < names.len());
+        Ok((Reply { data, ..Reply::of(&[is_more]) }, Vec::new()))
+    }
+}
+
+/// Takes over what a client says; what cannot be aborts its stream.
+fn believe(lane: &Lane) -> Result<()> {
+    lane.check()?;
+    lane.pull().inspect_err(|e| lane.abort(e))
+}
+
+/// An error when the records that the stream keeps would take more than they may.
+fn check_quota(lane: &Lane, ordinal: u64, chunk_bytes: u64) -> Result<()> {
+    let quota = lane.meta.quota_bytes;
+    let end = ordinal.saturating_add(1).saturating_mul(chunk_bytes);
+    let wanted = end.saturating_sub(lane.words.head().load(Ordering::Acquire));
+    if quota == 0 || wanted <= quota {
+        return Ok(());
+    }
+    let text = format!("would take {wanted} bytes of its quota of {quota}: truncate it");
+    Err(LogError::Denied(format!("stream {}: {text}", lane.name)))
+}
+
+/// Numbers, and records behind them or in a file.
+fn records_reply(values: &[u64], records: &[Record]) -> Result<Answer> {
+    let mut data = Vec::new();
+    for record in records {
+        let head = RawRecord {
+            lsn: U64::new(record.lsn.0),
+            usn: U64::new(record.usn.0),
+            payload_bytes: U32::new(u32::try_from(record.payload.len()).expect("16 MiB at most")),
+        };
+        data.extend_from_slice(head.as_bytes());
+        data.extend_from_slice(&record.payload);
+    }
+    if data.len() <= DATA_BYTES_MAX {
+        return Ok((Reply { data, ..Reply::of(values) }, Vec::new()));
+    }
+    Ok((Reply::of(values), vec![sealed(&data)?]))
+}
+
+/// A file in memory that holds `data` and can be changed no more.
+fn sealed(data: &[u8]) -> Result<OwnedFd> {
+    let failed = |e: std::io::Error| LogError::system("memory for records", e);
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("records", flags).map_err(|e| failed(e.into()))?;
+    let file = std::fs::File::from(file);
+    std::io::Write::write_all(&mut &file, data).map_err(failed)?;
+    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    rustix::fs::fcntl_add_seals(file.as_fd(), seals).map_err(|e| failed(e.into()))?;
+    Ok(file.into())
+}

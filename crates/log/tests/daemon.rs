@@ -1,0 +1,380 @@
+//! A service with a daemon: what its clients append is there, also after clients and daemon were ended
+//! and started again.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use device::Durability;
+use log::{ConnectOptions, Limits, Log, LogError, Lsn, Options, Server, ServerOptions, Stream};
+
+/// A directory for a service, one for its shared memory, one that stands for NVRAM.
+struct Place {
+    root: tempfile::TempDir,
+    memory: tempfile::TempDir,
+    is_nvram: bool,
+    limits: Limits,
+}
+
+impl Place {
+    fn new(is_nvram: bool) -> Place {
+        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+        std::fs::create_dir(memory.path().join("nvram")).expect("directory");
+        let root = tempfile::tempdir().expect("directory");
+        Place { root, memory, is_nvram, limits: Limits::default() }
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            nvram: self.is_nvram.then(|| self.memory.path().join("nvram")),
+            durability: self.is_nvram.then_some(Durability::Process),
+            pool_bytes: 1 << 20,
+            segment_bytes: 256 << 10,
+            group_bytes: 1 << 20,
+            memory: self.memory.path().to_owned(),
+            full_wait: Duration::from_secs(1),
+        }
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.root.path().join("log")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.root.path().join("socket")
+    }
+
+    fn serve(&self) -> Server {
+        let server =
+            ServerOptions { limits: self.limits.clone(), ..ServerOptions::at(self.socket()) };
+        Server::start(self.directory(), &self.options(), &server).expect("serve")
+    }
+
+    fn connect(&self) -> Log {
+        Log::connect(self.socket()).expect("connect")
+    }
+
+    /// The machine restarts: memory is lost, but for NVRAM.
+    fn reboot(&self) {
+        for entry in std::fs::read_dir(self.memory.path()).expect("memory") {
+            let path = entry.expect("entry").path();
+            if !path.ends_with("nvram") {
+                std::fs::remove_dir_all(path).expect("remove");
+            }
+        }
+    }
+}
+
+fn payload(number: u64, len_bytes: usize) -> Vec<u8> {
+    (0..len_bytes).map(|index| (number as usize * 31 + index) as u8).collect()
+}
+
+fn records(stream: &Stream) -> Vec<Vec<u8>> {
+    let reader = stream.read_from(stream.head()).expect("reader");
+    reader.map(|record| record.expect("record").payload).collect()
+}
+
+fn on_both(test: impl Fn(&Place)) {
+    test(&Place::new(false));
+    test(&Place::new(true));
+}
+
+#[test]
+fn what_clients_sync_is_read_back_by_the_same_the_next_and_after_a_reboot() {
+    on_both(|place| {
+        let mut expected = Vec::new();
+        for life in 0..6 {
+            let server = place.serve();
+            let log = place.connect();
+            let stream = log.stream("a").expect("stream");
+            assert_eq!(records(&stream), expected, "life {life}");
+            for number in 0..300 {
+                let bytes = payload(number, 1 + (number as usize * 37) % 3000);
+                let lsn = stream.append(&bytes).expect("append");
+                stream.sync(lsn).expect("sync");
+                expected.push(bytes);
+            }
+            assert_eq!(records(&stream), expected, "life {life}");
+            if life % 3 == 0 {
+                drop((stream, log));
+                server.stop().expect("stop");
+            } else {
+                drop(server);
+            }
+            if life % 2 == 1 {
+                place.reboot();
+            }
+        }
+        let log = Log::open(place.directory(), &place.options()).expect("open");
+        assert_eq!(records(&log.stream("a").expect("stream")), expected, "without a daemon");
+    });
+}
+
+#[test]
+fn records_of_every_size() {
+    on_both(|place| {
+        let server = ServerOptions::at(place.socket());
+        let options = Options { pool_bytes: 64 << 20, ..place.options() };
+        let _server = Server::start(place.directory(), &options, &server).expect("serve");
+        let log = place.connect();
+        let stream = log.stream("sizes").expect("stream");
+        let sizes = [1, 2, 3, 4, 5, 100, 4096, 131_071, 131_072, 1 << 20, log::PAYLOAD_BYTES_MAX];
+        for (number, len_bytes) in sizes.into_iter().enumerate() {
+            let lsn = stream.append(&payload(number as u64, len_bytes)).expect("append");
+            stream.sync(lsn).expect("sync");
+        }
+        for wrong in [0, log::PAYLOAD_BYTES_MAX + 1] {
+            let error = stream.append(&vec![0; wrong]).expect_err("no such record");
+            assert!(matches!(error, LogError::Usage(_)), "{error}");
+        }
+        let found = records(&stream);
+        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), sizes);
+        for (number, bytes) in found.iter().enumerate() {
+            assert!(*bytes == payload(number as u64, bytes.len()), "record {number}");
+        }
+    });
+}
+
+#[test]
+fn streams_are_listed_read_truncated_and_removed() {
+    on_both(|place| {
+        let _server = place.serve();
+        let log = place.connect();
+        let stream = log.stream("t").expect("stream");
+        let mut lsns = Vec::new();
+        for number in 0..300 {
+            lsns.push(stream.append(&payload(number, 10_000)).expect("append"));
+        }
+        stream.flush().expect("flush");
+        let before = stream.stat().expect("stat");
+        assert_eq!((before.record_count, before.appended), (300, stream.appended().0));
+        stream.truncate_before(lsns[250]).expect("truncate");
+        assert!(stream.stat().expect("stat").file_bytes < before.file_bytes / 2);
+        assert_eq!(stream.head(), lsns[250]);
+        assert_eq!(records(&stream).len(), 50);
+        let error = stream.read_from(lsns[249]).err().expect("gone");
+        assert!(matches!(error, LogError::NotFound(_)), "{error}");
+        let error = stream.read_from(Lsn(stream.end().0 + 4)).err().expect("behind the end");
+        assert!(matches!(error, LogError::Usage(_)), "{error}");
+        let mut reader = stream.read_from(Lsn(lsns[250].0 + 4)).expect("a position");
+        assert!(matches!(reader.next_record(), Err(LogError::Damaged { .. })), "none begins there");
+        log.stream("other").expect("stream");
+        let names: Vec<String> =
+            log.stream_names().expect("names").iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["other", "t"]);
+        let error = log.remove_stream("t").expect_err("it has a writer");
+        assert!(matches!(error, LogError::Busy(_)), "{error}");
+        stream.release();
+        log.remove_stream("t").expect("remove");
+        assert!(log.existing_stream("t").expect("look").is_none());
+        assert!(matches!(stream.append(b"x"), Err(LogError::NotFound(_))));
+        assert!(records(&log.stream("t").expect("made anew")).is_empty());
+        assert_eq!(log.stat().pool_bytes, 1 << 20);
+    });
+}
+
+#[test]
+fn a_directory_is_a_daemons_or_of_those_who_open_it() {
+    on_both(|place| {
+        let server = place.serve();
+        let error = Log::open(place.directory(), &place.options()).err().expect("served");
+        assert!(error.to_string().contains("/socket"), "{error}");
+        let again = ServerOptions::at(place.root.path().join("other"));
+        let error = Server::start(place.directory(), &place.options(), &again).err();
+        assert!(matches!(error, Some(LogError::Daemon(_))), "{error:?}");
+        server.stop().expect("stop");
+        let log = Log::open(place.directory(), &place.options()).expect("nobody serves it");
+        let server = ServerOptions::at(place.socket());
+        let error = Server::start(place.directory(), &place.options(), &server).err();
+        let error = error.expect("opened").to_string();
+        assert!(error.contains("opened it themselves"), "{error}");
+        drop(log);
+        drop(place.serve());
+    });
+}
+
+#[test]
+fn one_client_writes_a_stream_at_a_time() {
+    on_both(|place| {
+        let _server = place.serve();
+        let (one, other) = (place.connect(), place.connect());
+        let (first, second) = (one.stream("s").expect("one"), one.stream("s").expect("the same"));
+        first.append(b"1").expect("append");
+        second.append(b"2").expect("the same process");
+        first.set_note(&[7; log::NOTE_BYTES]);
+        let rival = other.stream("s").expect("stream");
+        assert!(matches!(rival.append(b"3"), Err(LogError::Busy(_))));
+        assert_eq!(rival.note(), [7; log::NOTE_BYTES]);
+        first.release();
+        assert_eq!(rival.note(), [7; log::NOTE_BYTES]);
+        let lsn = rival.append(b"3").expect("it was released");
+        rival.sync(lsn).expect("sync");
+        assert!(matches!(second.append(b"4"), Err(LogError::Busy(_))));
+        drop((rival, other));
+        let lsn = second.append(b"4").expect("its client is gone");
+        second.sync(lsn).expect("sync");
+        assert_eq!(records(&first), [b"1", b"2", b"3", b"4"]);
+    });
+}
+
+#[test]
+fn clients_go_on_when_the_daemon_is_back() {
+    on_both(|place| {
+        let mut server = place.serve();
+        let log = place.connect();
+        let stream = log.stream("r").expect("stream");
+        let mut expected = Vec::new();
+        let append = |expected: &mut Vec<Vec<u8>>, count: u64| {
+            for number in 0..count {
+                let bytes = payload(number, 500);
+                expected.push(bytes.clone());
+                stream.append(&bytes).expect("append");
+            }
+        };
+        for life in 0..6 {
+            append(&mut expected, 200);
+            match life % 2 {
+                0 => server.stop().expect("stop"),
+                _ => drop(server),
+            }
+            // Without a daemon there is room for these in the last chunk or the next.
+            append(&mut expected, 20);
+            server = place.serve();
+            if life % 3 == 0 {
+                append(&mut expected, 100);
+            }
+            let last = stream.appended();
+            stream.sync(Lsn(last.0 - 524)).expect("sync");
+            assert_eq!(records(&stream).len(), expected.len(), "life {life}");
+        }
+        assert!(records(&stream) == expected);
+        drop(server);
+    });
+}
+
+#[test]
+fn a_daemon_that_stays_away_is_an_error_or_the_directory_is_used() {
+    on_both(|place| {
+        let server = place.serve();
+        let retry = Duration::from_millis(100);
+        let brief = ConnectOptions { retry, fallback: None };
+        let fallback = Some((place.directory(), place.options()));
+        let falling = ConnectOptions { retry, fallback };
+        let loud = Log::connect_with(place.socket(), &brief).expect("connect");
+        let quiet = Log::connect_with(place.socket(), &falling).expect("connect");
+        let (heard, kept) = (loud.stream("loud").expect("one"), quiet.stream("kept").expect("two"));
+        heard.append(b"x").expect("append");
+        let mut expected = Vec::new();
+        for number in 0..100 {
+            kept.append(&payload(number, 1000)).expect("append");
+            expected.push(payload(number, 1000));
+        }
+        drop(server);
+        let error = loop {
+            if let Err(e) = heard.append(&[1; 10_000]) {
+                break e;
+            }
+        };
+        assert!(matches!(error, LogError::Daemon(_)), "{error}");
+        assert!(matches!(loud.stream_names(), Err(LogError::Daemon(_))));
+        for number in 100..400 {
+            let lsn = kept.append(&payload(number, 1000)).expect("the directory");
+            kept.sync(lsn).expect("sync");
+            expected.push(payload(number, 1000));
+        }
+        assert!(records(&kept) == expected);
+        assert_eq!(quiet.stream_names().expect("names").len(), 2);
+        let again = Log::connect_with(place.socket(), &falling).expect("the directory");
+        assert!(records(&again.stream("kept").expect("stream")) == expected);
+        assert!(Log::connect_with(place.socket(), &brief).is_err());
+    });
+}
+
+#[test]
+fn many_clients_share_the_pool_and_lose_nothing() {
+    on_both(|place| {
+        let _server = place.serve();
+        let bytes = payload(1, 10_000);
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                let bytes = &bytes;
+                scope.spawn(move || {
+                    let stream = place.connect().stream(&format!("s{number}")).expect("stream");
+                    for _ in 0..400 {
+                        let lsn = stream.append(bytes).expect("append");
+                        if number % 2 == 0 {
+                            stream.sync(lsn).expect("sync");
+                        }
+                    }
+                    stream.flush().expect("flush");
+                    assert_eq!(stream.end(), stream.appended());
+                });
+            }
+        });
+        let log = place.connect();
+        for number in 0..4 {
+            let found = records(&log.stream(&format!("s{number}")).expect("stream"));
+            assert_eq!(found.len(), 400);
+            assert!(found.iter().all(|found| *found == bytes));
+        }
+    });
+}
+
+#[test]
+fn a_quota_ends_a_stream_and_no_other() {
+    on_both(|place| {
+        let mut place = Place::new(place.is_nvram);
+        place.limits.stream_bytes = 1 << 20;
+        let _server = place.serve();
+        let log = place.connect();
+        let stream = log.stream("q").expect("stream");
+        let mut last = Lsn(0);
+        let error = loop {
+            match stream.append(&[1; 10_000]) {
+                Ok(lsn) => last = lsn,
+                Err(e) => break e,
+            }
+        };
+        assert!(matches!(error, LogError::Denied(_)), "{error}");
+        assert!(last.0 > 900 << 10 && last.0 < 1 << 20, "{last}");
+        log.stream("other").expect("stream").append(&[1; 10_000]).expect("append");
+        stream.flush().expect("flush");
+        stream.truncate_before(last).expect("truncate");
+        stream.append(&[1; 10_000]).expect("there is room again");
+    });
+}
+
+#[test]
+fn damage_is_read_up_to_and_given_up_by_decision() {
+    on_both(|place| {
+        let server = place.serve();
+        let log = place.connect();
+        let stream = log.stream("d").expect("stream");
+        for number in 0..20 {
+            let lsn = stream.append(&payload(number, 100)).expect("append");
+            stream.sync(lsn).expect("sync");
+        }
+        drop((stream, log));
+        server.stop().expect("stop");
+        place.reboot();
+        // What the group log held is repaired by this life, and not known in the next one any more.
+        drop(place.serve());
+        place.reboot();
+        let path = place.directory().join("streams/d/0000000000000000.seg");
+        let mut bytes = std::fs::read(&path).expect("log file");
+        bytes[64 + 5 * 124 + 30] ^= 1;
+        std::fs::write(&path, &bytes).expect("damage");
+        let _server = place.serve();
+        let log = place.connect();
+        let error = log.stream("d").err().expect("damaged");
+        assert!(matches!(error, LogError::Damaged { at: Lsn(620), .. }), "{error}");
+        let (before, next) = log.salvage("d", Lsn(0)).expect("salvage");
+        assert_eq!((before.len(), next), (5, Lsn(620)));
+        assert!(log.salvage("d", next).expect("nothing more").0.is_empty());
+        assert_eq!(log.discard_damaged("d").expect("discard"), Lsn(620));
+        let stream = log.stream("d").expect("sound");
+        assert_eq!(records(&stream).len(), 5);
+        let lsn = stream.append(b"more").expect("append");
+        stream.sync(lsn).expect("sync");
+        assert_eq!(records(&stream).len(), 6);
+    });
+}

@@ -1,0 +1,223 @@
+//! SIGKILL of clients, of the daemon and of all of them, at random points: every record that was acknowledged is
+//! there, none that was not appended, in order. Seeded; a failure prints the seed.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use device::Durability;
+use fastrand::Rng;
+use log::{Log, LogError, Lsn, Options, Server, ServerOptions, Stream};
+
+const CLIENTS: usize = 2;
+const ROUNDS: usize = 25;
+
+struct Place {
+    root: PathBuf,
+    memory: PathBuf,
+    is_nvram: bool,
+}
+
+impl Place {
+    fn of_environment() -> Option<Place> {
+        let get = |name| std::env::var_os(name).map(PathBuf::from);
+        let is_nvram = std::env::var_os("KILLS_NVRAM")? == "1";
+        Some(Place { root: get("KILLS_ROOT")?, memory: get("KILLS_MEMORY")?, is_nvram })
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            nvram: self.is_nvram.then(|| self.memory.join("nvram")),
+            durability: self.is_nvram.then_some(Durability::Process),
+            pool_bytes: 1 << 20,
+            segment_bytes: 256 << 10,
+            group_bytes: 1 << 20,
+            memory: self.memory.clone(),
+            ..Options::default()
+        }
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.root.join("log")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.root.join("socket")
+    }
+
+    fn acks(&self, client: usize) -> PathBuf {
+        self.root.join(format!("acks-{client}"))
+    }
+
+    /// This test binary again, as another process of the service.
+    fn spawn(&self, role: &str) -> Child {
+        Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "a_process_of_the_service", "--ignored", "--nocapture"])
+            .env("KILLS_ROLE", role)
+            .env("KILLS_ROOT", &self.root)
+            .env("KILLS_MEMORY", &self.memory)
+            .env("KILLS_NVRAM", if self.is_nvram { "1" } else { "0" })
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("start")
+    }
+}
+
+fn payload(client: usize, number: u64) -> Vec<u8> {
+    let mut rng = Rng::with_seed(number ^ (client as u64) << 32);
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.resize(8 + rng.usize(0..3000), number as u8);
+    bytes
+}
+
+fn acknowledged(place: &Place, client: usize) -> u64 {
+    let mut bytes = [0; 8];
+    match File::open(place.acks(client)) {
+        Ok(file) => file.read_exact_at(&mut bytes, 0).map_or(0, |()| u64::from_le_bytes(bytes)),
+        Err(_) => 0,
+    }
+}
+
+/// How many records the stream holds, which are those that its client appends.
+fn check(stream: &Stream, client: usize) -> u64 {
+    let mut number = 0;
+    for record in stream.read_from(Lsn(0)).expect("reader") {
+        let found = record.expect("record").payload;
+        assert!(found == payload(client, number), "client {client}: record {number}");
+        number += 1;
+    }
+    number
+}
+
+/// What a process that was started by [`Place::spawn`] does, until it is killed.
+#[test]
+#[ignore = "a process of the other test"]
+fn a_process_of_the_service() {
+    let Some(place) = Place::of_environment() else { return };
+    let role = std::env::var("KILLS_ROLE").expect("a role");
+    if role == "daemon" {
+        let server = ServerOptions::at(place.socket());
+        let _server = Server::start(place.directory(), &place.options(), &server).expect("serve");
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+    let client: usize = role.parse().expect("a number");
+    let log = Log::connect(place.socket()).expect("connect");
+    let stream = log.stream(&format!("c{client}")).expect("stream");
+    // What the process before appended and did not sync is there, and counts.
+    stream.flush().expect("flush");
+    let mut number = check(&stream, client);
+    let mut options = File::options();
+    let acks = options.create(true).truncate(false).write(true).open(place.acks(client));
+    let acks = acks.expect("acks");
+    loop {
+        match stream.append(&payload(client, number)) {
+            Ok(lsn) => {
+                stream.sync(lsn).expect("sync");
+                number += 1;
+                acks.write_all_at(&number.to_le_bytes(), 0).expect("acknowledge");
+                if number.is_multiple_of(16) {
+                    // All of it is read again and again.
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            }
+            // Of the process before: its end is being noticed.
+            Err(LogError::Busy(_)) => std::thread::sleep(Duration::from_millis(1)),
+            Err(e) => panic!("append: {e}"),
+        }
+    }
+}
+
+fn kill(child: &mut Child) {
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+}
+
+fn wait_for_daemon(place: &Place) -> Log {
+    Log::connect(place.socket()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn check_all(open: impl Fn(&str) -> Stream, place: &Place, seed: u64, when: &str) -> u64 {
+    let mut sum = 0;
+    for client in 0..CLIENTS {
+        let acknowledged = acknowledged(place, client);
+        let found = check(&open(&format!("c{client}")), client);
+        assert!(
+            found >= acknowledged,
+            "seed {seed}, {when}: client {client} has {found} of {acknowledged} records"
+        );
+        sum += acknowledged;
+    }
+    sum
+}
+
+fn run(is_nvram: bool, seed: u64) {
+    let root = tempfile::tempdir().expect("directory");
+    let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+    std::fs::create_dir(memory.path().join("nvram")).expect("directory");
+    let place = Place { root: root.path().into(), memory: memory.path().into(), is_nvram };
+    let mut rng = Rng::with_seed(seed);
+    let mut daemon = place.spawn("daemon");
+    drop(wait_for_daemon(&place));
+    let mut clients: Vec<Child> = (0..CLIENTS).map(|n| place.spawn(&n.to_string())).collect();
+    let mut begun = Instant::now();
+    for round in 0..ROUNDS {
+        std::thread::sleep(Duration::from_micros(rng.u64(1000..60_000)));
+        let victims = rng.u8(1..8);
+        if victims & 4 != 0 {
+            kill(&mut daemon);
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            if victims & 1 << number != 0 {
+                kill(client);
+            }
+        }
+        if victims & 4 != 0 {
+            // Clients that live wait for it, or append meanwhile.
+            std::thread::sleep(Duration::from_micros(rng.u64(0..20_000)));
+            daemon = place.spawn("daemon");
+        }
+        let log = wait_for_daemon(&place);
+        let open = |name: &str| log.stream(name).expect("stream");
+        check_all(open, &place, seed, &format!("round {round}"));
+        for (number, client) in clients.iter_mut().enumerate() {
+            if victims & 1 << number != 0 {
+                *client = place.spawn(&number.to_string());
+            }
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "seed {seed}: round {round} took long");
+        begun = Instant::now();
+    }
+    clients.iter_mut().for_each(kill);
+    kill(&mut daemon);
+    let open_directory = || Log::open(place.directory(), &place.options()).expect("open");
+    let log = open_directory();
+    let sum = check_all(|name| log.stream(name).expect("stream"), &place, seed, "directory");
+    assert!(sum > 100, "seed {seed}: only {sum} records were acknowledged");
+    drop(log);
+    reboot(memory.path());
+    let log = open_directory();
+    check_all(|name| log.stream(name).expect("stream"), &place, seed, "after a reboot");
+}
+
+/// The machine restarts: memory is lost, but for NVRAM.
+fn reboot(memory: &Path) {
+    for entry in std::fs::read_dir(memory).expect("memory") {
+        let path = entry.expect("entry").path();
+        if !path.ends_with("nvram") {
+            std::fs::remove_dir_all(path).expect("remove");
+        }
+    }
+}
+
+/// One after the other: a process that is being started has, for a moment, all descriptors of this one, and
+/// with them the locks that say who lives.
+#[test]
+fn nothing_acknowledged_is_lost() {
+    run(true, 1);
+    run(false, 2);
+}

@@ -1,0 +1,91 @@
+//! Users of one daemon that do not trust each other. In a program of its own: it starts another one, and
+//! between fork and exec a child holds the locks of whatever this process has open.
+
+use log::{Log, LogError, Lsn, Options, Server, ServerOptions, Stream};
+
+fn records(stream: &Stream) -> Vec<Vec<u8>> {
+    let reader = stream.read_from(stream.head()).expect("reader");
+    reader.map(|record| record.expect("record").payload).collect()
+}
+
+/// Another user of the daemon, started by the test below.
+#[test]
+#[ignore = "a process of the other test"]
+fn a_stranger() {
+    let Some(socket) = std::env::var_os("STRANGER_SOCKET") else { return };
+    let log = Log::connect(socket).expect("connect");
+    let is_denied = |result: Result<_, LogError>| matches!(result, Err(LogError::Denied(_)));
+    assert!(is_denied(log.stream("private").map(|_| ())));
+    assert!(is_denied(log.remove_stream("private")));
+    assert!(is_denied(log.salvage("private", Lsn(0)).map(|_| ())));
+    assert!(is_denied(log.discard_damaged("private").map(|_| ())));
+    let public = log.stream("public").expect("stream");
+    assert_eq!(records(&public), [b"public"]);
+    assert!(is_denied(public.append(b"x").map(|_| ())));
+    assert!(is_denied(public.flush()));
+    assert!(is_denied(public.truncate_before(public.end())));
+    assert!(is_denied(log.remove_stream("public")));
+    let own = log.stream("own").expect("made");
+    let lsn = own.append(b"own").expect("append");
+    own.sync(lsn).expect("sync");
+    let names: Vec<String> =
+        log.stream_names().expect("names").iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["own", "public"]);
+    println!("a stranger has seen all");
+}
+
+#[test]
+fn users_have_their_own_streams_and_what_others_let_them() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65_534;
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: it takes root to be somebody else");
+        return;
+    }
+    let root = tempfile::tempdir().expect("directory");
+    let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+    let (directory, socket) = (root.path().join("log"), root.path().join("socket"));
+    let options = Options {
+        pool_bytes: 1 << 20,
+        group_bytes: 1 << 20,
+        memory: memory.path().to_owned(),
+        ..Options::default()
+    };
+    let serve = || {
+        let server = ServerOptions::at(socket.clone());
+        Server::start(&directory, &options, &server).expect("serve")
+    };
+    let connect = || Log::connect(&socket).expect("connect");
+    let for_all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(root.path(), for_all).expect("permissions");
+    let server = serve();
+    let log = connect();
+    for name in ["private", "public"] {
+        let stream = log.stream(name).expect("stream");
+        let lsn = stream.append(name.as_bytes()).expect("append");
+        stream.sync(lsn).expect("sync");
+    }
+    drop(log);
+    server.stop().expect("stop");
+    let path = directory.join("streams/public/stream.json");
+    let mut meta: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&path).expect("read")).expect("JSON");
+    meta["mode"] = 0o604.into();
+    std::fs::write(&path, meta.to_string()).expect("write");
+    let _server = serve();
+    // Where a stranger finds it.
+    let program = root.path().join("stranger");
+    std::fs::copy(std::env::current_exe().expect("this program"), &program).expect("copy");
+    let output = std::process::Command::new(&program)
+        .args(["--exact", "a_stranger", "--ignored", "--nocapture"])
+        .env("STRANGER_SOCKET", &socket)
+        .current_dir("/")
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output()
+        .expect("run");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("a stranger has seen all"), "{said}{output:?}");
+    assert_eq!(records(&connect().stream("own").expect("root may")), [b"own"]);
+}

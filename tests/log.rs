@@ -1,0 +1,193 @@
+//! The log daemon as a program, and `onejournal log`.
+
+use std::io::Read;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use log::{Log, Lsn};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_onejournal");
+
+/// A daemon in a directory of its own, with its memory and NVRAM in another.
+struct Daemon {
+    root: tempfile::TempDir,
+    memory: tempfile::TempDir,
+    child: Option<Child>,
+}
+
+impl Daemon {
+    fn start() -> Daemon {
+        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+        std::fs::create_dir(memory.path().join("nvram")).expect("directory");
+        let mut daemon =
+            Daemon { root: tempfile::tempdir().expect("directory"), memory, child: None };
+        daemon.serve();
+        daemon
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.root.path().join("log")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.root.path().join("socket")
+    }
+
+    /// Starts the program, and waits until it says that it is ready.
+    fn serve(&mut self) {
+        let notify = self.root.path().join("notify");
+        let _ = std::fs::remove_file(&notify);
+        let told = UnixDatagram::bind(&notify).expect("socket");
+        told.set_read_timeout(Some(Duration::from_secs(20))).expect("timeout");
+        let child = Command::new(PROGRAM)
+            .arg("logd")
+            .arg("--dir")
+            .arg(self.directory())
+            .arg("--listen")
+            .arg(self.socket())
+            .arg("--nvram")
+            .arg(self.memory.path().join("nvram"))
+            .args(["--durability", "process", "--pool", "1M", "--memory"])
+            .arg(self.memory.path())
+            .env("NOTIFY_SOCKET", &notify)
+            .spawn()
+            .expect("start");
+        self.child = Some(child);
+        let mut buf = [0; 64];
+        let count = told.recv(&mut buf).expect("it says that it is ready");
+        assert_eq!(&buf[..count], b"READY=1");
+    }
+
+    fn signal(&mut self, signal: rustix::process::Signal) -> std::process::ExitStatus {
+        let mut child = self.child.take().expect("it runs");
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, signal).expect("signal");
+        child.wait().expect("wait")
+    }
+
+    fn log(&self, arguments: &[&str]) -> Output {
+        let (command, rest) = arguments.split_first().expect("a command");
+        let mut program = Command::new(PROGRAM);
+        program.args(["log", command, "--socket"]).arg(self.socket()).args(rest);
+        program.output().expect("run")
+    }
+
+    fn log_directory(&self, arguments: &[&str]) -> Output {
+        let (command, rest) = arguments.split_first().expect("a command");
+        let mut program = Command::new(PROGRAM);
+        program.args(["log", command, "--dir"]).arg(self.directory());
+        program.arg("--memory").arg(self.memory.path()).args(rest);
+        program.output().expect("run")
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn append(socket: &Path, name: &str, numbers: std::ops::Range<u64>) {
+    let log = Log::connect(socket).expect("connect");
+    let stream = log.stream(name).expect("stream");
+    for number in numbers {
+        let lsn = stream.append(format!("record {number}").as_bytes()).expect("append");
+        stream.sync(lsn).expect("sync");
+    }
+}
+
+#[test]
+fn streams_are_listed_printed_followed_and_removed() {
+    let mut daemon = Daemon::start();
+    append(&daemon.socket(), "one", 0..20);
+    append(&daemon.socket(), "two", 0..3);
+    assert_eq!(text(&daemon.log(&["ls"])), "one\ntwo\n");
+    assert!(text(&daemon.log(&["ls", "--json"])).contains("\"record_count\":20"));
+    let all: String = (0..20).map(|number| format!("record {number}\n")).collect();
+    assert_eq!(text(&daemon.log(&["cat", "one"])), all);
+    assert_eq!(text(&daemon.log(&["tail", "-n", "2", "one"])), "record 18\nrecord 19\n");
+    let json = text(&daemon.log(&["cat", "--json", "two"]));
+    assert!(json.starts_with("{\"lsn\":0,\"usn\":"), "{json}");
+    assert!(json.contains("\"text\":\"record 2\""), "{json}");
+    assert!(text(&daemon.log(&["stat"])).contains("durability          process"));
+    assert!(text(&daemon.log(&["stat", "--json", "two"])).contains("\"name\":\"two\""));
+    let mut follower = Command::new(PROGRAM)
+        .args(["log", "tail", "-f", "-n", "1", "--socket"])
+        .arg(daemon.socket())
+        .arg("two")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("start");
+    let mut out = follower.stdout.take().expect("asked for");
+    let mut expect = |line: &[u8]| {
+        let mut seen = vec![0; line.len()];
+        out.read_exact(&mut seen).expect("it follows");
+        assert_eq!(seen, line);
+    };
+    expect(b"record 2\n");
+    append(&daemon.socket(), "two", 3..5);
+    expect(b"record 3\nrecord 4\n");
+    follower.kill().and_then(|()| follower.wait()).expect("end it");
+    text(&daemon.log(&["rm", "two"]));
+    assert_eq!(text(&daemon.log(&["ls"])), "one\n");
+    assert_eq!(daemon.log(&["cat", "two"]).status.code(), Some(8));
+    let refused = daemon.log_directory(&["ls"]);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && error.contains("/socket"), "{error}");
+    assert!(daemon.signal(rustix::process::Signal::TERM).success());
+    assert!(!daemon.socket().exists());
+    assert_eq!(text(&daemon.log_directory(&["cat", "one"])), all);
+}
+
+#[test]
+fn damage_is_shown_and_given_up() {
+    let mut daemon = Daemon::start();
+    append(&daemon.socket(), "d", 0..20);
+    assert!(daemon.signal(rustix::process::Signal::TERM).success());
+    let segment = daemon.directory().join("streams/d/0000000000000000.seg");
+    let mut bytes = std::fs::read(&segment).expect("log file");
+    bytes[64 + 5 * 32 + 26] ^= 1;
+    std::fs::write(&segment, bytes).expect("damage");
+    for entry in std::fs::read_dir(daemon.memory.path()).expect("memory") {
+        let path = entry.expect("entry").path();
+        if !path.ends_with("nvram") {
+            std::fs::remove_dir_all(path).expect("remove");
+        }
+    }
+    daemon.serve();
+    let output = daemon.log(&["cat", "d"]);
+    let before: String = (0..5).map(|number| format!("record {number}\n")).collect();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), before);
+    assert_eq!(output.status.code(), Some(4));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("damaged at LSN 160"), "{error}");
+    assert_eq!(text(&daemon.log(&["discard-damaged", "d"])), "d ends at LSN 160\n");
+    append(&daemon.socket(), "d", 5..6);
+    assert_eq!(text(&daemon.log(&["cat", "d"])), format!("{before}record 5\n"));
+    let log = Log::connect(daemon.socket()).expect("connect");
+    assert_eq!(log.stream("d").expect("stream").head(), Lsn(0));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_sentence() {
+    let daemon = Daemon::start();
+    let nowhere = daemon.root.path().join("nowhere");
+    let output = Command::new(PROGRAM).args(["log", "ls", "--dir"]).arg(&nowhere).output();
+    let output = output.expect("run");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is no directory of a log"));
+    assert!(!nowhere.exists());
+    assert_eq!(daemon.log(&["cat", "a/b"]).status.code(), Some(16));
+    let output = Command::new(PROGRAM).args(["logd", "--dir"]).arg(daemon.directory()).output();
+    let error = String::from_utf8_lossy(&output.expect("run").stderr).into_owned();
+    assert!(error.contains("one serves"), "{error}");
+}
