@@ -126,7 +126,7 @@ impl Control {
         /// Generation of the group log's newest header.
         group_header = 19;
         /// Leases that were given to clients of a daemon.
-        lease_count = 20;
+        lease_count = 21;
     }
 
     /// How often `slot` was taken.
@@ -220,7 +220,7 @@ impl LaneWords {
     pub(crate) const RECORD_COUNT: usize = 11;
     pub(crate) const PAYLOAD_BYTES: usize = 12;
     pub(crate) const LAST_USN: usize = 13;
-    pub(crate) const REMOTE_TOKEN: usize = 26;
+    pub(crate) const REMOTE_TOKEN: usize = 29;
     const CHUNK_BITS: u32 = 16;
 
     words! {
@@ -248,10 +248,10 @@ impl LaneWords {
         suspect = 24;
         /// Number of the lease that a client of a daemon has, whose own words count for what is
         /// appended (`remote`); 0: none.
-        remote = 25;
+        remote = 28;
         /// What that client shows for its lease, and its user.
         remote_token = Self::REMOTE_TOKEN;
-        remote_uid = 27;
+        remote_uid = 30;
     }
 
     /// The chunk that holds span `ordinal`.
