@@ -214,12 +214,10 @@ fn reboot(memory: &Path) {
     }
 }
 
+/// One after the other: a process that is being started has, for a moment, all descriptors of this one, and
+/// with them the locks that say who lives.
 #[test]
-fn nothing_acknowledged_is_lost_on_nvram() {
+fn nothing_acknowledged_is_lost() {
     run(true, 1);
-}
-
-#[test]
-fn nothing_acknowledged_is_lost_on_ordinary_memory() {
     run(false, 2);
 }
