@@ -188,6 +188,15 @@ impl Stream {
         self.service.drain(&self.lane)
     }
 
+    /// Takes the lease for this process now, without appending: what the stream's note says then holds
+    /// until [`Stream::release`].
+    ///
+    /// # Errors
+    /// [`LogError::Busy`] while another process has it.
+    pub fn acquire(&self) -> Result<()> {
+        self.service.with_writer(&self.lane, |_, _| Ok(()))
+    }
+
     /// Lets another process write the stream.
     pub fn release(&self) {
         self.service.release(&self.lane);
