@@ -158,7 +158,11 @@ fn covers(service: &Service, lane: &Lane, pieces: &[&Piece]) -> Result<Vec<Cover
         for part in parts(at, bytes.len(), chunk_bytes) {
             lane.chunk(part.ordinal)?.read(part.offset, &mut bytes)?;
         }
-        covers.push(Cover { at, bytes });
+        // A chunk that was lent in the middle of its span has zeros up to there, where the log files hold
+        // records. Zeros at the front of one that was not are zeros, or not written, in the files too.
+        let skipped = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
+        bytes.drain(..skipped);
+        covers.push(Cover { at: at + skipped as u64, bytes });
     }
     Ok(covers)
 }
