@@ -131,9 +131,9 @@ fn transact(
         connection.execute_batch("ROLLBACK")?;
         return Ok(false);
     }
+    let next = hash(connection)?;
     let number = {
         let mut model = model.lock().expect("model");
-        let next = hash(connection)?;
         model.hashes.push(next);
         model.hashes.len() - 1
     };
