@@ -260,7 +260,11 @@ fn verify(world: &World, model: &Model, seed: u64, is_nested: bool) -> Result<us
     let second = nested.lock().expect("cut").take();
     if let (Some(home), false) = (second, is_nested) {
         let again = World { home, is_nvram: world.is_nvram };
-        let found = verify(&again, model, seed, true).map_err(|e| format!("cut again: {e}"))?;
+        let found = verify(&again, model, seed, true);
+        let found = found.map_err(|e| {
+            let kept = again.home.keep();
+            format!("cut again before operation {when}: {e} ({})", kept.display())
+        })?;
         if found != read {
             return Err(format!("recovered to {read}, but cut meanwhile to {found}"));
         }

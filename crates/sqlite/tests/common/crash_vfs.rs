@@ -35,6 +35,8 @@ impl Model {
             match op {
                 Op::Create if content.is_none() && survives() => content = Some(Vec::new()),
                 Op::Delete if survives() => content = None,
+                // The name still leads to the old file; what follows happened to another.
+                Op::Delete => break,
                 Op::Truncate(size) if survives() => {
                     if let Some(bytes) = &mut content {
                         bytes.resize(*size, 0);

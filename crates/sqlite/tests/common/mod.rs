@@ -63,7 +63,7 @@ pub struct Place {
     pub root: PathBuf,
     pub memory: PathBuf,
     pub is_nvram: bool,
-    _kept: Vec<tempfile::TempDir>,
+    pub kept: Vec<tempfile::TempDir>,
 }
 
 impl Place {
@@ -73,7 +73,7 @@ impl Place {
         std::fs::create_dir(memory.path().join("nvram")).expect("directory");
         let kept = vec![root, memory];
         let [root, memory] = [0, 1].map(|n: usize| kept[n].path().to_owned());
-        Place { root, memory, is_nvram, _kept: kept }
+        Place { root, memory, is_nvram, kept }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
