@@ -74,13 +74,17 @@ fn one_writer(directory: &Path, nvram: Option<&Path>) -> Result<(), Failed> {
         }
     }
     let medians: Vec<u64> = times.into_iter().map(median).collect();
-    println!("{:<24} {:>12} {:>14} {:>12}", "one writer", "ns a commit", "x faster FULL", "x OFF's time");
+    println!(
+        "{:<24} {:>12} {:>14} {:>12}",
+        "one writer", "ns a commit", "x faster FULL", "x OFF's time"
+    );
     for ((name, ..), time) in variants.iter().zip(&medians) {
         let (full, off) = (medians[0] as f64 / *time as f64, *time as f64 / medians[1] as f64);
         println!("{name:<24} {time:>12} {full:>14.2} {off:>12.2}");
     }
-    let stat: String =
-        connections[2].query_row("SELECT onejournal_stat()", [], |row| row.get(0)).unwrap_or_default();
+    let stat: String = connections[2]
+        .query_row("SELECT onejournal_stat()", [], |row| row.get(0))
+        .unwrap_or_default();
     println!("{stat}");
     Ok(())
 }
@@ -94,7 +98,10 @@ fn many(library: &Path, directory: &Path) -> Result<(), Failed> {
             let mut children = Vec::new();
             for process in 0..8 {
                 let mut command = Command::new(std::env::current_exe()?);
-                command.arg(library).arg(directory).env("PART", format!("{which} {round} {process}"));
+                command
+                    .arg(library)
+                    .arg(directory)
+                    .env("PART", format!("{which} {round} {process}"));
                 children.push(command.spawn()?);
             }
             for child in &mut children {
@@ -104,7 +111,10 @@ fn many(library: &Path, directory: &Path) -> Result<(), Failed> {
         }
     }
     let [plain, ours] = times.map(median);
-    println!("64 databases, 8 processes: plain {plain} us, log on disk {ours} us, {:.2} x", plain as f64 / ours as f64);
+    println!(
+        "64 databases, 8 processes: plain {plain} us, log on disk {ours} us, {:.2} x",
+        plain as f64 / ours as f64
+    );
     Ok(())
 }
 

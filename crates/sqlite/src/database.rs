@@ -443,11 +443,7 @@ pub fn read_header(wal: Real) -> Result<Option<Header>, Failure> {
 }
 
 /// The header of a frame, if the file reaches so far.
-fn frame_header(
-    header: &Header,
-    wal: Real,
-    number: u32,
-) -> Result<Option<FrameHeader>, Failure> {
+fn frame_header(header: &Header, wal: Real, number: u32) -> Result<Option<FrameHeader>, Failure> {
     let mut bytes = [0; FRAME_HEADER_BYTES];
     let count = wal.read(header.frame_at(number), &mut bytes)?;
     Ok((count == bytes.len()).then(|| FrameHeader::parse(&bytes)))

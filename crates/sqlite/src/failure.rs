@@ -35,8 +35,7 @@ impl Failure {
     /// SQLite's result code; `default` where nothing says more.
     pub fn code(&self, default: c_int) -> c_int {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-        let is_full =
-            |e: &std::io::Error| matches!(e.kind(), StorageFull | QuotaExceeded);
+        let is_full = |e: &std::io::Error| matches!(e.kind(), StorageFull | QuotaExceeded);
         match self {
             Failure::Sqlite { code, .. } => *code,
             Failure::Conflict(_) | Failure::CannotOpen(_) => SQLITE_CANTOPEN,

@@ -24,7 +24,15 @@ pub unsafe fn register(api: Api, connection: *mut sqlite3) -> c_int {
         let rc = unsafe {
             let name = name.as_ptr();
             (api.create_function_v2)(
-                connection, name, 0, SQLITE_UTF8, null, Some(function), none, None, None,
+                connection,
+                name,
+                0,
+                SQLITE_UTF8,
+                null,
+                Some(function),
+                none,
+                None,
+                None,
             )
         };
         if rc != SQLITE_OK {

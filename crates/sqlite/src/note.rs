@@ -47,10 +47,8 @@ impl Note {
     pub fn to_bytes(self) -> [u8; NOTE_BYTES] {
         let mut bytes = [0; NOTE_BYTES];
         let flag = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
-        let flags = 1
-            | flag(self.is_dirty, DIRTY)
-            | flag(self.is_new, NEW)
-            | flag(self.has_frames, FRAMES);
+        let flags =
+            1 | flag(self.is_dirty, DIRTY) | flag(self.is_new, NEW) | flag(self.has_frames, FRAMES);
         bytes[4..8].copy_from_slice(&flags.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.salts);
         bytes[16..20].copy_from_slice(&self.logged.to_le_bytes());

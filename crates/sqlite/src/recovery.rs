@@ -257,7 +257,9 @@ fn judge(
         }
         _ if logged.is_empty() => Ok(Verdict::Leave),
         _ if is_settled(base, logged, main)? => Ok(Verdict::Leave),
-        Some(_) => Ok(Verdict::Conflict("its WAL is of a generation that the log does not know".into())),
+        Some(_) => {
+            Ok(Verdict::Conflict("its WAL is of a generation that the log does not know".into()))
+        }
         None => Ok(Verdict::Conflict("its WAL is gone or empty".into())),
     }
 }
@@ -307,7 +309,8 @@ fn judge_pages(
     {
         return Ok(Verdict::Conflict("its page size is another".into()));
     }
-    let newest = live.frames.last().map_or(live.base.change_counter, |(head, _)| head.change_counter);
+    let newest =
+        live.frames.last().map_or(live.base.change_counter, |(head, _)| head.change_counter);
     let since = wal::change_counter(&front).wrapping_sub(live.base.change_counter);
     if since > newest.wrapping_sub(live.base.change_counter) {
         return Ok(Verdict::Conflict("its change counter is none that the log knows".into()));
@@ -362,7 +365,8 @@ struct Steps {
 impl Plan {
     fn new(live: &Live, logged: &[Logged<'_>], scan: Option<&Scan>) -> Plan {
         let first = logged.first().map_or(u32::MAX, |(number, _)| *number);
-        let mut plan = Plan { page_bytes: live.base.page_bytes, page_count: 0, pages: BTreeMap::new() };
+        let mut plan =
+            Plan { page_bytes: live.base.page_bytes, page_count: 0, pages: BTreeMap::new() };
         let in_file = scan.map_or(&[][..], |scan| &scan.frames[..scan.committed() as usize]);
         for ((frame, _), number) in in_file.iter().zip(1..) {
             // A frame that is in the file counts more than how it was logged.

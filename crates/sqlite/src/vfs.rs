@@ -266,7 +266,10 @@ unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c
         return guard(SQLITE_IOERR, || match database.wal_removed() {
             Ok(()) => SQLITE_OK,
             Err(e) => {
-                tell(SQLITE_WARNING, &format!("closing the log of {}: {e}", database.path.display()));
+                tell(
+                    SQLITE_WARNING,
+                    &format!("closing the log of {}: {e}", database.path.display()),
+                );
                 SQLITE_OK
             }
         });

@@ -155,7 +155,8 @@ mod tests {
     fn checksum_of_both_byte_orders() {
         let bytes = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0];
         assert_eq!(checksum(false, [0; 2], &bytes), [7, 14]);
-        let swapped: Vec<u8> = bytes.chunks(4).flat_map(|four| four.iter().rev().copied()).collect();
+        let swapped: Vec<u8> =
+            bytes.chunks(4).flat_map(|four| four.iter().rev().copied()).collect();
         assert_eq!(checksum(true, [0; 2], &swapped), [7, 14]);
     }
 }

@@ -46,7 +46,9 @@ fn many_databases_share_a_log_attach_vacuum_and_backup_work() {
     let second = place.wal("b.db");
     first.execute("ATTACH ?1 AS other", [place.uri("b.db", "")]).expect("attach");
     first
-        .execute_batch("BEGIN; INSERT INTO t(v) VALUES (1); INSERT INTO other.t(v) VALUES (2); COMMIT")
+        .execute_batch(
+            "BEGIN; INSERT INTO t(v) VALUES (1); INSERT INTO other.t(v) VALUES (2); COMMIT",
+        )
         .expect("both");
     assert_eq!((count(&first), count(&second)), (1, 1));
     first.execute_batch("DETACH other; VACUUM").expect("vacuum");

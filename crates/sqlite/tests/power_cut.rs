@@ -296,7 +296,9 @@ fn look(world: &World, model: &Model, seed: u64) -> Result<usize, String> {
     if number > 0 && hash(&connection).map_err(failed)? != model.hashes[number] {
         return Err(format!("not what transaction {number} left"));
     }
-    connection.execute_batch("CREATE TABLE IF NOT EXISTS more(x); DROP TABLE more").map_err(failed)?;
+    connection
+        .execute_batch("CREATE TABLE IF NOT EXISTS more(x); DROP TABLE more")
+        .map_err(failed)?;
     drop(connection);
     let plain = world.try_open("crash").map_err(failed)?;
     is_sound(&plain);

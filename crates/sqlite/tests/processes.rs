@@ -24,10 +24,14 @@ fn writer() {
     };
     let me: i64 = std::env::var("ME").expect("ME").parse().expect("number");
     let connection = place.open("a.db");
-    connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=50").expect("setup");
+    connection
+        .execute_batch("PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=50")
+        .expect("setup");
     for number in 0.. {
         let id = me * 1_000_000 + number;
-        connection.execute("INSERT INTO t VALUES (?1, hex(randomblob(200)))", [id]).expect("insert");
+        connection
+            .execute("INSERT INTO t VALUES (?1, hex(randomblob(200)))", [id])
+            .expect("insert");
         println!("row {id}");
     }
 }
@@ -59,9 +63,9 @@ fn writers_that_are_killed() {
             for mut writer in writers {
                 writer.wait().expect("wait");
                 let lines = BufReader::new(writer.stdout.take().expect("output")).lines();
-                let ids = lines.map_while(Result::ok).filter_map(|line| {
-                    line.strip_prefix("row ")?.parse::<i64>().ok()
-                });
+                let ids = lines
+                    .map_while(Result::ok)
+                    .filter_map(|line| line.strip_prefix("row ")?.parse::<i64>().ok());
                 acknowledged.extend(ids);
             }
             if round % 2 == 1 {

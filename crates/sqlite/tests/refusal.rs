@@ -146,7 +146,9 @@ fn an_earlier_generation_that_went_on() {
 fn a_database_that_was_replaced() {
     let place = crashed(4);
     let other = Connection::open(place.path("other.db")).expect("other");
-    other.execute_batch("CREATE TABLE t(id INTEGER PRIMARY KEY, v); PRAGMA user_version=7").expect("other");
+    other
+        .execute_batch("CREATE TABLE t(id INTEGER PRIMARY KEY, v); PRAGMA user_version=7")
+        .expect("other");
     for number in 0..50 {
         other.execute("INSERT INTO t(v) VALUES (?1)", [number]).expect("insert");
     }

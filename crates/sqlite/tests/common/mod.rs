@@ -39,9 +39,7 @@ pub fn listen_to_errors() {
     ONCE.call_once(|| {
         type Listener = unsafe extern "C" fn(*mut std::ffi::c_void, c_int, *const c_char);
         let none = std::ptr::null_mut::<std::ffi::c_void>();
-        let rc = unsafe {
-            ffi::sqlite3_config(ffi::SQLITE_CONFIG_LOG, listen as Listener, none)
-        };
+        let rc = unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_LOG, listen as Listener, none) };
         assert_eq!(rc, ffi::SQLITE_OK);
     });
 }
@@ -133,8 +131,10 @@ impl Place {
 /// from there to here meanwhile is missed.
 pub fn copy_tree(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("directory");
-    let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(from).expect("directory").map(|entry| entry.expect("entry").path()).collect();
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(from)
+        .expect("directory")
+        .map(|entry| entry.expect("entry").path())
+        .collect();
     paths.sort_by_key(|path| path.is_dir());
     for path in paths {
         let target = to.join(path.file_name().expect("name"));
