@@ -140,7 +140,7 @@ impl Database {
         };
         let lsn = append(stream, &encode_base(&base))?;
         let is_new = old.is_none();
-        leave(stream, Note { is_new, ..Note::at(&new, 0, lsn) });
+        leave(stream, Note { is_new, ..Note::at(&new, 0, new.checksum, lsn) });
         Ok(())
     }
 
@@ -149,20 +149,21 @@ impl Database {
     pub fn begin_frame(&self, files: Files, offset: u64) -> Result<(), Failure> {
         let state = self.state.lock();
         let Some((_, stream)) = &state.service else { return Ok(()) };
-        let is_covered = |header: &Header, found: Found| match found {
+        let found = find_note(stream);
+        let may_cover = match found {
             Found::Nothing => false,
             Found::Torn => true,
+            // Whatever its generation is; nothing has to be read for a frame behind all others.
             Found::Note(note) => {
-                note.salts == header.salts && header.frames_before(offset) < note.logged
+                let frame_bytes = u64::from(note.page_bytes) + FRAME_HEADER_BYTES as u64;
+                offset < HEADER_BYTES as u64 + u64::from(note.logged) * frame_bytes
             }
         };
-        let found = find_note(stream);
-        let is_free = matches!(found, Found::Note(note) if note.logged == 0);
-        if is_free || found == Found::Nothing {
+        if !may_cover {
             return Ok(());
         }
         let Some(header) = read_header(files.wal)? else { return Ok(()) };
-        if !is_covered(&header, found) {
+        if matches!(found, Found::Note(note) if note.salts != header.salts) {
             return Ok(());
         }
         let _lease = Lease::take(stream)?;
@@ -301,12 +302,14 @@ impl Versions {
         let record = writer.finish();
         #[cfg(feature = "canary")]
         if crate::canary::is(crate::canary::Broken::SkipsAppend) {
-            return Ok(leave(stream, Note { logged: last, ..*note }));
+            let checksum = tail.checksum;
+            return Ok(leave(stream, Note { logged: last, checksum, ..*note }));
         }
         let lsn = append(stream, &record)?;
         self.upto = last;
         COUNTERS.logged(u64::from(last - note.logged), new.len() as u64, record.len() as u64);
-        let note = Note { logged: last, last_lsn: lsn, has_frames: true, ..*note };
+        let checksum = tail.checksum;
+        let note = Note { logged: last, checksum, last_lsn: lsn, has_frames: true, ..*note };
         Ok(leave(stream, note))
     }
 
@@ -347,8 +350,10 @@ impl Versions {
 
 impl Note {
     /// The note right behind a base at `lsn`.
-    fn at(header: &Header, logged: u32, lsn: u64) -> Note {
-        Note { salts: header.salts, logged, base_lsn: lsn, last_lsn: lsn, ..Note::default() }
+    fn at(header: &Header, logged: u32, checksum: wal::Checksum, lsn: u64) -> Note {
+        let page_bytes = u32::try_from(header.page_bytes).expect("64 KiB at most");
+        let (salts, base_lsn, last_lsn) = (header.salts, lsn, lsn);
+        Note { salts, page_bytes, logged, checksum, base_lsn, last_lsn, ..Note::default() }
     }
 }
 
@@ -462,6 +467,8 @@ struct Tail {
     before: wal::Checksum,
     /// The last frame; it ends a transaction.
     last: u32,
+    /// Its checksum.
+    checksum: wal::Checksum,
     /// The frames, but no more than [`DIRECT_BYTES`] of them.
     frames: Vec<u8>,
 }
@@ -473,11 +480,8 @@ impl Tail {
         if header.frames_before(end) <= logged {
             return Ok(None);
         }
-        let before = match logged {
-            0 => header.checksum,
-            logged => frame_header(header, wal, logged)?.map_or([0; 2], |frame| frame.checksum),
-        };
-        let mut tail = Tail { before, last: 0, frames: Vec::new() };
+        let before = if logged == 0 { header.checksum } else { note.checksum };
+        let mut tail = Tail { before, last: 0, checksum: before, frames: Vec::new() };
         let (mut checksum, mut committed_bytes) = (before, 0);
         let mut frame = vec![0; header.page_bytes + FRAME_HEADER_BYTES];
         for number in logged + 1..=header.frames_before(end) {
@@ -491,7 +495,8 @@ impl Tail {
                 tail.frames.extend_from_slice(&frame);
             }
             if parsed.commit_pages > 0 {
-                (tail.last, committed_bytes) = (number, tail.frames.len());
+                (tail.last, tail.checksum) = (number, checksum);
+                committed_bytes = tail.frames.len();
             }
         }
         tail.frames.truncate(committed_bytes);
@@ -541,7 +546,7 @@ fn make_durable(
     };
     real_sync(files.wal)?;
     let lsn = append(stream, &encode_base(&base))?;
-    Ok(leave(stream, Note::at(header, last, lsn)))
+    Ok(leave(stream, Note::at(header, last, checksum, lsn)))
 }
 
 /// The generations that the file may show after a power cut once it begins again over `old`.

@@ -3,7 +3,7 @@
 
 use log::NOTE_BYTES;
 
-use crate::wal::Salts;
+use crate::wal::{Checksum, Salts};
 
 /// Everything as of the last record. Written under the stream's lease only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -12,6 +12,10 @@ pub struct Note {
     pub salts: Salts,
     /// Frames of it that are logged or durable in the file.
     pub logged: u32,
+    /// Bytes of its pages.
+    pub page_bytes: u32,
+    /// Checksum of the last of them, or of the header.
+    pub checksum: Checksum,
     /// The file was made durable with frames that are not logged, and a checkpoint has begun: the
     /// next commit has to make the file durable itself.
     pub is_dirty: bool,
@@ -52,9 +56,12 @@ impl Note {
         bytes[4..8].copy_from_slice(&flags.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.salts);
         bytes[16..20].copy_from_slice(&self.logged.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.page_bytes.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.base_lsn.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.last_lsn.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.end_lsn.to_le_bytes());
+        bytes[48..52].copy_from_slice(&self.checksum[0].to_le_bytes());
+        bytes[52..56].copy_from_slice(&self.checksum[1].to_le_bytes());
         let crc = crc32c::crc32c(&bytes[4..]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -74,6 +81,8 @@ impl Note {
         Found::Note(Note {
             salts: bytes[8..16].try_into().expect("eight"),
             logged: u32_at(16),
+            page_bytes: u32_at(20),
+            checksum: [u32_at(48), u32_at(52)],
             is_dirty: flags & DIRTY != 0,
             is_new: flags & NEW != 0,
             has_frames: flags & FRAMES != 0,
@@ -94,6 +103,8 @@ mod tests {
         let note = Note {
             salts: *b"saltsalt",
             logged: 7,
+            page_bytes: 4096,
+            checksum: [5, 6],
             is_dirty: true,
             has_frames: true,
             base_lsn: 1 << 40,
