@@ -92,7 +92,7 @@ fn one_writer(directory: &Path, nvram: Option<&Path>) -> Result<(), Failed> {
 /// Eight processes, each with eight databases, one commit in each in turn.
 fn many(library: &Path, directory: &Path) -> Result<(), Failed> {
     let mut times = [Vec::new(), Vec::new()];
-    for round in 0..5 {
+    for round in 0..3 {
         for (which, times) in times.iter_mut().enumerate() {
             let begin = Instant::now();
             let mut children = Vec::new();
@@ -131,7 +131,7 @@ fn part(library: &Path, directory: &Path, part: &str) -> Result<(), Failed> {
         let name = format!("many-{}-{process}-{number}.db", u8::from(is_ours));
         connections.push(open(&directory.join(name), more, "FULL")?);
     }
-    for _ in 0..100 {
+    for _ in 0..400 {
         for connection in &connections {
             connection.execute("INSERT INTO t(v) VALUES (hex(randomblob(50)))", [])?;
         }

@@ -12,8 +12,8 @@ pub enum Broken {
     SkipsAppend = 1,
     /// Recovery applies the deltas of a page in the wrong order, and does not compare the result.
     AppliesBackwards = 2,
-    /// A generation begins without saying so.
-    SkipsBegin = 3,
+    /// A generation begins without saying which ones the disk may still show.
+    ForgetsStale = 3,
 }
 
 static BROKEN: AtomicU8 = AtomicU8::new(0);

@@ -115,10 +115,6 @@ impl Database {
         let (Some((_, stream)), Some(new)) = (&state.service, Header::parse(header)) else {
             return Ok(());
         };
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::SkipsBegin) {
-            return Ok(());
-        }
         let _lease = Lease::take(stream)?;
         let note = note_of(stream);
         let old = read_header(files.wal)?;
@@ -128,6 +124,11 @@ impl Database {
         let stale = match old {
             None => Vec::new(),
             Some(old) => stale_after(stream, &note, &old, files.wal)?,
+        };
+        #[cfg(feature = "canary")]
+        let stale = match crate::canary::is(crate::canary::Broken::ForgetsStale) {
+            true => Vec::new(),
+            false => stale,
         };
         let base = Base {
             kind: Kind::Begin,

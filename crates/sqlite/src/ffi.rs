@@ -3,7 +3,7 @@
 //! Declared here and not taken from `libsqlite3-sys`: its feature `loadable_extension` is a switch for the
 //! whole build, and with it every other user of SQLite in a workspace (tests with a bundled SQLite) loses its
 //! direct calls. These structs are SQLite's stable ABI, only ever extended at the end; a test holds
-//! them against `libsqlite3-sys`.
+//! the structs against `libsqlite3-sys`.
 
 #![allow(non_snake_case, non_camel_case_types, missing_docs)]
 

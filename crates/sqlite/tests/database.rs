@@ -98,3 +98,21 @@ fn wrong_parameters_are_refused() {
         assert!(used.is_err(), "{wrong}");
     }
 }
+
+/// The extension's own declarations against those of `libsqlite3-sys`; of the table of functions it knows no field, but
+/// that is what every test gets its functions from.
+#[test]
+fn the_structs_are_sqlites() {
+    use onejournal_sqlite::ffi as ours;
+    use rusqlite::ffi as theirs;
+    use std::mem::{offset_of, size_of};
+    macro_rules! same {
+        ($name:ident: $($field:ident),*) => {
+            $(assert_eq!(offset_of!(ours::$name, $field), offset_of!(theirs::$name, $field));)*
+            assert_eq!(size_of::<ours::$name>(), size_of::<theirs::$name>());
+        };
+    }
+    same!(sqlite3_vfs: szOsFile, mxPathname, zName, xOpen, xDelete, xAccess, xSleep, xNextSystemCall);
+    same!(sqlite3_io_methods: xClose, xWrite, xSync, xLock, xFileControl, xShmMap, xFetch, xUnfetch);
+    same!(sqlite3_file: pMethods);
+}

@@ -1,7 +1,7 @@
 //! Power cuts at any moment of random workloads: every acknowledged transaction is there afterwards, none is half
 //! done, and recovery that is cut itself gives the same.
 //!
-//! `CUTS=n SEED=s` runs more, or one again; with the feature `canary` faults are built in, and have to be found.
+//! `CUTS=n SEED=s` runs more, or one again; `KEEP=1` keeps the files of a failure; with the feature `canary` faults are built in, and have to be found.
 
 #![allow(missing_docs)]
 
@@ -261,15 +261,21 @@ fn verify(world: &World, model: &Model, seed: u64, is_nested: bool) -> Result<us
     if let (Some(home), false) = (second, is_nested) {
         let again = World { home, is_nvram: world.is_nvram };
         let found = verify(&again, model, seed, true);
-        let found = found.map_err(|e| {
-            let kept = again.home.keep();
-            format!("cut again before operation {when}: {e} ({})", kept.display())
-        })?;
+        let found = found
+            .map_err(|e| format!("cut again before operation {when}: {e}{}", keep(again.home)))?;
         if found != read {
             return Err(format!("recovered to {read}, but cut meanwhile to {found}"));
         }
     }
     Ok(read)
+}
+
+/// With `KEEP=1` the files stay, and where.
+fn keep(home: tempfile::TempDir) -> String {
+    match std::env::var_os("KEEP") {
+        Some(_) => format!(" ({})", home.keep().display()),
+        None => String::new(),
+    }
 }
 
 fn look(world: &World, model: &Model, seed: u64) -> Result<usize, String> {
@@ -319,10 +325,8 @@ fn search(cut_count: usize, first_seed: u64) -> Result<usize, String> {
             let is_nvram = std::fs::read_dir(cut.home.path().join("nvram"))
                 .is_ok_and(|mut entries| entries.next().is_some());
             let world = World { home: cut.home, is_nvram };
-            verify(&world, &cut.model, seed, false).map_err(|e| {
-                let kept = world.home.keep();
-                format!("{}: {e} ({})", cut.id, kept.display())
-            })?;
+            verify(&world, &cut.model, seed, false)
+                .map_err(|e| format!("{}: {e}{}", cut.id, keep(world.home)))?;
             seen += 1;
         }
         if seen >= cut_count {
@@ -332,6 +336,7 @@ fn search(cut_count: usize, first_seed: u64) -> Result<usize, String> {
     Ok(seen)
 }
 
+#[cfg(not(feature = "canary"))]
 fn number_of(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
@@ -350,7 +355,7 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_done() {
 #[test]
 fn the_faults_are_found() {
     use onejournal_sqlite::canary::{Broken, break_it};
-    for broken in [Broken::SkipsAppend, Broken::AppliesBackwards, Broken::SkipsBegin] {
+    for broken in [Broken::SkipsAppend, Broken::AppliesBackwards, Broken::ForgetsStale] {
         break_it(broken);
         let found = search(600, 1);
         break_it(Broken::Nothing);
