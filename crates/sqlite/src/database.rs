@@ -57,6 +57,8 @@ struct Versions {
     salts: wal::Salts,
     upto: u32,
     frame_of: HashMap<u32, u32>,
+    /// The change counter in this frame of page 1; in the database with 0.
+    counter: Option<(u32, u32)>,
 }
 
 /// A connection's files.
@@ -332,7 +334,7 @@ impl Versions {
 
     /// The database's change counter behind the frames `new`.
     fn change_counter_behind(
-        &self,
+        &mut self,
         header: &Header,
         files: Files,
         new: &[u8],
@@ -342,9 +344,21 @@ impl Versions {
         if let Some(frame) = new.chunks_exact(frame_bytes).rev().find(is_first) {
             return Ok(wal::change_counter(&frame[FRAME_HEADER_BYTES..]));
         }
-        let Some(number) = self.frame_of.get(&1) else { return change_counter(files.main) };
+        let number = self.frame_of.get(&1).copied().unwrap_or(0);
+        if let Some((known, counter)) = self.counter
+            && known == number
+        {
+            return Ok(counter);
+        }
         let mut front = [0; 28];
-        files.wal.read(header.frame_at(*number) + FRAME_HEADER_BYTES as u64, &mut front)?;
+        match number {
+            0 => files.main.read(0, &mut front)?,
+            number => {
+                let at = header.frame_at(number) + FRAME_HEADER_BYTES as u64;
+                files.wal.read(at, &mut front)?
+            }
+        };
+        self.counter = Some((number, wal::change_counter(&front)));
         Ok(wal::change_counter(&front))
     }
 }
