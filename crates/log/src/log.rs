@@ -328,6 +328,18 @@ impl Stream {
         }
     }
 
+    /// Takes the lease for this process now, without appending: what the stream's note says then holds
+    /// until [`Stream::release`].
+    ///
+    /// # Errors
+    /// [`LogError::Busy`] while another process has it.
+    pub fn acquire(&self) -> Result<()> {
+        match &self.inner {
+            StreamInner::Embedded { service, lane } => service.with_writer(lane, |_, _| Ok(())),
+            StreamInner::Remote(stream) => stream.acquire(),
+        }
+    }
+
     /// Lets another process write the stream.
     pub fn release(&self) {
         match &self.inner {

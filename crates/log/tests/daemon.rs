@@ -204,8 +204,11 @@ fn one_client_writes_a_stream_at_a_time() {
         let rival = other.stream("s").expect("stream");
         assert!(matches!(rival.append(b"3"), Err(LogError::Busy(_))));
         assert_eq!(rival.note(), [7; log::NOTE_BYTES]);
+        assert!(matches!(rival.acquire(), Err(LogError::Busy(_))));
         first.release();
         assert_eq!(rival.note(), [7; log::NOTE_BYTES]);
+        rival.acquire().expect("it was released");
+        assert!(matches!(first.acquire(), Err(LogError::Busy(_))), "without an append too");
         let lsn = rival.append(b"3").expect("it was released");
         rival.sync(lsn).expect("sync");
         assert!(matches!(second.append(b"4"), Err(LogError::Busy(_))));

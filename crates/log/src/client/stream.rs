@@ -100,6 +100,22 @@ impl RemoteStream {
         Ok(stream)
     }
 
+    /// Takes the lease.
+    pub(crate) fn acquire(&self) -> Result<()> {
+        let leased = {
+            let mut state = self.state.lock();
+            match &mut *state {
+                State::Local(stream) => return stream.acquire(),
+                State::Leased(_) => Ok(()),
+                State::Idle => self.lease().map(|lease| *state = State::Leased(Box::new(lease))),
+            }
+        };
+        match leased {
+            Err(e @ LogError::Daemon(_)) => self.fall_back(e)?.acquire(),
+            leased => leased,
+        }
+    }
+
     pub(crate) fn append_batch(&self, payloads: &[&[u8]]) -> Result<Lsn> {
         let appended = {
             let mut state = self.state.lock();

@@ -1,0 +1,29 @@
+//! Faults that can be switched on, to see the crash checks fail.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// A fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Broken {
+    /// None.
+    Nothing = 0,
+    /// A commit is not logged.
+    SkipsAppend = 1,
+    /// Recovery applies the deltas of a page in the wrong order, and does not compare the result.
+    AppliesBackwards = 2,
+    /// A generation begins without saying which ones the disk may still show.
+    ForgetsStale = 3,
+}
+
+static BROKEN: AtomicU8 = AtomicU8::new(0);
+
+/// Switches a fault on.
+pub fn break_it(broken: Broken) {
+    BROKEN.store(broken as u8, Ordering::SeqCst);
+}
+
+/// Whether a fault is on.
+pub(crate) fn is(broken: Broken) -> bool {
+    BROKEN.load(Ordering::SeqCst) == broken as u8
+}

@@ -1,0 +1,614 @@
+//! One database of this process: what its WAL's writes and syncs mean to the log. The essay is in `lib.rs`.
+//!
+//! Locks, in this order: `state`, the stream's lease. Both are held while a record is made, its note
+//! is written and what it is based on is read.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use log::{Log, LogError, Lsn, Stream};
+use parking_lot::Mutex;
+
+use crate::Failure;
+use crate::note::{Found, Note};
+use crate::place::{self, Settings};
+use crate::real::{Opened, Real};
+use crate::record::{Base, FramesHead, FramesWriter, Kind, Record, Stale, encode_base};
+use crate::stat::COUNTERS;
+use crate::vfs::Below;
+use crate::wal::{self, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, Header};
+
+/// More frames than this at once, in bytes, make the file itself durable: a large write costs the same there.
+const DIRECT_BYTES: u64 = 1 << 20;
+/// So much log behind a base does too: it bounds what recovery has to read.
+const LIVE_BYTES_MAX: u64 = 32 << 20;
+/// So many generations may be newer than the durable one.
+const STALE_COUNT_MAX: usize = 32;
+/// How long another process may keep the lease, which it does for microseconds.
+const LEASE_WAIT: Duration = Duration::from_secs(10);
+
+/// A database that is open in this process, by any number of connections.
+pub struct Database {
+    /// The database file.
+    pub path: PathBuf,
+    /// Where its log is.
+    pub settings: Settings,
+    /// The VFS below.
+    pub below: Below,
+    /// Connections that have it open.
+    pub connections: AtomicUsize,
+    state: Mutex<State>,
+}
+
+/// What this process remembers; all of it can be found again.
+#[derive(Default)]
+struct State {
+    service: Option<(Arc<Log>, Stream)>,
+    versions: Versions,
+}
+
+/// The newest frame of each page of a generation.
+#[derive(Default)]
+struct Versions {
+    salts: wal::Salts,
+    upto: u32,
+    frame_of: HashMap<u32, u32>,
+    /// The change counter in this frame of page 1; in the database with 0.
+    counter: Option<(u32, u32)>,
+}
+
+/// A connection's files.
+#[derive(Clone, Copy)]
+pub struct Files {
+    /// The database.
+    pub main: Real,
+    /// Its WAL.
+    pub wal: Real,
+}
+
+impl Database {
+    /// A database without a log yet.
+    pub fn new(path: PathBuf, settings: Settings, below: Below) -> Database {
+        let (connections, state) = (AtomicUsize::new(0), Mutex::default());
+        Database { path, settings, below, connections, state }
+    }
+
+    /// Where its WAL is.
+    pub fn wal_path(&self) -> PathBuf {
+        let mut path = self.path.as_os_str().to_owned();
+        path.push("-wal");
+        PathBuf::from(path)
+    }
+
+    /// Its log, if it has one open.
+    pub fn log(&self) -> Option<Arc<Log>> {
+        self.state.lock().service.as_ref().map(|(log, _)| log.clone())
+    }
+
+    /// Opens the log; one that does not exist only if `may_create`. Whether it is open now.
+    pub fn open_log(&self, may_create: bool) -> Result<bool, Failure> {
+        let mut state = self.state.lock();
+        if state.service.is_none() && (may_create || self.settings.exists()) {
+            let log = place::open_log(&self.settings)?;
+            let stream = log.stream(&self.settings.stream_name(&self.path))?;
+            state.service = Some((log, stream));
+        }
+        Ok(state.service.is_some())
+    }
+
+    /// Runs `f` with the stream of an open log.
+    pub fn with_stream<T>(
+        &self,
+        f: impl FnOnce(&Stream) -> Result<T, Failure>,
+    ) -> Result<Option<T>, Failure> {
+        let state = self.state.lock();
+        state.service.as_ref().map(|(_, stream)| f(stream)).transpose()
+    }
+
+    /// Before `header` is written to the front of the WAL: a generation begins. SQLite does that when
+    /// the database holds the one before it durably.
+    pub fn begin_generation(&self, files: Files, header: &[u8]) -> Result<(), Failure> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let (Some((_, stream)), Some(new)) = (&state.service, Header::parse(header)) else {
+            return Ok(());
+        };
+        let _lease = Lease::take(stream)?;
+        let note = note_of(stream);
+        let old = read_header(files.wal)?;
+        if old.is_some_and(|old| old.salts == new.salts) {
+            return Ok(());
+        }
+        let stale = match old {
+            None => Vec::new(),
+            Some(old) => stale_after(stream, &note, &old, files.wal)?,
+        };
+        #[cfg(feature = "canary")]
+        let stale = match crate::canary::is(crate::canary::Broken::ForgetsStale) {
+            true => Vec::new(),
+            false => stale,
+        };
+        let base = Base {
+            kind: Kind::Begin,
+            salts: new.salts,
+            page_bytes: new.page_bytes,
+            change_counter: change_counter(files.main)?,
+            frames: 0,
+            checksum: new.checksum,
+            stale,
+        };
+        let lsn = append(stream, &encode_base(&base))?;
+        let is_new = old.is_none();
+        leave(stream, Note { is_new, ..Note::at(&new, 0, new.checksum, lsn) });
+        Ok(())
+    }
+
+    /// Before a frame is written at `offset` of the WAL. When the log has that frame already, whoever logged
+    /// it failed or died before SQLite counted it: the log forgets it first.
+    pub fn begin_frame(&self, files: Files, offset: u64) -> Result<(), Failure> {
+        let state = self.state.lock();
+        let Some((_, stream)) = &state.service else { return Ok(()) };
+        let found = find_note(stream);
+        let may_cover = match found {
+            Found::Nothing => false,
+            Found::Torn => true,
+            // Whatever its generation is; nothing has to be read for a frame behind all others.
+            Found::Note(note) => {
+                let frame_bytes = u64::from(note.page_bytes) + FRAME_HEADER_BYTES as u64;
+                offset < HEADER_BYTES as u64 + u64::from(note.logged) * frame_bytes
+            }
+        };
+        if !may_cover {
+            return Ok(());
+        }
+        let Some(header) = read_header(files.wal)? else { return Ok(()) };
+        if matches!(found, Found::Note(note) if note.salts != header.salts) {
+            return Ok(());
+        }
+        let _lease = Lease::take(stream)?;
+        let note = make_durable(stream, &header, files, header.frames_before(offset))?;
+        Ok(stream.sync(Lsn(note.last_lsn))?)
+    }
+
+    /// Makes the WAL's frames durable; `written` is where this connection wrote since the last sync, empty
+    /// if it did not.
+    pub fn sync_wal(&self, files: Files, written: Range<u64>) -> Result<(), Failure> {
+        let mut state = self.state.lock();
+        let State { service, versions } = &mut *state;
+        let (Some((_, stream)), Some(header)) = (service, read_header(files.wal)?) else {
+            return real_sync(files.wal);
+        };
+        let lease = Lease::take(stream)?;
+        let note = note_of(stream);
+        let note = match Tail::read(&header, files.wal, &note, written.end)? {
+            None => self.sync_without_commit(stream, &header, files.wal, note)?,
+            Some(tail) if must_be_real(stream, &header, &note, &tail, written.start) => {
+                make_durable(stream, &header, files, tail.last)?
+            }
+            Some(tail) => {
+                let logged = versions.log_frames(stream, &header, files, &note, &tail);
+                if logged.is_err() {
+                    *versions = Versions::default();
+                }
+                logged?
+            }
+        };
+        drop(lease);
+        if note.salts == header.salts {
+            stream.sync(Lsn(note.last_lsn))?;
+            truncate(stream, &note)?;
+        }
+        Ok(())
+    }
+
+    /// A sync at a checkpoint, or of a new header.
+    fn sync_without_commit(
+        &self,
+        stream: &Stream,
+        header: &Header,
+        wal: Real,
+        note: Note,
+    ) -> Result<Note, Failure> {
+        if note.salts != header.salts {
+            real_sync(wal)?;
+            return Ok(note);
+        }
+        let has_unlogged = frame_header(header, wal, note.logged + 1)?
+            .is_some_and(|frame| frame.salts == header.salts);
+        if !has_unlogged && !note.is_new && !note.is_dirty {
+            return Ok(note);
+        }
+        real_sync(wal)?;
+        let note = Note { is_new: false, is_dirty: has_unlogged || note.is_dirty, ..note };
+        Ok(leave(stream, note))
+    }
+
+    /// After the last connection has brought everything home and removed the WAL, durably.
+    pub fn wal_removed(&self) -> Result<(), Failure> {
+        let closed = self.with_stream(|stream| {
+            let _lease = Lease::take(stream)?;
+            close(stream)
+        })?;
+        closed.map_or(Ok(()), |()| Ok(()))
+    }
+
+    /// When this process has the database open no more and others may: what is logged becomes durable
+    /// in the WAL itself, so that nothing depends on the log while nobody here uses it.
+    pub fn left(&self, main: Real) -> Result<(), Failure> {
+        let state = self.state.lock();
+        let Some((_, stream)) = &state.service else { return Ok(()) };
+        if !note_of(stream).has_frames {
+            return Ok(());
+        }
+        // SAFETY: the VFS below is registered for good.
+        let Some(mut opened) = (unsafe { Opened::wal(self.below.0, &self.wal_path(), true)? })
+        else {
+            return Ok(());
+        };
+        let wal = opened.real();
+        let _lease = Lease::take(stream)?;
+        let note = note_of(stream);
+        match read_header(wal)? {
+            Some(header) if note.has_frames && header.salts == note.salts => {
+                make_durable(stream, &header, Files { main, wal }, note.logged).map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Versions {
+    /// Logs the frames up to `last`.
+    fn log_frames(
+        &mut self,
+        stream: &Stream,
+        header: &Header,
+        files: Files,
+        note: &Note,
+        tail: &Tail,
+    ) -> Result<Note, Failure> {
+        self.extend(header, files.wal, note.logged)?;
+        let (first, last, new) = (note.logged + 1, tail.last, &tail.frames[..]);
+        let frame_bytes = header.page_bytes + FRAME_HEADER_BYTES;
+        let head = FramesHead {
+            salts: header.salts,
+            page_bytes: header.page_bytes,
+            change_counter: self.change_counter_behind(header, files, new)?,
+            first,
+            checksum: tail.before,
+        };
+        let mut writer = FramesWriter::new(&head);
+        let mut base = vec![0; header.page_bytes];
+        for (frame, number) in new.chunks_exact(frame_bytes).zip(first..) {
+            let (parsed, page) = (FrameHeader::parse(frame), &frame[FRAME_HEADER_BYTES..]);
+            let is_there = match self.frame_of.insert(parsed.page, number) {
+                Some(before) if before >= first => {
+                    let at = (before - first) as usize * frame_bytes + FRAME_HEADER_BYTES;
+                    base.copy_from_slice(&new[at..at + header.page_bytes]);
+                    true
+                }
+                Some(before) => {
+                    let at = header.frame_at(before) + FRAME_HEADER_BYTES as u64;
+                    files.wal.read(at, &mut base)? == base.len()
+                }
+                None => {
+                    let at = u64::from(parsed.page - 1) * header.page_bytes as u64;
+                    files.main.read(at, &mut base)? == base.len()
+                }
+            };
+            writer.push(parsed.page, parsed.commit_pages, is_there.then_some(&base), page);
+        }
+        let record = writer.finish();
+        #[cfg(feature = "canary")]
+        if crate::canary::is(crate::canary::Broken::SkipsAppend) {
+            let checksum = tail.checksum;
+            return Ok(leave(stream, Note { logged: last, checksum, ..*note }));
+        }
+        let lsn = append(stream, &record)?;
+        self.upto = last;
+        COUNTERS.logged(u64::from(last - note.logged), new.len() as u64, record.len() as u64);
+        let checksum = tail.checksum;
+        let note = Note { logged: last, checksum, last_lsn: lsn, has_frames: true, ..*note };
+        Ok(leave(stream, note))
+    }
+
+    /// Learns the frames up to `upto` that others wrote.
+    fn extend(&mut self, header: &Header, wal: Real, upto: u32) -> Result<(), Failure> {
+        if self.salts != header.salts || self.upto > upto {
+            *self = Versions { salts: header.salts, ..Versions::default() };
+        }
+        while self.upto < upto {
+            let number = self.upto + 1;
+            let frame = frame_header(header, wal, number)?
+                .filter(|frame| frame.salts == header.salts)
+                .ok_or_else(|| Failure::Damaged(format!("the WAL lacks its frame {number}")))?;
+            self.frame_of.insert(frame.page, number);
+            self.upto = number;
+        }
+        Ok(())
+    }
+
+    /// The database's change counter behind the frames `new`.
+    fn change_counter_behind(
+        &mut self,
+        header: &Header,
+        files: Files,
+        new: &[u8],
+    ) -> Result<u32, Failure> {
+        let frame_bytes = FRAME_HEADER_BYTES + header.page_bytes;
+        let is_first = |frame: &&[u8]| FrameHeader::parse(frame).page == 1;
+        if let Some(frame) = new.chunks_exact(frame_bytes).rev().find(is_first) {
+            return Ok(wal::change_counter(&frame[FRAME_HEADER_BYTES..]));
+        }
+        let number = self.frame_of.get(&1).copied().unwrap_or(0);
+        if let Some((known, counter)) = self.counter
+            && known == number
+        {
+            return Ok(counter);
+        }
+        let mut front = [0; 28];
+        match number {
+            0 => files.main.read(0, &mut front)?,
+            number => {
+                let at = header.frame_at(number) + FRAME_HEADER_BYTES as u64;
+                files.wal.read(at, &mut front)?
+            }
+        };
+        self.counter = Some((number, wal::change_counter(&front)));
+        Ok(wal::change_counter(&front))
+    }
+}
+
+impl Note {
+    /// The note right behind a base at `lsn`.
+    fn at(header: &Header, logged: u32, checksum: wal::Checksum, lsn: u64) -> Note {
+        let page_bytes = u32::try_from(header.page_bytes).expect("64 KiB at most");
+        let (salts, base_lsn, last_lsn) = (header.salts, lsn, lsn);
+        Note { salts, page_bytes, logged, checksum, base_lsn, last_lsn, ..Note::default() }
+    }
+}
+
+/// The stream's lease, for as long as this lives.
+pub struct Lease<'a>(&'a Stream);
+
+impl Lease<'_> {
+    /// Waits until no other process has it.
+    pub fn take(stream: &Stream) -> Result<Lease<'_>, Failure> {
+        let begin = Instant::now();
+        loop {
+            match stream.acquire() {
+                Ok(()) => return Ok(Lease(stream)),
+                Err(LogError::Busy(_)) if begin.elapsed() < LEASE_WAIT => {
+                    std::thread::sleep(Duration::from_micros(20));
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
+fn append(stream: &Stream, record: &[u8]) -> Result<u64, Failure> {
+    Ok(stream.append(record)?.0)
+}
+
+/// What the stream's note says.
+pub fn find_note(stream: &Stream) -> Found {
+    match Note::find(&stream.note()) {
+        Found::Note(note) if note.end_lsn != stream.appended().0 => Found::Torn,
+        found => found,
+    }
+}
+
+/// Leaves `note` behind the last record. With the lease.
+fn leave(stream: &Stream, note: Note) -> Note {
+    let note = Note { end_lsn: stream.appended().0, ..note };
+    stream.set_note(&note.to_bytes());
+    note
+}
+
+/// The stream's note; one that is none knows no generation.
+fn note_of(stream: &Stream) -> Note {
+    match find_note(stream) {
+        Found::Note(note) => note,
+        Found::Nothing | Found::Torn => Note::default(),
+    }
+}
+
+/// Says durably that nothing of the stream is wanted any more. With the lease.
+pub fn close(stream: &Stream) -> Result<(), Failure> {
+    let base = Base {
+        kind: Kind::Closed,
+        salts: [0; 8],
+        page_bytes: 0,
+        change_counter: 0,
+        frames: 0,
+        checksum: [0; 2],
+        stale: Vec::new(),
+    };
+    let lsn = append(stream, &encode_base(&base))?;
+    let note = leave(stream, Note { base_lsn: lsn, last_lsn: lsn, ..Note::default() });
+    stream.sync(Lsn(lsn))?;
+    truncate(stream, &note)
+}
+
+/// Gives back what lies before a base that is durable.
+fn truncate(stream: &Stream, note: &Note) -> Result<(), Failure> {
+    let base = Lsn(note.base_lsn);
+    if stream.head() < base && stream.end() > base {
+        stream.truncate_before(base)?;
+    }
+    Ok(())
+}
+
+fn real_sync(wal: Real) -> Result<(), Failure> {
+    COUNTERS.real_sync();
+    wal.sync()
+}
+
+/// The WAL's header, if it has a valid one.
+pub fn read_header(wal: Real) -> Result<Option<Header>, Failure> {
+    let mut bytes = [0; HEADER_BYTES];
+    let count = wal.read(0, &mut bytes)?;
+    Ok(Header::parse(&bytes[..count]))
+}
+
+/// The header of a frame, if the file reaches so far.
+fn frame_header(header: &Header, wal: Real, number: u32) -> Result<Option<FrameHeader>, Failure> {
+    let mut bytes = [0; FRAME_HEADER_BYTES];
+    let count = wal.read(header.frame_at(number), &mut bytes)?;
+    Ok((count == bytes.len()).then(|| FrameHeader::parse(&bytes)))
+}
+
+/// The change counter of the database file.
+pub fn change_counter(main: Real) -> Result<u32, Failure> {
+    let mut front = [0; 28];
+    main.read(0, &mut front)?;
+    Ok(wal::change_counter(&front))
+}
+
+/// The whole transactions behind what is logged.
+struct Tail {
+    /// Checksum of the frame before the first.
+    before: wal::Checksum,
+    /// The last frame; it ends a transaction.
+    last: u32,
+    /// Its checksum.
+    checksum: wal::Checksum,
+    /// The frames, but no more than [`DIRECT_BYTES`] of them.
+    frames: Vec<u8>,
+}
+
+impl Tail {
+    /// Follows the chain of frames up to `end`; `None`: it ends no transaction.
+    fn read(header: &Header, wal: Real, note: &Note, end: u64) -> Result<Option<Tail>, Failure> {
+        let logged = if note.salts == header.salts { note.logged } else { 0 };
+        if header.frames_before(end) <= logged {
+            return Ok(None);
+        }
+        let before = if logged == 0 { header.checksum } else { note.checksum };
+        let mut tail = Tail { before, last: 0, checksum: before, frames: Vec::new() };
+        let (mut checksum, mut committed_bytes) = (before, 0);
+        let mut frame = vec![0; header.page_bytes + FRAME_HEADER_BYTES];
+        for number in logged + 1..=header.frames_before(end) {
+            wal.read(header.frame_at(number), &mut frame)?;
+            let parsed = FrameHeader::parse(&frame);
+            checksum = header.frame_checksum(checksum, &frame);
+            if parsed.salts != header.salts || parsed.checksum != checksum || parsed.page == 0 {
+                break;
+            }
+            if tail.frames.len() as u64 <= DIRECT_BYTES {
+                tail.frames.extend_from_slice(&frame);
+            }
+            if parsed.commit_pages > 0 {
+                (tail.last, tail.checksum) = (number, checksum);
+                committed_bytes = tail.frames.len();
+            }
+        }
+        tail.frames.truncate(committed_bytes);
+        Ok((tail.last > 0).then_some(tail))
+    }
+}
+
+/// Whether a commit goes to the file and not to the log. Frames that others left without logging them may be
+/// in the database already, where what they changed cannot be seen any more.
+fn must_be_real(
+    stream: &Stream,
+    header: &Header,
+    note: &Note,
+    tail: &Tail,
+    written_begin: u64,
+) -> bool {
+    note.salts != header.salts
+        || note.is_dirty
+        || note.is_new
+        || header.frames_before(written_begin) != note.logged
+        || tail.frames.len() as u64 > DIRECT_BYTES
+        || stream.appended().0 - note.base_lsn > LIVE_BYTES_MAX
+}
+
+/// Makes the file durable, and says that it is up to frame `last`, which ends a transaction. With the lease.
+fn make_durable(
+    stream: &Stream,
+    header: &Header,
+    files: Files,
+    last: u32,
+) -> Result<Note, Failure> {
+    let checksum = match last {
+        0 => header.checksum,
+        last => match frame_header(header, files.wal, last)? {
+            Some(frame) => frame.checksum,
+            None => return Err(Failure::Damaged(format!("the WAL lacks its frame {last}"))),
+        },
+    };
+    let base = Base {
+        kind: Kind::Durable,
+        salts: header.salts,
+        page_bytes: header.page_bytes,
+        change_counter: change_counter(files.main)?,
+        frames: last,
+        checksum,
+        stale: Vec::new(),
+    };
+    real_sync(files.wal)?;
+    let lsn = append(stream, &encode_base(&base))?;
+    Ok(leave(stream, Note::at(header, last, checksum, lsn)))
+}
+
+/// The generations that the file may show after a power cut once it begins again over `old`.
+fn stale_after(
+    stream: &Stream,
+    note: &Note,
+    old: &Header,
+    wal: Real,
+) -> Result<Vec<Stale>, Failure> {
+    let is_known = note.salts == old.salts && !note.is_new;
+    let mut frames = if is_known { note.logged } else { 0 };
+    while let Some(frame) = frame_header(old, wal, frames + 1)?
+        && frame.salts == old.salts
+    {
+        frames += 1;
+    }
+    let mut stale = match base_of(stream, note) {
+        Some(base) if is_known && base.salts == old.salts => base.stale,
+        // What it holds was never in the log, or nobody knows: now it is durable.
+        _ => {
+            real_sync(wal)?;
+            Vec::new()
+        }
+    };
+    if stale.len() >= STALE_COUNT_MAX {
+        real_sync(wal)?;
+        stale.clear();
+    }
+    stale.push(Stale { salts: old.salts, frames });
+    Ok(stale)
+}
+
+/// The base that the note names, if it is durable.
+fn base_of(stream: &Stream, note: &Note) -> Option<Base> {
+    let record = stream.read_from(Lsn(note.base_lsn)).ok()?.next_record().ok()??;
+    match Record::parse(&record.payload) {
+        Ok(Record::Base(base)) => Some(base),
+        _ => None,
+    }
+}
+
+/// Counts a connection that came.
+pub fn came(database: &Database) {
+    database.connections.fetch_add(1, Ordering::AcqRel);
+}
+
+/// Counts a connection that went; whether it was the last.
+pub fn went(database: &Database) -> bool {
+    database.connections.fetch_sub(1, Ordering::AcqRel) == 1
+}

@@ -1,0 +1,224 @@
+//! What SQLite hands to an extension, as far as this one needs it.
+//!
+//! Declared here and not taken from `libsqlite3-sys`: its feature `loadable_extension` is a switch for the
+//! whole build, and with it every other user of SQLite in a workspace (tests with a bundled SQLite) loses its
+//! direct calls. These structs are SQLite's stable ABI, only ever extended at the end; a test holds
+//! the structs against `libsqlite3-sys`.
+
+#![allow(non_snake_case, non_camel_case_types, missing_docs)]
+
+use std::ffi::{c_char, c_int, c_void};
+
+pub const SQLITE_OK: c_int = 0;
+pub const SQLITE_ERROR: c_int = 1;
+pub const SQLITE_BUSY: c_int = 5;
+pub const SQLITE_NOMEM: c_int = 7;
+pub const SQLITE_IOERR: c_int = 10;
+pub const SQLITE_NOTFOUND: c_int = 12;
+pub const SQLITE_FULL: c_int = 13;
+pub const SQLITE_CANTOPEN: c_int = 14;
+pub const SQLITE_WARNING: c_int = 28;
+pub const SQLITE_IOERR_SHORT_READ: c_int = SQLITE_IOERR | (2 << 8);
+pub const SQLITE_IOERR_FSYNC: c_int = SQLITE_IOERR | (4 << 8);
+pub const SQLITE_OK_LOAD_PERMANENTLY: c_int = SQLITE_OK | (1 << 8);
+
+pub const SQLITE_OPEN_READONLY: c_int = 0x1;
+pub const SQLITE_OPEN_READWRITE: c_int = 0x2;
+pub const SQLITE_OPEN_CREATE: c_int = 0x4;
+pub const SQLITE_OPEN_MAIN_DB: c_int = 0x100;
+pub const SQLITE_OPEN_MAIN_JOURNAL: c_int = 0x800;
+pub const SQLITE_OPEN_WAL: c_int = 0x80000;
+
+pub const SQLITE_SYNC_FULL: c_int = 0x3;
+
+pub const SQLITE_LOCK_NONE: c_int = 0;
+pub const SQLITE_LOCK_SHARED: c_int = 1;
+pub const SQLITE_LOCK_EXCLUSIVE: c_int = 4;
+
+pub const SQLITE_UTF8: c_int = 1;
+
+#[repr(C)]
+pub struct sqlite3_file {
+    pub pMethods: *const sqlite3_io_methods,
+}
+
+#[repr(C)]
+pub struct sqlite3_io_methods {
+    pub iVersion: c_int,
+    pub xClose: Option<unsafe extern "C" fn(*mut sqlite3_file) -> c_int>,
+    pub xRead: Option<unsafe extern "C" fn(*mut sqlite3_file, *mut c_void, c_int, i64) -> c_int>,
+    pub xWrite: Option<unsafe extern "C" fn(*mut sqlite3_file, *const c_void, c_int, i64) -> c_int>,
+    pub xTruncate: Option<unsafe extern "C" fn(*mut sqlite3_file, i64) -> c_int>,
+    pub xSync: Option<unsafe extern "C" fn(*mut sqlite3_file, c_int) -> c_int>,
+    pub xFileSize: Option<unsafe extern "C" fn(*mut sqlite3_file, *mut i64) -> c_int>,
+    pub xLock: Option<unsafe extern "C" fn(*mut sqlite3_file, c_int) -> c_int>,
+    pub xUnlock: Option<unsafe extern "C" fn(*mut sqlite3_file, c_int) -> c_int>,
+    pub xCheckReservedLock: Option<unsafe extern "C" fn(*mut sqlite3_file, *mut c_int) -> c_int>,
+    pub xFileControl: Option<unsafe extern "C" fn(*mut sqlite3_file, c_int, *mut c_void) -> c_int>,
+    pub xSectorSize: Option<unsafe extern "C" fn(*mut sqlite3_file) -> c_int>,
+    pub xDeviceCharacteristics: Option<unsafe extern "C" fn(*mut sqlite3_file) -> c_int>,
+    pub xShmMap: Option<
+        unsafe extern "C" fn(*mut sqlite3_file, c_int, c_int, c_int, *mut *mut c_void) -> c_int,
+    >,
+    pub xShmLock: Option<unsafe extern "C" fn(*mut sqlite3_file, c_int, c_int, c_int) -> c_int>,
+    pub xShmBarrier: Option<unsafe extern "C" fn(*mut sqlite3_file)>,
+    pub xShmUnmap: Option<unsafe extern "C" fn(*mut sqlite3_file, c_int) -> c_int>,
+    pub xFetch:
+        Option<unsafe extern "C" fn(*mut sqlite3_file, i64, c_int, *mut *mut c_void) -> c_int>,
+    pub xUnfetch: Option<unsafe extern "C" fn(*mut sqlite3_file, i64, *mut c_void) -> c_int>,
+}
+
+pub type DlSym = unsafe extern "C" fn(*mut sqlite3_vfs, *mut c_void, *const c_char);
+pub type Syscall = unsafe extern "C" fn();
+
+#[repr(C)]
+pub struct sqlite3_vfs {
+    pub iVersion: c_int,
+    pub szOsFile: c_int,
+    pub mxPathname: c_int,
+    pub pNext: *mut sqlite3_vfs,
+    pub zName: *const c_char,
+    pub pAppData: *mut c_void,
+    pub xOpen: Option<
+        unsafe extern "C" fn(
+            *mut sqlite3_vfs,
+            *const c_char,
+            *mut sqlite3_file,
+            c_int,
+            *mut c_int,
+        ) -> c_int,
+    >,
+    pub xDelete: Option<unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int) -> c_int>,
+    pub xAccess:
+        Option<unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int, *mut c_int) -> c_int>,
+    pub xFullPathname:
+        Option<unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int, *mut c_char) -> c_int>,
+    pub xDlOpen: Option<unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char) -> *mut c_void>,
+    pub xDlError: Option<unsafe extern "C" fn(*mut sqlite3_vfs, c_int, *mut c_char)>,
+    pub xDlSym:
+        Option<unsafe extern "C" fn(*mut sqlite3_vfs, *mut c_void, *const c_char) -> Option<DlSym>>,
+    pub xDlClose: Option<unsafe extern "C" fn(*mut sqlite3_vfs, *mut c_void)>,
+    pub xRandomness: Option<unsafe extern "C" fn(*mut sqlite3_vfs, c_int, *mut c_char) -> c_int>,
+    pub xSleep: Option<unsafe extern "C" fn(*mut sqlite3_vfs, c_int) -> c_int>,
+    pub xCurrentTime: Option<unsafe extern "C" fn(*mut sqlite3_vfs, *mut f64) -> c_int>,
+    pub xGetLastError: Option<unsafe extern "C" fn(*mut sqlite3_vfs, c_int, *mut c_char) -> c_int>,
+    pub xCurrentTimeInt64: Option<unsafe extern "C" fn(*mut sqlite3_vfs, *mut i64) -> c_int>,
+    pub xSetSystemCall:
+        Option<unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, Option<Syscall>) -> c_int>,
+    pub xGetSystemCall:
+        Option<unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char) -> Option<Syscall>>,
+    pub xNextSystemCall:
+        Option<unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char) -> *const c_char>,
+}
+
+/// A connection, a call's context, a value: only their addresses are used.
+#[repr(C)]
+pub struct sqlite3 {
+    _private: [u8; 0],
+}
+#[repr(C)]
+pub struct sqlite3_context {
+    _private: [u8; 0],
+}
+#[repr(C)]
+pub struct sqlite3_value {
+    _private: [u8; 0],
+}
+
+pub type Function = unsafe extern "C" fn(*mut sqlite3_context, c_int, *mut *mut sqlite3_value);
+pub type Destructor = unsafe extern "C" fn(*mut c_void);
+
+/// `sqlite3_api_routines`, by the places of the functions in it.
+pub mod place {
+    pub const LIBVERSION_NUMBER: usize = 67;
+    pub const RESULT_TEXT: usize = 85;
+    pub const VFS_FIND: usize = 141;
+    pub const VFS_REGISTER: usize = 142;
+    pub const CREATE_FUNCTION_V2: usize = 162;
+    pub const LOG: usize = 167;
+    pub const URI_PARAMETER: usize = 189;
+    pub const DATABASE_FILE_OBJECT: usize = 251;
+}
+
+/// The functions of SQLite that are called.
+#[derive(Clone, Copy)]
+pub struct Api {
+    pub result_text:
+        unsafe extern "C" fn(*mut sqlite3_context, *const c_char, c_int, Option<Destructor>),
+    pub vfs_find: unsafe extern "C" fn(*const c_char) -> *mut sqlite3_vfs,
+    pub vfs_register: unsafe extern "C" fn(*mut sqlite3_vfs, c_int) -> c_int,
+    pub create_function_v2: unsafe extern "C" fn(
+        *mut sqlite3,
+        *const c_char,
+        c_int,
+        c_int,
+        *mut c_void,
+        Option<Function>,
+        Option<Function>,
+        Option<unsafe extern "C" fn(*mut sqlite3_context)>,
+        Option<Destructor>,
+    ) -> c_int,
+    pub log: unsafe extern "C" fn(c_int, *const c_char, ...),
+    pub uri_parameter: unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char,
+    pub database_file_object: unsafe extern "C" fn(*const c_char) -> *mut sqlite3_file,
+}
+
+/// The first release with `sqlite3_database_file_object`.
+pub const VERSION_MIN: c_int = 3_032_000;
+
+impl Api {
+    /// The functions in the table that SQLite gives to an extension's entry.
+    ///
+    /// # Errors
+    /// The version found, when it is older than [`VERSION_MIN`]; 0: the table lacks a function.
+    ///
+    /// # Safety
+    /// `table` is the third argument of an extension's entry, as SQLite passed it.
+    pub unsafe fn from_table(table: *const c_void) -> Result<Api, c_int> {
+        let table = table.cast::<*const c_void>();
+        if table.is_null() {
+            return Err(0);
+        }
+        // SAFETY: every release of SQLite that can load extensions has this function at this place.
+        let version = unsafe { *table.add(place::LIBVERSION_NUMBER) };
+        // SAFETY: a function of that type lies there, or nothing, which is `None`.
+        let version: Option<unsafe extern "C" fn() -> c_int> =
+            unsafe { std::mem::transmute(version) };
+        // SAFETY: it takes nothing and returns a number.
+        let version = version.map_or(0, |version| unsafe { version() });
+        if version < VERSION_MIN {
+            return Err(version);
+        }
+        // SAFETY: the release is new enough to have all places up to this one, and each holds a
+        // function of the type that the field has (`sqlite3ext.h`; the table is only ever extended),
+        // or nothing where it was compiled without, which is `None`.
+        unsafe {
+            let at = |place: usize| *table.add(place);
+            Ok(Api {
+                result_text: std::mem::transmute::<*const c_void, Option<_>>(at(
+                    place::RESULT_TEXT,
+                ))
+                .ok_or(0)?,
+                vfs_find: std::mem::transmute::<*const c_void, Option<_>>(at(place::VFS_FIND))
+                    .ok_or(0)?,
+                vfs_register: std::mem::transmute::<*const c_void, Option<_>>(at(
+                    place::VFS_REGISTER,
+                ))
+                .ok_or(0)?,
+                create_function_v2: std::mem::transmute::<*const c_void, Option<_>>(at(
+                    place::CREATE_FUNCTION_V2,
+                ))
+                .ok_or(0)?,
+                log: std::mem::transmute::<*const c_void, Option<_>>(at(place::LOG)).ok_or(0)?,
+                uri_parameter: std::mem::transmute::<*const c_void, Option<_>>(at(
+                    place::URI_PARAMETER,
+                ))
+                .ok_or(0)?,
+                database_file_object: std::mem::transmute::<*const c_void, Option<_>>(at(
+                    place::DATABASE_FILE_OBJECT,
+                ))
+                .ok_or(0)?,
+            })
+        }
+    }
+}

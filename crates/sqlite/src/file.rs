@@ -1,0 +1,258 @@
+//! A file of the VFS: ours in front, the file below behind it in the same memory.
+
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::database::{self, Database, Files};
+use crate::ffi::*;
+use crate::real::{Real, call};
+use crate::vfs::tell;
+use crate::wal::{FRAME_HEADER_BYTES, HEADER_BYTES};
+use crate::{Failure, guard};
+
+/// What SQLite sees.
+#[repr(C)]
+pub struct File {
+    /// The methods.
+    pub base: sqlite3_file,
+    /// What it is; made in [`begin`], dropped in `close`.
+    role: *mut Role,
+}
+
+/// What a file is to us.
+pub enum Role {
+    /// A database.
+    Main {
+        /// Which.
+        database: Arc<Database>,
+        /// Whether it may be written.
+        is_writable: bool,
+    },
+    /// A database's WAL.
+    Wal {
+        /// Whose.
+        database: Arc<Database>,
+        /// The same connection's database, which is closed after this.
+        main: *mut File,
+        /// What was written since the last sync.
+        written: Range<u64>,
+    },
+    /// Anything else is passed on.
+    Other,
+}
+
+/// Where the file below begins: aligned for anything.
+pub const OFFSET: usize = size_of::<File>().next_multiple_of(16);
+
+/// The file below.
+///
+/// # Safety
+/// `file` lies in memory of the VFS's `szOsFile` bytes.
+pub unsafe fn real_of(file: *mut File) -> *mut sqlite3_file {
+    // SAFETY: `szOsFile` is `OFFSET` and what the VFS below needs.
+    unsafe { file.cast::<u8>().add(OFFSET).cast() }
+}
+
+/// The file below, open.
+///
+/// # Safety
+/// As [`real_of`], and it is open and used by this thread only.
+pub unsafe fn real_file(file: *mut File) -> Real {
+    // SAFETY: the caller's promise.
+    unsafe { Real::new(real_of(file)) }
+}
+
+/// Closes the file below if it is open.
+///
+/// # Safety
+/// As [`real_of`]; its methods are set or null.
+pub unsafe fn close_real(file: *mut File) {
+    // SAFETY: the caller's promise.
+    let real = unsafe { real_of(file) };
+    // SAFETY: as above.
+    if unsafe { !(*real).pMethods.is_null() } {
+        // The open failed, and that is what is reported.
+        let _ = call!(real, xClose);
+    }
+}
+
+/// Makes `file` a file of ours.
+///
+/// # Safety
+/// As [`real_of`], and the file below is open.
+pub unsafe fn begin(file: *mut File, role: Role) {
+    // SAFETY: the caller's promise; the methods' version is that of the file below, so SQLite calls no
+    // method which that has not.
+    unsafe {
+        let version = (*(*real_of(file)).pMethods).iVersion;
+        (*file).role = Box::into_raw(Box::new(role));
+        (*file).base.pMethods = match version {
+            ..=1 => &METHODS[0],
+            2 => &METHODS[1],
+            _ => &METHODS[2],
+        };
+    }
+}
+
+const fn methods(version: c_int) -> sqlite3_io_methods {
+    sqlite3_io_methods {
+        iVersion: version,
+        xClose: Some(close),
+        xRead: Some(read),
+        xWrite: Some(write),
+        xTruncate: Some(truncate),
+        xSync: Some(sync),
+        xFileSize: Some(file_size),
+        xLock: Some(lock),
+        xUnlock: Some(unlock),
+        xCheckReservedLock: Some(check_reserved_lock),
+        xFileControl: Some(file_control),
+        xSectorSize: Some(sector_size),
+        xDeviceCharacteristics: Some(device_characteristics),
+        xShmMap: Some(shm_map),
+        xShmLock: Some(shm_lock),
+        xShmBarrier: Some(shm_barrier),
+        xShmUnmap: Some(shm_unmap),
+        xFetch: Some(fetch),
+        xUnfetch: Some(unfetch),
+    }
+}
+
+static METHODS: [sqlite3_io_methods; 3] = [methods(1), methods(2), methods(3)];
+
+/// The role of an open file.
+///
+/// # Safety
+/// SQLite's pointer to an open file, in a call of one of its methods: SQLite calls them one at a time.
+unsafe fn role<'a>(file: *mut sqlite3_file) -> &'a mut Role {
+    // SAFETY: set in `begin`, dropped in `close` only.
+    unsafe { &mut *(*file.cast::<File>()).role }
+}
+
+/// The files of the connection whose WAL `file` is.
+///
+/// # Safety
+/// As [`role`]; `main` is that connection's database.
+unsafe fn files(file: *mut sqlite3_file, main: *mut File) -> Files {
+    // SAFETY: the database is open while its WAL is, and used by the same thread as that.
+    unsafe { Files { main: real_file(main), wal: real_file(file.cast()) } }
+}
+
+/// Reports an error to SQLite's log; its code.
+fn report(database: &Database, e: &Failure) -> c_int {
+    let code = e.code(SQLITE_IOERR_FSYNC);
+    tell(code, &format!("{}: {e}", database.path.display()));
+    code
+}
+
+unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
+    // SAFETY: SQLite closes a file once and does not use it after that.
+    let role = unsafe { Box::from_raw((*file.cast::<File>()).role) };
+    // SAFETY: open until the end of this function.
+    let real = unsafe { real_file(file.cast()) };
+    guard((), || {
+        if let Role::Main { database, is_writable } = &*role
+            && database::went(database)
+            && *is_writable
+            && let Err(e) = database.left(real)
+        {
+            report(database, &e);
+        }
+    });
+    // SAFETY: as above.
+    let rc = call!(unsafe { real_of(file.cast()) }, xClose);
+    // Ends the log's part in this process, when it was the last database there.
+    guard((), || drop(role));
+    rc
+}
+
+unsafe extern "C" fn write(
+    file: *mut sqlite3_file,
+    bytes: *const c_void,
+    count: c_int,
+    offset: i64,
+) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    let role = unsafe { role(file) };
+    if let Role::Wal { database, main, written } = role {
+        // SAFETY: as above.
+        let files = unsafe { files(file, *main) };
+        let at = u64::try_from(offset).unwrap_or(0);
+        let end = at + u64::from(count.unsigned_abs());
+        let begun = guard(SQLITE_IOERR, || {
+            let begun = if at == 0 && end >= HEADER_BYTES as u64 {
+                *written = 0..0;
+                // SAFETY: SQLite passes so many bytes.
+                let header = unsafe { std::slice::from_raw_parts(bytes.cast(), HEADER_BYTES) };
+                database.begin_generation(files, header)
+            } else if written.is_empty() || count as usize == FRAME_HEADER_BYTES {
+                database.begin_frame(files, at)
+            } else {
+                Ok(())
+            };
+            begun.map_or_else(|e| report(database, &e), |()| SQLITE_OK)
+        });
+        if begun != SQLITE_OK {
+            return begun;
+        }
+        if at >= HEADER_BYTES as u64 {
+            *written = match written.is_empty() {
+                true => at..end,
+                false => written.start.min(at)..written.end.max(end),
+            };
+        }
+    }
+    // SAFETY: as above.
+    call!(unsafe { real_of(file.cast()) }, xWrite, bytes, count, offset)
+}
+
+unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    if let Role::Wal { database, main, written } = unsafe { role(file) } {
+        // SAFETY: as above.
+        let files = unsafe { files(file, *main) };
+        return guard(SQLITE_IOERR_FSYNC, || {
+            let written = std::mem::take(written);
+            let synced = database.sync_wal(files, written);
+            synced.map_or_else(|e| report(database, &e), |()| SQLITE_OK)
+        });
+    }
+    // SAFETY: as above.
+    call!(unsafe { real_of(file.cast()) }, xSync, flags)
+}
+
+/// Passes a call on to the file below.
+macro_rules! pass {
+    ($name:ident, $method:ident, ($($argument:ident: $type:ty),*)) => {
+        unsafe extern "C" fn $name(file: *mut sqlite3_file, $($argument: $type),*) -> c_int {
+            // SAFETY: SQLite's call of a method of an open file.
+            call!(unsafe { real_of(file.cast()) }, $method $(, $argument)*)
+        }
+    };
+}
+
+pass!(read, xRead, (to: *mut c_void, count: c_int, offset: i64));
+pass!(truncate, xTruncate, (size: i64));
+pass!(file_size, xFileSize, (out: *mut i64));
+pass!(lock, xLock, (level: c_int));
+pass!(unlock, xUnlock, (level: c_int));
+pass!(check_reserved_lock, xCheckReservedLock, (out: *mut c_int));
+pass!(file_control, xFileControl, (operation: c_int, argument: *mut c_void));
+pass!(sector_size, xSectorSize, ());
+pass!(device_characteristics, xDeviceCharacteristics, ());
+pass!(shm_map, xShmMap, (region: c_int, size: c_int, extend: c_int, out: *mut *mut c_void));
+pass!(shm_lock, xShmLock, (offset: c_int, count: c_int, flags: c_int));
+pass!(shm_unmap, xShmUnmap, (delete: c_int));
+pass!(fetch, xFetch, (offset: i64, count: c_int, out: *mut *mut c_void));
+pass!(unfetch, xUnfetch, (offset: i64, memory: *mut c_void));
+
+unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
+    // SAFETY: SQLite's call of a method of an open file, which has it by its version.
+    unsafe {
+        let real = real_of(file.cast());
+        if let Some(barrier) = (*(*real).pMethods).xShmBarrier {
+            barrier(real);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The SQL functions.
+
+use std::ffi::{CStr, c_int};
+
+use crate::ffi::*;
+use crate::{guard, stat, vfs};
+
+/// SQLite copies the text (`SQLITE_TRANSIENT`).
+fn transient() -> Option<Destructor> {
+    // SAFETY: SQLite compares this value and never calls it (`sqlite3.h`).
+    Some(unsafe { std::mem::transmute::<isize, Destructor>(-1) })
+}
+
+/// Adds the functions to a connection.
+///
+/// # Safety
+/// `connection` is open, and used by this thread now.
+pub unsafe fn register(api: Api, connection: *mut sqlite3) -> c_int {
+    let functions: [(&CStr, Function); 2] =
+        [(c"onejournal_version", version), (c"onejournal_stat", stat)];
+    for (name, function) in functions {
+        let (null, none) = (std::ptr::null_mut(), None);
+        // SAFETY: the function lives for good: the library is never unloaded.
+        let rc = unsafe {
+            let name = name.as_ptr();
+            (api.create_function_v2)(
+                connection,
+                name,
+                0,
+                SQLITE_UTF8,
+                null,
+                Some(function),
+                none,
+                None,
+                None,
+            )
+        };
+        if rc != SQLITE_OK {
+            return rc;
+        }
+    }
+    SQLITE_OK
+}
+
+/// # Safety
+/// The context of a call of a function.
+unsafe fn give(context: *mut sqlite3_context, text: &str) {
+    let count = c_int::try_from(text.len()).unwrap_or(0);
+    // SAFETY: the text has so many bytes, and is copied.
+    unsafe { (vfs::loaded().api.result_text)(context, text.as_ptr().cast(), count, transient()) }
+}
+
+unsafe extern "C" fn version(
+    context: *mut sqlite3_context,
+    _count: c_int,
+    _values: *mut *mut sqlite3_value,
+) {
+    // SAFETY: SQLite's call.
+    guard((), || unsafe { give(context, env!("CARGO_PKG_VERSION")) });
+}
+
+unsafe extern "C" fn stat(
+    context: *mut sqlite3_context,
+    _count: c_int,
+    _values: *mut *mut sqlite3_value,
+) {
+    // SAFETY: SQLite's call.
+    guard((), || unsafe { give(context, &stat::to_json()) });
+}

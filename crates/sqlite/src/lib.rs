@@ -1,0 +1,134 @@
+//! A SQLite extension with which commits stop calling fsync on the WAL.
+//!
+//! # COMPILING
+//!
+//! `cargo build --release -p onejournal-sqlite` makes `libonejournal_sqlite.so`. SQLite 3.32 or later loads it.
+//!
+//! # LOADING
+//!
+//! `.load ./libonejournal_sqlite` in the `sqlite3` program, or `sqlite3_load_extension`; the entry is
+//! `sqlite3_onejournal_init`. It stays loaded, registers the VFS `onejournal` over what is the default VFS then,
+//! and adds the SQL functions `onejournal_version()` and `onejournal_stat()` (JSON) to the connection.
+//!
+//! # USING
+//!
+//! `file:app.db?vfs=onejournal[&log=DIR][&nvram=DIR&durability=process][&memory=DIR][&recover=discard]` in WAL
+//! mode. Without `log` (or the environment's `ONEJOURNAL_LOG`) the log is `.onejournal` beside the database, one for
+//! all databases there, so that their commits share device writes. `docs/sqlite.md` is for users.
+//!
+//! # NOTES: how it works
+//!
+//! Database, WAL and shared memory are ordinary files, and all writes go to them at once, so that other processes see
+//! through the page cache what they always see. Only `xSync` of the WAL is another: it appends one record to the
+//! database's stream of the log and syncs that. The record holds the frames since the last logged one, each as the
+//! bytes that differ from the last version of its page: the newest earlier frame of the page in this
+//! *generation* (the life of a WAL between two restarts, known by its salts), else the page in the database
+//! file; what was not there before is what is not zero of it.
+//!
+//! ```text
+//! stream:  | begin G | frames 1-2 | frames 3-3 | ... | begin G+1 | frames 1-4 | ...
+//!          a *base* (begin, durable, closed) voids all before it
+//! ```
+//!
+//! **Why recovery gets the right pages.** The database file is durably what it was when the generation began: SQLite
+//! restarts a WAL when a checkpoint has brought all of it home and synced the database. During the generation only
+//! checkpoints write to it, and only pages whose frames were logged or synced first. So after a cut each byte of a
+//! page is that of some version from the generation's first to the last logged one. The deltas are
+//! after-images of runs; applied in order over any such mixture they give the last version (`journal::codec`). Each
+//! frame carries the CRC of its page, so a wrong page is found before anything is written.
+//!
+//! **Rules** that make this hold:
+//!
+//! 1. A frame is logged only as part of a valid chain of checksums that ends with a commit.
+//! 2. When there are frames that this connection did not write and nobody logged (by a program without the
+//!    extension, or with synchronous=NORMAL), the WAL file is synced instead, and a base *durable* says so. Those
+//!    frames may be in the database already, and what they changed could not be seen any more. So do
+//!    more than 1 MiB at once, and 32 MiB of log behind a base.
+//! 3. The first sync of a WAL that was made new is real: from then on the file has a valid header.
+//! 4. Before the header of a new generation is written, *begin* is appended; the sync of the header syncs the log.
+//!    It names the generations that the disk may still show (their headers are not synced): at most 32, then
+//!    the file is synced.
+//! 5. A sync at a checkpoint does nothing when all is logged. With synchronous=NORMAL it is the one sync of the WAL
+//!    that there was before, and the header's sync is an append: never slower.
+//! 6. The last connection's removal of the WAL is made durable, then the log is *closed*: what is left is a plain
+//!    database. A process that leaves while others stay syncs the WAL.
+//! 7. A frame that is logged already may be written again when whoever logged it died before SQLite counted it:
+//!    before the write the file is synced up to there and a base *durable* voids the record.
+//!
+//! What the writers of several processes have to know of each other is the stream's note (`note`): 64 bytes of
+//! shared memory, read and written while holding the stream's lease.
+//!
+//! **Recovery** (`recovery`) happens when the first connection after a restart of the machine opens the database (the
+//! note is zeros then), under SQLite's exclusive lock. It rolls forward into the database file and empties the
+//! WAL, which needs neither frames nor checksums to be made again, and refuses what was changed meanwhile.
+//!
+//! Rollback modes are passed through.
+//!
+//! Locks, in this order: SQLite's; table of databases; a database's state; table of logs; the stream's lease.
+
+#[cfg(feature = "canary")]
+pub mod canary;
+mod database;
+mod failure;
+pub mod ffi;
+mod file;
+mod functions;
+mod note;
+mod page;
+mod place;
+mod real;
+mod record;
+mod recovery;
+mod stat;
+mod vfs;
+mod wal;
+
+use std::ffi::{c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use failure::Failure;
+use ffi::*;
+
+/// Runs `f`; a panic, which is a bug, becomes `otherwise` and does not reach SQLite.
+fn guard<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or(otherwise)
+}
+
+/// The entry that SQLite calls when it loads the extension.
+///
+/// # Safety
+/// SQLite's arguments of an extension's entry.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sqlite3_onejournal_init(
+    connection: *mut sqlite3,
+    _message: *mut *mut c_char,
+    table: *const c_void,
+) -> c_int {
+    guard(SQLITE_ERROR, || {
+        // SAFETY: SQLite's table.
+        let Ok(api) = (unsafe { Api::from_table(table) }) else { return SQLITE_ERROR };
+        let rc = vfs::register(api);
+        if rc != SQLITE_OK {
+            return rc;
+        }
+        // SAFETY: SQLite's connection.
+        match unsafe { functions::register(api, connection) } {
+            SQLITE_OK => SQLITE_OK_LOAD_PERMANENTLY,
+            rc => rc,
+        }
+    })
+}
+
+/// The same, under the name that SQLite looks for first.
+///
+/// # Safety
+/// As [`sqlite3_onejournal_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sqlite3_extension_init(
+    connection: *mut sqlite3,
+    message: *mut *mut c_char,
+    table: *const c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { sqlite3_onejournal_init(connection, message, table) }
+}

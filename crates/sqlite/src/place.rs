@@ -1,0 +1,141 @@
+//! Where a database's log is, and the logs of this process.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use device::Durability;
+use log::{Log, Options};
+use parking_lot::Mutex;
+
+use crate::Failure;
+
+/// Name of the log's directory beside the database.
+const DIRECTORY: &str = ".onejournal";
+/// Environment variable that names the log's directory for all databases.
+const VARIABLE: &str = "ONEJOURNAL_LOG";
+
+/// What the database's URI and the environment say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The log's directory.
+    pub directory: PathBuf,
+    nvram: Option<PathBuf>,
+    durability: Option<Durability>,
+    memory: Option<PathBuf>,
+    /// Give up what is logged when it cannot be brought home (`recover=discard`).
+    pub may_discard: bool,
+}
+
+impl Settings {
+    /// The settings of the database at `path`; `parameter` looks a URI parameter up.
+    pub fn new(
+        path: &Path,
+        parameter: impl Fn(&str) -> Option<String>,
+    ) -> Result<Settings, Failure> {
+        let wrong = |name: &str, value: &str, good: &str| {
+            Failure::CannotOpen(format!("{name}={value} is not known: it can be {good}"))
+        };
+        let beside = || path.parent().unwrap_or(Path::new("/")).join(DIRECTORY);
+        let directory = parameter("log")
+            .or_else(|| std::env::var(VARIABLE).ok())
+            .filter(|value| !value.is_empty())
+            .map_or_else(beside, PathBuf::from);
+        let durability = match parameter("durability").as_deref() {
+            None => None,
+            Some("power") => Some(Durability::Power),
+            Some("reboot") => Some(Durability::Reboot),
+            Some("process") => Some(Durability::Process),
+            Some(other) => return Err(wrong("durability", other, "power, reboot or process")),
+        };
+        let may_discard = match parameter("recover").as_deref() {
+            None => false,
+            Some("discard") => true,
+            Some(other) => return Err(wrong("recover", other, "discard")),
+        };
+        Ok(Settings {
+            directory,
+            nvram: parameter("nvram").map(PathBuf::from),
+            durability,
+            memory: parameter("memory").map(PathBuf::from),
+            may_discard,
+        })
+    }
+
+    /// Whether there is a log already.
+    pub fn exists(&self) -> bool {
+        self.directory.join("service.json").exists()
+    }
+
+    /// The name of a database's stream: its file name when the log lies beside it, so that both may
+    /// be moved; else with a hash of where it is.
+    pub fn stream_name(&self, path: &Path) -> String {
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let keep = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        let plain: String = file.chars().map(|c| if keep(c) { c } else { '_' }).take(80).collect();
+        let beside = path.parent().map(|parent| parent.join(DIRECTORY));
+        let is_beside = beside.as_ref() == Some(&self.directory);
+        if is_beside && plain == file {
+            return format!("db-{plain}");
+        }
+        let hashed = if is_beside { Path::new(&*file) } else { path };
+        let bytes = hashed.as_os_str().as_encoded_bytes();
+        // FNV-1a: a name, not a promise; the records of another database would be refused.
+        let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix);
+        format!("db-{plain}-{hash:016x}")
+    }
+}
+
+/// One log a directory.
+static LOGS: Mutex<Option<HashMap<PathBuf, Weak<Log>>>> = Mutex::new(None);
+
+/// The log that the settings name, which is made when there is none.
+pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
+    let mut logs = LOGS.lock();
+    let logs = logs.get_or_insert_default();
+    let known = settings.directory.canonicalize().ok();
+    if let Some(log) = known.and_then(|path| logs.get(&path)?.upgrade()) {
+        return Ok(log);
+    }
+    let mut options = Options {
+        nvram: settings.nvram.clone(),
+        durability: settings.durability,
+        ..Options::default()
+    };
+    if let Some(memory) = &settings.memory {
+        options.memory = memory.clone();
+    }
+    let log = Arc::new(Log::open(&settings.directory, &options)?);
+    logs.retain(|_, log| log.strong_count() > 0);
+    if let Ok(path) = settings.directory.canonicalize() {
+        logs.insert(path, Arc::downgrade(&log));
+    }
+    Ok(log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(path: &str, given: &[(&str, &str)]) -> Result<Settings, Failure> {
+        let find = |name: &str| {
+            given.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+        };
+        Settings::new(Path::new(path), find)
+    }
+
+    #[test]
+    fn the_log_lies_beside_the_database_unless_told() {
+        let beside = settings("/a/app.db", &[]).expect("good");
+        assert_eq!(beside.directory, Path::new("/a/.onejournal"));
+        assert_eq!(beside.stream_name(Path::new("/a/app.db")), "db-app.db");
+        let odd = beside.stream_name(Path::new("/a/ä b.db"));
+        assert!(odd.starts_with("db-__b.db-") && odd.len() == 26, "{odd}");
+        let told = settings("/a/app.db", &[("log", "/l")]).expect("good");
+        let names = ["/a/app.db", "/b/app.db"].map(|path| told.stream_name(Path::new(path)));
+        assert!(names[0] != names[1] && names[0].starts_with("db-app.db-"), "{names:?}");
+        assert!(settings("/a", &[("durability", "maybe")]).is_err());
+        assert!(settings("/a", &[("recover", "please")]).is_err());
+    }
+}

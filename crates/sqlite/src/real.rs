@@ -1,0 +1,154 @@
+//! A file of the VFS below, through its own methods.
+
+use std::ffi::{c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::Failure;
+use crate::ffi::*;
+
+/// Calls a method of the file below; a method that is not there is an I/O error.
+macro_rules! call {
+    ($file:expr, $method:ident $(, $argument:expr)*) => {{
+        let file: *mut sqlite3_file = $file;
+        // SAFETY: `file` is an open file of the VFS below (who makes a `Real` says so), so it has
+        // methods, which live as long as it does, and takes these arguments (`sqlite3.h`).
+        unsafe {
+            match (*(*file).pMethods).$method {
+                Some(method) => method(file $(, $argument)*),
+                None => SQLITE_IOERR,
+            }
+        }
+    }};
+}
+pub(crate) use call;
+
+/// An open file of the VFS below. Whoever makes one answers for it being open while it is used, and
+/// used by one thread at a time.
+#[derive(Clone, Copy)]
+pub struct Real(*mut sqlite3_file);
+
+impl Real {
+    /// # Safety
+    /// `file` is open as long as this and its copies are used.
+    pub unsafe fn new(file: *mut sqlite3_file) -> Real {
+        Real(file)
+    }
+
+    /// The bytes at `at`; behind the file's end zeros. How many were there. At most 1 GiB at once.
+    pub fn read(&self, at: u64, buf: &mut [u8]) -> Result<usize, Failure> {
+        let count = c_int::try_from(buf.len()).expect("1 GiB at most");
+        let to: *mut c_void = buf.as_mut_ptr().cast();
+        let rc = call!(self.0, xRead, to, count, offset(at)?);
+        if rc == SQLITE_IOERR_SHORT_READ {
+            let there = usize::try_from(self.size()?.saturating_sub(at)).unwrap_or(usize::MAX);
+            let there = there.min(buf.len());
+            buf[there..].fill(0);
+            return Ok(there);
+        }
+        check(rc, "reading")?;
+        Ok(buf.len())
+    }
+
+    /// Writes `bytes` at `at`.
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let count = c_int::try_from(bytes.len()).expect("a page or a header");
+        check(call!(self.0, xWrite, bytes.as_ptr().cast(), count, offset(at)?), "writing")
+    }
+
+    /// Makes it durable.
+    pub fn sync(&self) -> Result<(), Failure> {
+        check(call!(self.0, xSync, SQLITE_SYNC_FULL), "syncing")
+    }
+
+    /// Its size in bytes.
+    pub fn size(&self) -> Result<u64, Failure> {
+        let mut size = 0;
+        check(call!(self.0, xFileSize, &mut size), "asking for the size of")?;
+        Ok(u64::try_from(size).unwrap_or(0))
+    }
+
+    /// Makes it `size` bytes long.
+    pub fn truncate(&self, size: u64) -> Result<(), Failure> {
+        check(call!(self.0, xTruncate, offset(size)?), "truncating")
+    }
+
+    /// Keeps everybody else out of the database; `false`: somebody is in.
+    pub fn lock_exclusive(&self) -> Result<bool, Failure> {
+        for level in [SQLITE_LOCK_SHARED, SQLITE_LOCK_EXCLUSIVE] {
+            let rc = call!(self.0, xLock, level);
+            if rc & 0xff == SQLITE_BUSY {
+                self.unlock()?;
+                return Ok(false);
+            }
+            check(rc, "locking")?;
+        }
+        Ok(true)
+    }
+
+    /// Lets the others in again.
+    pub fn unlock(&self) -> Result<(), Failure> {
+        check(call!(self.0, xUnlock, SQLITE_LOCK_NONE), "unlocking")
+    }
+}
+
+fn offset(at: u64) -> Result<i64, Failure> {
+    i64::try_from(at).map_err(|_| Failure::Sqlite { code: SQLITE_IOERR, what: "an offset" })
+}
+
+fn check(rc: c_int, what: &'static str) -> Result<(), Failure> {
+    if rc == SQLITE_OK { Ok(()) } else { Err(Failure::Sqlite { code: rc, what }) }
+}
+
+/// A file that was opened through the VFS below by us, closed when dropped.
+pub struct Opened {
+    /// Memory for the file's object, aligned for anything.
+    memory: Vec<u128>,
+    /// Its name, which has to live as long.
+    _name: Vec<u8>,
+}
+
+impl Opened {
+    /// Opens the WAL at `path`; `None`: there is none.
+    ///
+    /// # Safety
+    /// `vfs` is a registered VFS.
+    pub unsafe fn wal(
+        vfs: *mut sqlite3_vfs,
+        path: &Path,
+        is_writable: bool,
+    ) -> Result<Option<Opened>, Failure> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        // SQLite's file names end with several zeros: what follows are (no) URI parameters.
+        let mut name = path.as_os_str().as_bytes().to_vec();
+        name.extend_from_slice(&[0; 4]);
+        // SAFETY: `vfs` is registered, which SQLite never takes back for the VFS below.
+        let size = unsafe { (*vfs).szOsFile };
+        let words = usize::try_from(size).unwrap_or(0).div_ceil(16).max(1);
+        let mut memory = vec![0_u128; words];
+        let how = if is_writable { SQLITE_OPEN_READWRITE } else { SQLITE_OPEN_READONLY };
+        // SAFETY: the memory has the size the VFS asked for; the name ends with zeros and lives as
+        // long as the file, because its bytes stay where they are when the vector moves.
+        let rc = unsafe {
+            let open = (*vfs).xOpen.expect("every VFS can open");
+            let file = memory.as_mut_ptr().cast();
+            open(vfs, name.as_ptr().cast(), file, how | SQLITE_OPEN_WAL, std::ptr::null_mut())
+        };
+        check(rc, "opening the WAL for recovery;")?;
+        Ok(Some(Opened { memory, _name: name }))
+    }
+
+    /// The file.
+    pub fn real(&mut self) -> Real {
+        Real(self.memory.as_mut_ptr().cast())
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // Nothing durable depends on it.
+        let _ = call!(self.memory.as_mut_ptr().cast(), xClose);
+    }
+}

@@ -1,0 +1,346 @@
+//! What a database's stream holds.
+//!
+//! ```text
+//! record:  | u8 kind | u8 version | u8 packed | u8 0 | u32 body bytes | body, with LZ4 if packed |
+//! base:    | salts 8 | u32 page bytes | u32 change counter | u32 frames | checksum 8 | u32 count
+//!          | count times: salts 8, u32 frames |
+//! frames:  | salts 8 | u32 page bytes | u32 change counter | u32 first frame | checksum 8 | u32 count
+//!          | count times: u32 page, u32 commit pages, u32 CRC32C of the page, u8 form, u32 bytes, bytes |
+//! ```
+//!
+//! Little endian; the log's own record around it has length and CRC32C. A *base* voids everything before
+//! it. What the fields mean is said at the structs.
+
+use journal::codec::compress;
+
+use crate::Failure;
+use crate::page::Form;
+use crate::wal::{Checksum, Salts};
+
+const VERSION: u8 = 1;
+const HEADER_BYTES: usize = 8;
+
+/// A body is at most this: 16 MiB of the log's record hold it also when it does not pack.
+const BODY_BYTES_MAX: usize = 15 << 20;
+
+/// How a generation of the WAL stands, by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It is about to begin; the database holds all before it, durably.
+    Begin,
+    /// The file itself holds its first frames, durably.
+    Durable,
+    /// There is none: the database holds everything, durably.
+    Closed,
+}
+
+/// A generation that a WAL file may show after a power cut instead of the present one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stale {
+    /// Its salts.
+    pub salts: Salts,
+    /// Frames it had, at most.
+    pub frames: u32,
+}
+
+/// A record that voids all before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Base {
+    /// What happened.
+    pub kind: Kind,
+    /// The generation; zeros in [`Kind::Closed`].
+    pub salts: Salts,
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Change counter of the database file at that time.
+    pub change_counter: u32,
+    /// Frames that the file holds durably ([`Kind::Durable`]).
+    pub frames: u32,
+    /// Checksum of the last of them.
+    pub checksum: Checksum,
+    /// Since the file was last durable, oldest first.
+    pub stale: Vec<Stale>,
+}
+
+/// One frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Number of the page.
+    pub page: u32,
+    /// As in the frame's header.
+    pub commit_pages: u32,
+    /// CRC32C of the page.
+    pub crc: u32,
+    /// How `bytes` are to be read.
+    pub form: Form,
+    /// The page, encoded.
+    pub bytes: &'a [u8],
+}
+
+/// What precedes the frames of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FramesHead {
+    /// The generation.
+    pub salts: Salts,
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// The database's change counter behind the last frame.
+    pub change_counter: u32,
+    /// Number of the first frame.
+    pub first: u32,
+    /// Checksum of the frame before the first, or of the WAL's header.
+    pub checksum: Checksum,
+}
+
+/// A record that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    /// Voids all before it.
+    Base(Base),
+    /// Frames of one generation; the bytes behind the head, to be read with [`frames`].
+    Frames(FramesHead, Vec<u8>),
+}
+
+impl Record {
+    /// Reads what [`encode_base`] or [`FramesWriter::finish`] made.
+    pub fn parse(bytes: &[u8]) -> Result<Record, Failure> {
+        let damaged = || Failure::Damaged("a record of the log is none of this extension".into());
+        let (header, body) = bytes.split_at_checked(HEADER_BYTES).ok_or_else(damaged)?;
+        if header[1] != VERSION {
+            let text = format!("a record of the log has version {}", header[1]);
+            return Err(Failure::Damaged(text));
+        }
+        let body_bytes = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
+        let mut unpacked = Vec::new();
+        let body = match header[2] {
+            0 if body.len() == body_bytes => body,
+            1 if body_bytes <= BODY_BYTES_MAX => {
+                compress::decompress(body, body_bytes, &mut unpacked).map_err(|_| damaged())?;
+                &unpacked
+            }
+            _ => return Err(damaged()),
+        };
+        let mut take = Take(body);
+        let record = match header[0] {
+            1 => take.base(Kind::Begin).map(Record::Base),
+            2 => take.base(Kind::Durable).map(Record::Base),
+            3 => take.base(Kind::Closed).map(Record::Base),
+            4 => take.head().map(|head| Record::Frames(head, take.0.to_vec())),
+            _ => None,
+        };
+        record.ok_or_else(damaged)
+    }
+}
+
+/// The frames behind the head of a record.
+pub fn frames(bytes: &[u8]) -> Result<Vec<Frame<'_>>, Failure> {
+    let mut take = Take(bytes);
+    take.frames().ok_or_else(|| Failure::Damaged("a record's frames are cut short".into()))
+}
+
+/// The bytes of a base.
+pub fn encode_base(base: &Base) -> Vec<u8> {
+    let kind = match base.kind {
+        Kind::Begin => 1,
+        Kind::Durable => 2,
+        Kind::Closed => 3,
+    };
+    let mut body = Vec::new();
+    body.extend_from_slice(&base.salts);
+    put(&mut body, u32_of(base.page_bytes));
+    put(&mut body, base.change_counter);
+    put(&mut body, base.frames);
+    put(&mut body, base.checksum[0]);
+    put(&mut body, base.checksum[1]);
+    put(&mut body, u32_of(base.stale.len()));
+    for stale in &base.stale {
+        body.extend_from_slice(&stale.salts);
+        put(&mut body, stale.frames);
+    }
+    finish(kind, &body)
+}
+
+/// Makes a record of frames.
+pub struct FramesWriter {
+    body: Vec<u8>,
+    count_at: usize,
+    count: u32,
+}
+
+impl FramesWriter {
+    /// A record without frames yet.
+    pub fn new(head: &FramesHead) -> FramesWriter {
+        let mut body = Vec::with_capacity(1024);
+        body.extend_from_slice(&head.salts);
+        put(&mut body, u32_of(head.page_bytes));
+        put(&mut body, head.change_counter);
+        put(&mut body, head.first);
+        put(&mut body, head.checksum[0]);
+        put(&mut body, head.checksum[1]);
+        let count_at = body.len();
+        put(&mut body, 0);
+        FramesWriter { body, count_at, count: 0 }
+    }
+
+    /// Adds a frame: `page` against `base`.
+    pub fn push(&mut self, number: u32, commit_pages: u32, base: Option<&[u8]>, page: &[u8]) {
+        put(&mut self.body, number);
+        put(&mut self.body, commit_pages);
+        put(&mut self.body, crc32c::crc32c(page));
+        let form_at = self.body.len();
+        self.body.extend_from_slice(&[0; 5]);
+        let form = crate::page::encode(base, page, &mut self.body);
+        let bytes = u32_of(self.body.len() - form_at - 5);
+        self.body[form_at] = form as u8;
+        self.body[form_at + 1..form_at + 5].copy_from_slice(&bytes.to_le_bytes());
+        self.count += 1;
+    }
+
+    /// The record's bytes.
+    pub fn finish(mut self) -> Vec<u8> {
+        let count = self.count.to_le_bytes();
+        self.body[self.count_at..self.count_at + 4].copy_from_slice(&count);
+        finish(4, &self.body)
+    }
+}
+
+fn finish(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut record = vec![kind, VERSION, 0, 0];
+    put(&mut record, u32_of(body.len()));
+    if compress::compress_if_gain(body, &mut record) {
+        record[2] = 1;
+    } else {
+        record.extend_from_slice(body);
+    }
+    record
+}
+
+fn put(out: &mut Vec<u8>, number: u32) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+fn u32_of(number: usize) -> u32 {
+    u32::try_from(number).expect("a record is small")
+}
+
+/// Reads from the front; `None` at the end.
+struct Take<'a>(&'a [u8]);
+
+impl<'a> Take<'a> {
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.bytes(4)?.try_into().ok()?))
+    }
+
+    fn salts(&mut self) -> Option<Salts> {
+        self.bytes(8)?.try_into().ok()
+    }
+
+    fn page_bytes(&mut self) -> Option<usize> {
+        let bytes = self.u32()? as usize;
+        let is_sound = bytes == 0 || bytes.is_power_of_two() && (512..=65536).contains(&bytes);
+        is_sound.then_some(bytes)
+    }
+
+    fn base(&mut self, kind: Kind) -> Option<Base> {
+        let salts = self.salts()?;
+        let page_bytes = self.page_bytes()?;
+        let (change_counter, frames) = (self.u32()?, self.u32()?);
+        let checksum = [self.u32()?, self.u32()?];
+        let mut stale = Vec::new();
+        for _ in 0..self.u32()? {
+            stale.push(Stale { salts: self.salts()?, frames: self.u32()? });
+        }
+        Some(Base { kind, salts, page_bytes, change_counter, frames, checksum, stale })
+    }
+
+    fn head(&mut self) -> Option<FramesHead> {
+        let salts = self.salts()?;
+        let page_bytes = self.page_bytes().filter(|bytes| *bytes > 0)?;
+        let (change_counter, first) = (self.u32()?, self.u32()?);
+        let checksum = [self.u32()?, self.u32()?];
+        Some(FramesHead { salts, page_bytes, change_counter, first, checksum })
+            .filter(|head| head.first > 0)
+    }
+
+    fn frames(&mut self) -> Option<Vec<Frame<'a>>> {
+        let mut frames = Vec::new();
+        for _ in 0..self.u32()? {
+            let (page, commit_pages, crc) = (self.u32()?, self.u32()?, self.u32()?);
+            let form = Form::from_number(self.bytes(1)?[0])?;
+            let count = self.u32()? as usize;
+            let bytes = self.bytes(count)?;
+            frames.push(Frame { page, commit_pages, crc, form, bytes });
+        }
+        (self.0.is_empty() && frames.iter().all(|frame| frame.page > 0)).then_some(frames)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn base() -> Base {
+        Base {
+            kind: Kind::Begin,
+            salts: *b"saltsalt",
+            page_bytes: 4096,
+            change_counter: 7,
+            frames: 3,
+            checksum: [1, 2],
+            stale: vec![Stale { salts: *b"oldsalts", frames: 9 }],
+        }
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let golden = [
+            &[1, 1, 0, 0, 44, 0, 0, 0][..],
+            b"saltsalt\0\x10\0\0\x07\0\0\0\x03\0\0\0\x01\0\0\0\x02\0\0\0\x01\0\0\0oldsalts\x09\0\0\0",
+        ]
+        .concat();
+        assert_eq!(encode_base(&base()), golden);
+        assert_eq!(Record::parse(&golden).expect("valid"), Record::Base(base()));
+    }
+
+    #[test]
+    fn frames_are_read_back() {
+        let head = FramesHead {
+            salts: *b"saltsalt",
+            page_bytes: 1024,
+            change_counter: 1,
+            first: 5,
+            checksum: [3, 4],
+        };
+        let mut writer = FramesWriter::new(&head);
+        let (old, mut new) = (vec![1; 1024], vec![1; 1024]);
+        new[100] = 2;
+        writer.push(3, 0, Some(&old), &new);
+        writer.push(9, 10, None, &new);
+        let bytes = writer.finish();
+        let Record::Frames(found, rest) = Record::parse(&bytes).expect("valid") else { panic!() };
+        assert_eq!(found, head);
+        let found = frames(&rest).expect("valid");
+        assert_eq!((found[0].page, found[0].form, found[1].commit_pages), (3, Form::Delta, 10));
+        assert_eq!(found[0].crc, crc32c::crc32c(&new));
+        assert!(frames(&rest[..rest.len() - 1]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_refused_without_panic(mut bytes: Vec<u8>, kind in 0..6u8, packed in 0..3u8) {
+            if bytes.len() >= 3 {
+                (bytes[0], bytes[1], bytes[2]) = (kind, VERSION, packed);
+            }
+            if let Ok(Record::Frames(_, rest)) = Record::parse(&bytes) {
+                let _ = frames(&rest);
+            }
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! After a restart of the machine: what was logged is brought into the database file, before anybody reads it.
+//!
+//! | the WAL file | what is done |
+//! |---|---|
+//! | holds all logged frames | nothing; SQLite's own recovery reads them |
+//! | the log's generation, not all frames | roll forward |
+//! | a generation that is known to be stale | roll forward |
+//! | anything else, and the database holds what was logged | nothing |
+//! | anything else | conflict |
+//!
+//! *Roll forward*: the last version of each page is computed and compared with its CRC; then all are
+//! written to the database, which is synced; then the WAL is emptied and synced; then the log is closed. The
+//! steps may be cut and done again: until the log is closed it gives the same versions over any mixture
+//! of the old and new pages, and the stale WAL is not read by anybody before.
+//!
+//! A *conflict* is found before anything is written.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use log::Stream;
+
+use crate::Failure;
+use crate::database::{self, Database, Lease, read_header};
+use crate::note::Found;
+use crate::real::{Opened, Real};
+use crate::record::{self, Base, Frame, FramesHead, Kind, Record};
+use crate::stat::COUNTERS;
+use crate::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
+
+/// How long somebody else may recover, or have the database open, before opening fails.
+const OTHERS_WAIT: Duration = Duration::from_secs(5);
+
+/// What the log holds for a database.
+struct Live {
+    base: Base,
+    frames: Vec<(FramesHead, Vec<u8>)>,
+}
+
+/// One logged frame, and its number.
+type Logged<'a> = (u32, Frame<'a>);
+
+/// What is to be done.
+enum Verdict {
+    Leave,
+    RollForward,
+    Conflict(String),
+}
+
+impl Database {
+    /// Recovers the database if that is due. `main` is its open file, on which this connection has no lock.
+    pub fn recover(&self, main: Real, is_writable: bool) -> Result<(), Failure> {
+        let done = self.with_stream(|stream| {
+            let begin = Instant::now();
+            while database::find_note(stream) == Found::Nothing {
+                if self.try_recover(stream, main, is_writable, begin.elapsed() >= OTHERS_WAIT)? {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Ok(())
+        })?;
+        done.map_or(Ok(()), Ok)
+    }
+
+    /// Whether it is done; `false`: somebody else has the database open, and it is not the last try.
+    fn try_recover(
+        &self,
+        stream: &Stream,
+        main: Real,
+        is_writable: bool,
+        is_last: bool,
+    ) -> Result<bool, Failure> {
+        let live = match read_live(stream) {
+            Ok(Some(live)) => live,
+            Ok(None) => return self.settle(stream).map(|()| true),
+            Err(_) if self.settings.may_discard => return self.settle(stream).map(|()| true),
+            Err(e) => return Err(e),
+        };
+        let is_locked = is_writable && main.lock_exclusive()?;
+        if database::find_note(stream) != Found::Nothing {
+            // Whoever had it locked has recovered it.
+            return if is_locked { main.unlock().map(|()| true) } else { Ok(true) };
+        }
+        if !is_locked && is_writable && !is_last {
+            return Ok(false);
+        }
+        let recovered = self.recover_locked(stream, main, &live, is_locked);
+        if is_locked {
+            main.unlock()?;
+        }
+        recovered.map(|()| true)
+    }
+
+    fn recover_locked(
+        &self,
+        stream: &Stream,
+        main: Real,
+        live: &Live,
+        may_write: bool,
+    ) -> Result<(), Failure> {
+        // SAFETY: the VFS below is registered for good.
+        let mut wal = unsafe { Opened::wal(self.below.0, &self.wal_path(), may_write)? };
+        let wal = wal.as_mut().map(Opened::real);
+        let logged = logged_frames(live)?;
+        let scan = match wal {
+            Some(wal) => Scan::read(wal)?,
+            None => None,
+        };
+        let held = wal.zip(scan.as_ref());
+        match judge(live, &logged, held, main)? {
+            Verdict::Leave => {}
+            Verdict::RollForward if !may_write => {
+                return Err(Failure::CannotOpen(format!(
+                    "{}: the log holds transactions that are not in the database yet: open it for \
+                     writing once, while no other program has it open",
+                    self.path.display()
+                )));
+            }
+            Verdict::RollForward => {
+                roll_forward(live, &logged, held, main)?;
+                COUNTERS.recovery();
+            }
+            Verdict::Conflict(_) if self.settings.may_discard && may_write => {}
+            Verdict::Conflict(what) => {
+                return Err(Failure::Conflict(format!(
+                    "{}: {what}. It was changed or replaced after a crash without this extension; \
+                     nothing was overwritten. Either put the database and its WAL back as the crash \
+                     left them, or give up the logged transactions by opening with recover=discard",
+                    self.path.display()
+                )));
+            }
+        }
+        if !may_write {
+            return Ok(());
+        }
+        if let Some(wal) = wal {
+            // What is left in it may be in the page cache only.
+            wal.sync()?;
+        }
+        self.settle(stream)
+    }
+
+    /// Says that the log holds nothing for the database.
+    fn settle(&self, stream: &Stream) -> Result<(), Failure> {
+        let _lease = Lease::take(stream)?;
+        match database::find_note(stream) {
+            Found::Nothing => database::close(stream),
+            Found::Torn | Found::Note(_) => Ok(()),
+        }
+    }
+}
+
+/// What the stream holds; `None`: nothing that matters.
+fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
+    let mut live: Option<Live> = None;
+    for record in stream.read_from(stream.head())? {
+        match Record::parse(&record?.payload)? {
+            Record::Base(base) => live = Some(Live { base, frames: Vec::new() }),
+            Record::Frames(head, bytes) => {
+                // Before the first base: of a part of the stream that was given back.
+                let Some(live) = &mut live else { continue };
+                if live.base.salts != head.salts || live.base.page_bytes != head.page_bytes {
+                    let text = "the log's frames are not of the generation before them";
+                    return Err(Failure::Damaged(text.into()));
+                }
+                // Logged twice: whoever did it first died before anybody counted it.
+                while live.frames.last().is_some_and(|(last, _)| last.first >= head.first) {
+                    live.frames.pop();
+                }
+                live.frames.push((head, bytes));
+            }
+        }
+    }
+    Ok(live.filter(|live| live.base.kind != Kind::Closed))
+}
+
+/// All logged frames, in order, without a gap.
+fn logged_frames(live: &Live) -> Result<Vec<Logged<'_>>, Failure> {
+    let mut logged: Vec<Logged<'_>> = Vec::new();
+    for (head, bytes) in &live.frames {
+        if logged.last().is_some_and(|(last, _)| last + 1 != head.first) {
+            return Err(Failure::Damaged(format!("the log lacks frames before {}", head.first)));
+        }
+        logged.extend((head.first..).zip(record::frames(bytes)?));
+    }
+    Ok(logged)
+}
+
+/// What a WAL file holds.
+struct Scan {
+    header: Header,
+    /// The frames of the valid chain, with the CRC of their pages.
+    frames: Vec<(FrameHeader, u32)>,
+}
+
+impl Scan {
+    /// `None`: it has no valid header.
+    fn read(wal: Real) -> Result<Option<Scan>, Failure> {
+        let Some(header) = read_header(wal)? else { return Ok(None) };
+        let mut scan = Scan { header, frames: Vec::new() };
+        let mut checksum = header.checksum;
+        let mut frame = vec![0; FRAME_HEADER_BYTES + header.page_bytes];
+        for number in 1..=header.frames_before(wal.size()?) {
+            wal.read(header.frame_at(number), &mut frame)?;
+            let parsed = FrameHeader::parse(&frame);
+            checksum = header.frame_checksum(checksum, &frame);
+            if parsed.salts != header.salts || parsed.checksum != checksum || parsed.page == 0 {
+                break;
+            }
+            scan.frames.push((parsed, crc32c::crc32c(&frame[FRAME_HEADER_BYTES..])));
+        }
+        Ok(Some(scan))
+    }
+
+    fn valid(&self) -> u32 {
+        u32::try_from(self.frames.len()).expect("counted with 32 bits")
+    }
+
+    /// Frames up to the last that ends a transaction.
+    fn committed(&self) -> u32 {
+        let last = self.frames.iter().rposition(|(frame, _)| frame.commit_pages > 0);
+        last.map_or(0, |index| u32::try_from(index + 1).expect("counted with 32 bits"))
+    }
+
+    /// Checksum of frame `number`, or of the header.
+    fn checksum(&self, number: u32) -> Checksum {
+        match number {
+            0 => self.header.checksum,
+            number => self.frames[number as usize - 1].0.checksum,
+        }
+    }
+}
+
+fn judge(
+    live: &Live,
+    logged: &[Logged<'_>],
+    held: Option<(Real, &Scan)>,
+    main: Real,
+) -> Result<Verdict, Failure> {
+    let base = &live.base;
+    match held {
+        Some((wal, scan)) if scan.header.salts == base.salts => {
+            judge_same(live, logged, (wal, scan), main)
+        }
+        Some((_, scan)) if base.stale.iter().any(|stale| stale.salts == scan.header.salts) => {
+            let known = base.stale.iter().find(|stale| stale.salts == scan.header.salts);
+            if known.is_some_and(|stale| scan.committed() > stale.frames) {
+                return Ok(Verdict::Conflict(
+                    "its WAL is of an earlier generation and went on".into(),
+                ));
+            }
+            if live.frames.first().is_some_and(|(head, _)| head.first != 1) {
+                return Ok(Verdict::Conflict("its WAL lost what had been synced".into()));
+            }
+            judge_pages(live, logged, None, main)
+        }
+        _ if logged.is_empty() => Ok(Verdict::Leave),
+        _ if is_settled(base, logged, main)? => Ok(Verdict::Leave),
+        Some(_) => {
+            Ok(Verdict::Conflict("its WAL is of a generation that the log does not know".into()))
+        }
+        None => Ok(Verdict::Conflict("its WAL is gone or empty".into())),
+    }
+}
+
+/// The WAL is of the log's generation.
+fn judge_same(
+    live: &Live,
+    logged: &[Logged<'_>],
+    (wal, scan): (Real, &Scan),
+    main: Real,
+) -> Result<Verdict, Failure> {
+    let base = &live.base;
+    let is_kept = |upto: u32, sum: Checksum| scan.valid() >= upto && scan.checksum(upto) == sum;
+    let before = live.frames.first().map(|(head, _)| (head.first - 1, head.checksum));
+    let is_durable_there = base.kind != Kind::Durable || is_kept(base.frames, base.checksum);
+    if !is_durable_there || before.is_some_and(|(upto, sum)| !is_kept(upto, sum)) {
+        return Ok(Verdict::Conflict("its WAL lost or changed what had been synced".into()));
+    }
+    let Some((last, _)) = logged.last() else { return Ok(Verdict::Leave) };
+    for (number, frame) in logged.iter().take_while(|(number, _)| *number <= scan.committed()) {
+        let (found, crc) = &scan.frames[*number as usize - 1];
+        let is_same = found.page == frame.page
+            && found.commit_pages == frame.commit_pages
+            && *crc == frame.crc;
+        if !is_same {
+            let text = format!("frame {number} of its WAL is not the one that was logged");
+            return Ok(Verdict::Conflict(text));
+        }
+    }
+    if scan.valid() >= *last {
+        return Ok(Verdict::Leave);
+    }
+    judge_pages(live, logged, Some((wal, scan)), main)
+}
+
+/// Whether the database can be what the log's frames were made for.
+fn judge_pages(
+    live: &Live,
+    logged: &[Logged<'_>],
+    held: Option<(Real, &Scan)>,
+    main: Real,
+) -> Result<Verdict, Failure> {
+    let mut front = [0; 100];
+    let count = main.read(0, &mut front)?;
+    if let Some(page_bytes) = wal::database_page_bytes(&front[..count])
+        && page_bytes != live.base.page_bytes
+    {
+        return Ok(Verdict::Conflict("its page size is another".into()));
+    }
+    let newest =
+        live.frames.last().map_or(live.base.change_counter, |(head, _)| head.change_counter);
+    let since = wal::change_counter(&front).wrapping_sub(live.base.change_counter);
+    if since > newest.wrapping_sub(live.base.change_counter) {
+        return Ok(Verdict::Conflict("its change counter is none that the log knows".into()));
+    }
+    let plan = Plan::new(live, logged, held.map(|(_, scan)| scan));
+    for (page, steps) in &plan.pages {
+        let version = steps.version(*page, &plan, logged, held, main)?;
+        if steps.crc(logged).is_some_and(|crc| crc != crc32c::crc32c(&version)) {
+            return Ok(Verdict::Conflict(format!("page {page} is not one that the log knows")));
+        }
+    }
+    Ok(Verdict::RollForward)
+}
+
+/// Whether the database holds the last versions of all logged pages.
+fn is_settled(base: &Base, logged: &[Logged<'_>], main: Real) -> Result<bool, Failure> {
+    let size = logged.iter().rev().find(|(_, frame)| frame.commit_pages > 0);
+    let pages = size.map_or(u32::MAX, |(_, frame)| frame.commit_pages);
+    let mut last = BTreeMap::new();
+    for (_, frame) in logged.iter().filter(|(_, frame)| frame.page <= pages) {
+        last.insert(frame.page, frame.crc);
+    }
+    let mut page = vec![0; base.page_bytes];
+    for (number, crc) in last {
+        main.read(page_at(number, base.page_bytes), &mut page)?;
+        if crc32c::crc32c(&page) != crc {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn page_at(page: u32, page_bytes: usize) -> u64 {
+    u64::from(page - 1) * page_bytes as u64
+}
+
+/// Where the last version of each page comes from.
+struct Plan {
+    page_bytes: usize,
+    /// The database's size behind the last transaction.
+    page_count: u32,
+    pages: BTreeMap<u32, Steps>,
+}
+
+/// Where a page comes from: from a frame of the WAL file or else the database, then by these logged frames.
+#[derive(Default)]
+struct Steps {
+    file_frame: Option<u32>,
+    logged: Vec<usize>,
+}
+
+impl Plan {
+    fn new(live: &Live, logged: &[Logged<'_>], scan: Option<&Scan>) -> Plan {
+        let first = logged.first().map_or(u32::MAX, |(number, _)| *number);
+        let mut plan =
+            Plan { page_bytes: live.base.page_bytes, page_count: 0, pages: BTreeMap::new() };
+        let in_file = scan.map_or(&[][..], |scan| &scan.frames[..scan.committed() as usize]);
+        for ((frame, _), number) in in_file.iter().zip(1..) {
+            // A frame that is in the file counts more than how it was logged.
+            let steps = Steps { file_frame: Some(number), logged: Vec::new() };
+            plan.pages.insert(frame.page, steps);
+            if frame.commit_pages > 0 {
+                plan.page_count = frame.commit_pages;
+            }
+        }
+        let known = u32::try_from(in_file.len()).expect("counted with 32 bits");
+        debug_assert!(logged.is_empty() || known + 1 >= first);
+        for (index, (number, frame)) in logged.iter().enumerate() {
+            if *number > known {
+                plan.pages.entry(frame.page).or_default().logged.push(index);
+            }
+            if frame.commit_pages > 0 && *number > known {
+                plan.page_count = frame.commit_pages;
+            }
+        }
+        let page_count = plan.page_count;
+        plan.pages.retain(|page, _| *page <= page_count);
+        plan
+    }
+}
+
+impl Steps {
+    fn crc(&self, logged: &[Logged<'_>]) -> Option<u32> {
+        #[cfg(feature = "canary")]
+        if crate::canary::is(crate::canary::Broken::AppliesBackwards) {
+            return None;
+        }
+        self.logged.last().map(|index| logged[*index].1.crc)
+    }
+
+    /// The last version of the page.
+    fn version(
+        &self,
+        page: u32,
+        plan: &Plan,
+        logged: &[Logged<'_>],
+        wal: Option<(Real, &Scan)>,
+        main: Real,
+    ) -> Result<Vec<u8>, Failure> {
+        let mut version = vec![0; plan.page_bytes];
+        match (self.file_frame, wal) {
+            (Some(number), Some((wal, scan))) => {
+                let at = scan.header.frame_at(number) + FRAME_HEADER_BYTES as u64;
+                wal.read(at, &mut version)?;
+            }
+            _ => {
+                main.read(page_at(page, plan.page_bytes), &mut version)?;
+            }
+        }
+        #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "the canary turns it"))]
+        let mut order = self.logged.clone();
+        #[cfg(feature = "canary")]
+        if crate::canary::is(crate::canary::Broken::AppliesBackwards) {
+            order.reverse();
+        }
+        for index in &order {
+            let frame = &logged[*index].1;
+            crate::page::apply(frame.form, frame.bytes, &mut version)?;
+        }
+        Ok(version)
+    }
+}
+
+fn roll_forward(
+    live: &Live,
+    logged: &[Logged<'_>],
+    wal: Option<(Real, &Scan)>,
+    main: Real,
+) -> Result<(), Failure> {
+    let is_same = |scan: &Scan| scan.header.salts == live.base.salts;
+    let source = wal.filter(|(_, scan)| is_same(scan));
+    let plan = Plan::new(live, logged, source.map(|(_, scan)| scan));
+    for (page, steps) in &plan.pages {
+        let version = steps.version(*page, &plan, logged, source, main)?;
+        main.write(page_at(*page, plan.page_bytes), &version)?;
+    }
+    if plan.page_count > 0 {
+        main.truncate(u64::from(plan.page_count) * plan.page_bytes as u64)?;
+        main.sync()?;
+    }
+    match wal {
+        Some((wal, _)) => wal.truncate(0),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,311 @@
+//! The VFS `onejournal`: the default VFS, with files of ours around its files.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
+
+use crate::Failure;
+use crate::database::{self, Database};
+use crate::ffi::*;
+use crate::file::{self, File, Role};
+use crate::guard;
+use crate::place::Settings;
+
+/// Name of the VFS.
+pub const NAME: &CStr = c"onejournal";
+
+/// The VFS below.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Below(pub *mut sqlite3_vfs);
+
+// SAFETY: a VFS is used by many threads (SQLite demands it of every VFS), and it is registered for good.
+unsafe impl Send for Below {}
+// SAFETY: as above.
+unsafe impl Sync for Below {}
+
+/// What is fixed when the extension is loaded first.
+#[derive(Clone, Copy)]
+pub struct Loaded {
+    /// SQLite's functions.
+    pub api: Api,
+    /// The VFS below.
+    pub below: Below,
+}
+
+static LOADED: OnceLock<Loaded> = OnceLock::new();
+
+/// The databases that are open in this process.
+static DATABASES: Mutex<Option<HashMap<PathBuf, Weak<Database>>>> = Mutex::new(None);
+
+/// What was fixed.
+pub fn loaded() -> &'static Loaded {
+    LOADED.get().expect("the VFS is registered after it")
+}
+
+/// Tells SQLite's error log.
+pub fn tell(code: c_int, text: &str) {
+    let text = CString::new(text.replace('\0', " ")).expect("no zeros");
+    // SAFETY: the format takes one string, which ends with a zero.
+    unsafe { (loaded().api.log)(code, c"onejournal: %s".as_ptr(), text.as_ptr()) };
+}
+
+/// Registers the VFS, once in a process.
+pub fn register(api: Api) -> c_int {
+    if LOADED.get().is_some() {
+        return SQLITE_OK;
+    }
+    // SAFETY: null asks for the default VFS.
+    let below = Below(unsafe { (api.vfs_find)(std::ptr::null()) });
+    if below.0.is_null() {
+        return SQLITE_ERROR;
+    }
+    if LOADED.set(Loaded { api, below }).is_err() {
+        return SQLITE_OK;
+    }
+    // SAFETY: a registered VFS may be read.
+    let (version, size, path_bytes) =
+        unsafe { ((*below.0).iVersion, (*below.0).szOsFile, (*below.0).mxPathname) };
+    let vfs = Box::new(sqlite3_vfs {
+        iVersion: version.min(2),
+        szOsFile: file::OFFSET as c_int + size,
+        mxPathname: path_bytes,
+        pNext: std::ptr::null_mut(),
+        zName: NAME.as_ptr(),
+        pAppData: std::ptr::null_mut(),
+        xOpen: Some(open),
+        xDelete: Some(delete),
+        xAccess: Some(access),
+        xFullPathname: Some(full_pathname),
+        xDlOpen: Some(dl_open),
+        xDlError: Some(dl_error),
+        xDlSym: Some(dl_sym),
+        xDlClose: Some(dl_close),
+        xRandomness: Some(randomness),
+        xSleep: Some(sleep),
+        xCurrentTime: Some(current_time),
+        xGetLastError: Some(get_last_error),
+        xCurrentTimeInt64: Some(current_time_int64),
+        xSetSystemCall: None,
+        xGetSystemCall: None,
+        xNextSystemCall: None,
+    });
+    // SAFETY: it is leaked, so it lives as long as it is registered: for good.
+    unsafe { (api.vfs_register)(Box::into_raw(vfs), 0) }
+}
+
+/// The databases that are open.
+pub fn open_databases() -> Vec<Arc<Database>> {
+    let databases = DATABASES.lock();
+    databases.iter().flatten().filter_map(|(_, database)| database.upgrade()).collect()
+}
+
+fn find_database(path: &Path) -> Option<Arc<Database>> {
+    DATABASES.lock().as_ref()?.get(path)?.upgrade()
+}
+
+/// The database at `path`, which is counted as open once more.
+fn enter_database(path: PathBuf, settings: Settings) -> Result<Arc<Database>, Failure> {
+    let mut databases = DATABASES.lock();
+    let databases = databases.get_or_insert_default();
+    databases.retain(|_, database| database.strong_count() > 0);
+    let database = match databases.get(&path).and_then(Weak::upgrade) {
+        Some(database) if database.settings.directory == settings.directory => database,
+        Some(database) => {
+            return Err(Failure::CannotOpen(format!(
+                "{}: this process has it open with its log in {}",
+                path.display(),
+                database.settings.directory.display()
+            )));
+        }
+        None => {
+            let database = Arc::new(Database::new(path.clone(), settings, loaded().below));
+            databases.insert(path, Arc::downgrade(&database));
+            database
+        }
+    };
+    database::came(&database);
+    Ok(database)
+}
+
+/// # Safety
+/// `name` ends with a zero.
+unsafe fn path_of(name: *const c_char) -> PathBuf {
+    // SAFETY: the caller's promise.
+    PathBuf::from(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes()))
+}
+
+/// # Safety
+/// `name` is the name of a database as SQLite passes it to `xOpen`.
+unsafe fn parameter(name: *const c_char, key: &str) -> Option<String> {
+    let key = CString::new(key).expect("a constant");
+    // SAFETY: the caller's promise is what `sqlite3_uri_parameter` needs.
+    let value = unsafe { (loaded().api.uri_parameter)(name, key.as_ptr()) };
+    if value.is_null() {
+        return None;
+    }
+    // SAFETY: SQLite's strings end with a zero.
+    Some(unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned())
+}
+
+unsafe extern "C" fn open(
+    _vfs: *mut sqlite3_vfs,
+    name: *const c_char,
+    file: *mut sqlite3_file,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    let file = file.cast::<File>();
+    // SAFETY: SQLite gives `szOsFile` bytes of memory.
+    unsafe { (*file).base.pMethods = std::ptr::null() };
+    let below = loaded().below.0;
+    let mut found_flags = flags;
+    // SAFETY: the file below lies in the same memory, with room for what its VFS asked for; the name
+    // is passed on as it came.
+    let rc = unsafe {
+        let real = file::real_of(file);
+        (*real).pMethods = std::ptr::null();
+        ((*below).xOpen.expect("every VFS can open"))(below, name, real, flags, &mut found_flags)
+    };
+    if rc != SQLITE_OK {
+        // SAFETY: as above. A VFS that failed may have left a file that has to be closed.
+        unsafe { file::close_real(file) };
+        return rc;
+    }
+    if !out_flags.is_null() {
+        // SAFETY: SQLite's pointer to a number.
+        unsafe { *out_flags = found_flags };
+    }
+    // SAFETY: the name is SQLite's, and the file below is open.
+    let role = guard(Err(SQLITE_IOERR), || unsafe { role_of(name, file, flags, found_flags) });
+    match role {
+        Ok(role) => {
+            // SAFETY: the memory is ours, the file below is open.
+            unsafe { file::begin(file, role) };
+            SQLITE_OK
+        }
+        Err(code) => {
+            // SAFETY: the file below is open and nobody has seen it.
+            unsafe { file::close_real(file) };
+            code
+        }
+    }
+}
+
+/// What a file is to us.
+///
+/// # Safety
+/// `name` is a name or null as SQLite passes it to `xOpen`, `file` a file whose file below is open.
+unsafe fn role_of(
+    name: *const c_char,
+    file: *mut File,
+    flags: c_int,
+    found_flags: c_int,
+) -> Result<Role, c_int> {
+    let report = |e: &Failure| {
+        let code = e.code(SQLITE_CANTOPEN);
+        tell(code, &e.to_string());
+        code
+    };
+    if name.is_null() || flags & (SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_WAL) == 0 {
+        return Ok(Role::Other);
+    }
+    let is_writable = found_flags & SQLITE_OPEN_READWRITE != 0;
+    // SAFETY: the caller's promise.
+    let path = unsafe { path_of(name) };
+    if flags & SQLITE_OPEN_MAIN_DB != 0 {
+        // SAFETY: the name of a database, by the flag.
+        let find = |key: &str| unsafe { parameter(name, key) };
+        let settings = Settings::new(&path, find).map_err(|e| report(&e))?;
+        // SAFETY: it is open, and this thread opens it.
+        let real = unsafe { file::real_file(file) };
+        let database = enter_database(path, settings).map_err(|e| report(&e))?;
+        let ready = database.open_log(false).and_then(|has_log| match has_log {
+            true => database.recover(real, is_writable),
+            false => Ok(()),
+        });
+        return match ready {
+            Ok(()) => Ok(Role::Main { database, is_writable }),
+            Err(e) => {
+                database::went(&database);
+                Err(report(&e))
+            }
+        };
+    }
+    let main = path.as_os_str().as_bytes().strip_suffix(b"-wal");
+    let Some(database) = main.and_then(|main| find_database(Path::new(OsStr::from_bytes(main))))
+    else {
+        return Ok(Role::Other);
+    };
+    // SAFETY: the name of a WAL as SQLite passes it to `xOpen`.
+    let main = unsafe { (loaded().api.database_file_object)(name) }.cast::<File>();
+    if is_writable {
+        database.open_log(true).map_err(|e| report(&e))?;
+    }
+    Ok(Role::Wal { database, main, written: 0..0 })
+}
+
+unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
+    let below = loaded().below.0;
+    let database = guard(None, || {
+        // SAFETY: SQLite's names end with a zero.
+        let path = unsafe { path_of(name) };
+        let main = path.as_os_str().as_bytes().strip_suffix(b"-wal")?;
+        find_database(Path::new(OsStr::from_bytes(main)))
+    });
+    let sync = if database.is_some() { 1 } else { sync };
+    // SAFETY: passed on as it came. The removal of a WAL is made durable, because the log forgets it next
+    // and its content on the disk may be an old one.
+    let rc = unsafe { ((*below).xDelete.expect("every VFS can delete"))(below, name, sync) };
+    if rc == SQLITE_OK
+        && let Some(database) = database
+    {
+        return guard(SQLITE_IOERR, || match database.wal_removed() {
+            Ok(()) => SQLITE_OK,
+            Err(e) => {
+                tell(
+                    SQLITE_WARNING,
+                    &format!("closing the log of {}: {e}", database.path.display()),
+                );
+                SQLITE_OK
+            }
+        });
+    }
+    rc
+}
+
+/// Passes a call on to the VFS below as it came.
+macro_rules! pass {
+    ($name:ident, $method:ident, ($($argument:ident: $type:ty),*) -> $result:ty, $default:expr) => {
+        unsafe extern "C" fn $name(_vfs: *mut sqlite3_vfs, $($argument: $type),*) -> $result {
+            let below = loaded().below.0;
+            // SAFETY: a method of the registered VFS below, with SQLite's own arguments.
+            unsafe {
+                match (*below).$method {
+                    Some(method) => method(below, $($argument),*),
+                    None => $default,
+                }
+            }
+        }
+    };
+}
+
+pass!(access, xAccess, (name: *const c_char, flags: c_int, out: *mut c_int) -> c_int, SQLITE_IOERR);
+pass!(
+    full_pathname,
+    xFullPathname,
+    (name: *const c_char, count: c_int, out: *mut c_char) -> c_int,
+    SQLITE_CANTOPEN
+);
+pass!(dl_open, xDlOpen, (name: *const c_char) -> *mut c_void, std::ptr::null_mut());
+pass!(dl_error, xDlError, (count: c_int, out: *mut c_char) -> (), ());
+pass!(dl_sym, xDlSym, (handle: *mut c_void, name: *const c_char) -> Option<DlSym>, None);
+pass!(dl_close, xDlClose, (handle: *mut c_void) -> (), ());
+pass!(randomness, xRandomness, (count: c_int, out: *mut c_char) -> c_int, 0);
+pass!(sleep, xSleep, (microseconds: c_int) -> c_int, 0);
+pass!(current_time, xCurrentTime, (out: *mut f64) -> c_int, SQLITE_ERROR);
+pass!(get_last_error, xGetLastError, (count: c_int, out: *mut c_char) -> c_int, 0);
+pass!(current_time_int64, xCurrentTimeInt64, (out: *mut i64) -> c_int, SQLITE_ERROR);

@@ -1,0 +1,162 @@
+//! SQLite's WAL file, as far as it has to be understood: headers, checksums, the chain of frames
+//! (the file format: <https://www.sqlite.org/fileformat2.html#walformat>).
+
+/// Bytes of the file's header.
+pub const HEADER_BYTES: usize = 32;
+/// Bytes of a frame's header; the page follows.
+pub const FRAME_HEADER_BYTES: usize = 24;
+
+const MAGIC: u32 = 0x377f_0682;
+
+/// Salts of a generation: a WAL that begins again from its front gets other ones.
+pub type Salts = [u8; 8];
+/// The two words of SQLite's running checksum.
+pub type Checksum = [u32; 2];
+
+fn be32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+/// SQLite's checksum over a multiple of eight bytes, going on from `from`.
+pub fn checksum(is_big_endian: bool, from: Checksum, bytes: &[u8]) -> Checksum {
+    debug_assert!(bytes.len().is_multiple_of(8));
+    let [mut s0, mut s1] = from;
+    let word = |four: &[u8]| {
+        let four = four.try_into().expect("four bytes");
+        if is_big_endian { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) }
+    };
+    for pair in bytes.chunks_exact(8) {
+        s0 = s0.wrapping_add(word(&pair[..4])).wrapping_add(s1);
+        s1 = s1.wrapping_add(word(&pair[4..])).wrapping_add(s0);
+    }
+    [s0, s1]
+}
+
+/// The header of a WAL file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Bytes of a page: a power of two, 512 to 65,536.
+    pub page_bytes: usize,
+    /// Salts of the generation.
+    pub salts: Salts,
+    /// Checksum of the header, from which that of the first frame goes on.
+    pub checksum: Checksum,
+    is_big_endian: bool,
+}
+
+impl Header {
+    /// The header, if `bytes` begin with a valid one.
+    pub fn parse(bytes: &[u8]) -> Option<Header> {
+        let bytes = bytes.get(..HEADER_BYTES)?;
+        let magic = be32(bytes, 0);
+        let is_big_endian = magic & 1 == 1;
+        let page_bytes = be32(bytes, 8) as usize;
+        let sum = checksum(is_big_endian, [0; 2], &bytes[..24]);
+        let is_valid = magic & !1 == MAGIC
+            && page_bytes.is_power_of_two()
+            && (512..=65536).contains(&page_bytes)
+            && sum == [be32(bytes, 24), be32(bytes, 28)];
+        let salts = bytes[16..24].try_into().expect("eight bytes");
+        is_valid.then_some(Header { page_bytes, salts, checksum: sum, is_big_endian })
+    }
+
+    /// Bytes of a frame.
+    pub fn frame_bytes(&self) -> u64 {
+        (FRAME_HEADER_BYTES + self.page_bytes) as u64
+    }
+
+    /// Where frame `number` begins; the first is 1.
+    pub fn frame_at(&self, number: u32) -> u64 {
+        debug_assert!(number > 0);
+        HEADER_BYTES as u64 + u64::from(number - 1) * self.frame_bytes()
+    }
+
+    /// How many whole frames fit before `end`.
+    pub fn frames_before(&self, end: u64) -> u32 {
+        let count = end.saturating_sub(HEADER_BYTES as u64) / self.frame_bytes();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// The checksum of `frame`, when that of the frame before is `from`.
+    pub fn frame_checksum(&self, from: Checksum, frame: &[u8]) -> Checksum {
+        let sum = checksum(self.is_big_endian, from, &frame[..8]);
+        checksum(self.is_big_endian, sum, &frame[FRAME_HEADER_BYTES..])
+    }
+}
+
+/// The header of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// Number of the page.
+    pub page: u32,
+    /// In the last frame of a transaction the database's size in pages, else 0.
+    pub commit_pages: u32,
+    /// Salts of the generation it belongs to.
+    pub salts: Salts,
+    /// Checksum up to and with this frame.
+    pub checksum: Checksum,
+}
+
+impl FrameHeader {
+    /// The header at the front of `bytes`, which are at least [`FRAME_HEADER_BYTES`].
+    pub fn parse(bytes: &[u8]) -> FrameHeader {
+        FrameHeader {
+            page: be32(bytes, 0),
+            commit_pages: be32(bytes, 4),
+            salts: bytes[8..16].try_into().expect("eight bytes"),
+            checksum: [be32(bytes, 16), be32(bytes, 20)],
+        }
+    }
+}
+
+/// The change counter in a database's header, of which `page` has the first bytes.
+pub fn change_counter(page: &[u8]) -> u32 {
+    be32(page, 24)
+}
+
+/// The page size in a database's header; `None`: it is no database.
+pub fn database_page_bytes(header: &[u8]) -> Option<usize> {
+    if header.get(..16)? != b"SQLite format 3\0" {
+        return None;
+    }
+    match usize::from(u16::from_be_bytes(header.get(16..18)?.try_into().ok()?)) {
+        1 => Some(65536),
+        size if size.is_power_of_two() && size >= 512 => Some(size),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A header that SQLite 3.40 wrote.
+    #[test]
+    fn golden_header() {
+        let mut bytes = [0; 32];
+        bytes[..4].copy_from_slice(&0x377f_0682_u32.to_be_bytes());
+        bytes[4..8].copy_from_slice(&3_007_000_u32.to_be_bytes());
+        bytes[8..12].copy_from_slice(&4096_u32.to_be_bytes());
+        bytes[16..24].copy_from_slice(b"saltsalt");
+        assert_eq!(Header::parse(&bytes), None, "no checksum");
+        let sum = checksum(false, [0; 2], &bytes[..24]);
+        bytes[24..28].copy_from_slice(&sum[0].to_be_bytes());
+        bytes[28..].copy_from_slice(&sum[1].to_be_bytes());
+        let header = Header::parse(&bytes).expect("valid");
+        assert_eq!((header.page_bytes, &header.salts), (4096, b"saltsalt"));
+        assert_eq!((header.frame_at(1), header.frame_at(3)), (32, 32 + 2 * 4120));
+        assert_eq!((header.frames_before(4151), header.frames_before(4152)), (0, 1));
+        bytes[9] ^= 1;
+        assert_eq!(Header::parse(&bytes), None);
+        assert_eq!(Header::parse(&bytes[..31]), None);
+    }
+
+    #[test]
+    fn checksum_of_both_byte_orders() {
+        let bytes = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0];
+        assert_eq!(checksum(false, [0; 2], &bytes), [7, 14]);
+        let swapped: Vec<u8> =
+            bytes.chunks(4).flat_map(|four| four.iter().rev().copied()).collect();
+        assert_eq!(checksum(true, [0; 2], &swapped), [7, 14]);
+    }
+}

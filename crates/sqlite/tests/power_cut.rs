@@ -1,0 +1,365 @@
+//! Power cuts at any moment of random workloads: every acknowledged transaction is there afterwards, none is half
+//! done, and recovery that is cut itself gives the same.
+//!
+//! `CUTS=n SEED=s` runs more, or one again; `KEEP=1` keeps the files of a failure; with the feature `canary` faults are built in, and have to be found.
+
+#![allow(missing_docs)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use common::crash_vfs::{self, Recorder};
+use common::{copy_tree, is_sound, load};
+use rusqlite::{Connection, OpenFlags};
+
+/// What every transaction left, by its number.
+#[derive(Default, Clone)]
+struct Model {
+    hashes: Vec<u64>,
+    acknowledged: usize,
+}
+
+/// A moment at which the power went.
+struct Cut {
+    home: tempfile::TempDir,
+    model: Model,
+    id: String,
+}
+
+struct World {
+    home: tempfile::TempDir,
+    is_nvram: bool,
+}
+
+impl World {
+    fn new(is_nvram: bool) -> World {
+        let home = tempfile::tempdir_in("/dev/shm").expect("directory");
+        for name in ["data", "memory", "nvram"] {
+            std::fs::create_dir(home.path().join(name)).expect("directory");
+        }
+        let world = World { home, is_nvram };
+        let nvram = world.home.path().join("nvram");
+        let options = log::Options {
+            nvram: is_nvram.then_some(nvram),
+            durability: is_nvram.then_some(device::Durability::Process),
+            pool_bytes: 1 << 20,
+            segment_bytes: 256 << 10,
+            group_bytes: 1 << 20,
+            memory: world.home.path().join("memory"),
+            ..log::Options::default()
+        };
+        log::Log::open(world.data().join(".onejournal"), &options).expect("log");
+        world
+    }
+
+    fn data(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
+    fn try_open(&self, vfs: &str) -> rusqlite::Result<Connection> {
+        self.try_open_with(vfs, "")
+    }
+
+    fn try_open_with(&self, vfs: &str, more: &str) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_URI;
+        let memory = self.home.path().join("memory");
+        let path = self.data().join("a.db");
+        let uri = format!("file:{}?vfs={vfs}&memory={}{more}", path.display(), memory.display());
+        let connection = Connection::open_with_flags(uri, flags)?;
+        connection.busy_timeout(std::time::Duration::ZERO)?;
+        Ok(connection)
+    }
+}
+
+/// What a power cut leaves of all this: of the log everything, because that is what it promises.
+fn cut(
+    home: &Path,
+    is_nvram: bool,
+    recorder: &Recorder,
+    random: &mut fastrand::Rng,
+) -> tempfile::TempDir {
+    let target = tempfile::tempdir_in("/dev/shm").expect("directory");
+    std::fs::create_dir(target.path().join("memory")).expect("directory");
+    std::fs::create_dir(target.path().join("nvram")).expect("directory");
+    if is_nvram {
+        copy_tree(&home.join("nvram"), &target.path().join("nvram"));
+    }
+    let log = target.path().join("data/.onejournal");
+    copy_tree(&home.join("data/.onejournal"), &log);
+    let settings = std::fs::read_to_string(log.join("service.json")).expect("settings");
+    let (old, new) = (home.display().to_string(), target.path().display().to_string());
+    std::fs::write(log.join("service.json"), settings.replace(&old, &new)).expect("settings");
+    recorder.crash(&target.path().join("data"), random);
+    target
+}
+
+fn hash(connection: &Connection) -> rusqlite::Result<u64> {
+    let mut all = Vec::new();
+    let mut statement = connection.prepare("SELECT id, v FROM kv ORDER BY id")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        all.extend_from_slice(&row.get::<_, i64>(0)?.to_le_bytes());
+        all.extend_from_slice(row.get_ref(1)?.as_blob().expect("blob"));
+    }
+    Ok(u64::from(crc32c::crc32c(&all)) << 32 | all.len() as u64)
+}
+
+/// One transaction, the next in number. Whether it was committed.
+fn transact(
+    connection: &Connection,
+    random: &mut fastrand::Rng,
+    model: &Mutex<Model>,
+) -> rusqlite::Result<bool> {
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    for _ in 0..random.usize(1..8) {
+        let id = random.i64(..60);
+        match random.u32(..10) {
+            0..2 => connection.execute("DELETE FROM kv WHERE id = ?1", [id])?,
+            2..4 => connection.execute("UPDATE kv SET v = v || x'00ff' WHERE id = ?1", [id])?,
+            _ => {
+                let len = [20, 200, 3000][random.usize(..3)];
+                let bytes: Vec<u8> = (0..random.usize(..len)).map(|_| random.u8(..)).collect();
+                connection.execute("REPLACE INTO kv VALUES (?1, ?2)", (id, bytes))?
+            }
+        };
+    }
+    if random.u32(..12) == 0 {
+        connection.execute_batch("ROLLBACK")?;
+        return Ok(false);
+    }
+    let next = hash(connection)?;
+    let number = {
+        let mut model = model.lock().expect("model");
+        model.hashes.push(next);
+        model.hashes.len() - 1
+    };
+    connection.execute("UPDATE meta SET n = ?1", [number])?;
+    connection.execute_batch("COMMIT")?;
+    Ok(true)
+}
+
+fn acknowledge(model: &Mutex<Model>) {
+    let mut model = model.lock().expect("model");
+    model.acknowledged = model.hashes.len() - 1;
+}
+
+/// A random workload with cuts, which are returned.
+fn run(seed: u64) -> Vec<Cut> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let world = World::new(random.bool());
+    let mode = ["WAL", "WAL", "WAL", "WAL", "DELETE", "TRUNCATE", "PERSIST"][random.usize(..7)];
+    let page_bytes = [512, 1024, 4096, 4096, 8192, 65536][random.usize(..6)];
+    let first = world.try_open("onejournal").expect("open");
+    let setup = format!(
+        "PRAGMA page_size={page_bytes}; PRAGMA journal_mode={mode}; PRAGMA synchronous=FULL;
+         CREATE TABLE kv(id INTEGER PRIMARY KEY, v); CREATE INDEX kv_v ON kv(v);
+         CREATE TABLE meta(n); INSERT INTO meta VALUES (0)"
+    );
+    first.execute_batch(&setup).expect("setup");
+    drop(first);
+    let model = Arc::new(Mutex::new(Model { hashes: vec![0], acknowledged: 0 }));
+    let cuts = Arc::new(Mutex::new(Vec::new()));
+    let hook = {
+        let (home, is_nvram) = (world.home.path().to_owned(), world.is_nvram);
+        let (model, cuts) = (model.clone(), cuts.clone());
+        let mut random = fastrand::Rng::with_seed(seed ^ 1);
+        Box::new(move |recorder: &Recorder| {
+            let mut cuts = cuts.lock().expect("cuts");
+            if random.u32(..150) == 0 && cuts.len() < 12 {
+                let model = model.lock().expect("model").clone();
+                let id = format!("seed {seed}, operation {}", recorder.op_count);
+                let home = cut(&home, is_nvram, recorder, &mut random);
+                cuts.push(Cut { home, model, id });
+            }
+        })
+    };
+    Recorder::begin(&world.data(), hook);
+    work(&world, mode, seed, &mut random, &model);
+    Recorder::end();
+    Arc::into_inner(cuts).expect("the hook is gone").into_inner().expect("cuts")
+}
+
+/// Whether a connection without the extension takes part.
+fn has_plain(seed: u64) -> bool {
+    seed % 4 == 1
+}
+
+fn work(world: &World, mode: &str, seed: u64, random: &mut fastrand::Rng, model: &Mutex<Model>) {
+    let is_wal = mode == "WAL";
+    let has_plain = is_wal && has_plain(seed);
+    let has_normal = is_wal && seed % 3 == 1;
+    let cache = [2, 10, 1000][random.usize(..3)];
+    let checkpoint = [3, 10, 30, 1000][random.usize(..4)];
+    let open = |vfs: &str, level: &str| {
+        let connection = world.try_open(vfs).expect("open");
+        // FULL does not sync the removal of a rollback journal: the last transaction may be undone.
+        let level = if is_wal { level } else { "EXTRA" };
+        let setup = format!(
+            "PRAGMA synchronous={level}; PRAGMA cache_size={cache};
+             PRAGMA journal_mode={mode}; PRAGMA wal_autocheckpoint={checkpoint}"
+        );
+        connection.execute_batch(&setup).expect("setup");
+        connection
+    };
+    for _ in 0..random.usize(1..4) {
+        let mut all = vec![(open("onejournal", "FULL"), true), (open("onejournal", "FULL"), true)];
+        if has_plain {
+            all.push((open("crash", "FULL"), true));
+        }
+        if has_normal {
+            all.push((open("onejournal", "NORMAL"), false));
+        }
+        let reader = open("onejournal", "FULL");
+        for _ in 0..random.usize(5..40) {
+            let (connection, is_full) = &all[random.usize(..all.len())];
+            match random.u32(..20) {
+                0 => {
+                    let how = ["PASSIVE", "FULL", "RESTART", "TRUNCATE"][random.usize(..4)];
+                    let _ = connection.execute_batch(&format!("PRAGMA wal_checkpoint({how})"));
+                }
+                1 if is_wal => drop(reader.execute_batch("BEGIN; SELECT * FROM meta")),
+                2 => drop(reader.execute_batch("COMMIT")),
+                3 if random.u32(..6) == 0 => drop(connection.execute_batch("VACUUM")),
+                _ => {
+                    if transact(connection, random, model).expect("transaction") && *is_full {
+                        acknowledge(model);
+                    }
+                    Recorder::point();
+                }
+            }
+        }
+        drop(reader);
+        while !all.is_empty() {
+            drop(all.swap_remove(random.usize(..all.len())));
+        }
+    }
+}
+
+/// What is wrong after a cut; the number of the last transaction.
+fn verify(world: &World, model: &Model, seed: u64, is_nested: bool) -> Result<usize, String> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let nested: Arc<Mutex<Option<tempfile::TempDir>>> = Arc::default();
+    let when = random.u64(1..40);
+    let hook = {
+        let (home, is_nvram) = (world.home.path().to_owned(), world.is_nvram);
+        let (nested, mut random) = (nested.clone(), random.clone());
+        Box::new(move |recorder: &Recorder| {
+            if recorder.op_count == when {
+                *nested.lock().expect("cut") = Some(cut(&home, is_nvram, recorder, &mut random));
+            }
+        })
+    };
+    Recorder::begin(&world.data(), hook);
+    let read = look(world, model, seed);
+    Recorder::end();
+    let read = read?;
+    let second = nested.lock().expect("cut").take();
+    if let (Some(home), false) = (second, is_nested) {
+        let again = World { home, is_nvram: world.is_nvram };
+        let found = verify(&again, model, seed, true);
+        let found = found
+            .map_err(|e| format!("cut again before operation {when}: {e}{}", keep(again.home)))?;
+        if found != read {
+            return Err(format!("recovered to {read}, but cut meanwhile to {found}"));
+        }
+    }
+    Ok(read)
+}
+
+/// With `KEEP=1` the files stay, and where.
+fn keep(home: tempfile::TempDir) -> String {
+    match std::env::var_os("KEEP") {
+        Some(_) => format!(" ({})", home.keep().display()),
+        None => String::new(),
+    }
+}
+
+fn look(world: &World, model: &Model, seed: u64) -> Result<usize, String> {
+    let failed = |e: rusqlite::Error| e.to_string();
+    let connection = match world.try_open("onejournal") {
+        // What others wrote meanwhile without the extension cannot always be told from what they might
+        // have done to the database after the crash. Nothing is lost without the log then.
+        Err(_) if has_plain(seed) => world.try_open_with("onejournal", "&recover=discard"),
+        opened => opened,
+    };
+    let connection = connection.map_err(failed)?;
+    let number: i64 =
+        connection.query_row("SELECT n FROM meta", [], |row| row.get(0)).map_err(failed)?;
+    let check: String =
+        connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).map_err(failed)?;
+    if check != "ok" {
+        return Err(check);
+    }
+    let number = usize::try_from(number).expect("a number");
+    if number < model.acknowledged || number >= model.hashes.len() {
+        let (least, most) = (model.acknowledged, model.hashes.len() - 1);
+        return Err(format!("transaction {number} is the last, not {least} to {most}"));
+    }
+    if number > 0 && hash(&connection).map_err(failed)? != model.hashes[number] {
+        return Err(format!("not what transaction {number} left"));
+    }
+    connection
+        .execute_batch("CREATE TABLE IF NOT EXISTS more(x); DROP TABLE more")
+        .map_err(failed)?;
+    drop(connection);
+    let plain = world.try_open("crash").map_err(failed)?;
+    is_sound(&plain);
+    let again = plain.query_row("SELECT n FROM meta", [], |row| row.get::<_, i64>(0));
+    match again.map_err(failed)? == number as i64 {
+        true => Ok(number),
+        false => Err("the closed database lacks something".into()),
+    }
+}
+
+/// Cuts until so many were looked at, or one is wrong.
+fn search(cut_count: usize, first_seed: u64) -> Result<usize, String> {
+    crash_vfs::register();
+    load();
+    let mut seen = 0;
+    for seed in first_seed.. {
+        for cut in run(seed) {
+            let is_nvram = std::fs::read_dir(cut.home.path().join("nvram"))
+                .is_ok_and(|mut entries| entries.next().is_some());
+            let world = World { home: cut.home, is_nvram };
+            verify(&world, &cut.model, seed, false)
+                .map_err(|e| format!("{}: {e}{}", cut.id, keep(world.home)))?;
+            seen += 1;
+        }
+        if seen >= cut_count {
+            break;
+        }
+    }
+    Ok(seen)
+}
+
+#[cfg(not(feature = "canary"))]
+fn number_of(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+#[cfg(not(feature = "canary"))]
+#[test]
+fn nothing_acknowledged_is_lost_and_nothing_is_half_done() {
+    let cuts = usize::try_from(number_of("CUTS", 150)).expect("fits");
+    match search(cuts, number_of("SEED", 1)) {
+        Ok(seen) => println!("{seen} cuts"),
+        Err(e) => panic!("{e}"),
+    }
+}
+
+#[cfg(feature = "canary")]
+#[test]
+fn the_faults_are_found() {
+    use onejournal_sqlite::canary::{Broken, break_it};
+    for broken in [Broken::SkipsAppend, Broken::AppliesBackwards, Broken::ForgetsStale] {
+        break_it(broken);
+        let found = search(600, 1);
+        break_it(Broken::Nothing);
+        println!("{broken:?}: {found:?}");
+        assert!(found.is_err(), "{broken:?} was not found");
+    }
+}

@@ -1,0 +1,118 @@
+//! The extension in several processes, and in the distribution's own SQLite.
+
+#![allow(missing_docs)]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{Place, count, is_sound, load};
+
+/// What a writer does until it is killed: says which rows were committed.
+#[test]
+#[ignore = "run by writers_that_are_killed"]
+fn writer() {
+    load();
+    let place = Place {
+        root: std::env::var("ROOT").expect("ROOT").into(),
+        memory: std::env::var("MEMORY").expect("MEMORY").into(),
+        is_nvram: std::env::var("NVRAM").is_ok(),
+        ..Place::new(false)
+    };
+    let me: i64 = std::env::var("ME").expect("ME").parse().expect("number");
+    let connection = place.open("a.db");
+    connection
+        .execute_batch("PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=50")
+        .expect("setup");
+    for number in 0.. {
+        let id = me * 1_000_000 + number;
+        connection
+            .execute("INSERT INTO t VALUES (?1, hex(randomblob(200)))", [id])
+            .expect("insert");
+        println!("row {id}");
+    }
+}
+
+fn spawn(place: &Place, me: i64) -> std::process::Child {
+    let mut command = Command::new(std::env::current_exe().expect("myself"));
+    command.args(["--exact", "writer", "--ignored", "--nocapture"]);
+    command.env("ROOT", &place.root).env("MEMORY", &place.memory).env("ME", me.to_string());
+    if place.is_nvram {
+        command.env("NVRAM", "1");
+    }
+    command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("writer")
+}
+
+#[test]
+fn writers_that_are_killed() {
+    load();
+    for is_nvram in [false, true] {
+        let place = Place::new(is_nvram);
+        drop(place.wal("a.db"));
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut acknowledged = Vec::new();
+        for round in 0..4 {
+            let mut writers: Vec<_> = (0..3).map(|n| spawn(&place, 1 + round * 3 + n)).collect();
+            std::thread::sleep(Duration::from_millis(random.u64(150..500)));
+            for writer in &mut writers {
+                writer.kill().expect("kill");
+            }
+            for mut writer in writers {
+                writer.wait().expect("wait");
+                let lines = BufReader::new(writer.stdout.take().expect("output")).lines();
+                let ids = lines
+                    .map_while(Result::ok)
+                    .filter_map(|line| line.strip_prefix("row ")?.parse::<i64>().ok());
+                acknowledged.extend(ids);
+            }
+            if round % 2 == 1 {
+                // Nobody's memory is there any more, as after a restart of the machine.
+                place.reboot();
+            }
+            let connection = place.open("a.db");
+            is_sound(&connection);
+            let missing = acknowledged.iter().filter(|id| {
+                let sql = "SELECT count(*) FROM t WHERE id = ?1";
+                connection.query_row(sql, [id], |row| row.get::<_, i64>(0)).expect("row") == 0
+            });
+            assert_eq!(missing.count(), 0, "of {} rows", acknowledged.len());
+        }
+        assert!(acknowledged.len() > 20, "{} rows", acknowledged.len());
+    }
+}
+
+/// The library that cargo made beside the tests.
+fn library() -> PathBuf {
+    let tests = std::env::current_exe().expect("myself");
+    let deps = tests.parent().expect("a directory");
+    let name = "libonejournal_sqlite.so";
+    [deps.join(name), deps.with_file_name(name)].into_iter().find(|path| path.exists()).expect(name)
+}
+
+#[test]
+fn the_distributions_sqlite3_loads_it() {
+    if Command::new("sqlite3").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no sqlite3 program");
+        return;
+    }
+    let place = Place::new(true);
+    let script = format!(
+        ".load {}\n.open '{}'\nPRAGMA journal_mode=WAL;\nCREATE TABLE t(v);\nPRAGMA synchronous=FULL;\n\
+         INSERT INTO t VALUES (1);\nINSERT INTO t VALUES (2);\nSELECT 'sum', sum(v) FROM t;\n",
+        library().display(),
+        place.uri("a.db", "")
+    );
+    let path = place.path("script");
+    std::fs::write(&path, script).expect("script");
+    let input = std::fs::File::open(&path).expect("script");
+    let output = Command::new("sqlite3").arg("-batch").stdin(input).output().expect("sqlite3");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("wal\n") && text.contains("sum|3"), "{text}{errors}");
+    assert!(place.root.join(".onejournal").exists(), "it has a log");
+    let plain = rusqlite::Connection::open(place.path("a.db")).expect("plain");
+    assert_eq!(count(&plain), 2);
+}

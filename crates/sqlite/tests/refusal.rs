@@ -1,0 +1,186 @@
+//! What was changed after a crash without the extension is refused, and not a byte of it is overwritten.
+
+#![allow(missing_docs)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use common::{Place, copy_tree, count, is_sound, load};
+use rusqlite::Connection;
+
+const FRAME_BYTES: usize = 4096 + 24;
+
+/// A database after a power cut: one old transaction in the database, ten more that were synced, of whose frames
+/// the WAL on the disk has only so many.
+fn crashed(frames: usize) -> Place {
+    load();
+    let (before, after) = (Place::new(false), Place::new(false));
+    let connection = before.wal("a.db");
+    connection
+        .execute_batch("INSERT INTO t(v) VALUES ('old'); PRAGMA wal_checkpoint(RESTART)")
+        .expect("old");
+    for number in 0..10 {
+        let sql = "INSERT INTO t(v) VALUES (?1 || hex(randomblob(900)))";
+        connection.execute(sql, [number]).expect("insert");
+    }
+    std::fs::remove_dir_all(&after.root).expect("empty");
+    copy_tree(&before.root, &after.root);
+    std::fs::remove_file(after.path("a.db-shm")).expect("shared memory");
+    let mut wal = std::fs::read(after.path("a.db-wal")).expect("WAL");
+    assert!(wal.len() > 32 + 12 * FRAME_BYTES, "{} bytes", wal.len());
+    wal[32 + frames * FRAME_BYTES..].fill(0);
+    std::fs::write(after.path("a.db-wal"), wal).expect("WAL");
+    after
+}
+
+fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).expect("directory") {
+        let path = entry.expect("entry").path();
+        if path.is_file() && !path.to_string_lossy().ends_with("-shm") {
+            let name = path.file_name().expect("name").to_string_lossy().into_owned();
+            files.insert(name, std::fs::read(&path).expect("read"));
+        }
+    }
+    files
+}
+
+/// Opening is refused, twice, and nothing changes; with `recover=discard` the database is as it is.
+fn refused(place: &Place, why: &str) {
+    let before = files(&place.root);
+    for _ in 0..2 {
+        let error = place.try_open("a.db", "").expect_err("refused");
+        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::CannotOpen), "{error}");
+        let path = place.path("a.db").display().to_string();
+        let told = common::TOLD.lock().expect("told");
+        let last = told.iter().rfind(|text| text.contains(&path)).expect("told why");
+        assert!(last.contains(why) && last.contains("recover=discard"), "{last}");
+    }
+    assert!(files(&place.root) == before, "something was overwritten");
+    let connection = place.try_open("a.db", "&recover=discard").expect("discarded");
+    is_sound(&connection);
+    drop(connection);
+    place.reboot();
+    is_sound(&place.open("a.db"));
+}
+
+#[test]
+fn without_changes_everything_is_recovered() {
+    for frames in 0..12 {
+        let place = crashed(frames);
+        let connection = place.open("a.db");
+        assert_eq!(count(&connection), 11, "{frames} frames were there");
+        is_sound(&connection);
+        drop(connection);
+        place.reboot();
+        assert_eq!(count(&place.open("a.db")), 11);
+    }
+}
+
+#[test]
+fn a_wal_that_is_gone_or_empty() {
+    for is_empty in [false, true] {
+        let place = crashed(3);
+        match is_empty {
+            true => std::fs::write(place.path("a.db-wal"), []).expect("write"),
+            false => std::fs::remove_file(place.path("a.db-wal")).expect("remove"),
+        }
+        refused(&place, "gone or empty");
+    }
+}
+
+#[test]
+fn a_database_that_was_used_and_closed() {
+    let place = crashed(3);
+    let plain = Connection::open(place.path("a.db")).expect("plain");
+    plain.execute_batch("INSERT INTO t(v) VALUES ('foreign')").expect("insert");
+    drop(plain);
+    refused(&place, "gone or empty");
+}
+
+/// A program without the extension wrote to the WAL, and was killed: its connection is never closed.
+fn used(place: &Place, sql: &str) {
+    let connection = Connection::open(place.path("a.db")).expect("plain");
+    connection.execute_batch(sql).expect("used");
+    let copy = Place::new(false);
+    for name in ["a.db", "a.db-wal"] {
+        std::fs::copy(place.path(name), copy.path(name)).expect("copy");
+    }
+    drop(connection);
+    for name in ["a.db", "a.db-wal"] {
+        std::fs::copy(copy.path(name), place.path(name)).expect("copy");
+    }
+}
+
+#[test]
+fn a_wal_that_went_on_otherwise() {
+    let place = crashed(4);
+    used(&place, "INSERT INTO t(v) VALUES ('foreign')");
+    refused(&place, "is not the one that was logged");
+}
+
+#[test]
+fn a_wal_that_began_again() {
+    let place = crashed(4);
+    let sql = "PRAGMA wal_checkpoint(RESTART); INSERT INTO t(v) VALUES ('foreign')";
+    used(&place, sql);
+    refused(&place, "generation that the log does not know");
+}
+
+#[test]
+fn an_earlier_generation_that_went_on() {
+    let place = crashed(4);
+    // The header that was there before the last restart never left the disk: make one from the log's view by
+    // running the same history again is not possible, so the present one is given the earlier salts.
+    let mut wal = std::fs::read(place.path("a.db-wal")).expect("WAL");
+    let first = u32::from_be_bytes(wal[16..20].try_into().expect("four"));
+    wal[16..20].copy_from_slice(&first.wrapping_sub(1).to_be_bytes());
+    std::fs::write(place.path("a.db-wal"), wal).expect("write");
+    // Not a valid header: as good as none.
+    refused(&place, "gone or empty");
+}
+
+#[test]
+fn a_database_that_was_replaced() {
+    let place = crashed(4);
+    let other = Connection::open(place.path("other.db")).expect("other");
+    other
+        .execute_batch("CREATE TABLE t(id INTEGER PRIMARY KEY, v); PRAGMA user_version=7")
+        .expect("other");
+    for number in 0..50 {
+        other.execute("INSERT INTO t(v) VALUES (?1)", [number]).expect("insert");
+    }
+    drop(other);
+    std::fs::rename(place.path("other.db"), place.path("a.db")).expect("rename");
+    refused(&place, "change counter");
+}
+
+#[test]
+fn a_page_of_the_database_that_was_changed() {
+    let place = crashed(0);
+    let mut database = std::fs::read(place.path("a.db")).expect("database");
+    // Free space of the table's page, which the first logged delta builds upon.
+    database[4096 + 2000] ^= 1;
+    std::fs::write(place.path("a.db"), &database).expect("write");
+    let before = files(&place.root);
+    let error = place.try_open("a.db", "").map(|connection| count(&connection));
+    match error {
+        Err(e) => assert_eq!(e.sqlite_error_code(), Some(rusqlite::ErrorCode::CannotOpen)),
+        // What was changed lies where a logged run puts its own bytes.
+        Ok(found) => return assert_eq!(found, 11),
+    }
+    assert!(files(&place.root) == before, "something was overwritten");
+}
+
+#[test]
+fn read_only_waits_for_somebody_who_may_write() {
+    let place = crashed(4);
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_URI;
+    let error = Connection::open_with_flags(place.uri("a.db", ""), flags).expect_err("refused");
+    assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::CannotOpen), "{error}");
+    assert_eq!(count(&place.open("a.db")), 11);
+    let connection = Connection::open_with_flags(place.uri("a.db", ""), flags).expect("recovered");
+    assert_eq!(count(&connection), 11);
+}
