@@ -1,0 +1,74 @@
+"""SQLite commits without an fsync of the WAL, durable all the same.
+
+    import onejournal
+
+    db = onejournal.connect("app.db")     # a sqlite3.Connection
+    db.execute("PRAGMA journal_mode=WAL")
+
+`connect` opens a database through the VFS "onejournal"; it stays an ordinary SQLite database. Options:
+
+    log         directory (or socket of the daemon) of the log service; by default `.onejournal` beside the database
+    nvram       directory on NVRAM for the log's lanes
+    durability  what that NVRAM survives, if less than a power cut: "reboot" or "process"
+
+Everything else is handed to sqlite3.connect().
+"""
+
+import os
+import pathlib
+import urllib.parse
+
+__all__ = ["connect", "load", "loadable_path"]
+
+_LIBRARY = "libonejournal_sqlite.so"
+_ENTRY = "sqlite3_onejournal_init"
+_loaded_modules = set()
+
+
+def loadable_path():
+    """The path of the loadable extension, for any program that can load one."""
+    named = os.environ.get("ONEJOURNAL_LIBRARY")
+    path = pathlib.Path(named) if named else pathlib.Path(__file__).with_name(_LIBRARY)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is missing: install the wheel, or set ONEJOURNAL_LIBRARY")
+    return str(path)
+
+
+def load(connection):
+    """Loads the extension through `connection` (of sqlite3 or apsw). From then on, every connection that this copy of
+    SQLite opens in this process can use the VFS."""
+    if hasattr(connection, "enableloadextension"):  # apsw
+        connection.enableloadextension(True)
+        try:
+            connection.loadextension(loadable_path(), _ENTRY)
+        finally:
+            connection.enableloadextension(False)
+        return
+    if not hasattr(connection, "enable_load_extension"):
+        raise RuntimeError(
+            "this Python's sqlite3 cannot load extensions: use one that is built with "
+            "--enable-loadable-sqlite-extensions (a distribution's usually is), or apsw"
+        )
+    connection.enable_load_extension(True)
+    try:
+        # The function's keyword for an entry is newer than the versions served; SQL has always had it.
+        connection.execute("SELECT load_extension(?, ?)", (loadable_path(), _ENTRY))
+    finally:
+        connection.enable_load_extension(False)
+
+
+def connect(database, *, log=None, nvram=None, durability=None, module=None, **options):
+    """Opens `database` through the VFS. `module`: sqlite3 (default) or one with the same interface."""
+    if module is None:
+        import sqlite3 as module
+    if module not in _loaded_modules:
+        opener = module.connect(":memory:")
+        try:
+            load(opener)
+        finally:
+            opener.close()
+        _loaded_modules.add(module)
+    wanted = {"vfs": "onejournal", "log": log, "nvram": nvram, "durability": durability}
+    query = urllib.parse.urlencode({k: os.fspath(v) for k, v in wanted.items() if v is not None}, quote_via=urllib.parse.quote)
+    path = urllib.parse.quote(os.path.abspath(os.fspath(database)))
+    return module.connect(f"file:{path}?{query}", uri=True, **options)
