@@ -450,6 +450,30 @@ impl Host for Place {
     }
 }
 
+impl Drop for Place {
+    /// The last process to leave gives back the memory of the chunks that nobody has borrowed; the words,
+    /// some kilobytes, stay, so that the next one need not recover anything. What a client of a daemon
+    /// may have mapped stays too.
+    fn drop(&mut self) {
+        if self.nvram.is_some() {
+            return;
+        }
+        // Not waited for: whoever has it is joining, and will use the chunks.
+        let Ok(Some(_lock)) = Lock::take_if_free(&self.path) else { return };
+        if is_joined(&self.path, self.client.slot()) {
+            return;
+        }
+        let control = Control(self.control.clone());
+        for index in 0..self.settings.chunk_count as usize {
+            let words = [control.chunk_owner(index), control.chunk_holder(index)];
+            if words.iter().all(|word| word.load(Ordering::Acquire) == 0) {
+                // There need not be one. It is made again when it is lent.
+                let _ = fs::remove_file(self.chunk_path(index));
+            }
+        }
+    }
+}
+
 /// The service's lock.
 struct Lock(File);
 
@@ -460,6 +484,16 @@ impl Lock {
         rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))
             .map_err(|e| at(&path)(e.into()))?;
         Ok(Lock(file))
+    }
+
+    /// `None`: somebody has it.
+    fn take_if_free(path: &Path) -> Result<Option<Lock>> {
+        let path = path.join("lock");
+        let file = File::open(&path).map_err(at(&path))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Lock(file))),
+            Err(_) => Ok(None),
+        }
     }
 }
 
@@ -490,13 +524,19 @@ fn take_slot(path: &Path, control: &Control) -> Result<(Client, File)> {
 
 /// An error while any process has a slot; `why` that is one.
 fn refuse_if_joined(path: &Path, why: &str) -> Result<()> {
-    for slot in 0..CLIENT_COUNT_MAX {
-        let Ok(file) = File::open(slot_path(path, slot)) else { continue };
-        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(LogError::Incompatible(format!("{}: {why}", path.display())));
-        }
+    match is_joined(path, None) {
+        true => Err(LogError::Incompatible(format!("{}: {why}", path.display()))),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+/// Whether any process has a slot other than `own`.
+fn is_joined(path: &Path, own: Option<usize>) -> bool {
+    (0..CLIENT_COUNT_MAX).filter(|slot| Some(*slot) != own).any(|slot| {
+        File::open(slot_path(path, slot)).is_ok_and(|file| {
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+        })
+    })
 }
 
 /// The settings of the service in `path`, made by `options` when there is none.

@@ -30,6 +30,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use device::SharedWords;
 
@@ -141,6 +142,9 @@ impl Control {
         group_unsure = 20;
         /// Leases that were given to clients of a daemon.
         lease_count = 21;
+        /// Who waits for the epoch, and for free chunks.
+        epoch_waiters = 22;
+        freed_waiters = 23;
     }
 
     /// How often `slot` was taken.
@@ -186,30 +190,45 @@ impl Control {
 
     /// Changes with every group commit; see [`Control::wait_epoch`].
     pub(crate) fn epoch(&self) -> u32 {
-        self.0.half(Self::EPOCH).load(Ordering::Acquire)
+        self.0.half(Self::EPOCH).load(Ordering::SeqCst)
     }
 
     pub(crate) fn advance_epoch(&self) {
-        self.0.half(Self::EPOCH).fetch_add(1, Ordering::AcqRel);
-        self.0.wake_all(Self::EPOCH);
+        self.advance(Self::EPOCH, self.epoch_waiters());
     }
 
-    pub(crate) fn wait_epoch(&self, seen: u32, limit: std::time::Duration) {
-        self.0.wait(Self::EPOCH, seen, limit);
+    pub(crate) fn wait_epoch(&self, seen: u32, limit: Duration) {
+        self.wait(Self::EPOCH, self.epoch_waiters(), seen, limit);
     }
 
     /// Changes when chunks become free.
     pub(crate) fn freed(&self) -> u32 {
-        self.0.half(Self::FREED).load(Ordering::Acquire)
+        self.0.half(Self::FREED).load(Ordering::SeqCst)
     }
 
     pub(crate) fn advance_freed(&self) {
-        self.0.half(Self::FREED).fetch_add(1, Ordering::AcqRel);
-        self.0.wake_all(Self::FREED);
+        self.advance(Self::FREED, self.freed_waiters());
     }
 
-    pub(crate) fn wait_freed(&self, seen: u32, limit: std::time::Duration) {
-        self.0.wait(Self::FREED, seen, limit);
+    pub(crate) fn wait_freed(&self, seen: u32, limit: Duration) {
+        self.wait(Self::FREED, self.freed_waiters(), seen, limit);
+    }
+
+    /// Wakes whoever waits for a change, with no system call when nobody does. A waiter counts itself
+    /// before it looks at the word for the last time, and the word is changed before they are counted:
+    /// either it sees the change or it is seen. One that dies while it waits stays counted, which
+    /// costs a system call each time and nothing else.
+    fn advance(&self, word: usize, waiters: &AtomicU64) {
+        self.0.half(word).fetch_add(1, Ordering::SeqCst);
+        if waiters.load(Ordering::SeqCst) != 0 {
+            self.0.wake_all(word);
+        }
+    }
+
+    fn wait(&self, word: usize, waiters: &AtomicU64, seen: u32, limit: Duration) {
+        waiters.fetch_add(1, Ordering::SeqCst);
+        self.0.wait(word, seen, limit);
+        waiters.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -357,6 +376,35 @@ mod tests {
         }
         assert_eq!(control.take_pending(), [0, 63, 64, 65_535]);
         assert!(control.take_pending().is_empty());
+    }
+
+    #[test]
+    fn waiters_are_woken_and_counted() {
+        let control = Control(words(Control::COUNT));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                let control = control.clone();
+                scope.spawn(move || {
+                    for _ in 0..200 {
+                        control.wait_epoch(control.epoch(), Duration::from_secs(60));
+                    }
+                });
+            }
+            scope.spawn(|| {
+                while control.epoch_waiters().load(Ordering::SeqCst) < 3 {
+                    std::thread::yield_now();
+                }
+                for _ in 0..1_000_000 {
+                    control.advance_epoch();
+                    if control.epoch() > 600 && control.epoch_waiters().load(Ordering::SeqCst) == 0
+                    {
+                        break;
+                    }
+                    std::thread::yield_now();
+                }
+            });
+        });
+        assert_eq!(control.epoch_waiters().load(Ordering::SeqCst), 0);
     }
 
     #[test]

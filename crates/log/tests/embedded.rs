@@ -407,3 +407,35 @@ fn a_lease_can_be_taken_without_appending() {
         theirs.acquire().expect("free again");
     });
 }
+
+#[test]
+fn the_last_to_leave_gives_back_the_memory_of_free_chunks() {
+    let place = &Place::new(false);
+    let chunk_files = || {
+        let memory = std::fs::read_dir(place.memory.path()).expect("memory");
+        let service = memory.map(|entry| entry.expect("entry").path()).find(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("onejournal-"))
+        });
+        let files = std::fs::read_dir(service.expect("shared memory")).expect("files");
+        let names = files.map(|entry| entry.expect("entry").file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("chunk-")).count()
+    };
+    let (one, other) = (place.open(), place.open());
+    let (idle, busy) = (one.stream("idle").expect("stream"), other.stream("busy").expect("stream"));
+    for stream in [&idle, &busy] {
+        let lsn = stream.append(&payload(1, 1000)).expect("append");
+        stream.sync(lsn).expect("sync");
+    }
+    idle.release();
+    idle.flush().expect("give the chunk back");
+    drop((idle, one));
+    assert_eq!(chunk_files(), 2, "somebody is there");
+    drop((busy, other));
+    assert_eq!(chunk_files(), 1, "one is lent");
+    let log = place.open();
+    for name in ["idle", "busy"] {
+        let stream = log.stream(name).expect("stream");
+        stream.append(&payload(2, 1000)).expect("append");
+        assert_eq!(stream.flush().map(|()| records(&stream).len()).expect("flush"), 2, "{name}");
+    }
+}
