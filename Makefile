@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: build demo test bench fuzz fuzz-crashes lint setup clean plugins test-plugins bench-plugins
+.PHONY: build demo test bench fuzz fuzz-crashes lint setup clean plugins test-plugins bench-plugins python-wheel
 
 build: setup
 	$(CARGO) build --release
@@ -49,6 +49,11 @@ plugins: setup
 
 test-plugins: plugins
 	$(foreach name,$(PLUGINS),$(call plugin,$(name)) test &&) true
+
+# The Python package with the SQLite extension, for any Python 3; needs pip, setuptools and wheel.
+PYTHON ?= /usr/bin/python3
+python-wheel: setup
+	$(PYTHON) -m pip wheel --no-deps --no-build-isolation --wheel-dir $(TARGET)/wheels ./plugins/python
 
 # NVRAM: a directory on NVRAM or, to measure without, on a tmpfs. DIR: where the databases are.
 DIR ?= $(TARGET)/plugins/bench

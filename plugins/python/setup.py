@@ -6,9 +6,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
-from wheel.bdist_wheel import bdist_wheel
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # setuptools before 70.1
+    from wheel.bdist_wheel import bdist_wheel
 
 LIBRARY = "libonejournal_sqlite.so"
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,15 +40,18 @@ class BuildWithLibrary(build_py):
         shutil.copy2(built_library(), Path(self.build_lib) / "onejournal" / LIBRARY)
 
 
+class PlatformDistribution(Distribution):
+    """Not the same on every platform, though setuptools builds no module."""
+
+    def has_ext_modules(self):
+        return True
+
+
 class PlatformWheel(bdist_wheel):
     """For any Python 3 of this platform: the extension knows SQLite, not Python."""
-
-    def finalize_options(self):
-        super().finalize_options()
-        self.root_is_pure = False
 
     def get_tag(self):
         return "py3", "none", super().get_tag()[2]
 
 
-setup(cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})
+setup(distclass=PlatformDistribution, cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})

@@ -49,7 +49,7 @@ enum {
     ONEJOURNAL_EDAMAGED = -6,      /* the stream holds something damaged, with valid records behind it */
     ONEJOURNAL_EINCOMPATIBLE = -7, /* no log, another version, or made with other media */
     ONEJOURNAL_EUSAGE = -8,        /* an argument that cannot be */
-    ONEJOURNAL_ENOTFOUND = -9,     /* no such stream, or a position that was truncated away */
+    ONEJOURNAL_ENOTFOUND = -9,     /* no such stream (any more), or a position that was truncated away */
     ONEJOURNAL_EDENIED = -10,      /* the user may not do that */
     ONEJOURNAL_EDAEMON = -11,      /* the daemon is gone or does not understand */
     ONEJOURNAL_ERANGE = -12,       /* the buffer is too small; *len says how large it must be */
@@ -105,7 +105,9 @@ const char *onejournal_log_error(void);
 /* The version of this library, as in "0.1.0". */
 const char *onejournal_log_version(void);
 
-/* Opens the log at path, a directory, which is made with these options when there is none; options may be NULL. */
+/* Opens the log at path: a directory, where a log is made with these options when there is none, or the socket of a
+ * daemon (`onejournal logd`), which has options of its own. options may be NULL. While a daemon serves a directory, the
+ * directory is refused with ONEJOURNAL_EINCOMPATIBLE and the message names the socket. */
 int onejournal_log_open(const char *path, const onejournal_log_options *options, onejournal_log **log);
 
 /* Closes it; NULL is allowed. Streams and cursors of it stay open, and keep what they need. */

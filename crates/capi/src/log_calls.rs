@@ -1,13 +1,12 @@
 //! Calls with a log.
 
 use std::ffi::{c_char, c_int, c_uint};
-use std::os::unix::fs::FileTypeExt;
 use std::sync::Arc;
 
-use log::{Log, Options};
+use log::Log;
 
 use crate::argument::{put, put_text, text};
-use crate::error::{Failure, Result, guard};
+use crate::error::{Failure, guard};
 use crate::handle::{Handle, Kind, borrow, give, take};
 use crate::options::{RawOptions, number_of, options};
 use crate::stream::OpenStream;
@@ -18,14 +17,6 @@ pub(crate) struct OpenLog(Arc<Log>);
 impl Kind for OpenLog {
     const MAGIC: u64 = u64::from_le_bytes(*b"OJCLOG\0\x01");
     const WHAT: &'static str = "log";
-}
-
-/// Joins the log at `path`. The one place that knows what a path may be.
-fn join(path: &str, options: &Options) -> Result<Log> {
-    if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        return Err(Failure::usage(format!("{path} is a socket: give the log's directory")));
-    }
-    Ok(Log::open(path, options)?)
 }
 
 /// See the header.
@@ -43,7 +34,7 @@ unsafe extern "C" fn onejournal_log_open(
         // SAFETY: the caller gave a text, options and a place, or NULL, as the header asks.
         unsafe {
             put(log, std::ptr::null_mut(), "log")?;
-            let opened = join(text(path, "path")?, &options(raw)?)?;
+            let opened = Log::open(text(path, "path")?, &options(raw)?)?;
             put(log, give(OpenLog(Arc::new(opened))), "log")
         }
     })

@@ -103,6 +103,35 @@ fn a_c_program_uses_every_function() {
 }
 
 #[test]
+fn a_c_program_uses_a_daemon() {
+    let place = tempfile::tempdir().expect("directory");
+    let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+    let program = place.path().join("program");
+    compile(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program.c"), &program);
+    let (directory, socket) = (place.path().join("log"), place.path().join("socket"));
+    let options = log::Options {
+        memory: memory.path().to_owned(),
+        pool_bytes: 2 << 20,
+        ..log::Options::default()
+    };
+    let server = log::ServerOptions::at(&socket);
+    let server = log::Server::start(&directory, &options, &server).expect("serve");
+    run(Command::new(&program).args([socket.as_os_str(), memory.path().as_os_str(), "".as_ref()]));
+    // The daemon has it, and the directory itself is refused while it does.
+    let log = log::Log::connect(&socket).expect("connect");
+    let names = log.stream_names().expect("names");
+    assert_eq!(names.iter().map(ToString::to_string).collect::<Vec<_>>(), ["app.wal"]);
+    let refused = Command::new(&program)
+        .args([directory.as_os_str(), memory.path().as_os_str(), "".as_ref()])
+        .output()
+        .expect("program");
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && told.contains(&socket.display().to_string()), "{told}");
+    drop(log);
+    server.stop().expect("stop");
+}
+
+#[test]
 fn the_example_in_the_header_works() {
     let place = tempfile::tempdir().expect("directory");
     let text = std::fs::read_to_string(header()).expect("header");

@@ -1,6 +1,7 @@
 //! Where a database's log is, and the logs of this process.
 
 use std::collections::HashMap;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -12,14 +13,15 @@ use crate::Failure;
 
 /// Name of the log's directory beside the database.
 const DIRECTORY: &str = ".onejournal";
-/// Environment variable that names the log's directory for all databases.
+/// Environment variable that names the log for all databases.
 const VARIABLE: &str = "ONEJOURNAL_LOG";
 
 /// What the database's URI and the environment say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The log's directory.
+    /// The log's directory, or the socket of the daemon that serves it.
     pub directory: PathBuf,
+    is_socket: bool,
     nvram: Option<PathBuf>,
     durability: Option<Durability>,
     memory: Option<PathBuf>,
@@ -41,6 +43,11 @@ impl Settings {
             .or_else(|| std::env::var(VARIABLE).ok())
             .filter(|value| !value.is_empty())
             .map_or_else(beside, PathBuf::from);
+        let is_socket = names_socket(&directory);
+        if !is_socket && std::fs::metadata(&directory).is_ok_and(|it| it.file_type().is_socket()) {
+            let good = "a directory, or a socket that is named socket, NAME.sock or NAME.socket";
+            return Err(wrong("log", &directory.display().to_string(), good));
+        }
         let durability = match parameter("durability").as_deref() {
             None => None,
             Some("power") => Some(Durability::Power),
@@ -55,6 +62,7 @@ impl Settings {
         };
         Ok(Settings {
             directory,
+            is_socket,
             nvram: parameter("nvram").map(PathBuf::from),
             durability,
             memory: parameter("memory").map(PathBuf::from),
@@ -62,9 +70,9 @@ impl Settings {
         })
     }
 
-    /// Whether there is a log already.
+    /// Whether there is a log already; with a daemon, there is.
     pub fn exists(&self) -> bool {
-        self.directory.join("service.json").exists()
+        self.is_socket || self.directory.join("service.json").exists()
     }
 
     /// The name of a database's stream: its file name when the log lies beside it, so that both may
@@ -87,7 +95,14 @@ impl Settings {
     }
 }
 
-/// One log a directory.
+/// Whether a daemon is meant. Its name tells, as there is no socket while no daemon runs: a database
+/// must not be opened without its log then, nor with a new one.
+fn names_socket(path: &Path) -> bool {
+    let is_end = |end: &std::ffi::OsStr| end == "sock" || end == "socket";
+    path.file_name().is_some_and(|name| name == "socket") || path.extension().is_some_and(is_end)
+}
+
+/// One log a directory or socket.
 static LOGS: Mutex<Option<HashMap<PathBuf, Weak<Log>>>> = Mutex::new(None);
 
 /// The log that the settings name, which is made when there is none.
@@ -98,6 +113,20 @@ pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
     if let Some(log) = known.and_then(|path| logs.get(&path)?.upgrade()) {
         return Ok(log);
     }
+    let log = match settings.is_socket {
+        true => Log::connect(&settings.directory)?,
+        false => Log::open(&settings.directory, &options(settings))?,
+    };
+    let log = Arc::new(log);
+    logs.retain(|_, log| log.strong_count() > 0);
+    if let Ok(path) = settings.directory.canonicalize() {
+        logs.insert(path, Arc::downgrade(&log));
+    }
+    Ok(log)
+}
+
+/// What a log is made with.
+fn options(settings: &Settings) -> Options {
     let mut options = Options {
         nvram: settings.nvram.clone(),
         durability: settings.durability,
@@ -106,12 +135,7 @@ pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
     if let Some(memory) = &settings.memory {
         options.memory = memory.clone();
     }
-    let log = Arc::new(Log::open(&settings.directory, &options)?);
-    logs.retain(|_, log| log.strong_count() > 0);
-    if let Ok(path) = settings.directory.canonicalize() {
-        logs.insert(path, Arc::downgrade(&log));
-    }
-    Ok(log)
+    options
 }
 
 #[cfg(test)]
@@ -135,6 +159,10 @@ mod tests {
         let told = settings("/a/app.db", &[("log", "/l")]).expect("good");
         let names = ["/a/app.db", "/b/app.db"].map(|path| told.stream_name(Path::new(path)));
         assert!(names[0] != names[1] && names[0].starts_with("db-app.db-"), "{names:?}");
+        for (log, is_socket) in [("/l", false), ("/l/socket", true), ("/l.sock", true)] {
+            let told = settings("/a/app.db", &[("log", log)]).expect("good");
+            assert_eq!((told.is_socket, told.exists()), (is_socket, is_socket), "{log}");
+        }
         assert!(settings("/a", &[("durability", "maybe")]).is_err());
         assert!(settings("/a", &[("recover", "please")]).is_err());
     }

@@ -5,11 +5,10 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Place, count, is_sound, load};
+use common::{Place, count, is_sound, library, load};
 
 /// What a writer does until it is killed: says which rows were committed.
 #[test]
@@ -82,14 +81,6 @@ fn writers_that_are_killed() {
         }
         assert!(acknowledged.len() > 20, "{} rows", acknowledged.len());
     }
-}
-
-/// The library that cargo made beside the tests.
-fn library() -> PathBuf {
-    let tests = std::env::current_exe().expect("myself");
-    let deps = tests.parent().expect("a directory");
-    let name = "libonejournal_sqlite.so";
-    [deps.join(name), deps.with_file_name(name)].into_iter().find(|path| path.exists()).expect(name)
 }
 
 #[test]

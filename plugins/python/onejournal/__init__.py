@@ -7,7 +7,7 @@
 
 `connect` opens a database through the VFS "onejournal"; it stays an ordinary SQLite database. Options:
 
-    log         directory (or socket of the daemon) of the log service; by default `.onejournal` beside the database
+    log         directory of the log, or its daemon's socket (named socket, NAME.sock or NAME.socket); by default `.onejournal` beside the database
     nvram       directory on NVRAM for the log's lanes
     durability  what that NVRAM survives, if less than a power cut: "reboot" or "process"
 
@@ -71,4 +71,10 @@ def connect(database, *, log=None, nvram=None, durability=None, module=None, **o
     wanted = {"vfs": "onejournal", "log": log, "nvram": nvram, "durability": durability}
     query = urllib.parse.urlencode({k: os.fspath(v) for k, v in wanted.items() if v is not None}, quote_via=urllib.parse.quote)
     path = urllib.parse.quote(os.path.abspath(os.fspath(database)))
-    return module.connect(f"file:{path}?{query}", uri=True, **options)
+    connection = module.connect(f"file:{path}?{query}", uri=True, **options)
+    try:
+        load(connection)  # The VFS is there for all connections, the SQL functions only where it is loaded.
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -56,6 +56,14 @@ pub fn load() {
     });
 }
 
+/// The library that cargo made beside the tests.
+pub fn library() -> PathBuf {
+    let tests = std::env::current_exe().expect("myself");
+    let deps = tests.parent().expect("a directory");
+    let name = "libonejournal_sqlite.so";
+    [deps.join(name), deps.with_file_name(name)].into_iter().find(|path| path.exists()).expect(name)
+}
+
 /// A directory with databases, and one that stands for the machine's memory.
 pub struct Place {
     pub root: PathBuf,
