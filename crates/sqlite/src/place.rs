@@ -20,6 +20,8 @@ const VARIABLE: &str = "ONEJOURNAL_LOG";
 pub struct Settings {
     /// The log's directory.
     pub directory: PathBuf,
+    /// The URI or the environment names it.
+    pub is_named: bool,
     nvram: Option<PathBuf>,
     durability: Option<Durability>,
     memory: Option<PathBuf>,
@@ -37,10 +39,12 @@ impl Settings {
             Failure::CannotOpen(format!("{name}={value} is not known: it can be {good}"))
         };
         let beside = || path.parent().unwrap_or(Path::new("/")).join(DIRECTORY);
-        let directory = parameter("log")
+        let named = parameter("log")
             .or_else(|| std::env::var(VARIABLE).ok())
-            .filter(|value| !value.is_empty())
-            .map_or_else(beside, PathBuf::from);
+            .filter(|value| !value.is_empty());
+        let nvram = parameter("nvram").map(PathBuf::from);
+        let is_named = named.is_some() || nvram.is_some();
+        let directory = named.map_or_else(beside, PathBuf::from);
         let durability = match parameter("durability").as_deref() {
             None => None,
             Some("power") => Some(Durability::Power),
@@ -55,7 +59,8 @@ impl Settings {
         };
         Ok(Settings {
             directory,
-            nvram: parameter("nvram").map(PathBuf::from),
+            is_named,
+            nvram,
             durability,
             memory: parameter("memory").map(PathBuf::from),
             may_discard,
