@@ -306,12 +306,12 @@ macro_rules! pass {
 pass!(truncate, xTruncate, (size: i64), after settle);
 pass!(file_size, xFileSize, (out: *mut i64), after settle);
 pass!(lock, xLock, (level: c_int));
-pass!(unlock, xUnlock, (level: c_int), after settle);
+pass!(unlock, xUnlock, (level: c_int));
 pass!(check_reserved_lock, xCheckReservedLock, (out: *mut c_int));
 pass!(file_control, xFileControl, (operation: c_int, argument: *mut c_void));
 pass!(sector_size, xSectorSize, ());
 pass!(shm_map, xShmMap, (region: c_int, size: c_int, extend: c_int, out: *mut *mut c_void));
-pass!(shm_unmap, xShmUnmap, (delete: c_int), after settle);
+pass!(shm_unmap, xShmUnmap, (delete: c_int));
 pass!(fetch, xFetch, (offset: i64, count: c_int, out: *mut *mut c_void));
 pass!(unfetch, xUnfetch, (offset: i64, memory: *mut c_void));
 

@@ -30,7 +30,7 @@ const STAT: &str = "user.onejournal.stat";
 /// The modes in which a crash leaves a prefix of history.
 const PREFIX_MODES: [&str; 4] = ["auto", "delta", "wasteless", "journal"];
 /// Type of a FUSE file system: elsewhere anybody could have made an attribute of this name.
-const FUSE_MAGIC: i64 = 0x6573_5546;
+const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 /// Linux's limit for a value.
 const XATTR_BYTES_MAX: usize = 65536;
 
@@ -39,7 +39,7 @@ const PREFIX_CHARACTERISTICS: c_int =
 
 /// Whether the file at `path` lies on a volume.
 pub fn is_on_volume(path: &Path) -> bool {
-    let is_fuse = rustix::fs::statfs(path).is_ok_and(|found| found.f_type as i64 == FUSE_MAGIC);
+    let is_fuse = rustix::fs::statfs(path).is_ok_and(|found| found.f_type == FUSE_MAGIC);
     is_fuse && attribute(path, MODE).is_some()
 }
 
