@@ -72,6 +72,8 @@ pub(crate) struct Stat<'a> {
     pub(crate) data_mode: &'a str,
     /// How requests come from the kernel: `io_uring` or `dev_fuse`.
     pub(crate) transport: &'a str,
+    /// Whether the kernel keeps writes back, and sends them in its own order.
+    pub(crate) writeback_cache: bool,
     pub(crate) read_only: bool,
     pub(crate) requests: u64,
     pub(crate) fsyncs: u64,
@@ -208,6 +210,7 @@ impl<'a> Stat<'a> {
         counters: &AdapterCounters,
         volume: &ext4::Volume,
         transport: &'static str,
+        writeback_cache: bool,
     ) -> Stat<'a> {
         let journal = volume.journal().stats();
         let (latency, group) = volume.journal().distributions();
@@ -219,6 +222,7 @@ impl<'a> Stat<'a> {
             durability: source.durability,
             data_mode: volume.data_mode().name(),
             transport,
+            writeback_cache,
             read_only: volume.is_read_only(),
             requests: load(&counters.requests),
             fsyncs: load(&counters.fsyncs),

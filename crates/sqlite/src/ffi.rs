@@ -35,6 +35,14 @@ pub const SQLITE_LOCK_NONE: c_int = 0;
 pub const SQLITE_LOCK_SHARED: c_int = 1;
 pub const SQLITE_LOCK_EXCLUSIVE: c_int = 4;
 
+pub const SQLITE_SHM_UNLOCK: c_int = 1;
+/// Place of the lock that a writer in WAL mode holds (the file format: "WAL-index", §2.3.1).
+pub const WAL_WRITE_LOCK: c_int = 0;
+
+pub const SQLITE_IOCAP_SAFE_APPEND: c_int = 0x200;
+pub const SQLITE_IOCAP_SEQUENTIAL: c_int = 0x400;
+pub const SQLITE_IOCAP_POWERSAFE_OVERWRITE: c_int = 0x1000;
+
 pub const SQLITE_UTF8: c_int = 1;
 
 #[repr(C)]

@@ -8,6 +8,7 @@ use crate::database::{self, Database, Files};
 use crate::ffi::*;
 use crate::real::{Real, call};
 use crate::vfs::tell;
+use crate::volume::Volume;
 use crate::wal::{FRAME_HEADER_BYTES, HEADER_BYTES};
 use crate::{Failure, guard};
 
@@ -38,6 +39,8 @@ pub enum Role {
         /// What was written since the last sync.
         written: Range<u64>,
     },
+    /// A database or its WAL on a volume.
+    Volume(Volume),
     /// Anything else is passed on.
     Other,
 }
@@ -151,6 +154,10 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     let role = unsafe { Box::from_raw((*file.cast::<File>()).role) };
     // SAFETY: open until the end of this function.
     let real = unsafe { real_file(file.cast()) };
+    let settled = match &*role {
+        Role::Volume(volume) if volume.is_wal() => settled(|| volume.wal_closed()),
+        _ => SQLITE_OK,
+    };
     guard((), || {
         if let Role::Main { database, is_writable } = &*role
             && database::went(database)
@@ -164,7 +171,49 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     let rc = call!(unsafe { real_of(file.cast()) }, xClose);
     // Ends the log's part in this process, when it was the last database there.
     guard((), || drop(role));
-    rc
+    if settled == SQLITE_OK { rc } else { settled }
+}
+
+/// Does something with what is held back for a WAL on a volume; SQLite's code.
+fn settled(f: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    guard(SQLITE_IOERR, || match f() {
+        Ok(()) => SQLITE_OK,
+        Err(e) => {
+            let code = e.code(SQLITE_IOERR);
+            tell(code, &format!("a WAL on a volume: {e}"));
+            code
+        }
+    })
+}
+
+/// Writes what is held back before a method of the file does its work.
+///
+/// # Safety
+/// As [`role`].
+unsafe fn settle(file: *mut sqlite3_file) -> c_int {
+    // SAFETY: the caller's promise.
+    match unsafe { role(file) } {
+        Role::Volume(volume) => settled(|| volume.settle()),
+        _ => SQLITE_OK,
+    }
+}
+
+/// The volume that the open database `file` lies on; nothing when the file is none of ours: another VFS
+/// may be over this one.
+///
+/// # Safety
+/// `file` is an open file of any VFS, used by this thread only.
+pub unsafe fn volume_of<'a>(file: *mut File) -> Option<&'a Volume> {
+    // SAFETY: every file begins with its methods.
+    let methods = unsafe { (*file.cast::<sqlite3_file>()).pMethods };
+    if !METHODS.as_ptr_range().contains(&methods) {
+        return None;
+    }
+    // SAFETY: a file with these methods is ours, and open.
+    match unsafe { role(file.cast()) } {
+        Role::Volume(volume) => Some(volume),
+        _ => None,
+    }
 }
 
 unsafe extern "C" fn write(
@@ -175,6 +224,16 @@ unsafe extern "C" fn write(
 ) -> c_int {
     // SAFETY: SQLite's call of a method.
     let role = unsafe { role(file) };
+    if let Role::Volume(volume) = role
+        && volume.is_wal()
+    {
+        let (Ok(at), Ok(len)) = (u64::try_from(offset), usize::try_from(count)) else {
+            return SQLITE_IOERR;
+        };
+        // SAFETY: SQLite passes so many bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(bytes.cast(), len) };
+        return settled(|| volume.write(at, bytes));
+    }
     if let Role::Wal { database, main, written } = role {
         // SAFETY: as above.
         let files = unsafe { files(file, *main) };
@@ -219,35 +278,96 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
         });
     }
     // SAFETY: as above.
+    let settled = unsafe { settle(file) };
+    if settled != SQLITE_OK {
+        return settled;
+    }
+    // SAFETY: as above.
     call!(unsafe { real_of(file.cast()) }, xSync, flags)
 }
 
-/// Passes a call on to the file below.
+/// Passes a call on to the file below; `after $before` of this file.
 macro_rules! pass {
-    ($name:ident, $method:ident, ($($argument:ident: $type:ty),*)) => {
+    ($name:ident, $method:ident, ($($argument:ident: $type:ty),*) $(, after $before:ident)?) => {
         unsafe extern "C" fn $name(file: *mut sqlite3_file, $($argument: $type),*) -> c_int {
+            $(
+                // SAFETY: SQLite's call of a method of an open file.
+                let before = unsafe { $before(file) };
+                if before != SQLITE_OK {
+                    return before;
+                }
+            )?
             // SAFETY: SQLite's call of a method of an open file.
             call!(unsafe { real_of(file.cast()) }, $method $(, $argument)*)
         }
     };
 }
 
-pass!(read, xRead, (to: *mut c_void, count: c_int, offset: i64));
-pass!(truncate, xTruncate, (size: i64));
-pass!(file_size, xFileSize, (out: *mut i64));
+pass!(truncate, xTruncate, (size: i64), after settle);
+pass!(file_size, xFileSize, (out: *mut i64), after settle);
 pass!(lock, xLock, (level: c_int));
 pass!(unlock, xUnlock, (level: c_int));
 pass!(check_reserved_lock, xCheckReservedLock, (out: *mut c_int));
 pass!(file_control, xFileControl, (operation: c_int, argument: *mut c_void));
 pass!(sector_size, xSectorSize, ());
-pass!(device_characteristics, xDeviceCharacteristics, ());
 pass!(shm_map, xShmMap, (region: c_int, size: c_int, extend: c_int, out: *mut *mut c_void));
-pass!(shm_lock, xShmLock, (offset: c_int, count: c_int, flags: c_int));
 pass!(shm_unmap, xShmUnmap, (delete: c_int));
 pass!(fetch, xFetch, (offset: i64, count: c_int, out: *mut *mut c_void));
 pass!(unfetch, xUnfetch, (offset: i64, memory: *mut c_void));
 
+unsafe extern "C" fn read(
+    file: *mut sqlite3_file,
+    to: *mut c_void,
+    count: c_int,
+    offset: i64,
+) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    if let Role::Volume(volume) = unsafe { role(file) }
+        && volume.is_wal()
+    {
+        let settled = settled(|| volume.settle());
+        if settled != SQLITE_OK {
+            return settled;
+        }
+    }
+    // SAFETY: as above.
+    call!(unsafe { real_of(file.cast()) }, xRead, to, count, offset)
+}
+
+unsafe extern "C" fn device_characteristics(file: *mut sqlite3_file) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    let below = call!(unsafe { real_of(file.cast()) }, xDeviceCharacteristics);
+    // SAFETY: as above.
+    match unsafe { role(file) } {
+        Role::Volume(volume) => volume.characteristics(below),
+        _ => below,
+    }
+}
+
+unsafe extern "C" fn shm_lock(
+    file: *mut sqlite3_file,
+    offset: c_int,
+    count: c_int,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    if let Role::Volume(volume) = unsafe { role(file) } {
+        let is_write_lock = offset == WAL_WRITE_LOCK;
+        let settled = settled(|| volume.lock(is_write_lock));
+        // Somebody waits for a lock that is given back; what could not be written has not been committed.
+        if settled != SQLITE_OK && flags & SQLITE_SHM_UNLOCK == 0 {
+            return settled;
+        }
+    }
+    // SAFETY: as above.
+    call!(unsafe { real_of(file.cast()) }, xShmLock, offset, count, flags)
+}
+
 unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
+    // SAFETY: SQLite's call of a method. Commit frames are written when they come; this is for what may
+    // be held nevertheless: readers trust the shared memory only after what follows the barrier. An error
+    // is told by the next call, since then it stays held.
+    let _ = unsafe { settle(file) };
     // SAFETY: SQLite's call of a method of an open file, which has it by its version.
     unsafe {
         let real = real_of(file.cast());

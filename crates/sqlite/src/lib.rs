@@ -64,6 +64,9 @@
 //!
 //! Rollback modes are passed through.
 //!
+//! **On a OneJournal volume** no log is opened: `volume` says what SQLite is told there, `frames` how
+//! the frames of a transaction become one write.
+//!
 //! Locks, in this order: SQLite's; table of databases; a database's state; table of logs; the stream's lease.
 
 #[cfg(feature = "canary")]
@@ -72,6 +75,7 @@ mod database;
 mod failure;
 pub mod ffi;
 mod file;
+mod frames;
 mod functions;
 mod note;
 mod page;
@@ -81,6 +85,7 @@ mod record;
 mod recovery;
 mod stat;
 mod vfs;
+mod volume;
 mod wal;
 
 use std::ffi::{c_char, c_int, c_void};

@@ -22,6 +22,8 @@ pub struct Settings {
     /// The log's directory, or the socket of the daemon that serves it.
     pub directory: PathBuf,
     is_socket: bool,
+    /// The URI or the environment names it.
+    pub is_named: bool,
     nvram: Option<PathBuf>,
     durability: Option<Durability>,
     memory: Option<PathBuf>,
@@ -39,10 +41,12 @@ impl Settings {
             Failure::CannotOpen(format!("{name}={value} is not known: it can be {good}"))
         };
         let beside = || path.parent().unwrap_or(Path::new("/")).join(DIRECTORY);
-        let directory = parameter("log")
+        let named = parameter("log")
             .or_else(|| std::env::var(VARIABLE).ok())
-            .filter(|value| !value.is_empty())
-            .map_or_else(beside, PathBuf::from);
+            .filter(|value| !value.is_empty());
+        let nvram = parameter("nvram").map(PathBuf::from);
+        let is_named = named.is_some() || nvram.is_some();
+        let directory = named.map_or_else(beside, PathBuf::from);
         let is_socket = names_socket(&directory);
         if !is_socket && std::fs::metadata(&directory).is_ok_and(|it| it.file_type().is_socket()) {
             let good = "a directory, or a socket that is named socket, NAME.sock or NAME.socket";
@@ -63,7 +67,8 @@ impl Settings {
         Ok(Settings {
             directory,
             is_socket,
-            nvram: parameter("nvram").map(PathBuf::from),
+            is_named,
+            nvram,
             durability,
             memory: parameter("memory").map(PathBuf::from),
             may_discard,

@@ -23,6 +23,10 @@ macro_rules! call {
 }
 pub(crate) use call;
 
+/// Most that is written at once; pieces end where blocks do.
+const WRITE_BYTES_MAX: usize = 31 * BLOCK_BYTES as usize;
+const BLOCK_BYTES: u64 = 4096;
+
 /// An open file of the VFS below. Whoever makes one answers for it being open while it is used, and
 /// used by one thread at a time.
 #[derive(Clone, Copy)]
@@ -50,10 +54,18 @@ impl Real {
         Ok(buf.len())
     }
 
-    /// Writes `bytes` at `at`.
+    /// Writes `bytes` at `at`, in pieces that SQLite's own VFS takes: it keeps 17 bits of a count, and calls
+    /// the rest a full disk.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
-        let count = c_int::try_from(bytes.len()).expect("a page or a header");
-        check(call!(self.0, xWrite, bytes.as_ptr().cast(), count, offset(at)?), "writing")
+        let (mut at, mut rest) = (at, bytes);
+        while !rest.is_empty() {
+            let piece_bytes = WRITE_BYTES_MAX - (at % BLOCK_BYTES) as usize;
+            let (piece, behind) = rest.split_at(piece_bytes.min(rest.len()));
+            let count = piece.len() as c_int;
+            check(call!(self.0, xWrite, piece.as_ptr().cast(), count, offset(at)?), "writing")?;
+            (at, rest) = (at + piece.len() as u64, behind);
+        }
+        Ok(())
     }
 
     /// Makes it durable.

@@ -14,6 +14,7 @@ use crate::ffi::*;
 use crate::file::{self, File, Role};
 use crate::guard;
 use crate::place::Settings;
+use crate::volume::{self, Volume};
 
 /// Name of the VFS.
 pub const NAME: &CStr = c"onejournal";
@@ -210,7 +211,8 @@ unsafe fn role_of(
         tell(code, &e.to_string());
         code
     };
-    if name.is_null() || flags & (SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_WAL) == 0 {
+    let kinds = SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_WAL | SQLITE_OPEN_MAIN_JOURNAL;
+    if name.is_null() || flags & kinds == 0 {
         return Ok(Role::Other);
     }
     let is_writable = found_flags & SQLITE_OPEN_READWRITE != 0;
@@ -220,6 +222,9 @@ unsafe fn role_of(
         // SAFETY: the name of a database, by the flag.
         let find = |key: &str| unsafe { parameter(name, key) };
         let settings = Settings::new(&path, find).map_err(|e| report(&e))?;
+        if !settings.is_named && !settings.exists() && volume::is_on_volume(&path) {
+            return Ok(Role::Volume(Volume::main(&path, is_writable)));
+        }
         // SAFETY: it is open, and this thread opens it.
         let real = unsafe { file::real_file(file) };
         let database = enter_database(path, settings).map_err(|e| report(&e))?;
@@ -235,13 +240,30 @@ unsafe fn role_of(
             }
         };
     }
-    let main = path.as_os_str().as_bytes().strip_suffix(b"-wal");
-    let Some(database) = main.and_then(|main| find_database(Path::new(OsStr::from_bytes(main))))
+    // SAFETY: the name of a WAL or journal as SQLite passes it to `xOpen`.
+    let main = unsafe { (loaded().api.database_file_object)(name) }.cast::<File>();
+    // SAFETY: the same connection's database is open.
+    if let Some(on_volume) = unsafe { file::volume_of(main) } {
+        return match flags & SQLITE_OPEN_WAL {
+            0 if is_writable => on_volume.journal(&path).map(|()| Role::Other),
+            0 => Ok(Role::Other),
+            _ => {
+                // SAFETY: it is open until `close`, which takes this away again first.
+                let wal = unsafe { file::real_file(file) };
+                Ok(Role::Volume(on_volume.wal(&path, wal, is_writable)))
+            }
+        }
+        .map_err(|e| report(&e));
+    }
+    if flags & SQLITE_OPEN_WAL == 0 {
+        return Ok(Role::Other);
+    }
+    let main_path = path.as_os_str().as_bytes().strip_suffix(b"-wal");
+    let Some(database) =
+        main_path.and_then(|main| find_database(Path::new(OsStr::from_bytes(main))))
     else {
         return Ok(Role::Other);
     };
-    // SAFETY: the name of a WAL as SQLite passes it to `xOpen`.
-    let main = unsafe { (loaded().api.database_file_object)(name) }.cast::<File>();
     if is_writable {
         database.open_log(true).map_err(|e| report(&e))?;
     }

@@ -81,7 +81,8 @@ impl Adapter {
     /// What the mount knows of itself.
     fn stat<'a>(&'a self, volume: &Volume) -> Stat<'a> {
         let transport = if self.agreed(init::OVER_IO_URING) { "io_uring" } else { "dev_fuse" };
-        Stat::new(&self.stat_source, &self.counters, volume, transport)
+        let writeback_cache = self.agreed(init::WRITEBACK_CACHE);
+        Stat::new(&self.stat_source, &self.counters, volume, transport, writeback_cache)
     }
 
     /// The same for Prometheus; `None` once the volume is closed.

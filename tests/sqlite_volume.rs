@@ -1,0 +1,289 @@
+//! The SQLite extension on a volume: no log, fewer syncs, few writes, and nothing acknowledged is lost.
+
+mod support;
+
+use std::ffi::{c_char, c_int};
+use std::path::Path;
+use std::sync::Once;
+use std::time::Instant;
+
+use rusqlite::{Connection, OpenFlags, ffi};
+use serde_json::Value;
+use support::{Scratch, onejournal, text};
+
+/// Longer than any test: nothing is committed but by a sync.
+const OPTIONS: &str = "commit=300";
+
+unsafe extern "C" fn entry(
+    connection: *mut ffi::sqlite3,
+    message: *mut *mut c_char,
+    table: *const ffi::sqlite3_api_routines,
+) -> c_int {
+    // SAFETY: SQLite's arguments, passed on.
+    let code = unsafe {
+        onejournal_sqlite::sqlite3_onejournal_init(connection.cast(), message, table.cast())
+    };
+    // An automatic extension may not say that it is permanent, which it is.
+    if code == ffi::SQLITE_OK_LOAD_PERMANENTLY { ffi::SQLITE_OK } else { code }
+}
+
+/// Opens a database with the VFS, the extension's or SQLite's own.
+#[track_caller]
+fn open(path: &Path, vfs: &str, journal_mode: &str) -> Connection {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: an entry of the type that SQLite calls.
+        let code = unsafe { ffi::sqlite3_auto_extension(Some(entry)) };
+        assert_eq!(code, ffi::SQLITE_OK);
+        Connection::open_in_memory().unwrap(); // opening any connection runs it
+    });
+    let uri = format!("file:{}?vfs={vfs}", path.display());
+    let connection =
+        Connection::open_with_flags(uri, OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI)
+            .unwrap();
+    let pragma = format!("pragma journal_mode={journal_mode}");
+    let found: String = connection.query_row(&pragma, [], |row| row.get(0)).unwrap();
+    assert_eq!(found, journal_mode);
+    let more = "pragma synchronous=full; create table if not exists t(k integer primary key, v)";
+    connection.execute_batch(more).unwrap();
+    connection
+}
+
+fn grown(scratch: &Scratch, before: &Value, name: &str) -> u64 {
+    scratch.stat()[name].as_u64().unwrap() - before[name].as_u64().unwrap()
+}
+
+fn mode_of(path: &Path) -> String {
+    let ran = onejournal(["get-mode", text(path)]).good();
+    ran.split('\t').next().unwrap().to_owned()
+}
+
+fn is_sound(connection: &Connection) {
+    let found: String =
+        connection.query_row("pragma integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(found, "ok");
+}
+
+fn rows(connection: &Connection) -> u64 {
+    connection.query_row("select count(*) from t", [], |row| row.get(0)).unwrap()
+}
+
+/// Calls of fsync that a transaction of one row takes, and flushes of the device: an fsync of the directory
+/// finds all durable already.
+fn syncs(scratch: &Scratch, vfs: &str, journal_mode: &str) -> (u64, u64) {
+    const COUNT: u64 = 10;
+    let connection = open(&scratch.path(&format!("{journal_mode}-{vfs}")), vfs, journal_mode);
+    connection.execute("insert into t(v) values ('first')", []).unwrap();
+    let before = scratch.stat();
+    for _ in 0..COUNT {
+        connection.execute("insert into t(v) values ('more')", []).unwrap();
+    }
+    let found = ["fsyncs", "device_flushes"].map(|name| grown(scratch, &before, name));
+    is_sound(&connection);
+    assert!(found.iter().all(|count| count % COUNT == 0), "{journal_mode}: {found:?}");
+    (found[0] / COUNT, found[1] / COUNT)
+}
+
+#[test]
+fn rollback_modes_take_fewer_syncs_and_there_is_no_log() {
+    let Some(mut scratch) = Scratch::with_size("256M") else { return };
+    scratch.mount(OPTIONS);
+    for (journal_mode, plain, ours) in
+        [("delete", 3, 1), ("truncate", 4, 2), ("persist", 4, 2), ("wal", 1, 1)]
+    {
+        let found = ["unix", "onejournal"].map(|vfs| syncs(&scratch, vfs, journal_mode).1);
+        assert_eq!(found, [plain, ours], "{journal_mode}");
+    }
+    assert!(!scratch.path(".onejournal").exists());
+    scratch.close_and_check();
+}
+
+#[test]
+fn order_is_claimed_where_it_is_true_only() {
+    for (options, mode, delete_syncs) in [
+        ("commit=300", "auto", 1),
+        ("commit=300,data=journal", "journal", 1),
+        ("commit=300,data=ordered", "delta", 4),
+        ("commit=300,writeback_cache", "auto", 4),
+        ("commit=300,writeback_cache,data=ordered", "ordered", 4),
+    ] {
+        let Some(mut scratch) = Scratch::with_size("128M") else { return };
+        scratch.mount(options);
+        let connection = open(&scratch.path("db"), "onejournal", "wal");
+        connection.execute("insert into t(v) values (1)", []).unwrap();
+        let found = ["db", "db-wal"].map(|name| mode_of(&scratch.path(name)));
+        assert_eq!(found, [mode, mode], "{options}");
+        assert_eq!(syncs(&scratch, "onejournal", "delete").0, delete_syncs, "{options}");
+        drop(connection);
+        assert!(!scratch.path(".onejournal").exists());
+        scratch.close_and_check();
+    }
+}
+
+/// SQLite does not sync a journal that was there before and that somebody gave another mode.
+#[test]
+fn a_journal_of_another_mode_gets_one_that_keeps_order() {
+    let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
+    let connection = open(&scratch.path("db"), "onejournal", "persist");
+    drop(connection);
+    let journal = scratch.path("db-journal");
+    onejournal(["set-mode", "ordered", text(&journal)]).good();
+    let connection = open(&scratch.path("db"), "onejournal", "persist");
+    connection.execute("insert into t(v) values (1)", []).unwrap();
+    assert_eq!(mode_of(&journal), "delta");
+    drop(connection);
+    scratch.close_and_check();
+}
+
+#[test]
+fn a_log_that_is_there_is_not_forgotten() {
+    let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
+    let named = format!("onejournal&log={}", text(&scratch.path("log")));
+    let connection = open(&scratch.path("db"), &named, "wal");
+    connection.execute("insert into t(v) values (1)", []).unwrap();
+    assert!(scratch.path("log/service.json").exists());
+    drop(connection);
+    std::fs::rename(scratch.path("log"), scratch.path(".onejournal")).unwrap();
+    let connection = open(&scratch.path("db"), "onejournal", "wal");
+    let stat: String =
+        connection.query_row("select onejournal_stat()", [], |row| row.get(0)).unwrap();
+    assert!(stat.contains(".onejournal"), "{stat}");
+    drop(connection);
+    scratch.close_and_check();
+}
+
+/// Changes 30 pages or more in a transaction.
+fn change_many(connection: &Connection) {
+    connection
+        .execute_batch(
+            "begin; insert into t(v) with recursive n(i) as \
+             (select 1 union all select i + 1 from n where i < 30) \
+             select randomblob(3900) from n; commit",
+        )
+        .unwrap();
+}
+
+#[test]
+fn the_frames_of_a_transaction_are_few_writes() {
+    let Some(mut scratch) = Scratch::with_size("256M") else { return };
+    scratch.mount(OPTIONS);
+    let mut found = Vec::new();
+    for vfs in ["unix", "onejournal"] {
+        let connection = open(&scratch.path(vfs), vfs, "wal");
+        change_many(&connection);
+        let before = scratch.stat();
+        change_many(&connection);
+        found.push((grown(&scratch, &before, "app_writes"), grown(&scratch, &before, "fsyncs")));
+        // Another connection, and after it closed SQLite without the extension, sees it all.
+        let other = open(&scratch.path(vfs), vfs, "wal");
+        assert_eq!(rows(&other), 60);
+        drop((connection, other));
+        let plain = open(&scratch.path(vfs), "unix", "wal");
+        assert_eq!(rows(&plain), 60);
+        is_sound(&plain);
+    }
+    eprintln!("writes and syncs: {found:?}");
+    assert!(found[0].0 > 60 && found[0].1 == 1, "{found:?}");
+    assert!(found[1].0 <= 6 && found[1].1 == 1, "{found:?}");
+    scratch.close_and_check();
+}
+
+/// Larger than the page cache, so that frames are written, read and rewritten before the commit, and with
+/// savepoints and transactions that are rolled back.
+#[test]
+fn transactions_that_spill_are_whole() {
+    let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
+    for (synchronous, locking) in [("full", "normal"), ("normal", "normal"), ("off", "exclusive")] {
+        let path = scratch.path(&format!("{synchronous}-{locking}"));
+        let connection = open(&path, "onejournal", "wal");
+        let pragmas = format!(
+            "pragma synchronous={synchronous}; pragma locking_mode={locking}; pragma cache_size=5"
+        );
+        connection.execute_batch(&pragmas).unwrap();
+        for round in 0..12_u32 {
+            connection.execute_batch("begin immediate").unwrap();
+            for key in 0..60 {
+                let change = "insert or replace into t values (?, randomblob(2000))";
+                connection.execute(change, [key * 7 % 60]).unwrap();
+            }
+            connection
+                .execute_batch("savepoint s; update t set v = 'lost'; rollback to s")
+                .unwrap();
+            connection.execute_batch("update t set v = zeroblob(3000) where k % 3 = 0").unwrap();
+            connection.execute("update t set v = ? where k = 59", [round]).unwrap();
+            let end = if round % 4 == 3 { "rollback" } else { "commit" };
+            connection.execute_batch(end).unwrap();
+            let wanted = if round % 4 == 3 { round - 1 } else { round };
+            // Who comes with a cold cache reads what is in the file.
+            let other = (locking == "normal").then(|| open(&path, "unix", "wal"));
+            let reader = other.as_ref().unwrap_or(&connection);
+            let last: u32 =
+                reader.query_row("select v from t where k = 59", [], |row| row.get(0)).unwrap();
+            assert_eq!((rows(reader), last), (60, wanted));
+            is_sound(reader);
+        }
+    }
+    scratch.close_and_check();
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_daemon_is_killed() {
+    let Some(mut scratch) = Scratch::with_size("128M") else { return };
+    let mut rng = fastrand::Rng::with_seed(7);
+    let modes = ["wal", "truncate", "persist"];
+    let mut promised = modes.map(|_| 0);
+    scratch.mount("");
+    for round in 0..12 {
+        let number = round % modes.len();
+        let connection = open(&scratch.path(modes[number]), "onejournal", modes[number]);
+        assert_eq!(rows(&connection), promised[number], "{} in round {round}", modes[number]);
+        for _ in 0..rng.usize(1..20) {
+            connection.execute_batch("begin").unwrap();
+            for _ in 0..rng.usize(1..30) {
+                connection.execute("insert into t(v) values (randomblob(2000))", []).unwrap();
+                promised[number] += 1;
+            }
+            connection.execute_batch("commit").unwrap();
+        }
+        scratch.kill();
+        drop(connection);
+        scratch.mount("");
+        for (mode, promised) in modes.iter().zip(promised) {
+            let path = scratch.path(mode);
+            if path.exists() {
+                let connection = open(&path, "onejournal", mode);
+                assert_eq!(rows(&connection), promised, "{mode} after round {round}");
+                is_sound(&connection);
+            }
+        }
+    }
+    scratch.close_and_check();
+}
+
+/// A measurement: `cargo test --release --test sqlite_volume -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+fn a_thousand_operations_in_a_transaction() {
+    let Some(mut scratch) = Scratch::with_size("512M") else { return };
+    scratch.mount("");
+    let vfses = ["unix", "onejournal"];
+    let connections = vfses.map(|vfs| open(&scratch.path(vfs), vfs, "wal"));
+    let mut took = [Vec::new(), Vec::new()];
+    for _ in 0..30 {
+        for (connection, took) in connections.iter().zip(&mut took) {
+            let begin = Instant::now();
+            connection.execute_batch("begin").unwrap();
+            for _ in 0..1000 {
+                connection.execute("insert into t(v) values (randomblob(100))", []).unwrap();
+            }
+            connection.execute_batch("commit").unwrap();
+            took.push(begin.elapsed());
+        }
+    }
+    took.iter_mut().for_each(|took| took.sort());
+    let [plain, ours] = took.map(|took| took[took.len() / 2]);
+    let ratio = plain.as_secs_f64() / ours.as_secs_f64();
+    eprintln!("medians: {plain:?} without, {ours:?} with: {ratio:.2} times");
+    drop(connections);
+    scratch.close_and_check();
+}
