@@ -138,13 +138,15 @@ fn a_journal_of_another_mode_gets_one_that_keeps_order() {
 #[test]
 fn a_log_that_is_there_is_not_forgotten() {
     let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
-    let named = format!("onejournal&log={}", text(&scratch.path("log")));
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let vfs = format!("onejournal&memory={}", text(memory.path()));
+    let named = format!("{vfs}&log={}", text(&scratch.path("log")));
     let connection = open(&scratch.path("db"), &named, "wal");
     connection.execute("insert into t(v) values (1)", []).unwrap();
     assert!(scratch.path("log/service.json").exists());
     drop(connection);
     std::fs::rename(scratch.path("log"), scratch.path(".onejournal")).unwrap();
-    let connection = open(&scratch.path("db"), "onejournal", "wal");
+    let connection = open(&scratch.path("db"), &vfs, "wal");
     let stat: String =
         connection.query_row("select onejournal_stat()", [], |row| row.get(0)).unwrap();
     assert!(stat.contains(".onejournal"), "{stat}");

@@ -13,7 +13,7 @@ import onejournal
 
 WRITER = """
 import sys, onejournal
-db = onejournal.connect(sys.argv[1], isolation_level=None)
+db = onejournal.connect(sys.argv[1], memory=sys.argv[2], isolation_level=None)
 db.execute("PRAGMA journal_mode=WAL")
 db.execute("PRAGMA synchronous=FULL")
 db.execute("CREATE TABLE IF NOT EXISTS t (x)")
@@ -28,13 +28,15 @@ while True:
 class Extension(unittest.TestCase):
     def setUp(self):
         self.place = tempfile.TemporaryDirectory()
+        self.memory = tempfile.TemporaryDirectory(dir="/dev/shm")
         self.path = pathlib.Path(self.place.name) / "a b%.db"
 
     def tearDown(self):
         self.place.cleanup()
+        self.memory.cleanup()
 
     def test_a_database_stays_an_ordinary_one(self):
-        db = onejournal.connect(self.path)
+        db = onejournal.connect(self.path, memory=self.memory.name)
         self.assertEqual(db.execute("PRAGMA journal_mode=WAL").fetchone(), ("wal",))
         with db:
             db.execute("CREATE TABLE t (x)")
@@ -47,13 +49,13 @@ class Extension(unittest.TestCase):
         plain.close()
 
     def test_what_a_killed_process_committed_is_there(self):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(self.path)], stdout=subprocess.PIPE, text=True)
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(self.path), self.memory.name], stdout=subprocess.PIPE, text=True)
         last = [int(writer.stdout.readline()) for _ in range(50)][-1]
         writer.send_signal(signal.SIGKILL)
         last = max([last, *(int(line) for line in writer.stdout if line.endswith("\n"))])
         writer.wait()
         writer.stdout.close()
-        db = onejournal.connect(self.path)
+        db = onejournal.connect(self.path, memory=self.memory.name)
         count, largest = db.execute("SELECT count(*), max(x) FROM t").fetchone()
         db.close()
         self.assertGreaterEqual(largest, last)
