@@ -22,7 +22,7 @@ use crate::shared::{Client, claim};
 use crate::{LogError, Lsn, Result};
 
 /// Bytes of records that are written at once, at least; one more record fits.
-const BATCH_BYTES: usize = 4 << 20;
+pub(crate) const BATCH_BYTES: usize = 4 << 20;
 
 /// How long to wait for another drainer before looking whether it lives.
 const DRAINER_WAIT: Duration = Duration::from_millis(1);

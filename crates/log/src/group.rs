@@ -212,7 +212,7 @@ fn parse_entry(bytes: &[u8], salt: u64, wanted: Option<u64>) -> Option<Entry> {
 /// The bytes of an entry, in whole sectors.
 fn encode_entry(salt: u64, sequence: u64, pieces: &[Piece], sector_bytes: usize) -> AlignedBuf {
     let data_bytes: usize = pieces.iter().map(|piece| piece.bytes.len()).sum();
-    let len_bytes = size_of::<RawEntry>() + size_of_val_table(pieces) + data_bytes;
+    let len_bytes = head_bytes(pieces.len()) + data_bytes;
     let mut buf = AlignedBuf::zeroed(len_bytes.next_multiple_of(sector_bytes));
     let mut at = size_of::<RawEntry>();
     let mut put = |bytes: &[u8]| {
@@ -247,11 +247,12 @@ fn encode_entry(salt: u64, sequence: u64, pieces: &[Piece], sector_bytes: usize)
 /// Bytes of an entry besides its pieces, at most.
 fn table_room(piece_count: usize) -> u64 {
     const SECTOR_BYTES_MAX: usize = 4096;
-    (size_of::<RawEntry>() + piece_count * size_of::<RawPiece>() + SECTOR_BYTES_MAX) as u64
+    (head_bytes(piece_count) + SECTOR_BYTES_MAX) as u64
 }
 
-fn size_of_val_table(pieces: &[Piece]) -> usize {
-    pieces.len() * size_of::<RawPiece>()
+/// Bytes of an entry before its pieces.
+fn head_bytes(piece_count: usize) -> usize {
+    size_of::<RawEntry>() + piece_count * size_of::<RawPiece>()
 }
 
 /// The records of [`begin`, `end`), verified; `end` is the end of one.

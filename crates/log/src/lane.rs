@@ -92,7 +92,7 @@ impl Lane {
 
     /// What stands in the owner's word of its chunks.
     pub(crate) fn owner(&self) -> u64 {
-        u64::from(self.meta.id) + 1
+        self.identity().stream.owner()
     }
 
     fn owns(&self, index: usize) -> bool {

@@ -111,7 +111,7 @@ impl Log {
         let inner = match &self.inner {
             Inner::Embedded { service, .. } => {
                 let name: StreamName = name.parse()?;
-                let meta = match service.find(&name)? {
+                let meta = match service.host.stream(&name)? {
                     Some(meta) => meta,
                     None if is_new => service.host.create_stream(&name, &new_stream())?,
                     None => return Ok(None),
@@ -215,7 +215,7 @@ impl Log {
 /// The stream that is to be there.
 fn named(service: &Service, name: &str) -> Result<(StreamName, StreamMeta)> {
     let name: StreamName = name.parse()?;
-    match service.find(&name)? {
+    match service.host.stream(&name)? {
         Some(meta) => Ok((name, meta)),
         None => Err(LogError::NotFound(format!("there is no stream {name}"))),
     }

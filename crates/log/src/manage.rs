@@ -20,11 +20,6 @@ impl Service {
         self.host.nvram().or(group).unwrap_or(Durability::Process)
     }
 
-    /// The stream `name`, if there is one.
-    pub(crate) fn find(&self, name: &StreamName) -> Result<Option<StreamMeta>> {
-        self.host.stream(name)
-    }
-
     /// Records of the stream's log files from the one at `from` on, or from the first, up to the first that
     /// is none: what can be read of a stream that is damaged.
     pub(crate) fn salvage(&self, name: &StreamName, meta: &StreamMeta, from: Lsn) -> Result<Found> {

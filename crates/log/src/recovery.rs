@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 
 use crate::broken::{self, Broken};
 use crate::chunk::{DATA_OFFSET, Loan};
+use crate::drain::BATCH_BYTES;
 use crate::group::{self, Piece};
 use crate::lane::Lane;
 use crate::record::{HEADER_BYTES, Identity};
@@ -29,9 +30,6 @@ use crate::segments::Segments;
 use crate::service::Service;
 use crate::shared::{LANE_READY, LaneWords, ORDINAL_MAX};
 use crate::{LogError, Lsn, Result, StreamId, clock};
-
-/// Bytes that are written at once, at least; one more record fits.
-const BATCH_BYTES: usize = 4 << 20;
 
 /// Makes the service ready, in memory that is all zeros. The caller holds its lock.
 pub(crate) fn recover_service(service: &Service) -> Result<()> {
@@ -76,7 +74,7 @@ fn find_lent_chunks(service: &Service) -> Result<()> {
             continue;
         }
         let words = LaneWords(host.lane_words(loan.stream)?);
-        service.control.chunk_owner(index).store(u64::from(loan.stream.0) + 1, Ordering::Release);
+        service.control.chunk_owner(index).store(loan.stream.owner(), Ordering::Release);
         // The stream's writer could write that header: what cannot be is the stream's trouble alone, and
         // its chunks stay as they are.
         let is_sound = loan.ordinal < ORDINAL_MAX && loan.ordinal < u64::MAX / 2 / chunk_bytes;
@@ -173,7 +171,7 @@ impl Service {
         }
         let covered = covers.iter().map(|cover| cover.at).min().unwrap_or(u64::MAX);
         write_covered(lane.identity(), &mut composite, begin, covered, end)?;
-        zero_behind(composite.segments, end)?;
+        composite.segments.zero_behind(end)?;
         composite.segments.sync()?;
         composite.segments.tidy(end)?;
         let head = composite.segments.kept_head()?.max(composite.segments.first().unwrap_or(0));
@@ -326,25 +324,6 @@ fn write_covered(
             true => composite.segments.write_again(batch_at, &batch)?,
             false => composite.segments.write(batch_at, &batch)?,
         }
-    }
-    Ok(())
-}
-
-/// Makes the rest of the last log file zeros, where it is not.
-fn zero_behind(segments: &mut Segments, end: u64) -> Result<()> {
-    const STEP_BYTES: u64 = 1 << 20;
-    let room_end = segments.end();
-    let mut buf = Vec::new();
-    let mut at = end;
-    while at < room_end {
-        let count = STEP_BYTES.min(room_end - at);
-        buf.resize(usize::try_from(count).expect("1 MiB at most"), 0);
-        segments.read(at, &mut buf)?;
-        if buf.iter().any(|byte| *byte != 0) {
-            buf.fill(0);
-            segments.write(at, &buf)?;
-        }
-        at += count;
     }
     Ok(())
 }

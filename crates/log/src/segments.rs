@@ -261,16 +261,27 @@ impl Segments {
             self.store.remove(&name_of(last.first))?;
             self.store.sync_names()?;
         }
-        let Some(last) = self.list.last() else { return Ok(()) };
-        let zeros = vec![0; 1 << 20];
-        let mut at = end.saturating_sub(last.first);
-        while at < last.room_bytes {
-            let count = (last.room_bytes - at).min(zeros.len() as u64);
-            let part = &zeros[..usize::try_from(count).expect("1 MiB at most")];
-            last.file.write(DATA_OFFSET + at, part)?;
+        self.zero_behind(end)?;
+        self.sync()
+    }
+
+    /// Makes the rest of the last log file zeros, where it is not.
+    pub(crate) fn zero_behind(&mut self, end: u64) -> Result<()> {
+        const STEP_BYTES: u64 = 1 << 20;
+        let room_end = self.end();
+        let mut buf = Vec::new();
+        let mut at = end.max(self.last_first().unwrap_or(end));
+        while at < room_end {
+            let count = STEP_BYTES.min(room_end - at);
+            buf.resize(usize::try_from(count).expect("1 MiB at most"), 0);
+            self.read(at, &mut buf)?;
+            if buf.iter().any(|byte| *byte != 0) {
+                buf.fill(0);
+                self.write(at, &buf)?;
+            }
             at += count;
         }
-        Ok(last.file.sync()?)
+        Ok(())
     }
 
     /// Nothing before `head` is wanted any more: keeps that position, and removes the files whose

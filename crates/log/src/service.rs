@@ -135,17 +135,8 @@ impl Service {
 
     /// Frees what a stream that is no more had of the pool. The caller holds the service's lock.
     fn free_all_chunks(&self, stream: StreamId) -> Result<()> {
-        let owner = u64::from(stream.0) + 1;
-        for index in 0..self.host.settings().chunk_count as usize {
-            let word = self.control.chunk_owner(index);
-            let freeing = owner | FREEING;
-            if word.compare_exchange(owner, freeing, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                Loan::end(&*self.host.chunk(index)?)?;
-                word.store(0, Ordering::Release);
-                self.control.advance_freed();
-            }
-        }
-        Ok(())
+        let chunk_count = self.host.settings().chunk_count as usize;
+        (0..chunk_count).try_for_each(|index| self.free_if_owned(stream, index, || {}))
     }
 
     /// Forgets a lane whose stream another process removed, and frees its chunks if that process died before
@@ -437,7 +428,7 @@ impl Service {
 
     /// Takes a free chunk; rather one that the lessee had before, which need not be made anew.
     fn take_free_chunk(&self, lane: &Lane) -> Option<usize> {
-        let owner = u64::from(lane.meta.id) + 1;
+        let owner = lane.owner();
         let holder = lane.words.remote().load(Ordering::Acquire);
         let count = self.host.settings().chunk_count as usize;
         let take = |index: &usize| {
@@ -491,13 +482,20 @@ impl Service {
 
     /// Gives a chunk back to the pool. Once only, whatever the lane's table says.
     pub(crate) fn free_chunk(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<()> {
+        let forget = || lane.words.clear_chunk(ordinal);
+        self.free_if_owned(lane.identity().stream, index, forget)
+    }
+
+    /// Frees a chunk if the stream owns it and nobody is giving it back already; `forget` takes it out of the
+    /// lane's table before others may have it.
+    fn free_if_owned(&self, stream: StreamId, index: usize, forget: impl FnOnce()) -> Result<()> {
         let owner = self.control.chunk_owner(index);
-        let (ours, freeing) = (lane.owner(), lane.owner() | FREEING);
+        let (ours, freeing) = (stream.owner(), stream.owner() | FREEING);
         if owner.compare_exchange(ours, freeing, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return Ok(());
         }
-        Loan::end(&*lane.chunk_memory(index)?)?;
-        lane.words.clear_chunk(ordinal);
+        Loan::end(&*self.host.chunk(index)?)?;
+        forget();
         owner.store(0, Ordering::Release);
         self.control.advance_freed();
         Ok(())

@@ -81,6 +81,11 @@ pub(crate) const FREEING: u64 = 1 << 32;
 /// Spans have smaller numbers: so many fit into a lane's table.
 pub(crate) const ORDINAL_MAX: u64 = 1 << 48;
 impl StreamId {
+    /// What stands in the owner's word of its chunks.
+    pub(crate) fn owner(self) -> u64 {
+        u64::from(self.0) + 1
+    }
+
     /// Its place among those that exist, which no other of them has.
     pub(crate) fn place(self) -> usize {
         self.0 as usize % STREAM_COUNT_MAX

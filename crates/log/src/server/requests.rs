@@ -122,7 +122,7 @@ impl Shared {
     /// The stream that the request names, which need not be sound.
     fn find(&self, peer: &Peer, request: &Request, wish: Wish) -> Result<(StreamName, StreamMeta)> {
         let name: StreamName = request.name.parse()?;
-        let meta = self.service.find(&name)?;
+        let meta = self.service.host.stream(&name)?;
         let meta = meta.ok_or_else(|| LogError::NotFound(format!("there is no stream {name}")))?;
         check(&name, &meta, peer, wish)?;
         Ok((name, meta))
@@ -130,7 +130,7 @@ impl Shared {
 
     fn open(&self, peer: &Peer, request: &Request) -> Result<Answer> {
         let name: StreamName = request.name.parse()?;
-        let meta = match self.service.find(&name)? {
+        let meta = match self.service.host.stream(&name)? {
             Some(meta) => meta,
             None if request.count == 0 => {
                 return Err(LogError::NotFound(format!("there is no stream {name}")));
