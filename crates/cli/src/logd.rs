@@ -62,9 +62,7 @@ fn parse_mode(text: &str) -> std::result::Result<u32, String> {
 }
 
 fn parse_durability(text: &str) -> std::result::Result<Durability, String> {
-    let classes = [Durability::Process, Durability::Reboot, Durability::Power];
-    let found = classes.into_iter().find(|class| class.name() == text);
-    found.ok_or_else(|| "give process, reboot or power".into())
+    Durability::from_name(text).ok_or_else(|| "give process, reboot or power".into())
 }
 
 impl LogdArgs {

@@ -189,10 +189,10 @@ fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()>
         ("io_uring", Some("auto")) => parsed.mount.io_uring = IoUring::Auto,
         ("io_uring", Some("off")) => parsed.mount.io_uring = IoUring::Off,
         ("io_uring", _) => return Err(bad("on, auto or off")),
-        ("durability", Some("process")) => parsed.durability = Some(Durability::Process),
-        ("durability", Some("reboot")) => parsed.durability = Some(Durability::Reboot),
-        ("durability", Some("power")) => parsed.durability = Some(Durability::Power),
-        ("durability", _) => return Err(bad("power, reboot or process")),
+        ("durability", text) => {
+            let class = text.and_then(Durability::from_name);
+            parsed.durability = Some(class.ok_or_else(|| bad("power, reboot or process"))?);
+        }
         ("metrics", text) => {
             let wanted = || bad("a loopback address with a port, such as 127.0.0.1:9150");
             let address = text.and_then(|text| text.parse::<SocketAddr>().ok());

@@ -88,6 +88,12 @@ impl Durability {
             Durability::Power => "power",
         }
     }
+
+    /// The class that has this word, if one has.
+    pub fn from_name(name: &str) -> Option<Durability> {
+        let all = [Durability::Process, Durability::Reboot, Durability::Power];
+        all.into_iter().find(|class| class.name() == name)
+    }
 }
 
 /// A medium of logical sectors. Offsets and lengths are in bytes and multiples of

@@ -595,15 +595,11 @@ fn refuse_other_medium(path: &Path, settings: &Settings, options: &Options) -> R
 
 /// What a store to the directory `nvram` survives; makes the files of the chunks there, durably.
 fn class_of(nvram: &Path, settings: &Settings) -> Result<Durability> {
-    let asked = match settings.durability.as_deref() {
-        None => None,
-        Some("power") => Some(Durability::Power),
-        Some("reboot") => Some(Durability::Reboot),
-        Some("process") => Some(Durability::Process),
-        Some(other) => {
-            return Err(LogError::Incompatible(format!("durability {other} is not known")));
-        }
+    let known = |name: &String| {
+        let unknown = || LogError::Incompatible(format!("durability {name} is not known"));
+        Durability::from_name(name).ok_or_else(unknown)
     };
+    let asked = settings.durability.as_ref().map(known).transpose()?;
     let len_bytes = DATA_OFFSET + settings.chunk_bytes;
     for index in (0..settings.chunk_count).rev() {
         let path = nvram.join(format!("chunk-{index:04}"));

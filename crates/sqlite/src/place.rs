@@ -52,13 +52,11 @@ impl Settings {
             let good = "a directory, or a socket that is named socket, NAME.sock or NAME.socket";
             return Err(wrong("log", &directory.display().to_string(), good));
         }
-        let durability = match parameter("durability").as_deref() {
-            None => None,
-            Some("power") => Some(Durability::Power),
-            Some("reboot") => Some(Durability::Reboot),
-            Some("process") => Some(Durability::Process),
-            Some(other) => return Err(wrong("durability", other, "power, reboot or process")),
+        let known = |name: String| {
+            let unknown = || wrong("durability", &name, "power, reboot or process");
+            Durability::from_name(&name).ok_or_else(unknown)
         };
+        let durability = parameter("durability").map(known).transpose()?;
         let may_discard = match parameter("recover").as_deref() {
             None => false,
             Some("discard") => true,
