@@ -1,38 +1,27 @@
 //! A service with a daemon: what its clients append is there, also after clients and daemon were ended
 //! and started again.
 
+mod common;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
-use device::Durability;
-use log::{ConnectOptions, Limits, Log, LogError, Lsn, Options, Server, ServerOptions, Stream};
+use common::{Place, on_both, payload, records};
+use log::{ConnectOptions, Limits, Log, LogError, Lsn, Options, Server, ServerOptions};
 
-/// A directory for a service, one for its shared memory, one that stands for NVRAM.
-struct Place {
-    root: tempfile::TempDir,
-    memory: tempfile::TempDir,
-    is_nvram: bool,
-    limits: Limits,
+/// A daemon that serves the place, and its clients.
+trait Served {
+    fn served_options(&self) -> Options;
+    fn directory(&self) -> PathBuf;
+    fn socket(&self) -> PathBuf;
+    fn serve_with(&self, limits: Limits) -> Server;
+    fn serve(&self) -> Server;
+    fn connect(&self) -> Log;
 }
 
-impl Place {
-    fn new(is_nvram: bool) -> Place {
-        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-        std::fs::create_dir(memory.path().join("nvram")).expect("directory");
-        let root = tempfile::tempdir().expect("directory");
-        Place { root, memory, is_nvram, limits: Limits::default() }
-    }
-
-    fn options(&self) -> Options {
-        Options {
-            nvram: self.is_nvram.then(|| self.memory.path().join("nvram")),
-            durability: self.is_nvram.then_some(Durability::Process),
-            pool_bytes: 1 << 20,
-            segment_bytes: 256 << 10,
-            group_bytes: 1 << 20,
-            memory: self.memory.path().to_owned(),
-            full_wait: Duration::from_secs(1),
-        }
+impl Served for Place {
+    fn served_options(&self) -> Options {
+        Options { full_wait: Duration::from_secs(1), ..self.options() }
     }
 
     fn directory(&self) -> PathBuf {
@@ -43,39 +32,18 @@ impl Place {
         self.root.path().join("socket")
     }
 
+    fn serve_with(&self, limits: Limits) -> Server {
+        let server = ServerOptions { limits, ..ServerOptions::at(self.socket()) };
+        Server::start(self.directory(), &self.served_options(), &server).expect("serve")
+    }
+
     fn serve(&self) -> Server {
-        let server =
-            ServerOptions { limits: self.limits.clone(), ..ServerOptions::at(self.socket()) };
-        Server::start(self.directory(), &self.options(), &server).expect("serve")
+        self.serve_with(Limits::default())
     }
 
     fn connect(&self) -> Log {
         Log::connect(self.socket()).expect("connect")
     }
-
-    /// The machine restarts: memory is lost, but for NVRAM.
-    fn reboot(&self) {
-        for entry in std::fs::read_dir(self.memory.path()).expect("memory") {
-            let path = entry.expect("entry").path();
-            if !path.ends_with("nvram") {
-                std::fs::remove_dir_all(path).expect("remove");
-            }
-        }
-    }
-}
-
-fn payload(number: u64, len_bytes: usize) -> Vec<u8> {
-    (0..len_bytes).map(|index| (number as usize * 31 + index) as u8).collect()
-}
-
-fn records(stream: &Stream) -> Vec<Vec<u8>> {
-    let reader = stream.read_from(stream.head()).expect("reader");
-    reader.map(|record| record.expect("record").payload).collect()
-}
-
-fn on_both(test: impl Fn(&Place)) {
-    test(&Place::new(false));
-    test(&Place::new(true));
 }
 
 #[test]
@@ -104,7 +72,7 @@ fn what_clients_sync_is_read_back_by_the_same_the_next_and_after_a_reboot() {
                 place.reboot();
             }
         }
-        let log = Log::open(place.directory(), &place.options()).expect("open");
+        let log = Log::open(place.directory(), &place.served_options()).expect("open");
         assert_eq!(records(&log.stream("a").expect("stream")), expected, "without a daemon");
     });
 }
@@ -113,7 +81,7 @@ fn what_clients_sync_is_read_back_by_the_same_the_next_and_after_a_reboot() {
 fn records_of_every_size() {
     on_both(|place| {
         let server = ServerOptions::at(place.socket());
-        let options = Options { pool_bytes: 64 << 20, ..place.options() };
+        let options = Options { pool_bytes: 64 << 20, ..place.served_options() };
         let _server = Server::start(place.directory(), &options, &server).expect("serve");
         let log = place.connect();
         let stream = log.stream("sizes").expect("stream");
@@ -176,15 +144,15 @@ fn streams_are_listed_read_truncated_and_removed() {
 fn a_directory_is_a_daemons_or_of_those_who_open_it() {
     on_both(|place| {
         let server = place.serve();
-        let error = Log::open(place.directory(), &place.options()).err().expect("served");
+        let error = Log::open(place.directory(), &place.served_options()).err().expect("served");
         assert!(error.to_string().contains("/socket"), "{error}");
         let again = ServerOptions::at(place.root.path().join("other"));
-        let error = Server::start(place.directory(), &place.options(), &again).err();
+        let error = Server::start(place.directory(), &place.served_options(), &again).err();
         assert!(matches!(error, Some(LogError::Daemon(_))), "{error:?}");
         server.stop().expect("stop");
-        let log = Log::open(place.directory(), &place.options()).expect("nobody serves it");
+        let log = Log::open(place.directory(), &place.served_options()).expect("nobody serves it");
         let server = ServerOptions::at(place.socket());
-        let error = Server::start(place.directory(), &place.options(), &server).err();
+        let error = Server::start(place.directory(), &place.served_options(), &server).err();
         let error = error.expect("opened").to_string();
         assert!(error.contains("opened it themselves"), "{error}");
         drop(log);
@@ -260,7 +228,7 @@ fn a_daemon_that_stays_away_is_an_error_or_the_directory_is_used() {
         let server = place.serve();
         let retry = Duration::from_millis(100);
         let brief = ConnectOptions { retry, fallback: None };
-        let fallback = Some((place.directory(), place.options()));
+        let fallback = Some((place.directory(), place.served_options()));
         let falling = ConnectOptions { retry, fallback };
         let loud = Log::connect_with(place.socket(), &brief).expect("connect");
         let quiet = Log::connect_with(place.socket(), &falling).expect("connect");
@@ -325,9 +293,8 @@ fn many_clients_share_the_pool_and_lose_nothing() {
 #[test]
 fn a_quota_ends_a_stream_and_no_other() {
     on_both(|place| {
-        let mut place = Place::new(place.is_nvram);
-        place.limits.stream_bytes = 1 << 20;
-        let _server = place.serve();
+        let limits = Limits { stream_bytes: 1 << 20, ..Limits::default() };
+        let _server = place.serve_with(limits);
         let log = place.connect();
         let stream = log.stream("q").expect("stream");
         let mut last = Lsn(0);

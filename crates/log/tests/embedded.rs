@@ -1,66 +1,20 @@
 //! A service without a daemon: what was appended is read back, also after the processes, the machine or a
 //! writer went away.
 
-use std::path::PathBuf;
+mod common;
 
-use device::Durability;
-use log::{Log, LogError, Lsn, Options, Stream};
+use common::{Place, on_both, payload, records};
+use log::{Log, LogError, Lsn, Stream};
 
-/// A directory for a service, one for its shared memory, one that stands for NVRAM.
-struct Place {
-    root: tempfile::TempDir,
-    memory: tempfile::TempDir,
-    is_nvram: bool,
+/// Opens the service.
+trait Embedded {
+    fn open(&self) -> Log;
 }
 
-impl Place {
-    fn new(is_nvram: bool) -> Place {
-        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-        std::fs::create_dir(memory.path().join("nvram")).expect("directory");
-        Place { root: tempfile::tempdir().expect("directory"), memory, is_nvram }
-    }
-
-    fn options(&self) -> Options {
-        let nvram: PathBuf = self.memory.path().join("nvram");
-        Options {
-            nvram: self.is_nvram.then_some(nvram),
-            durability: self.is_nvram.then_some(Durability::Process),
-            pool_bytes: 1 << 20,
-            segment_bytes: 256 << 10,
-            group_bytes: 1 << 20,
-            memory: self.memory.path().to_owned(),
-            ..Options::default()
-        }
-    }
-
+impl Embedded for Place {
     fn open(&self) -> Log {
         Log::open(self.root.path(), &self.options()).expect("open")
     }
-
-    /// The machine restarts: memory is lost, but for NVRAM.
-    fn reboot(&self) {
-        for entry in std::fs::read_dir(self.memory.path()).expect("memory") {
-            let path = entry.expect("entry").path();
-            if !path.ends_with("nvram") {
-                std::fs::remove_dir_all(path).expect("remove");
-            }
-        }
-    }
-}
-
-fn payload(number: u64, len_bytes: usize) -> Vec<u8> {
-    (0..len_bytes).map(|index| (number as usize * 31 + index) as u8).collect()
-}
-
-fn records(stream: &Stream) -> Vec<Vec<u8>> {
-    let reader = stream.read_from(stream.head()).expect("reader");
-    reader.map(|record| record.expect("record").payload).collect()
-}
-
-/// Runs on ordinary memory and on what stands for NVRAM.
-fn on_both(test: impl Fn(&Place)) {
-    test(&Place::new(false));
-    test(&Place::new(true));
 }
 
 #[test]
