@@ -3,7 +3,8 @@
 //! - the experiments ([`experiments::EXPERIMENTS`]), `all` of them, and the `report` of their results;
 //! - `device` is an emulated disk in a file, with the latency of a preset ([`device`]);
 //! - `control` resets its counters, changes it, cuts its power ([`device::control`]);
-//! - clients that the experiments start as processes of their own ([`clients`]).
+//! - clients that the experiments start as processes of their own ([`clients`]);
+//! - `program` runs somebody else's program, such as fio, in a directory ([`programs`]).
 //!
 //! [`lab`] sets up and takes down, [`systems`] are what is measured, [`measure`] is how, [`results`] is what comes
 //! out, [`report`] draws it.
@@ -17,6 +18,7 @@ mod error;
 mod experiments;
 mod lab;
 mod measure;
+mod programs;
 mod report;
 mod results;
 mod systems;
@@ -43,6 +45,7 @@ enum Command {
     Device(device::DeviceArgs),
     Control(device::ControlArgs),
     Sqlite(clients::sqlite::SqliteArgs),
+    Program(programs::ProgramArgs),
 }
 
 fn main() -> ExitCode {
@@ -74,5 +77,6 @@ fn run() -> Result<(), Box<dyn Error>> {
         Command::Device(args) => device::run(&args),
         Command::Control(args) => device::control(&args),
         Command::Sqlite(args) => clients::sqlite::run(&args),
+        Command::Program(args) => Ok(programs::run(&args)?),
     }
 }
