@@ -2,10 +2,12 @@
 //!
 //! - `device` is an emulated disk in a file, with the latency of a preset ([`device`]);
 //! - `control` resets its counters, changes it, cuts its power ([`device::control`]);
-//! - `sqlite` does the transactions it is told to, with a SQLite that knows atomic writes ([`sqlite`]).
+//! - `sqlite` does the transactions it is told to, with a SQLite that knows atomic writes ([`sqlite`]);
+//! - `tpcc` is TPC-C on SQLite ([`tpcc`]).
 
 mod device;
 mod sqlite;
+mod tpcc;
 
 use std::process::ExitCode;
 
@@ -23,6 +25,7 @@ enum Command {
     Device(device::DeviceArgs),
     Control(device::ControlArgs),
     Sqlite(sqlite::SqliteArgs),
+    Tpcc(tpcc::TpccArgs),
 }
 
 fn main() -> ExitCode {
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         Command::Device(args) => device::run(&args),
         Command::Control(args) => device::control(&args),
         Command::Sqlite(args) => sqlite::run(&args),
+        Command::Tpcc(args) => tpcc::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
