@@ -181,8 +181,9 @@ fn what_cannot_be_run_is_refused() {
         (vec!["run", database.text()], "required"),
         (vec!["run", database.text(), "--seconds", "1", "--journal-mode", "paper"], "journal mode"),
         (vec!["run", database.text(), "--seconds", "1", "--synchronous", "soon"], "synchronous is"),
-        (vec!["run", database.text(), "--seconds", "1", "--vfs", "none"], "no such vfs"),
+        (vec!["run", database.text(), "--seconds", "1", "--query", "vfs=none"], "no such vfs"),
         (vec!["check", "/dev/null"], "not a loaded TPC-C database"),
+        (vec!["run", "/dev/null/none", "--seconds", "1"], "Not a directory"),
     ] {
         let output = tpcc(&arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

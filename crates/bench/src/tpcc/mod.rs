@@ -8,9 +8,9 @@
 mod check;
 mod client;
 mod clock;
-mod connection;
 mod input;
 mod load;
+mod loaded;
 mod random;
 mod report;
 mod scale;
@@ -26,11 +26,13 @@ use clap::{Args, Subcommand};
 use rusqlite::Connection;
 
 use client::Limit;
-use connection::Place;
 use input::Terminals;
+use loaded::Loaded;
 use random::Random;
 use report::{Calls, Report, Setting};
 use scale::Scale;
+
+use crate::clients::{SqliteAccess, SqliteOptions};
 
 /// TPC-C's database and transactions on SQLite
 #[derive(Args)]
@@ -63,12 +65,10 @@ struct LoadArgs {
 
 #[derive(Args)]
 struct RunArgs {
+    /// The database
+    path: PathBuf,
     #[command(flatten)]
-    place: Place,
-    #[arg(long, default_value = "WAL")]
-    journal_mode: String,
-    #[arg(long, default_value = "FULL")]
-    synchronous: String,
+    options: SqliteOptions,
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -90,8 +90,10 @@ struct Length {
 
 #[derive(Args)]
 struct CheckArgs {
+    /// The database
+    path: PathBuf,
     #[command(flatten)]
-    place: Place,
+    access: SqliteAccess,
     /// Check the database's pages, too
     #[arg(long)]
     integrity: bool,
@@ -115,9 +117,10 @@ struct Client {
 
 impl Client {
     fn start(args: &RunArgs) -> Result<Client, Box<dyn Error>> {
-        let database = args.place.open()?;
-        let loaded = connection::loaded(&database)?;
-        connection::set_journal(&database, &args.journal_mode, &args.synchronous)?;
+        loaded::must_be_there(&args.path)?;
+        let database = args.options.open(&args.path)?;
+        database.set_prepared_statement_cache_capacity(transactions::STATEMENT_COUNT_MAX);
+        let loaded = Loaded::of(&database)?;
         let random = Random::for_run(args.seed, loaded.scale, loaded.c_last);
         Ok(Client {
             database,
@@ -125,8 +128,8 @@ impl Client {
             setting: Setting {
                 warehouses: loaded.warehouse_count,
                 scale: loaded.scale.name(),
-                journal_mode: args.journal_mode.to_uppercase(),
-                synchronous: args.synchronous.to_uppercase(),
+                journal_mode: args.options.journal_mode.to_uppercase(),
+                synchronous: args.options.synchronous.to_uppercase(),
                 seed: args.seed,
             },
         })
@@ -159,8 +162,9 @@ fn transact(args: &RunArgs) -> Result<(), Box<dyn Error>> {
 }
 
 fn check(args: &CheckArgs) -> Result<(), Box<dyn Error>> {
-    let mut database = args.place.open()?;
-    let loaded = connection::loaded(&database)?;
+    loaded::must_be_there(&args.path)?;
+    let mut database = args.access.open(&args.path)?;
+    let loaded = Loaded::of(&database)?;
     let checked = check::check(&mut database, loaded.scale)?;
     let damage = if args.integrity { check::integrity(&database)? } else { Vec::new() };
     println!("{}", serde_json::json!({ "conditions": checked, "damage": damage }));
