@@ -24,11 +24,16 @@ impl SqliteAccess {
     /// Opens it as it is; it is made if it is not there.
     pub fn open(&self, path: &Path) -> Result<Connection, Box<dyn Error>> {
         if let Some(library) = &self.extension {
-            load(library)?;
+            load(library, &Connection::open_in_memory()?)?;
         }
         let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI;
         let uri = format!("file:{}?{}", path.display(), self.query);
-        Ok(Connection::open_with_flags(uri, flags)?)
+        let database = Connection::open_with_flags(uri, flags)?;
+        // Again, for its SQL functions: they are the connection's, the VFS is the process's.
+        if let Some(library) = &self.extension {
+            load(library, &database)?;
+        }
+        Ok(database)
     }
 }
 
@@ -70,12 +75,11 @@ impl SqliteOptions {
 }
 
 /// It stays loaded.
-fn load(library: &Path) -> Result<(), Box<dyn Error>> {
-    let connection = Connection::open_in_memory()?;
+fn load(library: &Path, connection: &Connection) -> Result<(), Box<dyn Error>> {
     // SAFETY: the library is the extension of this repository, built with this program; it follows SQLite's
     // rules for loadable extensions, and nothing else is loaded while the guard lasts.
     unsafe {
-        let _guard = LoadExtensionGuard::new(&connection)?;
+        let _guard = LoadExtensionGuard::new(connection)?;
         connection.load_extension(library, Some(ENTRY))?;
     }
     Ok(())

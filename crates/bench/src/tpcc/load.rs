@@ -12,19 +12,31 @@ use super::random::{Random, last_name};
 use super::scale::{DISTRICT_COUNT, Scale};
 use super::schema;
 
+/// How much is loaded.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    /// Warehouses.
+    pub warehouse_count: u32,
+    /// Cardinalities.
+    pub scale: Scale,
+    /// Of SQLite's pages.
+    pub page_bytes: u32,
+}
+
 /// Makes the database `path`, which must not be there; it is durable when this returns.
-pub fn load(
-    path: &Path,
-    warehouse_count: u32,
-    scale: Scale,
-    seed: u64,
-) -> Result<(), Box<dyn Error>> {
+pub fn load(path: &Path, size: Size, seed: u64) -> Result<(), Box<dyn Error>> {
+    let Size { warehouse_count, scale, page_bytes } = size;
     if path.exists() {
         return Err(format!("{} is there already", path.display()).into());
     }
     let mut database = Connection::open(path)?;
+    database.pragma_update(None, "page_size", page_bytes)?;
+    let used: u32 = database.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    if used != page_bytes {
+        return Err(format!("SQLite has no pages of {page_bytes} bytes").into());
+    }
     database.execute_batch(
-        "PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA locking_mode=EXCLUSIVE;
+        "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA locking_mode=EXCLUSIVE;
          PRAGMA cache_size=-262144;",
     )?;
     let filling = database.transaction()?;

@@ -29,7 +29,7 @@ use client::Limit;
 use input::Terminals;
 use loaded::Loaded;
 use random::Random;
-use report::{Calls, Report, Setting};
+use report::{Calls, Pages, Report, Setting};
 use scale::Scale;
 
 use crate::clients::{SqliteAccess, SqliteOptions};
@@ -59,6 +59,9 @@ struct LoadArgs {
     warehouses: u32,
     #[arg(long, value_enum, default_value_t = Scale::Full)]
     scale: Scale,
+    /// SQLite's page size; 1024 was usual before SQLite 3.12
+    #[arg(long, default_value_t = 4096)]
+    page_size: u32,
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -102,7 +105,14 @@ struct CheckArgs {
 /// Runs a subcommand.
 pub fn run(args: &TpccArgs) -> Result<(), Box<dyn Error>> {
     match &args.command {
-        Command::Load(args) => load::load(&args.path, args.warehouses, args.scale, args.seed),
+        Command::Load(args) => {
+            let size = load::Size {
+                warehouse_count: args.warehouses,
+                scale: args.scale,
+                page_bytes: args.page_size,
+            };
+            load::load(&args.path, size, args.seed)
+        }
         Command::Run(args) => transact(args),
         Command::Check(args) => check(args),
     }
@@ -139,8 +149,8 @@ impl Client {
         let before = Calls::now()?;
         let turn = client::turn(&mut self.database, &mut self.terminals, limit)?;
         let calls = Calls::now()?.since(before);
-        let page_count = self.database.pragma_query_value(None, "page_count", |row| row.get(0))?;
-        let report = Report::new(&self.setting, &turn, calls, page_count);
+        let pages = Pages::of(&self.database)?;
+        let report = Report::new(&self.setting, &turn, calls, pages);
         let mut output = io::stdout();
         writeln!(output, "{}", serde_json::to_string(&report)?)?;
         Ok(output.flush()?)

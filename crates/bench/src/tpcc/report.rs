@@ -3,6 +3,7 @@
 use std::io;
 
 use hdrhistogram::Histogram;
+use rusqlite::Connection;
 use serde::Serialize;
 
 use super::client::Turn;
@@ -96,6 +97,28 @@ pub struct Setting {
     pub seed: u64,
 }
 
+/// SQLite's pages, and what its extension counts.
+#[derive(Debug, Serialize)]
+pub struct Pages {
+    page_bytes: u64,
+    page_count: u64,
+    /// What `onejournal_stat()` says since the start, where the extension is loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extension: Option<serde_json::Value>,
+}
+
+impl Pages {
+    /// Of a database now.
+    pub fn of(database: &Connection) -> rusqlite::Result<Pages> {
+        let number = |name| database.pragma_query_value(None, name, |row| row.get(0));
+        // Without the extension there is no such function.
+        let stat =
+            database.query_row("SELECT onejournal_stat()", (), |row| row.get::<_, String>(0));
+        let extension = stat.ok().and_then(|text| serde_json::from_str(&text).ok());
+        Ok(Pages { page_bytes: number("page_size")?, page_count: number("page_count")?, extension })
+    }
+}
+
 /// A turn.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -113,12 +136,13 @@ pub struct Report {
     latencies: Vec<Latencies>,
     /// Of the whole process, SQLite's files nearly all of it.
     calls: Calls,
-    page_count: u64,
+    #[serde(flatten)]
+    pages: Pages,
 }
 
 impl Report {
-    /// Of this turn, which made `calls`, on a database that has `page_count` pages now.
-    pub fn new(setting: &Setting, turn: &Turn, calls: Calls, page_count: u64) -> Report {
+    /// Of this turn, which made `calls`, on a database that has these `pages` now.
+    pub fn new(setting: &Setting, turn: &Turn, calls: Calls, pages: Pages) -> Report {
         let [new_orders, ..] = &turn.latencies_ns;
         let seconds = turn.time.as_secs_f64();
         let by_profile = Profile::ALL.into_iter().zip(&turn.latencies_ns);
@@ -132,7 +156,7 @@ impl Report {
             skipped_deliveries: turn.skipped_count,
             latencies: by_profile.map(|(profile, ns)| Latencies::of(profile, ns)).collect(),
             calls,
-            page_count,
+            pages,
         }
     }
 }
