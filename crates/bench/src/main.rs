@@ -5,6 +5,7 @@
 //! - `control` resets its counters, changes it, cuts its power ([`device::control`]);
 //! - clients that the experiments start as processes of their own ([`clients`]);
 //! - `program` runs somebody else's program, such as fio, in a directory ([`programs`]).
+//! - `tpcc` is TPC-C on SQLite, a client, too ([`tpcc`]).
 //!
 //! [`lab`] sets up and takes down, [`systems`] are what is measured, [`measure`] is how, [`results`] is what comes
 //! out, [`report`] draws it.
@@ -22,6 +23,7 @@ mod programs;
 mod report;
 mod results;
 mod systems;
+mod tpcc;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -46,6 +48,7 @@ enum Command {
     Control(device::ControlArgs),
     Sqlite(clients::sqlite::SqliteArgs),
     Program(programs::ProgramArgs),
+    Tpcc(tpcc::TpccArgs),
 }
 
 fn main() -> ExitCode {
@@ -78,5 +81,6 @@ fn run() -> Result<(), Box<dyn Error>> {
         Command::Control(args) => device::control(&args),
         Command::Sqlite(args) => clients::sqlite::run(&args),
         Command::Program(args) => Ok(programs::run(&args)?),
+        Command::Tpcc(args) => tpcc::run(&args),
     }
 }

@@ -4,4 +4,4 @@
 pub mod sqlite;
 mod sqlite_options;
 
-pub use sqlite_options::SqliteOptions;
+pub use sqlite_options::{SqliteAccess, SqliteOptions};
