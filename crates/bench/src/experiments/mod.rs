@@ -2,6 +2,8 @@
 //! report. `docs/bench.md` tells how to add one.
 
 mod fast14_cases;
+mod fast14_commit_bytes;
+mod fast14_protection;
 mod run;
 mod scale;
 mod sqlite_clients;
@@ -33,7 +35,8 @@ pub struct Experiment {
 }
 
 /// All, in the order of the report.
-pub const EXPERIMENTS: &[Experiment] = &[fast14_cases::EXPERIMENT];
+pub const EXPERIMENTS: &[Experiment] =
+    &[fast14_cases::EXPERIMENT, fast14_protection::EXPERIMENT, fast14_commit_bytes::EXPERIMENT];
 
 /// Papers as they are named here.
 const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";
