@@ -1,10 +1,12 @@
 //! The experiments, each a module with a description and a function, a subcommand of its own and a section of the
 //! report. `docs/bench.md` tells how to add one.
 
+mod djfs_tpcc;
 mod fast14_cases;
 mod run;
 mod scale;
 mod sqlite_clients;
+mod tpcc_clients;
 
 pub use run::{ReportArgs, RunArgs, report, run_all, run_one};
 pub use scale::Scale;
@@ -33,9 +35,10 @@ pub struct Experiment {
 }
 
 /// All, in the order of the report.
-pub const EXPERIMENTS: &[Experiment] = &[fast14_cases::EXPERIMENT];
+pub const EXPERIMENTS: &[Experiment] = &[fast14_cases::EXPERIMENT, djfs_tpcc::EXPERIMENT];
 
 /// Papers as they are named here.
+const DJFS: &str = "DJFS: a delta-journaling file system on NVRAM, ETRI Journal";
 const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";
 
 impl Experiment {
