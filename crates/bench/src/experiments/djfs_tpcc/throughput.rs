@@ -1,6 +1,6 @@
 //! Figure 8: tpmC of each system.
 
-use super::super::tpcc_clients::{self, Client};
+use super::super::tpcc_clients::{self, Client, Turn};
 use super::{Contender, MODES, Mode, nvram, split, taking_part};
 use crate::device::Parameters;
 use crate::error::{Error, Result};
@@ -109,32 +109,51 @@ impl Rounds<'_> {
         for round in 0..self.scale.rounds() {
             let panel = &self.key.panel;
             eprintln!("onejournal-bench: round {} of {}: {panel}", round + 1, self.scale.rounds());
+            let mut turns: Vec<Option<MeasuredTurn>> = clients.iter().map(|_| None).collect();
             measure::in_turns(&mut rng, &mut clients, |index, client| {
-                self.turn(client, &mut tallies[index])
+                turns[index] = Some(MeasuredTurn::of(client)?);
+                Ok(())
             })?;
+            // In the order of the systems, which is that of the report.
+            for (turn, tally) in turns.into_iter().flatten().zip(&mut tallies) {
+                self.note(&turn, tally);
+            }
             end_round(section)?;
         }
         clients.into_iter().try_for_each(Client::finish)?;
         Ok(tallies)
     }
 
-    fn turn(&mut self, client: &mut Client, tally: &mut Tally) -> Result<()> {
-        let running = client.running;
-        let (before, requests) = (running.counts()?, requests(running)?);
-        let turn = client.turn()?;
-        let done: Counts = running.counts()? - before;
-        tally.transactions += turn.transactions;
-        tally.seconds += turn.seconds;
-        tally.flushes += done.total().flushes;
-        let count = usize::try_from(turn.transactions).unwrap_or(usize::MAX);
-        self.samples.add(&self.key, &running.name, TPMC, turn.tpm_c);
-        self.samples.count(&self.key, &running.name, TPMC, count, &done);
-        if let (Some(before), Some(after)) = (requests, self::requests(running)?) {
+    fn note(&mut self, turn: &MeasuredTurn, tally: &mut Tally) {
+        tally.transactions += turn.turn.transactions;
+        tally.seconds += turn.turn.seconds;
+        tally.flushes += turn.done.total().flushes;
+        let count = usize::try_from(turn.turn.transactions).unwrap_or(usize::MAX);
+        self.samples.add(&self.key, &tally.system, TPMC, turn.turn.tpm_c);
+        self.samples.count(&self.key, &tally.system, TPMC, count, &turn.done);
+        if let Some(requests) = turn.requests {
             // The operations were counted with the devices' requests.
-            let counts = [("FUSE requests", after - before)];
-            self.samples.count_named(&self.key, &running.name, TPMC, 0, &counts);
+            let counts = [("FUSE requests", requests)];
+            self.samples.count_named(&self.key, &tally.system, TPMC, 0, &counts);
         }
-        Ok(())
+    }
+}
+
+/// A turn, and what was asked for meanwhile.
+struct MeasuredTurn {
+    turn: Turn,
+    done: Counts,
+    requests: Option<f64>,
+}
+
+impl MeasuredTurn {
+    fn of(client: &mut Client) -> Result<MeasuredTurn> {
+        let running = client.running;
+        let (before, requests_before) = (running.counts()?, requests(running)?);
+        let turn = client.turn()?;
+        let done = running.counts()? - before;
+        let requests = requests_before.zip(requests(running)?);
+        Ok(MeasuredTurn { turn, done, requests: requests.map(|(before, after)| after - before) })
     }
 }
 
