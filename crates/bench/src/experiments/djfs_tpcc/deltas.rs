@@ -76,18 +76,21 @@ pub fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Sample
     let device: Device = "zero".parse().map_err(Error::Other)?;
     for page_bytes in PAGE_SIZES {
         let loaded = tpcc_clients::load(lab, "tpcc.db", scale.is_quick, page_bytes)?;
-        let (recipes, names) = split(contenders());
-        let site = Site::new(&device, scale.pick(384, 1408));
-        let running = systems::start(lab, &recipes, &site, section)?;
-        tpcc_clients::copy(&running, &loaded)?;
-        for mode in &MODES {
-            let key = Key::case(panel(mode), case(page_bytes));
-            for one in taking_part(&running, &names, mode) {
-                measure(lab, scale, mode, one, &key, samples)?;
+        // One after the other: sizes are compared, not times.
+        for contender in contenders() {
+            let (recipes, names) = split(vec![contender]);
+            let site = Site::new(&device, scale.pick(384, 1408));
+            let running = systems::start(lab, &recipes, &site, section)?;
+            tpcc_clients::copy(&running, &loaded)?;
+            for mode in &MODES {
+                let key = Key::case(panel(mode), case(page_bytes));
+                for one in taking_part(&running, &names, mode) {
+                    measure(lab, scale, mode, one, &key, samples)?;
+                }
             }
+            tpcc_clients::check(lab, &running)?;
+            systems::stop(running)?;
         }
-        tpcc_clients::check(lab, &running)?;
-        systems::stop(running)?;
         std::fs::remove_file(&loaded).map_err(Error::at(&loaded))?;
     }
     for mode in &MODES {
@@ -185,4 +188,31 @@ fn judge(section: &mut Section, samples: &Samples, mode: &Mode) -> Result<()> {
         sentence: others.join("; ") + ".",
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn whole_blocks_do_not_hide_the_size_of_deltas() {
+        let stat = |blocks: u64, bytes: u64| {
+            let (delta, lzo) = ((blocks, bytes), (0, 0));
+            json!({
+                "logged_blocks": 2 * blocks, "journal_bytes": bytes + blocks * 4096,
+                "logged_blocks_by_form": { "block": blocks, "delta": delta.0, "xor_lzo": lzo.0 },
+                "journal_bytes_by_form": { "block": blocks * 4096, "delta": delta.1, "xor_lzo": lzo.1 },
+            })
+        };
+        let of = |stat: Value| Logged::by_volume(&stat).unwrap();
+        let logged = of(stat(30, 5096)).since(of(stat(20, 1000)));
+        assert_eq!(percent(logged.differing.unwrap()), 10.0);
+        assert_eq!(percent((logged.blocks, logged.bytes)), 55.0);
+        assert!(Logged::by_volume(&json!({ "logged_blocks": 1 })).is_none());
+        let extension = json!({ "frame_bytes": 8192, "record_bytes": 2048 });
+        let logged = Logged::by_extension(&extension).unwrap();
+        assert_eq!(percent((logged.blocks, logged.bytes)), 25.0);
+    }
 }

@@ -22,7 +22,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             Payment and 4 each of Order-Status, Delivery and Stock-Level), one client without keying and think times, ten \
             warehouses (quick: two small ones), `synchronous=FULL`. PERSIST is the paper's rollback mode. Systems take turns \
             of whole decks on copies of one database, after a turn that is not measured and in which the WAL has come to be \
-            used again; at the end the standard's twelve consistency conditions hold on each. `tpmC` counts committed \
+            used again; in a full run some at a time, each group with ext4 ordered, whose ratios are those of the group; at the end the standard's twelve consistency conditions hold on each. `tpmC` counts committed \
             New-Orders. *NVRAM* is a journal (or the extension's lanes) in memory, as in the paper. \
             *writeback_cache* lets the kernel collect writes until a sync and gives up the order among files, which ext4 \
             ordered does not keep either. *atomic_writes*: SQLite writes no rollback journal at all. The ceiling is *eatmydata*: no sync does anything. \
