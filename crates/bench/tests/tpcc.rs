@@ -153,8 +153,9 @@ fn turns_are_read_from_standard_input() {
     let output = client.wait_with_output().unwrap();
     assert!(output.status.success());
     let printed = String::from_utf8(output.stdout).unwrap();
-    let counts: Vec<u64> = printed
-        .lines()
+    let mut lines = printed.lines();
+    assert_eq!(lines.next(), Some("ready"));
+    let counts: Vec<u64> = lines
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["transactions"].as_u64().unwrap())
         .collect();
     assert_eq!(counts, [30, 70]);

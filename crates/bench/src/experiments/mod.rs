@@ -7,6 +7,7 @@ mod directory;
 mod djfs_cache;
 mod djfs_fio;
 mod djfs_nvram_latency;
+mod djfs_tpcc;
 mod engine;
 mod fast14_cases;
 mod fast14_commit_bytes;
@@ -19,6 +20,7 @@ mod sqlite_clients;
 mod sqlite_extension;
 mod sqlite_nvram;
 mod sqlite_one_row;
+mod tpcc_clients;
 
 pub use run::{ReportArgs, RunArgs, report, run_all, run_one};
 pub use scale::Scale;
@@ -52,6 +54,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     fast14_protection::EXPERIMENT,
     fast14_commit_bytes::EXPERIMENT,
     djfs_fio::EXPERIMENT,
+    djfs_tpcc::EXPERIMENT,
     djfs_nvram_latency::EXPERIMENT,
     djfs_cache::EXPERIMENT,
     engine::EXPERIMENT,
@@ -66,8 +69,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// Papers as they are named here.
+const DJFS: &str = "DJFS: a delta-journaling file system on NVRAM, ETRI Journal";
 const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";
-const DJFS: &str = "DJFS: delta journaling on NVRAM, ETRI Journal";
 
 impl Experiment {
     /// A section that has the description.

@@ -4,8 +4,8 @@ use super::{Running, Site, System, missing_programs};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab, Program};
 
-/// The size of a journal of its own.
-const JOURNAL_MIB: u32 = 64;
+/// The size of a journal of its own: DJFS's.
+const JOURNAL_MIB: u32 = 128;
 
 /// Where the journal is.
 #[derive(Debug, Clone, PartialEq, Eq)]

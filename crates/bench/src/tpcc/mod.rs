@@ -86,7 +86,7 @@ struct Length {
     transactions: Option<u64>,
     #[arg(long)]
     seconds: Option<f64>,
-    /// Read numbers of transactions from standard input, a line each; do as many and print an object for each
+    /// Say `ready`, then read numbers of transactions, a line each; do as many and print an object for each
     #[arg(long)]
     turns: bool,
 }
@@ -165,6 +165,7 @@ fn transact(args: &RunArgs) -> Result<(), Box<dyn Error>> {
     if let Some(seconds) = args.length.seconds {
         return client.turn(Limit::Time(Duration::try_from_secs_f64(seconds)?));
     }
+    println!("ready");
     for line in io::stdin().lock().lines() {
         client.turn(Limit::Transactions(line?.trim().parse()?))?;
     }
