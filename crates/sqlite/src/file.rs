@@ -1,11 +1,11 @@
 //! A file of the VFS: ours in front, the file below behind it in the same memory.
 
 use std::ffi::{c_int, c_void};
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::database::{self, Database, Files};
 use crate::ffi::*;
+use crate::pending::Pending;
 use crate::real::{Real, call};
 use crate::vfs::tell;
 use crate::volume::Volume;
@@ -37,7 +37,7 @@ pub enum Role {
         /// The same connection's database, which is closed after this.
         main: *mut File,
         /// What was written since the last sync.
-        written: Range<u64>,
+        pending: Pending,
     },
     /// A database or its WAL on a volume.
     Volume(Volume),
@@ -234,46 +234,60 @@ unsafe extern "C" fn write(
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast(), len) };
         return settled(|| volume.write(at, bytes));
     }
-    if let Role::Wal { database, main, written } = role {
+    if let Role::Wal { database, main, pending } = role {
         // SAFETY: as above.
         let files = unsafe { files(file, *main) };
         let at = u64::try_from(offset).unwrap_or(0);
-        let end = at + u64::from(count.unsigned_abs());
+        // SAFETY: SQLite passes so many bytes.
+        let new =
+            unsafe { std::slice::from_raw_parts(bytes.cast(), count.unsigned_abs() as usize) };
         let begun = guard(SQLITE_IOERR, || {
-            let begun = if at == 0 && end >= HEADER_BYTES as u64 {
-                *written = 0..0;
-                // SAFETY: SQLite passes so many bytes.
-                let header = unsafe { std::slice::from_raw_parts(bytes.cast(), HEADER_BYTES) };
-                database.begin_generation(files, header)
-            } else if written.is_empty() || count as usize == FRAME_HEADER_BYTES {
-                database.begin_frame(files, at)
-            } else {
-                Ok(())
-            };
-            begun.map_or_else(|e| report(database, &e), |()| SQLITE_OK)
+            begin_write(database, files, pending, at, new)
+                .map_or_else(|e| report(database, &e), |()| SQLITE_OK)
         });
         if begun != SQLITE_OK {
             return begun;
         }
+        // SAFETY: as above.
+        let rc = call!(unsafe { real_of(file.cast()) }, xWrite, bytes, count, offset);
         if at >= HEADER_BYTES as u64 {
-            *written = match written.is_empty() {
-                true => at..end,
-                false => written.start.min(at)..written.end.max(end),
-            };
+            guard((), || match rc {
+                SQLITE_OK => pending.wrote(at, new),
+                _ => pending.failed(at..at + new.len() as u64),
+            });
         }
+        return rc;
     }
     // SAFETY: as above.
     call!(unsafe { real_of(file.cast()) }, xWrite, bytes, count, offset)
 }
 
+/// Before `new` is written at `at` of a WAL.
+fn begin_write(
+    database: &Database,
+    files: Files,
+    pending: &mut Pending,
+    at: u64,
+    new: &[u8],
+) -> Result<(), Failure> {
+    if at == 0 && new.len() >= HEADER_BYTES {
+        pending.clear();
+        return database.begin_generation(files, &new[..HEADER_BYTES]);
+    }
+    if pending.is_empty() || new.len() == FRAME_HEADER_BYTES {
+        return database.begin_frame(files, at);
+    }
+    Ok(())
+}
+
 unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     // SAFETY: SQLite's call of a method.
-    if let Role::Wal { database, main, written } = unsafe { role(file) } {
+    if let Role::Wal { database, main, pending } = unsafe { role(file) } {
         // SAFETY: as above.
         let files = unsafe { files(file, *main) };
         return guard(SQLITE_IOERR_FSYNC, || {
-            let written = std::mem::take(written);
-            let synced = database.sync_wal(files, written);
+            let synced = database.sync_wal(files, pending);
+            pending.clear();
             synced.map_or_else(|e| report(database, &e), |()| SQLITE_OK)
         });
     }

@@ -13,6 +13,7 @@ use crate::database::{self, Database};
 use crate::ffi::*;
 use crate::file::{self, File, Role};
 use crate::guard;
+use crate::pending::Pending;
 use crate::place::Settings;
 use crate::volume::{self, Volume};
 
@@ -267,7 +268,7 @@ unsafe fn role_of(
     if is_writable {
         database.open_log(true).map_err(|e| report(&e))?;
     }
-    Ok(Role::Wal { database, main, written: 0..0 })
+    Ok(Role::Wal { database, main, pending: Pending::default() })
 }
 
 unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
