@@ -502,3 +502,6 @@ pub fn came(database: &Database) {
 pub fn went(database: &Database) -> bool {
     database.connections.fetch_sub(1, Ordering::AcqRel) == 1
 }
+
+#[cfg(test)]
+mod tests;

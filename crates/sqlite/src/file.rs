@@ -29,6 +29,8 @@ pub enum Role {
         database: Arc<Database>,
         /// Whether it may be written.
         is_writable: bool,
+        /// How often this connection took the lock for writing the WAL.
+        transaction_count: u64,
     },
     /// A database's WAL.
     Wal {
@@ -159,7 +161,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
         _ => SQLITE_OK,
     };
     guard((), || {
-        if let Role::Main { database, is_writable } = &*role
+        if let Role::Main { database, is_writable, .. } = &*role
             && database::went(database)
             && *is_writable
             && let Err(e) = database.left(real)
@@ -198,15 +200,35 @@ unsafe fn settle(file: *mut sqlite3_file) -> c_int {
     }
 }
 
-/// The volume that the open database `file` lies on; nothing when the file is none of ours: another VFS
-/// may be over this one.
+/// Whether `file` is a file of ours: another VFS may be over this one.
+///
+/// # Safety
+/// `file` is an open file of any VFS.
+pub unsafe fn is_ours(file: *mut File) -> bool {
+    // SAFETY: every file begins with its methods.
+    let methods = unsafe { (*file.cast::<sqlite3_file>()).pMethods };
+    METHODS.as_ptr_range().contains(&methods)
+}
+
+/// How often the connection whose database `main` is took the lock for writing.
+///
+/// # Safety
+/// `main` is ours and open, and used by this thread only.
+unsafe fn transaction_of(main: *mut File) -> u64 {
+    // SAFETY: the caller's promise.
+    match unsafe { role(main.cast()) } {
+        Role::Main { transaction_count, .. } => *transaction_count,
+        _ => 0,
+    }
+}
+
+/// The volume that the open database `file` lies on; nothing when the file is none of ours.
 ///
 /// # Safety
 /// `file` is an open file of any VFS, used by this thread only.
 pub unsafe fn volume_of<'a>(file: *mut File) -> Option<&'a Volume> {
-    // SAFETY: every file begins with its methods.
-    let methods = unsafe { (*file.cast::<sqlite3_file>()).pMethods };
-    if !METHODS.as_ptr_range().contains(&methods) {
+    // SAFETY: the caller's promise.
+    if !unsafe { is_ours(file) } {
         return None;
     }
     // SAFETY: a file with these methods is ours, and open.
@@ -238,6 +260,8 @@ unsafe extern "C" fn write(
         // SAFETY: as above.
         let files = unsafe { files(file, *main) };
         let at = u64::try_from(offset).unwrap_or(0);
+        // SAFETY: the database is open while its WAL is; nothing else refers to its role now.
+        pending.belongs_to(unsafe { transaction_of(*main) });
         // SAFETY: SQLite passes so many bytes.
         let new =
             unsafe { std::slice::from_raw_parts(bytes.cast(), count.unsigned_abs() as usize) };
@@ -263,7 +287,7 @@ unsafe extern "C" fn write(
 }
 
 /// Before `new` is written at `at` of a WAL.
-fn begin_write(
+pub fn begin_write(
     database: &Database,
     files: Files,
     pending: &mut Pending,
@@ -364,14 +388,20 @@ unsafe extern "C" fn shm_lock(
     count: c_int,
     flags: c_int,
 ) -> c_int {
+    let is_write_lock = offset == WAL_WRITE_LOCK;
     // SAFETY: SQLite's call of a method.
-    if let Role::Volume(volume) = unsafe { role(file) } {
-        let is_write_lock = offset == WAL_WRITE_LOCK;
-        let settled = settled(|| volume.lock(is_write_lock));
-        // Somebody waits for a lock that is given back; what could not be written has not been committed.
-        if settled != SQLITE_OK && flags & SQLITE_SHM_UNLOCK == 0 {
-            return settled;
+    match unsafe { role(file) } {
+        Role::Volume(volume) => {
+            let settled = settled(|| volume.lock(is_write_lock));
+            // Somebody waits for a lock that is given back; what could not be written has not been committed.
+            if settled != SQLITE_OK && flags & SQLITE_SHM_UNLOCK == 0 {
+                return settled;
+            }
         }
+        Role::Main { transaction_count, .. } if is_write_lock && flags & SQLITE_SHM_UNLOCK == 0 => {
+            *transaction_count += 1;
+        }
+        _ => {}
     }
     // SAFETY: as above.
     call!(unsafe { real_of(file.cast()) }, xShmLock, offset, count, flags)

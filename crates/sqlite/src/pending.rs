@@ -1,10 +1,10 @@
-//! What a connection wrote to its WAL since the last sync, kept so that a commit need not read it back.
+//! What a transaction wrote to the WAL since the last sync, kept so that its commit need not read it back.
 //!
 //! SQLite writes the frames of a transaction one behind the other, header and page in two, and sometimes writes over
 //! some of them again before it syncs (savepoints, checksums). What is kept is what the file holds, or nothing:
-//! after a gap, a failed write or too many bytes the commit reads the file. Others may write the same
-//! places after a transaction that failed here, so whoever uses these bytes checks their chain of checksums
-//! (`tail`).
+//! after a gap, a failed write or too many bytes the commit reads the file. A transaction that is rolled back
+//! says nothing, and others may write in the same places after it, so each begins with nothing
+//! (`Pending::belongs_to`), and whoever uses these bytes follows their chain of checksums (`tail`).
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ const KEPT_BYTES_MAX: usize = (1 << 20) + (128 << 10);
 /// So much memory stays for the next transaction.
 const IDLE_BYTES_MAX: usize = 64 << 10;
 
-/// What was written since the last sync.
+/// What a transaction wrote since the last sync.
 #[derive(Debug, Default)]
 pub struct Pending {
     /// Where, with whatever lies between.
@@ -23,6 +23,8 @@ pub struct Pending {
     /// What, from the front of `written` on; all of it if `is_whole`.
     bytes: Vec<u8>,
     is_whole: bool,
+    /// The number of the transaction that wrote it.
+    transaction: u64,
 }
 
 impl Pending {
@@ -47,6 +49,14 @@ impl Pending {
         let is_frame = self.written.start == header.frame_at(first);
         let bytes = self.bytes().filter(|bytes| is_frame && bytes.len() >= FRAME_HEADER_BYTES)?;
         Some(FrameHeader::parse(bytes))
+    }
+
+    /// What is written next is of transaction `number`.
+    pub fn belongs_to(&mut self, number: u64) {
+        if self.transaction != number {
+            self.clear();
+            self.transaction = number;
+        }
     }
 
     /// `bytes` were written at `at`.

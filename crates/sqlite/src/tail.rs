@@ -61,6 +61,11 @@ impl Chain<'_> {
     fn takes(&mut self, frame: &[u8]) -> bool {
         let parsed = FrameHeader::parse(frame);
         let checksum = self.header.frame_checksum(self.checksum, frame);
+        #[cfg(feature = "canary")]
+        let checksum = match crate::canary::is(crate::canary::Broken::TrustsPending) {
+            true => parsed.checksum,
+            false => checksum,
+        };
         if parsed.salts != self.header.salts || parsed.checksum != checksum || parsed.page == 0 {
             return false;
         }

@@ -234,7 +234,7 @@ unsafe fn role_of(
             false => Ok(()),
         });
         return match ready {
-            Ok(()) => Ok(Role::Main { database, is_writable }),
+            Ok(()) => Ok(Role::Main { database, is_writable, transaction_count: 0 }),
             Err(e) => {
                 database::went(&database);
                 Err(report(&e))
@@ -256,7 +256,9 @@ unsafe fn role_of(
         }
         .map_err(|e| report(&e));
     }
-    if flags & SQLITE_OPEN_WAL == 0 {
+    // Over a database that another VFS stands for, a WAL is synced as ever.
+    // SAFETY: as above.
+    if flags & SQLITE_OPEN_WAL == 0 || !unsafe { file::is_ours(main) } {
         return Ok(Role::Other);
     }
     let main_path = path.as_os_str().as_bytes().strip_suffix(b"-wal");

@@ -17,9 +17,6 @@ fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// Pieces of a page whose sums are made side by side.
-const LANES: usize = 4;
-
 /// SQLite's checksum over a multiple of eight bytes, going on from `from`.
 ///
 /// Each step needs the result of the one before, so a page takes the processor's latency 1024 times. But a step
@@ -28,32 +25,38 @@ const LANES: usize = 4;
 pub fn checksum(is_big_endian: bool, from: Checksum, bytes: &[u8]) -> Checksum {
     debug_assert!(bytes.len().is_multiple_of(8));
     match is_big_endian {
-        true => checksum_of(from, bytes, u32::from_be_bytes),
-        false => checksum_of(from, bytes, u32::from_le_bytes),
+        true => checksum_of(from, bytes, u32::swap_bytes),
+        false => checksum_of(from, bytes, |word| word),
     }
 }
 
-fn checksum_of(from: Checksum, bytes: &[u8], word: impl Fn([u8; 4]) -> u32) -> Checksum {
-    let step = |sum: &mut Checksum, pair: &[u8; 8]| {
-        let [a, b, c, d, e, f, g, h] = *pair;
-        sum[0] = sum[0].wrapping_add(word([a, b, c, d])).wrapping_add(sum[1]);
-        sum[1] = sum[1].wrapping_add(word([e, f, g, h])).wrapping_add(sum[0]);
-    };
+fn checksum_of(from: Checksum, bytes: &[u8], word: impl Fn(u32) -> u32) -> Checksum {
     let (pairs, _) = bytes.as_chunks::<8>();
-    let count = pairs.len() / LANES;
-    let (pieces, rest) = pairs.split_at(count * LANES);
-    let mut sums = [from, [0; 2], [0; 2], [0; 2]];
-    let lanes: [&[[u8; 8]]; LANES] =
-        std::array::from_fn(|lane| &pieces[lane * count..(lane + 1) * count]);
-    for (((a, b), c), d) in lanes[0].iter().zip(lanes[1]).zip(lanes[2]).zip(lanes[3]) {
-        for (sum, pair) in sums.iter_mut().zip([a, b, c, d]) {
-            step(sum, pair);
-        }
+    // Four pieces of so many steps, and what is left.
+    let count = pairs.len() / 4;
+    let (first, behind) = pairs.split_at(count);
+    let (second, behind) = behind.split_at(count);
+    let (third, behind) = behind.split_at(count);
+    let (fourth, rest) = behind.split_at(count);
+    // Each sum in variables of its own, so that they stay in registers.
+    let [mut a0, mut a1] = from;
+    let [mut b0, mut b1, mut c0, mut c1, mut d0, mut d1] = [0_u32; 6];
+    let step = |s0: &mut u32, s1: &mut u32, pair: &[u8; 8]| {
+        let pair = u64::from_le_bytes(*pair);
+        *s0 = s0.wrapping_add(word(pair as u32)).wrapping_add(*s1);
+        *s1 = s1.wrapping_add(word((pair >> 32) as u32)).wrapping_add(*s0);
+    };
+    for (((a, b), c), d) in first.iter().zip(second).zip(third).zip(fourth) {
+        step(&mut a0, &mut a1, a);
+        step(&mut b0, &mut b1, b);
+        step(&mut c0, &mut c1, c);
+        step(&mut d0, &mut d1, d);
     }
     let steps = Steps::of(count);
-    let mut sum = sums.into_iter().reduce(|sum, piece| steps.then(sum, piece)).expect("four");
-    rest.iter().for_each(|pair| step(&mut sum, pair));
-    sum
+    let pieces = [[b0, b1], [c0, c1], [d0, d1]];
+    let [mut s0, mut s1] = pieces.into_iter().fold([a0, a1], |sum, piece| steps.then(sum, piece));
+    rest.iter().for_each(|pair| step(&mut s0, &mut s1, pair));
+    [s0, s1]
 }
 
 /// What so many steps over zeros do to a sum: a symmetric matrix.

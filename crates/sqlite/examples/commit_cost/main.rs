@@ -81,6 +81,12 @@ impl Arguments {
         Ok(Arguments { library, directory, nvram: paths.next(), rounds, only, variant })
     }
 
+    /// The URI's parameters for the extension; the log's shared memory lies where the caller removes it.
+    fn parameters(&self) -> String {
+        let memory = |nvram: &PathBuf| format!("&memory={}", nvram.join("memory").display());
+        format!("vfs=onejournal{}", self.nvram.as_ref().map_or_else(String::new, memory))
+    }
+
     fn has(&self, part: &str) -> bool {
         self.only.is_empty() || self.only.split(',').any(|word| word == part)
     }

@@ -23,7 +23,7 @@ struct Writer {
 impl Writer {
     fn start(arguments: &Arguments, is_ours: bool, process: usize) -> Result<Writer, Failed> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(&arguments.library).arg(&arguments.directory);
+        command.arg(&arguments.library).arg(&arguments.directory).args(&arguments.nvram);
         command.env("PART", format!("{} {process}", u8::from(is_ours)));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let answers = BufReader::new(child.stdout.take().ok_or("no output")?);
@@ -94,13 +94,13 @@ pub fn many(arguments: &Arguments) -> Result<(), Failed> {
 pub fn part(arguments: &Arguments, part: &str) -> Result<(), Failed> {
     let (side, process) = part.split_once(' ').ok_or("PART=SIDE PROCESS")?;
     let is_ours = side == "1";
-    let more = if is_ours { "vfs=onejournal" } else { "" };
+    let more = if is_ours { arguments.parameters() } else { String::new() };
     if is_ours {
         load(&arguments.library)?;
     }
     let path = |number| arguments.directory.join(format!("many-{side}-{process}-{number}.db"));
     let connections = (0..DATABASES)
-        .map(|number| open(Path::new(&path(number)), more, "FULL"))
+        .map(|number| open(Path::new(&path(number)), &more, "FULL"))
         .collect::<Result<Vec<_>, _>>()?;
     println!("ready");
     for line in std::io::stdin().lines() {

@@ -24,11 +24,12 @@ fn variants(arguments: &Arguments) -> Vec<Variant> {
     let mut variants = vec![
         variant("full", "plain, FULL", "", "FULL"),
         variant("off", "plain, OFF", "", "OFF"),
-        variant("disk", "log on disk, FULL", "vfs=onejournal", "FULL"),
+        variant("disk", "log on disk, FULL", &arguments.parameters(), "FULL"),
     ];
     if let Some(nvram) = &arguments.nvram {
-        let (nvram, log) = (nvram.display(), arguments.directory.join("nvram-log"));
-        let more = format!("vfs=onejournal&log={}&nvram={nvram}&durability=process", log.display());
+        let log = arguments.directory.join("nvram-log");
+        let (ours, log, nvram) = (arguments.parameters(), log.display(), nvram.display());
+        let more = format!("{ours}&log={log}&nvram={nvram}&durability=process");
         variants.push(variant("nvram", "lanes in NVRAM, FULL", &more, "FULL"));
     }
     variants
