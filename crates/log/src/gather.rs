@@ -56,3 +56,62 @@ fn waiting(control: &Control) -> u64 {
     // Both only grow, and the futex's word has 32 bits.
     u64::from(control.arrivals().wrapping_sub(taken as u32))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::host::StreamMeta;
+    use crate::lane::Lane;
+    use crate::place::{Options, Place};
+    use crate::recovery::recover_service;
+
+    /// Appends a record; where the lane ends then.
+    fn append(service: &Service, lane: &Arc<Lane>) -> u64 {
+        let appended = service.with_writer(lane, |writer, lender| writer.append(lender, b"record"));
+        appended.expect("append");
+        lane.words.appended().load(Ordering::Acquire)
+    }
+
+    #[test]
+    fn as_many_are_expected_as_took_part_and_nobody_by_who_writes_alone() {
+        let root = tempfile::tempdir().expect("directory");
+        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+        let options =
+            Options { memory: memory.path().into(), pool_bytes: 1 << 20, ..Options::default() };
+        let place = Place::join(root.path(), &options, None, |place| {
+            recover_service(&Service::new(place, options.full_wait))
+        });
+        // Without the flush worker, which drains when it likes.
+        let service = Service::new(place.expect("join"), options.full_wait);
+        let control = &service.control;
+        let expected = || control.group_expected().load(Ordering::Relaxed);
+        let count = || control.group_count().load(Ordering::Relaxed);
+        let members = || control.group_members().load(Ordering::Relaxed);
+        let meta = StreamMeta { id: 0, salt: 1, uid: 0, gid: 0, mode: 0o600, quota_bytes: 0 };
+        let [first, second] = ["first", "second"].map(|name| {
+            let name = name.parse().expect("a name");
+            let meta = service.host.create_stream(&name, &meta).expect("made");
+            service.lane(&name, &meta).expect("lane")
+        });
+
+        // The second waits already when the first leads.
+        let end = append(&service, &second);
+        second.words.wanted().store(end, Ordering::Release);
+        control.set_pending(second.identity().stream.place());
+        assert_eq!(waiting(control), 1);
+        let end_of_first = append(&service, &first);
+        service.commit_to(&first, end_of_first).expect("commit");
+        assert_eq!(second.words.synced().load(Ordering::Acquire), end);
+        assert_eq!((waiting(control), expected(), count(), members()), (0, 2, 1, 2));
+
+        // The second is waited for in vain, and then no more.
+        for round in 1..3 {
+            let end_of_first = append(&service, &first);
+            service.commit_to(&first, end_of_first).expect("commit");
+            let numbers = (waiting(control), expected(), count(), members());
+            assert_eq!(numbers, (0, 1, 1 + round, 2 + round));
+        }
+    }
+}

@@ -15,7 +15,7 @@
 //! area is used anew. A header's salt is in the CRC of all its entries, and random for each life
 //! of the service, so nothing of an earlier life is taken for an entry.
 //!
-//! One leader writes at a time, so an entry that is found behind one that is not valid proves damage.
+//! One leader writes at a time (`gather` says for whom it waits), so an entry that is found behind one that is not valid proves damage.
 //!
 //! Invariants: a piece is written once its bytes can change no more (below `appended`), and read while
 //! the drainer's word is held, so that its chunk is not lent to another.

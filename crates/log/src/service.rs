@@ -242,7 +242,7 @@ impl Service {
     /// Takes the lease; who had it.
     pub(crate) fn claim_lessee(&self, lane: &Lane) -> Result<Client> {
         let lessee = lane.words.lessee();
-        let begin = Instant::now();
+        let mut busy_since = None;
         loop {
             let claimed = claim(lessee, self.host.client(), |held| self.is_dead(held));
             if let Some(before) = claimed {
@@ -250,7 +250,8 @@ impl Service {
             }
             let held = Client(lessee.load(Ordering::Acquire));
             let is_brief = held == Client::NOBODY || held.is_for_a_moment();
-            if !is_brief || begin.elapsed() >= self.full_wait {
+            let waited = busy_since.get_or_insert_with(Instant::now).elapsed();
+            if !is_brief || waited >= self.full_wait {
                 return Err(LogError::Busy(lane.name.to_string()));
             }
             std::thread::sleep(Duration::from_micros(50));

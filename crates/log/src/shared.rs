@@ -7,6 +7,7 @@
 //! | leader | who writes the group log | compare-and-swap from nobody or from somebody dead |
 //! | group offset, sequence | where its next entry goes | the leader |
 //! | pending | a bit for each stream that waits for a group commit | set by waiters, taken by the leader |
+//! | arrivals, wanted, taken, expected | how many wait, and are waited for (`gather`) | waiters; the leader |
 //! | chunk owners | stream + 1, or 0; with [`FREEING`] | compare-and-swap from 0 by the lender; to FREEING, then 0 by the drainer |
 //! | chunk holders | see [`Control::chunk_holder`] | who has just lent it |
 //! | epoch, freed | changes that waiters sleep on | the leader; the drainer |

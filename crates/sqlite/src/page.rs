@@ -37,11 +37,12 @@ impl Form {
 fn block<'a>(
     page: &'a [u8],
     at: usize,
-    filled: &'a mut [u8; BLOCK_BYTES],
+    filled: &'a mut Option<[u8; BLOCK_BYTES]>,
 ) -> &'a [u8; BLOCK_BYTES] {
     if let Some((block, _)) = page[at..].split_first_chunk() {
         return block;
     }
+    let filled = filled.insert([0; BLOCK_BYTES]);
     filled[..page.len() - at].copy_from_slice(&page[at..]);
     filled
 }
@@ -51,7 +52,7 @@ pub fn encode(base: Option<&[u8]>, page: &[u8], out: &mut Vec<u8>) -> Form {
     let start = out.len();
     let budget = page.len() - page.len() / 4;
     for at in (0..page.len()).step_by(BLOCK_BYTES) {
-        let (mut filled_base, mut filled) = ([0; BLOCK_BYTES], [0; BLOCK_BYTES]);
+        let (mut filled_base, mut filled) = (None, None);
         let base_block = base.map_or(&ZEROS, |base| block(base, at, &mut filled_base));
         let length_at = out.len();
         out.extend_from_slice(&[0; 2]);
@@ -85,8 +86,7 @@ pub fn apply(form: Form, bytes: &[u8], page: &mut [u8]) -> Result<(), Failure> {
         let (length, behind) = rest.split_at_checked(2).ok_or_else(|| wrong("cut short"))?;
         let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
         let (list, behind) = behind.split_at_checked(length).ok_or_else(|| wrong("cut short"))?;
-        let mut filled = [0; BLOCK_BYTES];
-        let mut changed = *block(page, at, &mut filled);
+        let mut changed = *block(page, at, &mut None);
         runs::apply(&mut changed, list).map_err(|e| wrong(&e.to_string()))?;
         let end = (at + BLOCK_BYTES).min(page.len());
         page[at..end].copy_from_slice(&changed[..end - at]);

@@ -1,10 +1,14 @@
 //! 64 databases, written by eight processes: plain and with the log on disk, in turns. The processes of both
-//! sides are there all the time; those of the side whose turn it is get a line each.
+//! sides are there all the time; those of the side whose turn it is get a line each. Beside them bare durable
+//! writes, one behind the other, each counted as a commit of every process: no group commit that writes one entry
+//! at a time can be faster, if everything else took no time.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
+
+use device::{AlignedBuf, BlockDevice};
 
 use crate::disk::{Asked, COLUMNS, Disk};
 use crate::{Arguments, Failed, commit, load, median, open};
@@ -61,6 +65,33 @@ fn round(writers: &mut [Writer]) -> Result<f64, Failed> {
     Ok(begin.elapsed().as_nanos() as f64 / (PROCESSES * DATABASES * ROUND_COMMITS) as f64)
 }
 
+/// Bare durable writes of what an entry of all processes takes.
+struct Bare {
+    file: device::Disk,
+    entry: AlignedBuf,
+}
+
+impl Bare {
+    const COUNT: usize = 100;
+
+    fn new(directory: &Path) -> Result<Bare, Failed> {
+        let (path, entry) = (directory.join("bare"), AlignedBuf::zeroed(4096));
+        // Written, so that a durable write there changes no metadata.
+        std::fs::write(&path, vec![0; Bare::COUNT * entry.len()])?;
+        std::fs::File::open(&path)?.sync_all()?;
+        Ok(Bare { file: device::Disk::open_shared(&path)?, entry })
+    }
+
+    /// Time of a round, in ns a commit.
+    fn round(&self) -> Result<f64, Failed> {
+        let begin = Instant::now();
+        for index in 0..Bare::COUNT {
+            self.file.write_durable((index * self.entry.len()) as u64, &self.entry)?;
+        }
+        Ok(begin.elapsed().as_nanos() as f64 / (Bare::COUNT * PROCESSES) as f64)
+    }
+}
+
 pub fn many(arguments: &Arguments) -> Result<(), Failed> {
     let disk = Disk::of(&arguments.directory)?;
     let mut sides = Vec::new();
@@ -69,23 +100,32 @@ pub fn many(arguments: &Arguments) -> Result<(), Failed> {
         sides.push((0..PROCESSES).map(start).collect::<Result<Vec<_>, _>>()?);
     }
     let (mut times, mut asked) = ([Vec::new(), Vec::new()], [Asked::default(); 2]);
-    for _ in 0..arguments.rounds {
-        for ((writers, times), asked) in sides.iter_mut().zip(&mut times).zip(&mut asked) {
+    let (bare, mut bare_times) = (Bare::new(&arguments.directory)?, Vec::new());
+    for number in 0..arguments.rounds {
+        // In another order each time: what a side leaves to the disk, the next one feels.
+        for turn in 0..3 {
+            let side = (number + turn) % 3;
+            if side == 2 {
+                bare_times.push(bare.round()?);
+                continue;
+            }
             let commits = (PROCESSES * DATABASES * ROUND_COMMITS) as u64;
-            times.push(asked.during(&disk, commits, || round(writers))?);
+            let time = asked[side].during(&disk, commits, || round(&mut sides[side]))?;
+            times[side].push(time);
         }
     }
-    let ratio = {
-        let [plain, ours] = &times;
-        median(plain.iter().zip(ours).map(|(plain, ours)| plain / ours).collect())
-    };
+    let [plain, ours] = &times;
+    let ratio =
+        |times: &[f64]| median(plain.iter().zip(times).map(|(plain, time)| plain / time).collect());
     let columns = ["64 databases", "ns a commit", "x faster FULL"];
     println!("{:<22} {:>12} {:>14} {:>13}{COLUMNS}", columns[0], columns[1], columns[2], "");
-    let ratios = [String::from("1.00"), format!("{ratio:.2}")];
-    for (((name, times), ratio), asked) in
-        ["plain, FULL", "log on disk, FULL"].iter().zip(times).zip(ratios).zip(&asked)
+    let sides =
+        [("plain, FULL", plain, asked[0].each()), ("log on disk, FULL", ours, asked[1].each())];
+    for (name, times, asked) in
+        sides.into_iter().chain([("bare durable writes", &bare_times, String::new())])
     {
-        println!("{name:<22} {:>12.0} {ratio:>14} {:>13}{}", median(times), "", asked.each());
+        let time = median(times.clone());
+        println!("{name:<22} {time:>12.0} {:>14.2} {:>13}{asked}", ratio(times), "");
     }
     Ok(())
 }
