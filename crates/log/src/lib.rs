@@ -22,6 +22,7 @@ mod drain;
 mod error;
 #[cfg(test)]
 mod format_page;
+mod gather;
 mod group;
 mod host;
 mod lane;

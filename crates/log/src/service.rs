@@ -31,6 +31,8 @@ pub(crate) struct Service {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) control: Control,
     lanes: Mutex<HashMap<StreamId, Arc<Lane>>>,
+    /// The streams as they were last listed, to find one that is not open here.
+    listed: Mutex<Vec<(StreamName, StreamMeta)>>,
     /// How long an append waits for a chunk while nothing is drained.
     pub(crate) full_wait: Duration,
     kick: Kick,
@@ -66,8 +68,8 @@ impl Service {
     /// Joins the service, which `recovery` has made ready.
     pub(crate) fn new(host: Arc<dyn Host>, full_wait: Duration) -> Service {
         let control = Control(host.control());
-        let lanes = Mutex::new(HashMap::new());
-        Service { host, control, lanes, full_wait, kick: Kick::default() }
+        let (lanes, listed) = (Mutex::default(), Mutex::default());
+        Service { host, control, lanes, listed, full_wait, kick: Kick::default() }
     }
 
     /// What wakes the flush worker.
@@ -111,11 +113,23 @@ impl Service {
     }
 
     fn lane_where(&self, is_it: impl Fn(StreamId) -> bool) -> Result<Option<Arc<Lane>>> {
-        let streams = self.host.streams()?;
-        match streams.into_iter().find(|(_, meta)| is_it(StreamId(meta.id))) {
-            Some((name, meta)) => Ok(Some(self.lane(&name, &meta)?)),
-            None => Ok(None),
-        }
+        let find = |streams: &[(StreamName, StreamMeta)]| {
+            streams.iter().find(|(_, meta)| is_it(StreamId(meta.id))).cloned()
+        };
+        let listed = find(&self.listed.lock());
+        // It may have been removed since, and its name or its place be another's.
+        let found = match listed {
+            Some((name, meta)) if self.host.stream(&name)?.as_ref() == Some(&meta) => {
+                Some((name, meta))
+            }
+            _ => {
+                let streams = self.host.streams()?;
+                let found = find(&streams);
+                *self.listed.lock() = streams;
+                found
+            }
+        };
+        found.map(|(name, meta)| self.lane(&name, &meta)).transpose()
     }
 
     /// Removes the stream: from the moment its directory is gone its chunks are nobody's.
@@ -228,7 +242,7 @@ impl Service {
     /// Takes the lease; who had it.
     pub(crate) fn claim_lessee(&self, lane: &Lane) -> Result<Client> {
         let lessee = lane.words.lessee();
-        let begin = Instant::now();
+        let mut busy_since = None;
         loop {
             let claimed = claim(lessee, self.host.client(), |held| self.is_dead(held));
             if let Some(before) = claimed {
@@ -236,7 +250,8 @@ impl Service {
             }
             let held = Client(lessee.load(Ordering::Acquire));
             let is_brief = held == Client::NOBODY || held.is_for_a_moment();
-            if !is_brief || begin.elapsed() >= self.full_wait {
+            let waited = busy_since.get_or_insert_with(Instant::now).elapsed();
+            if !is_brief || waited >= self.full_wait {
                 return Err(LogError::Busy(lane.name.to_string()));
             }
             std::thread::sleep(Duration::from_micros(50));

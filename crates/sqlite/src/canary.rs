@@ -14,6 +14,10 @@ pub enum Broken {
     AppliesBackwards = 2,
     /// A generation begins without saying which ones the disk may still show.
     ForgetsStale = 3,
+    /// What is remembered of a generation is not held against its frames.
+    TrustsVersions = 4,
+    /// The chain of checksums of what was kept of a transaction is not followed.
+    TrustsPending = 5,
 }
 
 static BROKEN: AtomicU8 = AtomicU8::new(0);

@@ -13,6 +13,7 @@ use crate::database::{self, Database};
 use crate::ffi::*;
 use crate::file::{self, File, Role};
 use crate::guard;
+use crate::pending::Pending;
 use crate::place::Settings;
 use crate::volume::{self, Volume};
 
@@ -233,7 +234,7 @@ unsafe fn role_of(
             false => Ok(()),
         });
         return match ready {
-            Ok(()) => Ok(Role::Main { database, is_writable }),
+            Ok(()) => Ok(Role::Main { database, is_writable, transaction_count: 0 }),
             Err(e) => {
                 database::went(&database);
                 Err(report(&e))
@@ -255,7 +256,9 @@ unsafe fn role_of(
         }
         .map_err(|e| report(&e));
     }
-    if flags & SQLITE_OPEN_WAL == 0 {
+    // Over a database that another VFS stands for, a WAL is synced as ever.
+    // SAFETY: as above.
+    if flags & SQLITE_OPEN_WAL == 0 || !unsafe { file::is_ours(main) } {
         return Ok(Role::Other);
     }
     let main_path = path.as_os_str().as_bytes().strip_suffix(b"-wal");
@@ -267,7 +270,7 @@ unsafe fn role_of(
     if is_writable {
         database.open_log(true).map_err(|e| report(&e))?;
     }
-    Ok(Role::Wal { database, main, written: 0..0 })
+    Ok(Role::Wal { database, main, pending: Pending::default() })
 }
 
 unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
