@@ -35,7 +35,10 @@ pub(crate) struct Drainer<'a> {
 
 impl Drop for Drainer<'_> {
     fn drop(&mut self) {
-        self.lane.words.drainer().store(0, Ordering::Release);
+        // Of a thread that panics the word stays: whoever claims it next puts the lane in order first.
+        if !std::thread::panicking() {
+            self.lane.words.drainer().store(0, Ordering::Release);
+        }
     }
 }
 

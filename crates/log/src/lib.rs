@@ -28,6 +28,7 @@ mod lane;
 mod lease;
 mod log;
 mod manage;
+mod mortal;
 mod place;
 mod protocol;
 mod reading;

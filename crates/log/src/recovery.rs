@@ -117,7 +117,7 @@ fn keep_pieces(lane: &Lane, pieces: &[&Piece]) -> Result<()> {
         let first = segments.first().unwrap_or(0);
         // What lies before the first file was truncated away.
         for piece in pieces.iter().filter(|piece| piece.lsn >= first) {
-            segments.write(piece.lsn, &piece.bytes)?;
+            segments.write_behind_damage(piece.lsn, &piece.bytes)?;
         }
         segments.sync()
     })
@@ -147,6 +147,9 @@ impl Service {
                 at: Lsn(0),
                 what: "its chunks contradict each other".into(),
             });
+        }
+        if !broken::is(Broken::FoundStreamNotKept) {
+            self.host.keep_stream(&lane.name)?;
         }
         let mut files = lane.files.lock();
         let segments = &mut files.segments;

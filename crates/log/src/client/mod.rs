@@ -27,6 +27,8 @@ use crate::writer::Sizes;
 use crate::{Log, LogError, LogStat, Lsn, Record, Result, StreamName, transport};
 
 pub(crate) use reader::RemoteReader;
+#[cfg(test)]
+pub(crate) use reader::parse as parse_records;
 pub(crate) use stream::RemoteStream;
 
 /// How long an answer may take: longer than the daemon waits for a chunk.
