@@ -51,7 +51,7 @@ mod writer;
 pub use client::ConnectOptions;
 pub use error::{LogError, Result};
 pub use host::{Settings, StreamMeta};
-pub use log::{Log, LogStat, Reader, Record, Stream, StreamStat};
+pub use log::{Log, LogStat, Reader, Record, Stream, StreamStat, names_socket};
 pub use place::Options;
 pub use record::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
 pub use server::{Limits, Server, ServerOptions};

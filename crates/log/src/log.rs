@@ -38,13 +38,15 @@ enum Inner {
 
 impl Log {
     /// Joins the service in the directory `path`. When there is none it is made with `options`; the
-    /// first to join after a restart of the machine recovers it. When `path` is a socket, as
-    /// [`Log::connect`].
+    /// first to join after a restart of the machine recovers it. When the path names a daemon's socket
+    /// ([`names_socket`]), as [`Log::connect`].
     ///
-    /// Fails while a daemon serves the directory; the error names its socket.
+    /// # Errors
+    /// While a daemon serves the directory; the error names its socket. [`LogError::Daemon`] when no daemon answers
+    /// at the socket, and no log is made instead.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Log> {
         let path = path.as_ref();
-        if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        if is_socket(path)? {
             return Log::connect(path);
         }
         let place = Place::join(path, options, None, |place| {
@@ -210,6 +212,27 @@ impl Log {
             }
         }
     }
+}
+
+/// Whether a daemon is meant: a path that ends in `socket`, `NAME.sock` or `NAME.socket`. Its name tells, as
+/// there is no socket while no daemon runs, and a log that is made in its place would be another one.
+pub fn names_socket(path: impl AsRef<Path>) -> bool {
+    let path = path.as_ref();
+    let is_end = |end: &std::ffi::OsStr| end == "sock" || end == "socket";
+    path.file_name().is_some_and(|name| name == "socket") || path.extension().is_some_and(is_end)
+}
+
+/// The same, refusing what its name and its kind say differently.
+fn is_socket(path: &Path) -> Result<bool> {
+    let found = std::fs::metadata(path).map(|found| found.file_type());
+    let is_named = names_socket(path);
+    let why = match found {
+        Ok(kind) if is_named && kind.is_dir() => "a directory that is named like a socket",
+        Ok(kind) if !is_named && kind.is_socket() => "a socket that is not named like one",
+        _ => return Ok(is_named),
+    };
+    let rule = "a log is a directory, or a socket named socket, NAME.sock or NAME.socket";
+    Err(LogError::Usage(format!("{} is {why}: {rule}", path.display())))
 }
 
 /// The stream that is to be there.

@@ -158,7 +158,8 @@ impl Client {
             }
             Unanswered::Gone(e) if begin.elapsed() >= options.retry => {
                 let waited = options.retry.as_secs_f32();
-                Err(LogError::Daemon(format!("{socket}: gone for {waited} s: {e}")))
+                let todo = "start it (onejournal logd), or open its directory";
+                Err(LogError::Daemon(format!("{socket}: gone for {waited} s: {e}: {todo}")))
             }
             Unanswered::Gone(_) => {
                 std::thread::sleep(Duration::from_millis(20));
