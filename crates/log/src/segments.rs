@@ -174,7 +174,9 @@ impl Segments {
     /// [`Segments::sync`].
     pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let has_room = |last: &Segment| at + bytes.len() as u64 <= last.first + last.room_bytes;
-        if !self.list.last().is_some_and(has_room) {
+        // The only file is never made anew: without one recovery would begin at the stream's beginning.
+        let is_only = self.list.len() == 1 && self.list[0].first == at;
+        if !is_only && !self.list.last().is_some_and(has_room) {
             // One that begins here holds nothing yet: a crash kept it from being filled.
             self.list.pop_if(|last| last.first == at);
             self.make(at, bytes.len() as u64)?;
