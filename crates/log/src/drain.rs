@@ -15,6 +15,7 @@ use parking_lot::MutexGuard;
 
 use crate::broken::{self, Broken};
 use crate::lane::Lane;
+use crate::patience::Patience;
 use crate::record::HEADER_BYTES;
 use crate::scan::{Bytes, Records};
 use crate::service::Service;
@@ -46,14 +47,9 @@ impl Service {
     /// Brings all that was appended to the log files, and gives the chunks back.
     pub(crate) fn drain(&self, lane: &Lane) -> Result<()> {
         lane.check()?;
-        let _drainer = loop {
-            if let Some(drainer) = self.claim_drainer(lane) {
-                break drainer;
-            }
-            // Another process drains, or another thread of ours: what it brings home is ours too.
-            std::thread::sleep(DRAINER_WAIT);
-            lane.check()?;
-        };
+        // What another process or another thread of ours brings home meanwhile is ours too.
+        let _drainer = self.wait_for_drainer(lane)?;
+        lane.check()?;
         let drained = self.drain_claimed(lane);
         if let Err(e) = &drained
             && !is_disk_full(e)
@@ -79,13 +75,24 @@ impl Service {
         Some(Drainer { lane, _alone: alone })
     }
 
-    /// Waits until nobody else takes bytes out of the lane.
-    pub(crate) fn wait_for_drainer<'a>(&self, lane: &'a Lane) -> Drainer<'a> {
+    /// How long to wait for another who shows no progress: it may be syncing as much as the pool holds, to a disk
+    /// that takes a mebibyte a second.
+    pub(crate) fn patience(&self) -> Duration {
+        let pool_bytes = self.host.settings().pool_bytes();
+        self.full_wait + Duration::from_micros(pool_bytes.saturating_mul(1_000_000) >> 20)
+    }
+
+    /// Waits until nobody else takes bytes out of the lane; an error when whoever does that does not go on.
+    pub(crate) fn wait_for_drainer<'a>(&self, lane: &'a Lane) -> Result<Drainer<'a>> {
+        let progress = || self.control.drain_bytes().load(Ordering::Relaxed);
+        let mut patience = Patience::new(self.patience(), progress());
         loop {
-            match self.claim_drainer(lane) {
-                Some(drainer) => return drainer,
-                None => std::thread::sleep(DRAINER_WAIT),
+            if let Some(drainer) = self.claim_drainer(lane) {
+                return Ok(drainer);
             }
+            let who = Client(lane.words.drainer().load(Ordering::Acquire));
+            patience.check(progress(), who, &format!("drain stream {}", lane.name))?;
+            std::thread::sleep(DRAINER_WAIT);
         }
     }
 

@@ -29,6 +29,7 @@ mod lease;
 mod log;
 mod manage;
 mod mortal;
+mod patience;
 mod place;
 mod protocol;
 mod reading;

@@ -66,7 +66,9 @@ impl Service {
         if lane.words.lessee().load(Ordering::Acquire) != me {
             self.claim_lessee(lane)?;
         }
-        let drainer = self.wait_for_drainer(lane);
+        let drainer = self
+            .wait_for_drainer(lane)
+            .inspect_err(|_| lane.words.lessee().store(0, Ordering::Release))?;
         let (mut f, mut done) = (Some(f), None);
         let locked = self.host.locked(&mut || {
             done = f.take().map(|f| f());

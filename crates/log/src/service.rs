@@ -123,7 +123,7 @@ impl Service {
     pub(crate) fn remove(&self, lane: &Arc<Lane>) -> Result<()> {
         // Nobody appends, drains or leads with it meanwhile.
         let removed = self.with_writer(lane, |_, _| {
-            let _drainer = self.wait_for_drainer(lane);
+            let _drainer = self.wait_for_drainer(lane)?;
             self.host.remove_stream(&lane.name, &lane.meta)?;
             lane.set_removed();
             let stream = lane.identity().stream;
@@ -299,7 +299,7 @@ impl Service {
 
     /// Takes over the lane of somebody who died.
     pub(crate) fn adopt(&self, lane: &Lane) -> Result<()> {
-        let _drainer = self.wait_for_drainer(lane);
+        let _drainer = self.wait_for_drainer(lane)?;
         self.tidy(lane)
     }
 

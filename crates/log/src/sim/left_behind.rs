@@ -183,6 +183,28 @@ fn a_writer_that_waited_in_vain_gives_back_what_it_does_not_use() {
 }
 
 #[test]
+fn a_process_that_is_stopped_is_an_error_and_costs_nothing() {
+    let machine = machine(Medium::Memory);
+    let [stopped, process] = [(); 2].map(|()| Process::join(&machine).expect("join"));
+    let lane = process.make("a").expect("stream");
+    let lsn = append(&process, &lane, b"one").expect("append");
+    let words = [process.service.control.leader(), lane.words.drainer()];
+    for word in words {
+        word.store(client(&stopped), Ordering::Release);
+        let done = match std::ptr::eq(word, lane.words.drainer()) {
+            true => process.service.drain(&lane),
+            false => process.service.sync(&lane, lsn),
+        };
+        let error = done.expect_err("it lives, and does nothing");
+        assert!(error.to_string().contains("does not go on"), "{error}");
+        // It goes on.
+        word.store(0, Ordering::Release);
+        process.service.sync(&lane, lsn).expect("sync");
+        process.service.drain(&lane).expect("drain");
+    }
+}
+
+#[test]
 fn an_entry_is_never_larger_than_the_group_log() {
     let machine = machine_of(Settings { chunk_bytes: 40 << 10, ..small(Medium::Memory) });
     let process = Process::join(&machine).expect("join");
