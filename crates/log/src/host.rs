@@ -133,8 +133,8 @@ pub(crate) trait Host: Send + Sync {
     /// Makes a stream, durably. Another process may have made it meanwhile: then it is that one.
     fn create_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<StreamMeta>;
 
-    /// Makes sure that a stream that was found stays after a power cut: whoever made it may have died just before
-    /// that was so.
+    /// Makes sure that a stream that was found, or was not, is there or is not after a power cut too: whoever made or
+    /// removed it may have died just before that was so.
     fn keep_stream(&self, name: &StreamName) -> Result<()>;
 
     /// Removes a stream; when this returns it stays removed. Its chunks are the caller's affair.

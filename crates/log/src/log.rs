@@ -29,8 +29,9 @@ enum Inner {
     /// This process serves the directory, with others perhaps.
     Embedded {
         service: Arc<Service>,
+        place: Arc<Place>,
         /// Stopped before the service is left.
-        _worker: Worker,
+        worker: Worker,
     },
     /// A daemon does.
     Remote(Arc<Client>),
@@ -52,9 +53,9 @@ impl Log {
         let place = Place::join(path, options, None, |place| {
             recover_service(&Service::new(place, options.full_wait))
         })?;
-        let service = Arc::new(Service::new(place, options.full_wait));
-        let _worker = Worker::start(service.clone())?;
-        Ok(Log { inner: Inner::Embedded { service, _worker } })
+        let service = Arc::new(Service::new(place.clone(), options.full_wait));
+        let worker = Worker::start(service.clone())?;
+        Ok(Log { inner: Inner::Embedded { service, place, worker } })
     }
 
     /// Connects to the daemon that listens at `socket`.
@@ -71,6 +72,29 @@ impl Log {
                 None => Err(e),
             },
             Err(e) => Err(e),
+        }
+    }
+
+    /// Ends this process's part: brings all that it appended to the log files and lets others write its streams.
+    /// The last process to close the log, with no stream of it open any more, leaves nothing in shared memory. A log
+    /// that is dropped instead leaves what it appended in shared memory for the next one.
+    ///
+    /// # Errors
+    /// What could not be brought home stays where it was, as if the log had been dropped.
+    pub fn close(self) -> Result<()> {
+        match self.inner {
+            Inner::Embedded { service, place, worker } => {
+                drop(worker);
+                service.bring_own_home()?;
+                match Arc::try_unwrap(service) {
+                    Ok(service) if service.forget_all() => {
+                        place.give_memory_back(|| service.retire())
+                    }
+                    // Streams or readers of it are open.
+                    _ => Ok(()),
+                }
+            }
+            Inner::Remote(client) => client.close(),
         }
     }
 
@@ -157,8 +181,8 @@ impl Log {
     pub fn remove_stream(&self, name: &str) -> Result<()> {
         match &self.inner {
             Inner::Embedded { service, .. } => {
-                let (name, meta) = named(service, name)?;
-                service.remove(&service.lane(&name, &meta)?)
+                let name = name.parse()?;
+                service.remove_named(&name, service.host.stream(&name)?)
             }
             Inner::Remote(client) => {
                 client.either(|| client.remove_stream(name), |log| log.remove_stream(name))

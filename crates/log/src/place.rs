@@ -212,6 +212,27 @@ impl Place {
         Ok(place)
     }
 
+    /// Removes the shared memory if no other process has joined and `is_done` says that nothing is in it. Nobody may
+    /// use this place behind that.
+    pub(crate) fn give_memory_back(&self, is_done: impl FnOnce() -> Result<bool>) -> Result<()> {
+        let is_alone = || !is_joined(&self.path, self.client.slot());
+        let control = Control(self.control.clone());
+        let joined_count = || control.generation().load(Ordering::Acquire);
+        // Not under the lock, which streams are opened under.
+        let before = joined_count();
+        if !is_alone() || !is_done()? {
+            return Ok(());
+        }
+        let _lock = Lock::take(&self.path)?;
+        if is_alone() && joined_count() == before {
+            // Without this one the rest is nothing, wherever this ends.
+            let control = self.memory.join("control");
+            fs::remove_file(&control).map_err(at(&control))?;
+            fs::remove_dir_all(&self.memory).map_err(at(&self.memory))?;
+        }
+        Ok(())
+    }
+
     /// Directory of a stream.
     pub(crate) fn stream_path(&self, name: &StreamName) -> PathBuf {
         self.path.join("streams").join(name.as_str())
@@ -422,7 +443,10 @@ impl Host for Place {
     }
 
     fn keep_stream(&self, name: &StreamName) -> Result<()> {
-        sync_directory(&self.stream_path(name))?;
+        let path = self.stream_path(name);
+        if path.exists() {
+            sync_directory(&path)?;
+        }
         sync_directory(&self.path.join("streams"))
     }
 

@@ -119,6 +119,18 @@ impl Service {
         }
     }
 
+    /// Removes the stream `name`, of which `meta` was found.
+    pub(crate) fn remove_named(&self, name: &StreamName, meta: Option<StreamMeta>) -> Result<()> {
+        let Some(meta) = meta else {
+            // Somebody who asks again what a process that died had begun takes this for a success.
+            if !broken::is(Broken::AbsenceNotKept) {
+                self.host.keep_stream(name)?;
+            }
+            return Err(LogError::NotFound(format!("there is no stream {name}")));
+        };
+        self.remove(&self.lane(name, &meta)?)
+    }
+
     /// Removes the stream: from the moment its directory is gone its chunks are nobody's.
     pub(crate) fn remove(&self, lane: &Arc<Lane>) -> Result<()> {
         // Nobody appends, drains or leads with it meanwhile.

@@ -185,6 +185,23 @@ fn a_path_says_by_its_name_whether_a_daemon_is_meant() {
 }
 
 #[test]
+fn a_client_that_closes_has_brought_everything_home() {
+    on_both(|place| {
+        let _server = place.serve();
+        let (log, other) = (place.connect(), place.connect());
+        let stream = log.stream("a").expect("stream");
+        stream.append(&payload(1, 50_000)).expect("append");
+        log.close().expect("close");
+        let rival = other.stream("a").expect("stream");
+        let stat = rival.stat().expect("stat");
+        assert_eq!((stat.drained, stat.record_count), (stat.appended, 1));
+        rival.acquire().expect("the lease was given back");
+        assert_eq!(other.stat().lent_bytes, 0);
+        drop(stream);
+    });
+}
+
+#[test]
 fn one_client_writes_a_stream_at_a_time() {
     on_both(|place| {
         let _server = place.serve();

@@ -217,6 +217,17 @@ impl Client {
         Ok(answer)
     }
 
+    /// Brings home what was appended here, and gives the leases back.
+    pub(crate) fn close(&self) -> Result<()> {
+        let open: Vec<_> = self.streams.lock().values().filter_map(Weak::upgrade).collect();
+        let mut home = Ok(());
+        for stream in open {
+            home = home.and(stream.flush_own());
+            stream.release();
+        }
+        home
+    }
+
     fn keep(&self, connection: OwnedFd) {
         let mut idle = self.idle.lock();
         if idle.len() < IDLE_COUNT_MAX {

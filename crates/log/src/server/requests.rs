@@ -66,8 +66,10 @@ impl Desk {
             Kind::ServiceStat => Ok((self.service_stat(), Vec::new())),
             Kind::Streams => self.streams(peer, request),
             Kind::Remove => {
-                let (name, meta) = self.find(peer, request, Wish::Own)?;
-                self.service.remove(&self.service.lane(&name, &meta)?)?;
+                let name = request.name.parse()?;
+                let meta = self.service.host.stream(&name)?;
+                meta.iter().try_for_each(|meta| check(&name, meta, peer, Wish::Own))?;
+                self.service.remove_named(&name, meta)?;
                 numbers(&[])
             }
             Kind::Truncate => {

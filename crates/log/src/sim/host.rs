@@ -407,7 +407,10 @@ impl Host for SimHost {
 
     fn keep_stream(&self, name: &StreamName) -> Result<()> {
         let store = self.directory("streams");
-        sync_text(&store, &*store.open(name.as_str())?)
+        if store.names()?.iter().any(|found| found == name.as_str()) {
+            store.open(name.as_str())?.sync()?;
+        }
+        Ok(store.sync_names()?)
     }
 
     fn remove_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<()> {
