@@ -16,14 +16,10 @@ use parking_lot::MutexGuard;
 use crate::broken::{self, Broken};
 use crate::lane::Lane;
 use crate::patience::Patience;
-use crate::record::HEADER_BYTES;
 use crate::scan::{Bytes, Records};
 use crate::service::Service;
 use crate::shared::{Client, claim};
 use crate::{LogError, Lsn, Result};
-
-/// Bytes of records that are written at once, at least; one more record fits.
-pub(crate) const BATCH_BYTES: usize = 4 << 20;
 
 /// How long to wait for another drainer before looking whether it lives.
 const DRAINER_WAIT: Duration = Duration::from_millis(1);
@@ -153,26 +149,16 @@ impl Service {
 fn copy_records(lane: &Lane, begin: u64, end: u64) -> Result<u64> {
     let mut source = Chunks(lane);
     let mut records = Records::new(lane.identity(), &mut source, Lsn(begin), end);
-    let mut batch = Vec::new();
-    let mut batch_at = begin;
     while records.position().0 < end {
         let position = records.position();
-        let Some((_, header, bytes)) = records.next_raw()? else {
+        let Some((at, bytes)) = records.next_run()? else {
             return Err(LogError::Damaged {
                 stream: lane.name.to_string(),
                 at: position,
                 what: "its lane holds no record where one was published".into(),
             });
         };
-        debug_assert_eq!(bytes.len(), HEADER_BYTES + header.payload_bytes);
-        batch.extend_from_slice(bytes);
-        let next = records.position().0;
-        batch.resize(usize::try_from(next - batch_at).expect("a batch"), 0);
-        if batch.len() >= BATCH_BYTES || next == end {
-            lane.with_files(|segments| segments.write(batch_at, &batch))?;
-            batch.clear();
-            batch_at = next;
-        }
+        lane.with_files(|segments| segments.write(at.0, bytes))?;
     }
     Ok(end - begin)
 }

@@ -106,7 +106,13 @@ impl Service {
             return Ok(index);
         }
         let next = self.next_ordinal(lane);
-        if ordinal != next {
+        if ordinal > next {
+            // The daemon before this one took back what lies between, and died before it could say that the
+            // pool is full: the append begins anew.
+            let pool_bytes = self.host.settings().pool_bytes();
+            return Err(LogError::Full { pool_bytes, waited_ms: 0 });
+        }
+        if ordinal < next {
             let text = format!("stream {}: span {ordinal} instead of {next}", lane.name);
             return Err(LogError::Usage(text));
         }

@@ -21,7 +21,6 @@ use std::sync::atomic::Ordering;
 
 use crate::broken::{self, Broken};
 use crate::chunk::{DATA_OFFSET, Loan};
-use crate::drain::BATCH_BYTES;
 use crate::group::{self, Piece};
 use crate::lane::Lane;
 use crate::record::{HEADER_BYTES, Identity};
@@ -30,6 +29,9 @@ use crate::segments::Segments;
 use crate::service::Service;
 use crate::shared::{LANE_READY, LaneWords, ORDINAL_MAX};
 use crate::{LogError, Lsn, Result, StreamId, clock};
+
+/// Bytes of records that are written at once, at least; one more record fits.
+const BATCH_BYTES: usize = 4 << 20;
 
 /// Makes the service ready, in memory that is all zeros. The caller holds its lock.
 pub(crate) fn recover_service(service: &Service) -> Result<()> {

@@ -401,7 +401,8 @@ fn a_client_cannot_take_more_than_its_share() {
     }
     let (far, other) = (first + lent + 5, first.wrapping_sub(1));
     for at in [far, other, u64::MAX] {
-        assert!(matches!(lane.ask(Kind::Lend, at, 0), Err(LogError::Usage(_))), "{at}");
+        let error = lane.ask(Kind::Lend, at, 0).expect_err("not the next one");
+        assert!(matches!(error, LogError::Usage(_) | LogError::Full { .. }), "{at}: {error}");
     }
     let stolen = Lane { token: lane.token ^ 1, ..lane };
     assert!(matches!(stolen.ask(Kind::Lend, first, 0), Err(LogError::Aborted(_))));
