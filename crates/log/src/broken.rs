@@ -30,8 +30,6 @@ pub(crate) enum Broken {
     LastWordsNotTaken,
     /// The chunks of a client that is gone are given back before they are drained.
     DeadClientsChunksFreed,
-    /// A chunk whose file is being replaced keeps its holder.
-    ReplacedChunkKept,
     /// A stream that is found is believed to be there after a power cut.
     FoundStreamNotKept,
     /// So is a log file.

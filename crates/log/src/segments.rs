@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use device::{FileStore, StoredFile};
+use device::{DeviceError, FileStore, Operation, StoredFile};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -68,6 +68,18 @@ struct Segment {
     file: Box<dyn StoredFile>,
     /// Bytes of records there is room for, or which it holds.
     room_bytes: u64,
+}
+
+impl Segment {
+    /// Makes room for `room_bytes` of records. A disk that is full refuses the zeros, as it would refuse a new file, and
+    /// nothing is lost.
+    fn extend(&mut self, room_bytes: u64) -> Result<()> {
+        let missing = usize::try_from(room_bytes - self.room_bytes).expect("a batch");
+        let written = self.file.write(DATA_OFFSET + self.room_bytes, &vec![0; missing]);
+        written.map_err(|e| DeviceError::new(Operation::Open, e.offset, e.len_bytes, e.source))?;
+        self.room_bytes = room_bytes;
+        Ok(())
+    }
 }
 
 /// The log files of a stream, by LSN.
@@ -173,13 +185,12 @@ impl Segments {
     /// Writes whole records that begin at `at`, in a new file if the last one is full. Durable after
     /// [`Segments::sync`].
     pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
-        let has_room = |last: &Segment| at + bytes.len() as u64 <= last.first + last.room_bytes;
-        // The only file is never made anew: without one recovery would begin at the stream's beginning.
-        let is_only = self.list.len() == 1 && self.list[0].first == at;
-        if !is_only && !self.list.last().is_some_and(has_room) {
-            // One that begins here holds nothing yet: a crash kept it from being filled.
-            self.list.pop_if(|last| last.first == at);
-            self.make(at, bytes.len() as u64)?;
+        let end = at + bytes.len() as u64;
+        match self.list.last_mut() {
+            Some(last) if end <= last.first + last.room_bytes => {}
+            // It holds nothing yet: a crash kept it from being filled with what it was made for.
+            Some(last) if last.first == at => last.extend(bytes.len() as u64)?,
+            _ => self.make(at, bytes.len() as u64)?,
         }
         self.write_again(at, bytes)
     }
@@ -451,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_an_empty_file_without_room_is_made_anew() {
+    fn regression_an_empty_file_without_room_gets_it() {
         let place = tempfile::tempdir().expect("directory");
         let mut segments = open(&place).expect("open");
         segments.write(0, &[1; 100]).expect("write");

@@ -481,9 +481,7 @@ impl Service {
             return Ok(());
         }
         // Who dies in the middle leaves a file whose name may be gone after a power cut: it is nobody's.
-        if !broken::is(Broken::ReplacedChunkKept) {
-            word.store(REPLACING, Ordering::Release);
-        }
+        word.store(REPLACING, Ordering::Release);
         self.host.replace_chunk(index)?;
         word.store(holder, Ordering::Release);
         Ok(())
