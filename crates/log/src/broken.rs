@@ -34,8 +34,6 @@ pub(crate) enum Broken {
     FoundStreamNotKept,
     /// So is a log file.
     FoundFileNotSettled,
-    /// A stream that is not found is believed to be gone after a power cut.
-    AbsenceNotKept,
 }
 
 /// Whether this is broken now, in this thread.

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use device::Nvram;
 use parking_lot::{Condvar, Mutex};
 
-use crate::broken::{self, Broken};
 use crate::chunk::{DATA_OFFSET, Lent, Loan, write_zeros};
 use crate::host::{Host, StreamMeta};
 use crate::lane::Lane;
@@ -123,9 +122,7 @@ impl Service {
     pub(crate) fn remove_named(&self, name: &StreamName, meta: Option<StreamMeta>) -> Result<()> {
         let Some(meta) = meta else {
             // Somebody who asks again what a process that died had begun takes this for a success.
-            if !broken::is(Broken::AbsenceNotKept) {
-                self.host.keep_stream(name)?;
-            }
+            self.host.keep_stream(name)?;
             return Err(LogError::NotFound(format!("there is no stream {name}")));
         };
         self.remove(&self.lane(name, &meta)?)
