@@ -30,6 +30,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::broken::{self, Broken};
 use crate::lane::Lane;
+use crate::patience::Patience;
 use crate::service::Service;
 use crate::shared::{Client, claim};
 use crate::{LogError, Result, StreamId};
@@ -284,6 +285,7 @@ impl Service {
         words.wanted().fetch_max(end, Ordering::AcqRel);
         let leader = self.control.leader();
         let mut is_late = false;
+        let mut patience = Patience::new(self.patience(), self.group_progress());
         loop {
             if words.synced().load(Ordering::Acquire) >= end {
                 return Ok(());
@@ -291,6 +293,7 @@ impl Service {
             lane.check()?;
             self.check_group()?;
             let epoch = self.control.epoch();
+            self.check_leader(&mut patience)?;
             self.control.set_pending(lane.identity().stream.place());
             // Whether a leader lives is asked of the system, so only when it takes its time.
             let is_dead = |held| is_late && self.is_dead(held);
@@ -312,6 +315,17 @@ impl Service {
                 is_late = self.control.epoch() == epoch;
             }
         }
+    }
+
+    /// What shows that a leader works.
+    fn group_progress(&self) -> (u32, u64) {
+        (self.control.epoch(), self.control.drain_bytes().load(Ordering::Relaxed))
+    }
+
+    /// An error when the leader does not go on.
+    fn check_leader(&self, patience: &mut Patience<(u32, u64)>) -> Result<()> {
+        let who = Client(self.control.leader().load(Ordering::Acquire));
+        patience.check(self.group_progress(), who, "write the group log")
     }
 
     fn check_group(&self) -> Result<()> {
@@ -432,7 +446,9 @@ impl Service {
     pub(crate) fn empty_group(&self) -> Result<()> {
         let Some(device) = self.host.group() else { return Ok(()) };
         let leader = self.control.leader();
+        let mut patience = Patience::new(self.patience(), self.group_progress());
         while claim(leader, self.host.client(), |held| self.is_dead(held)).is_none() {
+            self.check_leader(&mut patience)?;
             std::thread::sleep(Duration::from_millis(1));
         }
         let begun = self.begin_round(device);

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use device::SharedWords;
 
-use crate::StreamId;
+use crate::{StreamId, mortal};
 
 /// Who is attached to a service: a slot and how often it has been taken. 0 is nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -79,6 +79,9 @@ pub const CHUNK_COUNT_MAX: usize = 992;
 /// In a chunk's owner: it is being given back, so nobody else may begin to.
 pub(crate) const FREEING: u64 = 1 << 32;
 
+/// In place of a chunk's holder: its file is being replaced, or whoever did that died.
+pub(crate) const REPLACING: u64 = u64::MAX;
+
 /// Spans have smaller numbers: so many fit into a lane's table.
 pub(crate) const ORDINAL_MAX: u64 = 1 << 48;
 impl StreamId {
@@ -98,7 +101,10 @@ pub const NOTE_BYTES: usize = 64;
 
 macro_rules! words {
     ($($(#[$doc:meta])* $name:ident = $index:expr;)*) => {
-        $($(#[$doc])* pub(crate) fn $name(&self) -> &AtomicU64 { self.0.word($index) })*
+        $($(#[$doc])* pub(crate) fn $name(&self) -> &AtomicU64 {
+            mortal::step();
+            self.0.word($index)
+        })*
     };
 }
 
@@ -170,6 +176,7 @@ impl Control {
     /// Owner of chunk `index`: stream + 1, or 0; perhaps with [`FREEING`].
     pub(crate) fn chunk_owner(&self, index: usize) -> &AtomicU64 {
         assert!(index < CHUNK_COUNT_MAX, "chunk {index}");
+        mortal::step();
         self.0.word(Self::CHUNKS + index)
     }
 
@@ -177,6 +184,7 @@ impl Control {
     /// processes that serve the directory.
     pub(crate) fn chunk_holder(&self, index: usize) -> &AtomicU64 {
         assert!(index < CHUNK_COUNT_MAX, "chunk {index}");
+        mortal::step();
         self.0.word(Self::HOLDERS + index)
     }
 
@@ -370,6 +378,7 @@ impl LaneWords {
 
     fn entry(&self, ordinal: u64) -> &AtomicU64 {
         let index = usize::try_from(ordinal % CHUNK_COUNT_MAX as u64).expect("992 at most");
+        mortal::step();
         self.0.word(Self::CHUNKS + index)
     }
 
