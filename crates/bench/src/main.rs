@@ -2,9 +2,13 @@
 //!
 //! - `device` is an emulated disk in a file, with the latency of a preset ([`device`]);
 //! - `control` resets its counters, changes it, cuts its power ([`device::control`]);
+//! - `streams` writes many streams of small records, and reads them ([`clients::streams`]);
+//! - `replay` plays the redo log of a database on many files ([`clients::replay`]);
 //! - `sqlite` does the transactions it is told to, with a SQLite that knows atomic writes ([`sqlite`]).
 
+mod clients;
 mod device;
+mod error;
 mod sqlite;
 
 use std::process::ExitCode;
@@ -22,14 +26,18 @@ struct Arguments {
 enum Command {
     Device(device::DeviceArgs),
     Control(device::ControlArgs),
+    Replay(clients::replay::ReplayArgs),
     Sqlite(sqlite::SqliteArgs),
+    Streams(clients::streams::StreamsArgs),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Device(args) => device::run(&args),
         Command::Control(args) => device::control(&args),
+        Command::Replay(args) => clients::replay::run(&args).map_err(Into::into),
         Command::Sqlite(args) => sqlite::run(&args),
+        Command::Streams(args) => clients::streams::run(&args).map_err(Into::into),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
