@@ -1,8 +1,10 @@
 //! The workloads as programs, on an ordinary directory: what they print is what they did.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::UNIX_EPOCH;
 
 use serde_json::Value;
 
@@ -145,4 +147,130 @@ fn a_paced_replay_takes_as_long_as_the_server_did() {
 fn an_unknown_trace_names_those_there_are() {
     let message = refused(&["replay", "run", "mariadb-commit9"], Path::new("/"));
     assert!(message.contains("no built-in trace (mariadb-commit1, mariadb-commit2"), "{message}");
+}
+
+/// A program that answers lines, ended with its input.
+struct Lines {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Lines {
+    /// Started, and ready.
+    fn start(arguments: &[&str]) -> Lines {
+        let mut child = Command::new(PROGRAM)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut lines = Lines { child, output };
+        assert_eq!(lines.read(), "ready");
+        lines
+    }
+
+    fn read(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    fn ask(&mut self, line: &str) -> String {
+        writeln!(self.child.stdin.as_ref().unwrap(), "{line}").unwrap();
+        self.read()
+    }
+
+    fn finish(&mut self) {
+        drop(self.child.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Payloads of a log file of xLog's layout.
+fn records(path: &Path) -> Vec<Vec<u8>> {
+    let (bytes, mut at, mut found) = (fs::read(path).unwrap(), 0, Vec::new());
+    while at < bytes.len() {
+        let len = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        found.push(bytes[at + 20..at + 20 + len].to_vec());
+        at += 20 + len;
+    }
+    found
+}
+
+#[test]
+fn appends_reach_files_and_rings() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let append = |to: &str, path: &Path, more: &[&str]| {
+        let arguments = ["append", "run", "--records", "30", "--record-bytes", "700", to];
+        let appended = run(&[&arguments[..], more].concat(), path);
+        assert_eq!((&appended["records"], &appended["latency"]["count"]), (&30.into(), &30.into()));
+    };
+    for to in ["fsync", "fdatasync"] {
+        let file = dir.path().join(to);
+        append(to, &file, &[]);
+        assert_eq!(fs::metadata(file).unwrap().len(), 21_000);
+    }
+    let ring = dir.path().join("native-ring");
+    append("native", dir.path(), &["--ring", ring.to_str().unwrap()]);
+    let native = records(&dir.path().join("client-0.log"));
+    assert!(native.len() == 30 && native.iter().all(|record| record.len() == 700));
+    // Through its service, two clients.
+    let socket = dir.path().join("socket");
+    let mut service = Lines::start(&[
+        "ringd",
+        "--clients",
+        "2",
+        "--ring",
+        dir.path().join("ring").to_str().unwrap(),
+        "--dir",
+        dir.path().to_str().unwrap(),
+        "--listen",
+        socket.to_str().unwrap(),
+    ]);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| append("ring", &socket, &[]));
+        }
+    });
+    service.finish();
+    for client in ["client-0.log", "client-1.log"] {
+        assert_eq!(records(&dir.path().join(client)), native);
+    }
+}
+
+#[test]
+fn bursts_begin_when_they_are_told_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let mut client = Lines::start(&[
+        "append",
+        "burst",
+        "--burst-us",
+        "500",
+        "fdatasync",
+        path.to_str().unwrap(),
+    ]);
+    let soon = |line: &str| {
+        let begin = UNIX_EPOCH.elapsed().unwrap().as_nanos() + 30_000_000;
+        format!("{line} {begin}")
+    };
+    let count: u64 = client.ask(&soon("append")).parse().unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), 100 * (count + 1), "and one before the first");
+    let checksums: u64 = client.ask(&soon("checksum")).parse().unwrap();
+    assert!(checksums > 0 && checksums % 50 == 0);
+    assert_eq!(fs::metadata(&path).unwrap().len(), 100 * (count + 1));
+    client.finish();
+    let mut late = Lines::start(&["append", "burst", "fdatasync", path.to_str().unwrap()]);
+    assert_eq!(late.ask("append 1"), "", "a burst that is late is refused");
+    assert!(!late.child.wait().unwrap().success());
 }

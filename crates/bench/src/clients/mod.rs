@@ -1,7 +1,9 @@
 //! The papers' workloads: each runs in a process of its own and prints what it measured as JSON.
 
+pub mod append;
 mod latency;
 pub mod replay;
+pub mod ring;
 pub mod streams;
 
 use std::time::Instant;

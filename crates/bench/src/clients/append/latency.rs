@@ -1,0 +1,49 @@
+//! Appends a number of records as fast as it can.
+
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::RunArgs;
+use super::target::Target;
+use crate::clients::latency::{Latencies, Summary};
+use crate::clients::random_bytes;
+use crate::error::Result;
+
+/// What it took.
+#[derive(Debug, Serialize)]
+struct Appended {
+    record_bytes: u32,
+    records: u64,
+    /// Until the last append returned.
+    seconds: f64,
+    bytes_per_s: f64,
+    /// Until all records were in files, too.
+    flushed_seconds: f64,
+    latency: Summary,
+}
+
+/// Prints what it took.
+pub fn run(args: &RunArgs) -> Result<()> {
+    let mut target = Target::open(&args.target)?;
+    let payload = random_bytes(args.record_bytes as usize, 1);
+    let mut latencies = Latencies::default();
+    let start = Instant::now();
+    for _ in 0..args.records {
+        let begin = Instant::now();
+        target.append(&payload)?;
+        latencies.record(begin.elapsed());
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    target.flush()?;
+    let appended = Appended {
+        record_bytes: args.record_bytes,
+        records: args.records,
+        seconds,
+        bytes_per_s: (args.records * u64::from(args.record_bytes)) as f64 / seconds,
+        flushed_seconds: start.elapsed().as_secs_f64(),
+        latency: latencies.summary(),
+    };
+    println!("{}", serde_json::to_string_pretty(&appended).expect("plain numbers"));
+    Ok(())
+}
