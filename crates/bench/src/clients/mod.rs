@@ -1,10 +1,15 @@
-//! The papers' workloads: each runs in a process of its own and prints what it measured as JSON.
+//! Programs that the experiments start as clients: a process each, so that a system can give them an
+//! environment ([`crate::systems::client`]). They read lines and answer, or print JSON at their end.
 
 pub mod append;
 mod latency;
 pub mod replay;
 pub mod ring;
+pub mod sqlite;
+mod sqlite_options;
 pub mod streams;
+
+pub use sqlite_options::SqliteOptions;
 
 use std::time::Instant;
 

@@ -51,7 +51,7 @@ use signal_hook::iterator::Signals;
 use control::Command;
 use disk::Disk;
 use emulator::Emulator;
-use parameters::Parameters;
+pub use parameters::Parameters;
 
 /// An emulated disk, the file DIR/disk, until it is unmounted (SIGINT and SIGTERM do)
 #[derive(Args)]

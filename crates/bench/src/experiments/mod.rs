@@ -1,0 +1,55 @@
+//! The experiments, each a module with a description and a function, a subcommand of its own and a section of the
+//! report. `docs/bench.md` tells how to add one.
+
+mod fast14_cases;
+mod run;
+mod scale;
+mod sqlite_clients;
+
+pub use run::{ReportArgs, RunArgs, report, run_all, run_one};
+pub use scale::Scale;
+
+use crate::error::Result;
+use crate::lab::Lab;
+use crate::results::Section;
+
+/// One experiment.
+pub struct Experiment {
+    /// Its subcommand, and the name of its files.
+    pub id: &'static str,
+    pub title: &'static str,
+    /// The paper it repeats; empty for one of our own.
+    pub paper: &'static str,
+    /// Figure or table of the paper.
+    pub figure: &'static str,
+    /// What is done and what the reader sees, in Markdown.
+    pub about: &'static str,
+    /// What the paper found.
+    pub paper_claim: &'static str,
+    /// What OneJournal must reach.
+    pub goal: &'static str,
+    /// Fills the section. What it holds when this fails is kept.
+    pub run: fn(&Lab, &Scale, &mut Section) -> Result<()>,
+}
+
+/// All, in the order of the report.
+pub const EXPERIMENTS: &[Experiment] = &[fast14_cases::EXPERIMENT];
+
+/// Papers as they are named here.
+const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";
+
+impl Experiment {
+    /// A section that has the description.
+    fn section(&self) -> Section {
+        Section {
+            id: self.id.to_owned(),
+            title: self.title.to_owned(),
+            paper: self.paper.to_owned(),
+            figure: self.figure.to_owned(),
+            about: self.about.to_owned(),
+            paper_claim: self.paper_claim.to_owned(),
+            goal: self.goal.to_owned(),
+            ..Section::default()
+        }
+    }
+}

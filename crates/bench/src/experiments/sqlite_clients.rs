@@ -1,0 +1,106 @@
+//! Clients of SQLite (`onejournal-bench sqlite`), one for each system, that do the same transactions in turns.
+
+use std::path::PathBuf;
+
+use fastrand::Rng;
+
+use crate::error::{Error, Result};
+use crate::lab::{Child, Lab};
+use crate::measure::{self, Key, Metric, Samples};
+use crate::systems::{Counts, Running};
+
+/// Operations of the papers' table.
+pub const OPERATIONS: [&str; 3] = ["insert", "update", "delete"];
+
+/// One client a system, on a database of its own.
+pub struct SqliteClients<'a> {
+    all: Vec<(&'a Running, Child, PathBuf)>,
+}
+
+impl<'a> SqliteClients<'a> {
+    /// Starts them on new databases `name`, with more arguments for the client.
+    pub fn start(
+        lab: &Lab,
+        systems: &'a [Running],
+        name: &str,
+        journal_mode: &str,
+        arguments: &[&str],
+    ) -> Result<SqliteClients<'a>> {
+        let mut all = Vec::new();
+        for running in systems {
+            let path = running.dir.join(format!("{name}.db"));
+            let program = running.client.apply_to_sqlite(lab.client("sqlite"));
+            let program = program.args(["--journal-mode", journal_mode]).args(arguments);
+            let mut child = program.arg(&path).start()?;
+            let line = child.read_line()?;
+            if line != "ready" {
+                return Err(Error::other(format!("{}: the client said `{line}`", running.name)));
+            }
+            all.push((running, child, path));
+        }
+        Ok(SqliteClients { all })
+    }
+
+    /// Each line once by each client, `group` lines a turn; one sample a system, the mean milliseconds
+    /// of a line, with the devices' counts.
+    pub fn round(
+        &mut self,
+        rng: &mut Rng,
+        lines: &[String],
+        group: usize,
+        into: (&mut Samples, &Key, Metric),
+    ) -> Result<()> {
+        let (samples, key, metric) = into;
+        let mut micros = vec![0.0; self.all.len()];
+        let mut counts = vec![Counts::default(); self.all.len()];
+        for chunk in lines.chunks(group) {
+            measure::in_turns(rng, &mut self.all, |index, (running, child, _)| {
+                let before = running.counts()?;
+                for line in chunk {
+                    micros[index] += micros_of(&child.ask(line)?)?;
+                }
+                let done = running.counts()? - before;
+                counts[index] = counts[index] + done;
+                Ok(())
+            })?;
+        }
+        for (index, (running, ..)) in self.all.iter().enumerate() {
+            let mean_ms = micros[index] / 1e3 / lines.len() as f64;
+            samples.add(key, &running.name, metric, mean_ms);
+            samples.count(key, &running.name, metric, lines.len(), &counts[index]);
+        }
+        Ok(())
+    }
+
+    /// Each line once by each client, without measuring.
+    pub fn tell(&mut self, lines: &[String]) -> Result<()> {
+        for (_, child, _) in &mut self.all {
+            for line in lines {
+                micros_of(&child.ask(line)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends them and removes their databases.
+    pub fn finish(self) -> Result<()> {
+        for (_, child, path) in self.all {
+            child.finish()?;
+            for suffix in ["", "-wal", "-shm", "-journal"] {
+                let mut path = path.clone().into_os_string();
+                path.push(suffix);
+                match std::fs::remove_file(&path) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(Error::at(path.as_ref())(error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn micros_of(line: &str) -> Result<f64> {
+    line.parse().map_err(|_| Error::other(format!("the client said `{line}`")))
+}

@@ -1,0 +1,180 @@
+//! The schema. A file holds one experiment ([`Section`]) with the machine and the build it was run on, so that
+//! files of several runs can lie side by side.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Build, Machine};
+
+/// The version of this schema.
+pub const SCHEMA: u32 = 1;
+
+/// One file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SectionFile {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// When it was run, UTC, as `2026-01-31 13:00`.
+    pub date: String,
+    pub machine: Machine,
+    pub build: Build,
+    pub section: Section,
+}
+
+/// One experiment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Section {
+    /// The name of its subcommand.
+    pub id: String,
+    pub title: String,
+    /// The paper it repeats; empty for one of our own.
+    pub paper: String,
+    /// Figure or table of the paper.
+    pub figure: String,
+    /// What is done and what the reader sees, in Markdown.
+    pub about: String,
+    /// What the paper found.
+    pub paper_claim: String,
+    /// What OneJournal must reach.
+    pub goal: String,
+    /// `quick` or `full`, rounds, seed, devices and so on.
+    pub settings: BTreeMap<String, String>,
+    pub rows: Vec<Row>,
+    /// What is drawn of the rows.
+    pub plots: Vec<Plot>,
+    pub verdicts: Vec<Verdict>,
+    /// Rounds that were watched.
+    pub rounds: usize,
+    /// Those in which the machine did something else.
+    pub disturbances: Vec<Disturbance>,
+    pub left_out: Vec<LeftOut>,
+    /// Sentences for the reader, in Markdown.
+    pub notes: Vec<String>,
+    /// How long it took.
+    pub seconds: f64,
+    /// Why it ended early.
+    pub error: Option<String>,
+}
+
+/// One system in one case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Cases that are drawn together.
+    pub panel: String,
+    pub case: String,
+    /// The place on the axis of a sweep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub x: Option<f64>,
+    pub system: String,
+    pub metric: String,
+    pub unit: String,
+    pub better: Better,
+    pub median: f64,
+    /// Lower and upper quartile.
+    pub low: f64,
+    pub high: f64,
+    /// One a round; those of all systems of a case belong to the same rounds.
+    pub samples: Vec<f64>,
+    /// What the devices were asked for, for each operation.
+    pub counts: BTreeMap<String, f64>,
+}
+
+/// Which values are good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    Lower,
+    Higher,
+}
+
+/// A figure made of all rows of a metric in some panels, one diagram a panel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plot {
+    pub title: String,
+    pub kind: PlotKind,
+    pub metric: String,
+    /// Panels in their order; all of the section if empty.
+    pub panels: Vec<String>,
+    /// A name among the counts, to draw that instead of the metric itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<String>,
+    /// Below the x axis of a sweep.
+    pub x_label: String,
+    pub log_x: bool,
+    pub log_y: bool,
+}
+
+/// How it is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PlotKind {
+    /// Groups of bars, a group a case.
+    Bars,
+    /// Lines over `x`.
+    Lines,
+}
+
+/// A claim, held against what was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// What is claimed or wanted.
+    pub claim: String,
+    /// The paper's number, as text.
+    pub paper: String,
+    /// Ours, as text with its unit.
+    pub measured: String,
+    pub outcome: Outcome,
+    /// What that means, in a sentence.
+    pub sentence: String,
+}
+
+/// How a claim came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    Reached,
+    Missed,
+    /// Nothing was demanded.
+    Shown,
+}
+
+/// What else the machine did in a round. Parts of one CPU or of the round's time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Disturbance {
+    /// From 0, in the order of the watched rounds.
+    pub round: usize,
+    pub seconds: f64,
+    /// CPUs that processes of others used.
+    pub others_cpu: f64,
+    /// Part of all CPU time that the hypervisor took.
+    pub steal: f64,
+    /// Part of the time in which somebody waited for a CPU, or for I/O.
+    pub cpu_stall: f64,
+    pub io_stall: f64,
+    /// What others wrote to the disk that the scratch folder is on.
+    pub others_write_mb_s: f64,
+}
+
+/// A system that could not be had, or a part that was not run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    pub what: String,
+    pub why: String,
+}
+
+impl Section {
+    /// Notes that something is left out, once.
+    pub fn leave_out(&mut self, what: &str, why: &str) {
+        let left_out = LeftOut { what: what.to_owned(), why: why.to_owned() };
+        if !self.left_out.contains(&left_out) {
+            eprintln!("onejournal-bench: {what} is left out: {why}");
+            self.left_out.push(left_out);
+        }
+    }
+
+    /// Notes a setting.
+    pub fn set(&mut self, name: &str, value: impl ToString) {
+        self.settings.insert(name.to_owned(), value.to_string());
+    }
+}

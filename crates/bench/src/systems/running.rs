@@ -1,0 +1,183 @@
+//! A system that is set up and mounted.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::Site;
+use super::client::ClientSettings;
+use crate::error::{Error, Result};
+use crate::lab::{Device, DeviceCounts, EmulatedDisk, Lab, Medium, Program, Teardown};
+
+/// What its devices were asked to do.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    /// The file system's device.
+    pub device: DeviceCounts,
+    /// A journal's own device; zero if it has none, or if it is memory.
+    pub journal: DeviceCounts,
+}
+
+impl Counts {
+    /// Both together.
+    pub fn total(&self) -> DeviceCounts {
+        self.device + self.journal
+    }
+}
+
+impl std::ops::Add for Counts {
+    type Output = Counts;
+
+    fn add(self, other: Counts) -> Counts {
+        Counts { device: self.device + other.device, journal: self.journal + other.journal }
+    }
+}
+
+impl std::ops::Sub for Counts {
+    type Output = Counts;
+
+    fn sub(self, earlier: Counts) -> Counts {
+        Counts { device: self.device - earlier.device, journal: self.journal - earlier.journal }
+    }
+}
+
+/// A mounted system. Dropped, it is taken down.
+pub struct Running {
+    /// As the report shows it.
+    pub name: String,
+    /// For names of files that belong to it.
+    pub label: String,
+    /// Where it is mounted.
+    pub dir: PathBuf,
+    /// What its clients get.
+    pub client: ClientSettings,
+    medium: Medium,
+    journal: Option<Medium>,
+    has_stat: bool,
+    teardown: Teardown,
+}
+
+impl Running {
+    /// The medium and an empty directory; not mounted yet.
+    pub fn begin(lab: &Lab, name: String, site: &Site<'_>) -> Result<Running> {
+        let mut teardown = Teardown::default();
+        let name = name + &site.suffix;
+        let label = label(&name);
+        let dir = lab.scratch().join(&label);
+        std::fs::create_dir(&dir).map_err(Error::at(&dir))?;
+        let removed = dir.clone();
+        teardown.push(format!("removing {}", dir.display()), move || {
+            std::fs::remove_dir(&removed).map_err(Error::at(&removed))
+        });
+        let medium = Medium::prepare(lab, site.device, &label, site.size_mib, &mut teardown)?;
+        let (client, journal) = (ClientSettings::default(), None);
+        Ok(Running { name, label, dir, client, medium, journal, has_stat: false, teardown })
+    }
+
+    /// To make a file system on.
+    pub fn block(&self) -> PathBuf {
+        self.medium.block.clone()
+    }
+
+    /// Another device, for a journal; its path.
+    pub fn add_journal(&mut self, lab: &Lab, device: &Device, size_mib: u32) -> Result<PathBuf> {
+        let label = format!("{}-journal", self.label);
+        let medium = Medium::prepare(lab, device, &label, size_mib, &mut self.teardown)?;
+        let path = medium.block.clone();
+        self.journal = Some(medium);
+        Ok(path)
+    }
+
+    /// Adds a step of taking down.
+    pub fn undo(&mut self, what: &str, step: impl FnOnce() -> Result<()> + 'static) {
+        self.teardown.push(format!("{what} of {}", self.name), step);
+    }
+
+    /// Mounted by this program; `unmount` ends it, with the directory as its last argument.
+    pub fn mount(&mut self, mount: Program, unmount: Program) -> Result<()> {
+        mount.run()?;
+        let unmount = unmount.arg(&self.dir).uninterrupted();
+        self.undo("unmounting", move || unmount.run().map(drop));
+        Ok(())
+    }
+
+    /// It answers `onejournal stat`.
+    pub fn has_stat(&mut self) {
+        self.has_stat = true;
+    }
+
+    /// What its devices were asked to do so far.
+    pub fn counts(&self) -> Result<Counts> {
+        let journal = self.journal.as_ref().map(Medium::counts).transpose()?;
+        Ok(Counts { device: self.medium.counts()?, journal: journal.unwrap_or_default() })
+    }
+
+    /// What was written to disks that are neither emulated nor memory.
+    pub fn disk_write_bytes(&self) -> Result<u64> {
+        let media = [Some(&self.medium), self.journal.as_ref()].into_iter().flatten();
+        let counts = media.filter(|medium| medium.is_on_disk()).map(Medium::counts);
+        counts.map(|counts| Ok(counts?.write_bytes)).sum()
+    }
+
+    /// The counters of OneJournal; `None` of other systems.
+    pub fn stat(&self) -> Result<Option<Value>> {
+        if !self.has_stat {
+            return Ok(None);
+        }
+        let what = format!("{}: counters", self.name);
+        let mut text = vec![0; 64 << 10];
+        let read = rustix::fs::getxattr(&self.dir, "user.onejournal.stat", text.as_mut_slice());
+        let len = read.map_err(|errno| Error::Io { what: what.clone(), source: errno.into() })?;
+        serde_json::from_slice(&text[..len]).map(Some).map_err(Error::json(what))
+    }
+
+    /// Everything that was written reaches the devices.
+    pub fn sync(&self) -> Result<()> {
+        Program::new("sync").arg("-f").arg(&self.dir).run().map(drop)
+    }
+
+    /// Emulated devices get their latency.
+    pub fn slow_down(&self) -> Result<()> {
+        self.disks().try_for_each(|disk| disk.slow_down())
+    }
+
+    /// Emulated devices have none, for filling and the like, until [`Running::slow_down`].
+    pub fn speed_up(&self) -> Result<()> {
+        self.disks().try_for_each(|disk| disk.speed_up())
+    }
+
+    fn disks(&self) -> impl Iterator<Item = &EmulatedDisk> {
+        [Some(&self.medium), self.journal.as_ref()].into_iter().flatten().filter_map(Medium::disk)
+    }
+
+    /// Unmounts it and removes what it was made of.
+    pub fn tear_down(mut self) -> Result<()> {
+        // Without latency it is over sooner; if that fails, it takes longer.
+        let _ = self.speed_up();
+        self.teardown.run()
+    }
+}
+
+/// A name that files can have.
+fn label(name: &str) -> String {
+    let mut label = String::new();
+    for letter in name.chars() {
+        match letter {
+            'a'..='z' | '0'..='9' => label.push(letter),
+            'A'..='Z' => label.push(letter.to_ascii_lowercase()),
+            '+' => label.push('p'),
+            _ if !label.ends_with('-') => label.push('-'),
+            _ => {}
+        }
+    }
+    label.trim_matches('-').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn labels_tell_systems_apart() {
+        assert_eq!(super::label("ext4 journal+async"), "ext4-journalpasync");
+        assert_eq!(super::label("OneJournal, NVRAM (40 ns)"), "onejournal-nvram-40-ns");
+    }
+}
