@@ -25,6 +25,10 @@ impl EmulatedDisk {
         teardown: &mut Teardown,
     ) -> Result<EmulatedDisk> {
         fs::create_dir(&dir).map_err(Error::at(&dir))?;
+        let removed = dir.clone();
+        teardown.push(format!("removing {}", dir.display()), move || {
+            fs::remove_dir(&removed).map_err(Error::at(&removed))
+        });
         let program = Program::new(program).args(["device", "--preset", "zero", "--size-mib"]);
         let mut child = program.arg(size_mib.to_string()).arg(&dir).start()?;
         let line = child.read_line()?;
