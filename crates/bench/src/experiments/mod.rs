@@ -2,6 +2,9 @@
 //! report. `docs/bench.md` tells how to add one.
 
 mod fast14_cases;
+mod okeanos;
+mod okeanos_streams;
+mod okeanos_traffic;
 mod run;
 mod scale;
 mod sqlite_clients;
@@ -33,7 +36,8 @@ pub struct Experiment {
 }
 
 /// All, in the order of the report.
-pub const EXPERIMENTS: &[Experiment] = &[fast14_cases::EXPERIMENT];
+pub const EXPERIMENTS: &[Experiment] =
+    &[fast14_cases::EXPERIMENT, okeanos_traffic::EXPERIMENT, okeanos_streams::EXPERIMENT];
 
 /// Papers as they are named here.
 const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";

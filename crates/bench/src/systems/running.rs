@@ -54,7 +54,14 @@ pub struct Running {
     medium: Medium,
     journal: Option<Medium>,
     has_stat: bool,
+    mounting: Option<Mounting>,
     teardown: Teardown,
+}
+
+/// How it is mounted and unmounted.
+struct Mounting {
+    mount: Program,
+    unmount: Program,
 }
 
 impl Running {
@@ -71,7 +78,17 @@ impl Running {
         });
         let medium = Medium::prepare(lab, site.device, &label, site.size_mib, &mut teardown)?;
         let (client, journal) = (ClientSettings::default(), None);
-        Ok(Running { name, label, dir, client, medium, journal, has_stat: false, teardown })
+        Ok(Running {
+            name,
+            label,
+            dir,
+            client,
+            medium,
+            journal,
+            has_stat: false,
+            mounting: None,
+            teardown,
+        })
     }
 
     /// To make a file system on.
@@ -95,10 +112,21 @@ impl Running {
 
     /// Mounted by this program; `unmount` ends it, with the directory as its last argument.
     pub fn mount(&mut self, mount: Program, unmount: Program) -> Result<()> {
-        mount.run()?;
+        mount.copy().run()?;
         let unmount = unmount.arg(&self.dir).uninterrupted();
+        self.mounting = Some(Mounting { mount, unmount: unmount.copy() });
         self.undo("unmounting", move || unmount.run().map(drop));
         Ok(())
+    }
+
+    /// Everything is brought home, and nothing stays in memory: it is unmounted and mounted again, without
+    /// latency, then devices get theirs.
+    pub fn remount(&self) -> Result<()> {
+        let mounting = self.mounting.as_ref().expect("it is mounted");
+        self.speed_up()?;
+        mounting.unmount.copy().run()?;
+        mounting.mount.copy().run()?;
+        self.slow_down()
     }
 
     /// It answers `onejournal stat`.
@@ -144,6 +172,11 @@ impl Running {
     /// Emulated devices have none, for filling and the like, until [`Running::slow_down`].
     pub fn speed_up(&self) -> Result<()> {
         self.disks().try_for_each(|disk| disk.speed_up())
+    }
+
+    /// The emulated disk that the file system is on, if it is one.
+    pub fn disk(&self) -> Option<&EmulatedDisk> {
+        self.medium.disk()
     }
 
     fn disks(&self) -> impl Iterator<Item = &EmulatedDisk> {

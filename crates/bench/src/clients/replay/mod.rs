@@ -47,6 +47,9 @@ struct PlayArgs {
     /// Logs, a thread each
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     instances: u32,
+    /// Only so many calls of the trace
+    #[arg(long)]
+    calls: Option<usize>,
     /// Keep the pauses of the trace
     #[arg(long)]
     paced: bool,
@@ -55,14 +58,22 @@ struct PlayArgs {
 /// Does what the arguments say.
 pub fn run(args: &ReplayArgs) -> Result<()> {
     let result = match &args.command {
-        ReplayCommand::Prepare(args) => return player::prepare(args, &load(&args.trace)?),
+        ReplayCommand::Prepare(args) => return player::prepare(args, &args.trace()?),
         ReplayCommand::Run(args) => {
-            serde_json::to_string_pretty(&player::run(args, &load(&args.trace)?)?)
+            serde_json::to_string_pretty(&player::run(args, &args.trace()?)?)
         }
         ReplayCommand::Facts { trace } => serde_json::to_string_pretty(&load(trace)?.facts()),
     };
     println!("{}", result.expect("plain numbers"));
     Ok(())
+}
+
+impl PlayArgs {
+    fn trace(&self) -> Result<Trace> {
+        let mut trace = load(&self.trace)?;
+        trace.calls.truncate(self.calls.unwrap_or(usize::MAX));
+        Ok(trace)
+    }
 }
 
 fn load(name: &str) -> Result<Trace> {
