@@ -3,7 +3,9 @@
 //! - the experiments ([`experiments::EXPERIMENTS`]), `all` of them, and the `report` of their results;
 //! - `device` is an emulated disk in a file, with the latency of a preset ([`device`]);
 //! - `control` resets its counters, changes it, cuts its power ([`device::control`]);
-//! - clients that the experiments start as processes of their own ([`clients`]).
+//! - clients that the experiments start as processes of their own ([`clients`]);
+//! - `program` runs somebody else's program, such as fio, in a directory ([`programs`]).
+//! - `tpcc` is TPC-C on SQLite, a client, too ([`tpcc`]).
 //!
 //! [`lab`] sets up and takes down, [`systems`] are what is measured, [`measure`] is how, [`results`] is what comes
 //! out, [`report`] draws it.
@@ -17,9 +19,11 @@ mod error;
 mod experiments;
 mod lab;
 mod measure;
+mod programs;
 mod report;
 mod results;
 mod systems;
+mod tpcc;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -47,6 +51,8 @@ enum Command {
     Ringd(clients::ring::RingdArgs),
     Sqlite(clients::sqlite::SqliteArgs),
     Streams(clients::streams::StreamsArgs),
+    Program(programs::ProgramArgs),
+    Tpcc(tpcc::TpccArgs),
 }
 
 fn main() -> ExitCode {
@@ -82,5 +88,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         Command::Ringd(args) => Ok(clients::ring::run(&args)?),
         Command::Sqlite(args) => clients::sqlite::run(&args),
         Command::Streams(args) => Ok(clients::streams::run(&args)?),
+        Command::Program(args) => Ok(programs::run(&args)?),
+        Command::Tpcc(args) => tpcc::run(&args),
     }
 }

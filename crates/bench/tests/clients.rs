@@ -70,7 +70,7 @@ fn a_stream_without_an_interval_ends_with_its_time() {
     let records = written["records"].as_u64().unwrap();
     assert!(records > 2 && written["due_records"].is_null(), "{written}");
     assert_eq!(sizes(dir.path()).iter().sum::<u64>(), records * 125);
-    assert_eq!(written["since_due"]["count"], 0);
+    assert!(written["since_due"].is_null());
 }
 
 #[test]

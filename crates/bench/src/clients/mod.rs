@@ -2,16 +2,15 @@
 //! environment ([`crate::systems::client`]). They read lines and answer, or print JSON at their end.
 
 pub mod append;
-mod latency;
 pub mod replay;
 pub mod ring;
 pub mod sqlite;
 mod sqlite_options;
 pub mod streams;
 
-pub use sqlite_options::SqliteOptions;
+pub use sqlite_options::{SqliteAccess, SqliteOptions};
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes that do not compress.
 fn random_bytes(len_bytes: usize, seed: u64) -> Vec<u8> {
@@ -22,4 +21,8 @@ fn random_bytes(len_bytes: usize, seed: u64) -> Vec<u8> {
 
 fn sleep_until(moment: Instant) {
     std::thread::sleep(moment.saturating_duration_since(Instant::now()));
+}
+
+fn nanos(took: Duration) -> u64 {
+    u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -3,11 +3,17 @@
 
 mod fast14_cases;
 mod okeanos;
+mod okeanos_recovery;
+mod okeanos_replay;
 mod okeanos_streams;
 mod okeanos_traffic;
 mod run;
 mod scale;
 mod sqlite_clients;
+mod xlog;
+mod xlog_amplification;
+mod xlog_append;
+mod xlog_clients;
 
 pub use run::{ReportArgs, RunArgs, report, run_all, run_one};
 pub use scale::Scale;
@@ -36,8 +42,16 @@ pub struct Experiment {
 }
 
 /// All, in the order of the report.
-pub const EXPERIMENTS: &[Experiment] =
-    &[fast14_cases::EXPERIMENT, okeanos_traffic::EXPERIMENT, okeanos_streams::EXPERIMENT];
+pub const EXPERIMENTS: &[Experiment] = &[
+    fast14_cases::EXPERIMENT,
+    okeanos_traffic::EXPERIMENT,
+    okeanos_streams::EXPERIMENT,
+    okeanos_recovery::EXPERIMENT,
+    okeanos_replay::EXPERIMENT,
+    xlog_append::EXPERIMENT,
+    xlog_amplification::EXPERIMENT,
+    xlog_clients::EXPERIMENT,
+];
 
 /// Papers as they are named here.
 const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";

@@ -9,6 +9,7 @@ use super::{Experiment, Scale, okeanos};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
+use crate::programs::latency::Latency;
 use crate::results::{Better, Outcome, Plot, PlotKind, Section, Verdict};
 use crate::systems::{self, Running, Site};
 
@@ -34,7 +35,7 @@ const HOME: Metric =
     Metric { name: "file system traffic", unit: "KiB a record", better: Better::Lower };
 const LATENCY: Metric = Metric { name: "write latency", unit: "ms", better: Better::Lower };
 const READ: Metric = Metric { name: "4 KiB read", unit: "µs", better: Better::Lower };
-const SIZE_MIB: u32 = 640;
+const SIZE_MIB: u32 = 512;
 
 #[derive(Deserialize)]
 struct Written {
@@ -47,12 +48,6 @@ struct Written {
 struct Read {
     latency: Latency,
     bytes_per_s: f64,
-}
-
-#[derive(Deserialize)]
-struct Latency {
-    mean_us: f64,
-    p99_us: f64,
 }
 
 /// A rate, and how many streams have it.
@@ -158,7 +153,8 @@ impl Case<'_> {
         // The files are there, and their first record.
         system.speed_up()?;
         write(0, 1).run()?;
-        system.remount()?;
+        system.sync()?;
+        system.slow_down()?;
         let before = system.counts()?;
         let written: Written = okeanos::json(write(1000, self.seconds))?;
         let journal = (system.counts()? - before).journal;
@@ -178,7 +174,7 @@ impl Case<'_> {
         let writes =
             [("writes", counts.device.writes as f64), ("flushes", counts.device.flushes as f64)];
         samples.count_named(key, name, HOME, records, &writes);
-        samples.add(key, name, LATENCY, written.latency.mean_us / 1e3);
+        samples.add(key, name, LATENCY, written.latency.mean_ns as f64 / 1e6);
         let of_due = written.records as f64 / written.due_records.max(1) as f64;
         samples.count_named(
             key,
@@ -186,13 +182,13 @@ impl Case<'_> {
             LATENCY,
             1,
             &[
-                ("99th percentile, ms", written.latency.p99_us / 1e3),
+                ("99th percentile, ms", written.latency.p99_ns as f64 / 1e6),
                 ("written of those due", of_due),
             ],
         );
         if self.rate.is_read {
             let read: Read = okeanos::json(self.lab.client("streams").arg("read").arg(&dir))?;
-            samples.add(key, name, READ, read.latency.mean_us);
+            samples.add(key, name, READ, read.latency.mean_ns as f64 / 1e3);
             samples.count_named(key, name, READ, 1, &[("MB/s", read.bytes_per_s / 1e6)]);
         }
         system.speed_up()?;

@@ -4,7 +4,7 @@
 //! - [`medium`]: block devices to measure on, which count;
 //! - [`program`]: child processes;
 //! - [`teardown`]: undoing, in reverse order, in all cases;
-//! - [`interrupt`]: signals.
+//! - [`interrupt`] for signals.
 
 mod counts;
 mod emulated;

@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 use super::interrupt;
 use crate::error::{Error, Result};
@@ -192,9 +192,9 @@ impl Child {
             None => Err(std::io::ErrorKind::BrokenPipe.into()),
         };
         // A child that ended says more than a broken pipe.
-        sent.or_else(|error| match self.read_line() {
-            Err(ended) => Err(ended),
-            Ok(_) => Err(Error::Io { what: self.shown.clone(), source: error }),
+        sent.map_err(|source| match self.read_line() {
+            Err(ended) => ended,
+            Ok(_) => Error::Io { what: self.shown.clone(), source },
         })
     }
 
@@ -239,6 +239,28 @@ impl Child {
         Ok(self.lines.iter().collect())
     }
 
+    /// An error when it has ended already.
+    pub fn must_run(&mut self) -> Result<()> {
+        match wait(&mut self.child, Instant::now(), false)? {
+            None => Ok(()),
+            Some(status) => Err(self.failed(format!("ended early ({status})"))),
+        }
+    }
+
+    /// Tells it, and not its group, to end by this signal; it must do so, or end with success.
+    pub fn end_by(mut self, signal: Signal) -> Result<()> {
+        let sent = kill_process(Pid::from_child(&self.child), signal);
+        sent.map_err(|errno| Error::Io { what: self.shown.clone(), source: errno.into() })?;
+        let Some(status) = wait(&mut self.child, Instant::now() + self.time_limit, true)? else {
+            return Err(self.failed(took_too_long(self.time_limit)));
+        };
+        self.is_over = true;
+        if status.success() || status.signal() == Some(signal.as_raw()) {
+            return Ok(());
+        }
+        Err(self.failed(format!("failed ({status})")))
+    }
+
     /// SIGTERM, and the end, whatever it says.
     pub fn stop(mut self) {
         self.end();
@@ -269,6 +291,9 @@ fn wait(
     deadline: Instant,
     is_interruptible: bool,
 ) -> Result<Option<ExitStatus>> {
+    if let Some(status) = child.try_wait().map_err(Error::io("wait"))? {
+        return Ok(Some(status));
+    }
     let what = || format!("waiting for process {}", child.id());
     let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())
         .map_err(|errno| Error::Io { what: what(), source: errno.into() });
@@ -364,12 +389,30 @@ mod tests {
     }
 
     #[test]
+    fn a_child_must_end_by_the_signal_it_gets() {
+        let mut asleep = Program::new("sleep").arg("60").start().unwrap();
+        asleep.must_run().unwrap();
+        asleep.end_by(Signal::INT).unwrap();
+        let script = "trap 'echo why >&2; exit 4' INT; echo ready; while :; do sleep .01; done";
+        let mut unwilling = Program::new("sh").args(["-c", script]).start().unwrap();
+        assert_eq!(unwilling.read_line().unwrap(), "ready");
+        let error = unwilling.end_by(Signal::INT).unwrap_err().to_string();
+        assert!(error.contains("exit status: 4") && error.contains("why"), "{error}");
+        let mut ended = Program::new("true").start().unwrap();
+        assert!(ended.read_line().is_err());
+        assert!(ended.must_run().unwrap_err().to_string().contains("ended early"));
+    }
+
+    #[test]
     fn a_child_that_is_dropped_ends_with_its_own_children() {
         let mut child =
             Program::new("sh").args(["-c", "sleep 60 & echo $!; wait"]).start().unwrap();
-        let grandchild = child.read_line().unwrap();
+        let grandchild = child.read_line().unwrap().parse().unwrap();
+        let ended = pidfd_open(Pid::from_raw(grandchild).unwrap(), PidfdFlags::empty()).unwrap();
         drop(child);
-        let stat = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+        // It was told to end with its group; the kernel does so when it next runs.
+        let limit = Timespec::try_from(GRACE).unwrap();
+        let ready = poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&limit)).unwrap();
+        assert_eq!(ready, 1, "it runs on");
     }
 }

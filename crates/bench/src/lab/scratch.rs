@@ -2,11 +2,13 @@
 //! at the end. Each run holds a lock on its folder; a folder whose lock is free was left by a run that was killed,
 //! and the next run clears it: processes that carry its mark, mounts, loop devices, settings, files.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::loop_device;
@@ -40,7 +42,8 @@ impl Scratch {
         }
         let path = dir.join(LOCK);
         let lock = File::create(&path).map_err(Error::at(&path))?;
-        lock.lock().map_err(Error::at(&path))?;
+        let locked = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        locked.map_err(|errno| Error::at(&path)(errno.into()))?;
         program::mark(&dir);
         Ok(Scratch { dir, memory, _lock: lock })
     }
@@ -74,10 +77,10 @@ fn clear_leftovers(parent: &Path) -> Result<()> {
     for entry in fs::read_dir(parent).map_err(Error::at(parent))? {
         let dir = entry.map_err(Error::at(parent))?.path();
         let is_free = match File::open(dir.join(LOCK)) {
-            Ok(lock) => match lock.try_lock() {
+            Ok(lock) => match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => true,
-                Err(TryLockError::WouldBlock) => false,
-                Err(TryLockError::Error(error)) => return Err(Error::at(&dir)(error)),
+                Err(Errno::WOULDBLOCK) => false,
+                Err(errno) => return Err(Error::at(&dir)(errno.into())),
             },
             // Killed before it had a lock, or another run that is about to: its process tells.
             Err(_) => !Path::new("/proc").join(dir.file_name().unwrap_or_default()).exists(),

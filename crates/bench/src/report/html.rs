@@ -79,7 +79,7 @@ fn emphasis(text: &str) -> String {
 /// What stands between two marks becomes an element; an odd last mark stays.
 fn between(text: &str, mark: &str, tag: &str) -> String {
     let parts: Vec<&str> = text.split(mark).collect();
-    let is_even = parts.len() % 2 == 0;
+    let is_even = parts.len().is_multiple_of(2);
     let mut out = String::new();
     for (index, part) in parts.iter().enumerate() {
         let is_last = is_even && index == parts.len() - 1;

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::{Running, Site, System};
 use crate::error::{Error, Result};
 use crate::lab::{Lab, Program};
+use crate::programs::Variable;
 
 const EATMYDATA: &str = "libeatmydata.so";
 
@@ -23,6 +24,13 @@ impl ClientSettings {
             program = program.env(name, value);
         }
         program
+    }
+
+    /// The same for a program of [`crate::programs`].
+    pub fn variables(&self) -> Vec<Variable> {
+        let all = self.environment.iter();
+        all.map(|(name, value)| Variable { name: (*name).to_owned(), value: value.clone() })
+            .collect()
     }
 
     /// For subcommands that open a database with [`crate::clients::SqliteOptions`].

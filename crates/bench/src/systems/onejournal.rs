@@ -105,6 +105,12 @@ impl System for OneJournal {
         ];
         options.extend(self.options.iter().cloned());
         options.extend(self.journal_options(lab, site, &mut running)?);
+        let in_memory = *site.device == Device::Memory
+            || matches!(self.journal, Journal::Nvram { .. } | Journal::On(Device::Memory));
+        if in_memory {
+            // It has to be said: what is in a tmpfs survives the process only.
+            options.push("durability=process".into());
+        }
         let log = lab.scratch().join(format!("{}.log", running.label));
         let mount = onejournal().args(["mount", "-o", &options.join(","), "--log"]).arg(log);
         let mount = mount.arg(running.block()).arg(&running.dir);
@@ -136,11 +142,8 @@ impl OneJournal {
 
 fn nvram_options(lab: &Lab, latency_ns_per_line: u32, running: &mut Running) -> Vec<String> {
     let path = lab.memory().join(format!("{}.journal", running.label));
-    let mut options = vec![
-        format!("journal={}", path.display()),
-        format!("journal_size={JOURNAL_MIB}M"),
-        "durability=process".to_owned(),
-    ];
+    let mut options =
+        vec![format!("journal={}", path.display()), format!("journal_size={JOURNAL_MIB}M")];
     if latency_ns_per_line > 0 {
         options.push(format!("journal_latency={latency_ns_per_line}"));
     }

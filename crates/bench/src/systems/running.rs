@@ -1,13 +1,20 @@
 //! A system that is set up and mounted.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
 use super::Site;
 use super::client::ClientSettings;
 use crate::error::{Error, Result};
-use crate::lab::{Device, DeviceCounts, EmulatedDisk, Lab, Medium, Program, Teardown};
+use crate::lab::{Device, DeviceCounts, EmulatedDisk, Lab, Medium, Program, Teardown, interrupt};
+
+/// How long a device may be busy after its mount has gone.
+const UNUSED_WAIT: Duration = Duration::from_secs(20);
 
 /// What its devices were asked to do.
 #[derive(Debug, Clone, Copy, Default)]
@@ -122,10 +129,9 @@ impl Running {
     /// Everything is brought home, and nothing stays in memory: it is unmounted and mounted again, without
     /// latency, then devices get theirs.
     pub fn remount(&self) -> Result<()> {
-        let mounting = self.mounting.as_ref().expect("it is mounted");
         self.speed_up()?;
-        mounting.unmount.copy().run()?;
-        mounting.mount.copy().run()?;
+        self.unmount()?;
+        self.mount_again()?;
         self.slow_down()
     }
 
@@ -174,9 +180,93 @@ impl Running {
         self.disks().try_for_each(|disk| disk.speed_up())
     }
 
-    /// The emulated disk that the file system is on, if it is one.
-    pub fn disk(&self) -> Option<&EmulatedDisk> {
-        self.medium.disk()
+    /// The power of its emulated devices goes: each sector that they had not flushed survives with this
+    /// probability. It is unmounted then; the devices are on again, without latency.
+    pub fn cut_power(&self, survival: f64, seed: u64) -> Result<()> {
+        self.tell_disks("power off")?;
+        self.tell_disks(&format!("crash {survival} {seed}"))?;
+        if self.has_stat {
+            self.kill_daemon()?;
+        }
+        // A file system without a device, and a mount without a daemon, have nothing to write any more.
+        Program::new("umount").arg("--lazy").arg(&self.dir).run()?;
+        self.wait_until_unused()?;
+        self.tell_disks("power on")?;
+        self.speed_up()
+    }
+
+    fn kill_daemon(&self) -> Result<()> {
+        let what = || format!("{}: its daemon", self.name);
+        let mut text = [0; 16];
+        let read = rustix::fs::getxattr(&self.dir, "user.onejournal.pid", text.as_mut_slice());
+        let len = read.map_err(|errno| Error::Io { what: what(), source: errno.into() })?;
+        let pid = std::str::from_utf8(&text[..len]).ok().and_then(|text| text.trim().parse().ok());
+        let pid = pid.and_then(Pid::from_raw).ok_or_else(|| Error::other(what()))?;
+        let daemon = pidfd_open(pid, PidfdFlags::empty());
+        let daemon = daemon.map_err(|errno| Error::Io { what: what(), source: errno.into() })?;
+        let killed = pidfd_send_signal(&daemon, Signal::KILL).and_then(|()| {
+            let end = Timespec { tv_sec: 10, tv_nsec: 0 };
+            poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&end))
+        });
+        match killed {
+            Ok(1) => Ok(()),
+            Ok(_) => Err(Error::other(format!("{} does not end", what()))),
+            Err(errno) => Err(Error::Io { what: what(), source: errno.into() }),
+        }
+    }
+
+    /// Nobody has its devices: they can be opened exclusively.
+    fn wait_until_unused(&self) -> Result<()> {
+        let blocks = [Some(&self.medium), self.journal.as_ref()].into_iter().flatten();
+        for block in blocks.map(|medium| &medium.block) {
+            let deadline = Instant::now() + UNUSED_WAIT;
+            let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+            while let Err(errno) = rustix::fs::open(block, flags, Mode::empty()) {
+                if Instant::now() > deadline {
+                    return Err(Error::Io {
+                        what: block.display().to_string(),
+                        source: errno.into(),
+                    });
+                }
+                interrupt::check()?;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(())
+    }
+
+    /// What its emulated devices hold now comes back with [`Running::restore`]. Not while it is mounted.
+    pub fn save(&self) -> Result<()> {
+        self.tell_disks("save")
+    }
+
+    /// The devices hold what was saved. Not while it is mounted.
+    pub fn restore(&self) -> Result<()> {
+        self.tell_disks("restore")?;
+        let media = [Some(&self.medium), self.journal.as_ref()].into_iter().flatten();
+        for medium in media {
+            Program::new("blockdev").arg("--flushbufs").arg(&medium.block).run()?;
+        }
+        Ok(())
+    }
+
+    /// Mounts what [`Running::unmount`] or [`Running::cut_power`] left.
+    pub fn mount_again(&self) -> Result<()> {
+        self.mounting.as_ref().expect("it was mounted").mount.copy().run().map(drop)
+    }
+
+    /// Unmounts it until [`Running::mount_again`].
+    pub fn unmount(&self) -> Result<()> {
+        self.mounting.as_ref().expect("it is mounted").unmount.copy().run().map(drop)
+    }
+
+    fn tell_disks(&self, command: &str) -> Result<()> {
+        self.disks().try_for_each(|disk| disk.command(command))
+    }
+
+    /// Whether its devices are emulated, so that their power can go.
+    pub fn is_emulated(&self) -> bool {
+        self.medium.disk().is_some()
     }
 
     fn disks(&self) -> impl Iterator<Item = &EmulatedDisk> {

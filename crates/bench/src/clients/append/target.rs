@@ -60,10 +60,14 @@ impl Target {
         }
     }
 
-    /// Returns when all records are in files on disk. Those in a ring that is served follow when its service ends.
+    /// Returns when all records are in files on disk, and a stream's reader has taken them. Those in a ring that is
+    /// served follow when its service ends.
     pub fn flush(self) -> Result<()> {
         match self {
-            Target::Lane { stream, .. } => stream.flush().map_err(failed),
+            Target::Lane { stream, .. } => stream
+                .flush()
+                .and_then(|()| stream.truncate_before(stream.appended()))
+                .map_err(failed),
             Target::Native(service) => service.stop(),
             Target::Ring(_) | Target::File { .. } => Ok(()),
         }

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use super::PlayArgs;
 use super::trace::{Trace, What};
-use crate::clients::latency::{Latencies, Summary};
-use crate::clients::{random_bytes, sleep_until};
+use crate::clients::{nanos, random_bytes, sleep_until};
 use crate::error::{Error, Result};
+use crate::programs::latency::Latency;
 
 /// New bytes are cut out of so many random ones and a write more.
 const POOL_BYTES: usize = 1 << 20;
@@ -28,9 +28,9 @@ pub struct Played {
     pub syncs_per_s: f64,
     pub written_bytes: u64,
     /// Of a sync and the writes since the one before.
-    pub flush: Summary,
+    pub flush: Option<Latency>,
     /// Of whole instances.
-    pub instance: Summary,
+    pub instance: Option<Latency>,
 }
 
 fn path(dir: &Path, number: u32) -> PathBuf {
@@ -73,20 +73,20 @@ pub fn run(args: &PlayArgs, trace: &Trace) -> Result<Played> {
             .collect::<Result<Vec<_>>>()
     })?;
     let seconds = start.elapsed().as_secs_f64();
-    let (mut flush, mut instance) = (Latencies::default(), Latencies::default());
+    let (mut flushes, mut instances) = (Vec::new(), Vec::new());
     for (took, flush_times) in outcomes {
-        instance.record(took);
-        flush_times.into_iter().for_each(|took| flush.record(took));
+        instances.push(nanos(took));
+        flushes.extend(flush_times.into_iter().map(nanos));
     }
-    let flush = flush.summary();
+    let syncs = flushes.len() as u64;
     Ok(Played {
         instances: args.instances,
         seconds,
-        syncs: flush.count,
-        syncs_per_s: flush.count as f64 / seconds,
+        syncs,
+        syncs_per_s: syncs as f64 / seconds,
         written_bytes: trace.facts().written_bytes * u64::from(args.instances),
-        flush,
-        instance: instance.summary(),
+        flush: Latency::of(flushes),
+        instance: Latency::of(instances),
     })
 }
 

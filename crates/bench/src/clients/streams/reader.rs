@@ -7,8 +7,9 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::{ReadArgs, files};
-use crate::clients::latency::{Latencies, Summary};
+use crate::clients::nanos;
 use crate::error::{Error, Result};
+use crate::programs::latency::Latency;
 
 /// What was read.
 #[derive(Debug, Serialize)]
@@ -19,7 +20,7 @@ pub struct Read {
     pub seconds: f64,
     pub bytes_per_s: f64,
     /// Of one read.
-    pub latency: Summary,
+    pub latency: Option<Latency>,
 }
 
 /// Reads everything with one thread.
@@ -29,7 +30,7 @@ pub fn run(args: &ReadArgs) -> Result<Read> {
         return Err(Error::other(format!("{} has no streams", args.dir.display())));
     }
     let mut buf = vec![0; args.request_bytes as usize];
-    let mut latencies = Latencies::default();
+    let mut latencies = Vec::new();
     let (mut bytes, start) = (0, Instant::now());
     for path in &paths {
         let file = File::open(path).map_err(Error::at(path))?;
@@ -38,7 +39,7 @@ pub fn run(args: &ReadArgs) -> Result<Read> {
         while at < size {
             let begin = Instant::now();
             let len_bytes = file.read_at(&mut buf, at).map_err(Error::at(path))? as u64;
-            latencies.record(begin.elapsed());
+            latencies.push(nanos(begin.elapsed()));
             if len_bytes == 0 {
                 return Err(Error::other(format!("{} ends at {at}, not {size}", path.display())));
             }
@@ -53,6 +54,6 @@ pub fn run(args: &ReadArgs) -> Result<Read> {
         request_bytes: args.request_bytes,
         seconds,
         bytes_per_s: bytes as f64 / seconds,
-        latency: latencies.summary(),
+        latency: Latency::of(latencies),
     })
 }

@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::pace::Pace;
 use super::{Place, SyncCall, WriteArgs, files};
-use crate::clients::latency::{Latencies, Summary};
-use crate::clients::{random_bytes, sleep_until};
+use crate::clients::{nanos, random_bytes, sleep_until};
 use crate::error::{Error, Result};
+use crate::programs::latency::Latency;
 
 /// Records are cut out of so many random bytes and one record more.
 const POOL_BYTES: usize = 1 << 20;
@@ -33,9 +33,9 @@ pub struct Written {
     pub records_per_s: f64,
     pub bytes_per_s: f64,
     /// Of the call, or of both calls.
-    pub latency: Summary,
+    pub latency: Option<Latency>,
     /// From when the record was due; nothing without an interval.
-    pub since_due: Summary,
+    pub since_due: Option<Latency>,
 }
 
 /// What one stream did.
@@ -71,12 +71,9 @@ pub fn run(args: &WriteArgs) -> Result<Written> {
 }
 
 fn written(args: &WriteArgs, outcomes: &[Outcome], seconds: f64) -> Written {
-    let (mut latency, mut since_due) = (Latencies::default(), Latencies::default());
-    for outcome in outcomes {
-        latency.extend(outcome.call_ns.iter().copied());
-        since_due.extend(outcome.since_due_ns.iter().copied());
-    }
-    let records = latency.summary().count;
+    let all = |of: fn(&Outcome) -> &Vec<u64>| outcomes.iter().flat_map(of).copied().collect();
+    let latencies: Vec<u64> = all(|outcome| &outcome.call_ns);
+    let records = latencies.len() as u64;
     let records_per_s = records as f64 / seconds;
     Written {
         streams: args.count,
@@ -86,8 +83,8 @@ fn written(args: &WriteArgs, outcomes: &[Outcome], seconds: f64) -> Written {
         seconds,
         records_per_s,
         bytes_per_s: records_per_s * f64::from(args.record_bytes),
-        latency: latency.summary(),
-        since_due: since_due.summary(),
+        latency: Latency::of(latencies),
+        since_due: Latency::of(all(|outcome| &outcome.since_due_ns)),
     }
 }
 
@@ -181,8 +178,4 @@ impl<'a> Stream<'a> {
         });
         done.map_err(Error::at(&self.path))
     }
-}
-
-fn nanos(took: Duration) -> u64 {
-    u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
 }
