@@ -2,6 +2,8 @@
 //! report. `docs/bench.md` tells how to add one.
 
 mod fast14_cases;
+mod fast14_commit_bytes;
+mod fast14_protection;
 mod okeanos;
 mod okeanos_recovery;
 mod okeanos_replay;
@@ -44,6 +46,8 @@ pub struct Experiment {
 /// All, in the order of the report.
 pub const EXPERIMENTS: &[Experiment] = &[
     fast14_cases::EXPERIMENT,
+    fast14_protection::EXPERIMENT,
+    fast14_commit_bytes::EXPERIMENT,
     okeanos_traffic::EXPERIMENT,
     okeanos_streams::EXPERIMENT,
     okeanos_recovery::EXPERIMENT,

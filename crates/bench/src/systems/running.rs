@@ -62,6 +62,7 @@ pub struct Running {
     journal: Option<Medium>,
     has_stat: bool,
     mounting: Option<Mounting>,
+    has_journal_regions: bool,
     teardown: Teardown,
 }
 
@@ -94,6 +95,7 @@ impl Running {
             journal,
             has_stat: false,
             mounting: None,
+            has_journal_regions: false,
             teardown,
         })
     }
@@ -163,6 +165,28 @@ impl Running {
         let read = rustix::fs::getxattr(&self.dir, "user.onejournal.stat", text.as_mut_slice());
         let len = read.map_err(|errno| Error::Io { what: what.clone(), source: errno.into() })?;
         serde_json::from_slice(&text[..len]).map(Some).map_err(Error::json(what))
+    }
+
+    /// Bytes written to the journal, wherever it lies; `None` when they cannot be told from the others'.
+    pub fn journal_bytes(&self) -> Result<Option<u64>> {
+        if let Some(stat) = self.stat()? {
+            return Ok(stat["journal_bytes"].as_u64());
+        }
+        match (&self.journal, self.medium.disk()) {
+            (Some(journal), _) => Ok(Some(journal.counts()?.write_bytes)),
+            (None, Some(disk)) if self.has_journal_regions => disk.region_write_bytes().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// An emulated disk counts what is written to these bytes, a journal.
+    pub fn count_journal(&mut self, extents: &[std::ops::Range<u64>]) -> Result<()> {
+        let Some(disk) = self.medium.disk() else { return Ok(()) };
+        for (index, extent) in extents.iter().enumerate() {
+            disk.command(&format!("region journal{index} {} {}", extent.start, extent.end))?;
+        }
+        self.has_journal_regions = true;
+        Ok(())
     }
 
     /// Everything that was written reaches the devices.
