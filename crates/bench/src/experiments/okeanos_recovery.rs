@@ -32,13 +32,16 @@ const STREAMS: u32 = 100;
 const SURVIVAL: f64 = 0.5;
 /// The journal of each system is on a device of this size; so much of it is written for it to be full.
 const FULL_BYTES: u64 = 48 << 20;
+/// Where data go in place the journal takes long to fill.
+const FULL_RECORDS_MAX: u32 = 120;
+const RECORDS_AT_A_TIME: u32 = 10;
 const CLEAN: &str = "clean";
 
 /// What is done before the cut.
 enum Fill {
     /// So many records of each stream.
     Records(u32),
-    /// Until the journal's device got [`FULL_BYTES`].
+    /// Until the journal's device got [`FULL_BYTES`], or each stream has [`FULL_RECORDS_MAX`].
     Full,
 }
 
@@ -59,7 +62,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
     }
     let mut samples = Samples::default();
     let mut done = Ok(());
-    for device in scale.devices(scale.pick(&["hdd"][..], &["hdd", "ssd311"])) {
+    for device in scale.devices(scale.pick(&["ssd311"][..], &["ssd311", "hdd"])) {
         if !matches!(device, Device::Emulated(_)) {
             section.leave_out(&device.to_string(), "only an emulated device can lose its power");
             continue;
@@ -169,16 +172,10 @@ impl Case {
         let before = system.counts()?;
         let mut records = 0;
         loop {
-            let (count, is_enough) = match self.fill {
-                Fill::Records(count) => (count, true),
-                Fill::Full => (
-                    2,
-                    system.counts()?.journal.write_bytes - before.journal.write_bytes >= FULL_BYTES,
-                ),
+            let count = match self.fill {
+                Fill::Records(count) => count,
+                Fill::Full => RECORDS_AT_A_TIME,
             };
-            if is_enough && records > 0 {
-                break;
-            }
             let client = lab.client("streams").arg("write").arg(&dir);
             let client = client.args(["--count", &STREAMS.to_string()]);
             let client = client.args(["--record-bytes", &self.record_bytes.to_string()]);
@@ -186,6 +183,11 @@ impl Case {
             let client = client.args(["--seconds", "200"]).time_limit(Duration::from_secs(250));
             system.client.apply(client).run()?;
             records += count;
+            let journal = system.counts()?.journal - before.journal;
+            let is_full = journal.write_bytes >= FULL_BYTES || records >= FULL_RECORDS_MAX;
+            if is_full || matches!(self.fill, Fill::Records(_)) {
+                break;
+            }
         }
         Ok(u64::from(records) * u64::from(self.record_bytes))
     }

@@ -288,11 +288,6 @@ impl Running {
         self.disks().try_for_each(|disk| disk.command(command))
     }
 
-    /// Whether its devices are emulated, so that their power can go.
-    pub fn is_emulated(&self) -> bool {
-        self.medium.disk().is_some()
-    }
-
     fn disks(&self) -> impl Iterator<Item = &EmulatedDisk> {
         [Some(&self.medium), self.journal.as_ref()].into_iter().flatten().filter_map(Medium::disk)
     }
