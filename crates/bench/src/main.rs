@@ -4,7 +4,7 @@
 //! - `device` is an emulated disk in a file, with the latency of a preset ([`device`]);
 //! - `control` resets its counters, changes it, cuts its power ([`device::control`]);
 //! - clients that the experiments start as processes of their own ([`clients`]);
-//! - `program` runs somebody else's program, such as fio, in a directory ([`programs`]).
+//! - `program` runs somebody else's program, such as fio, in a directory ([`programs`]);
 //! - `tpcc` is TPC-C on SQLite, a client, too ([`tpcc`]).
 //!
 //! [`lab`] sets up and takes down, [`systems`] are what is measured, [`measure`] is how, [`results`] is what comes
@@ -51,6 +51,7 @@ enum Command {
     Ringd(clients::ring::RingdArgs),
     Sqlite(clients::sqlite::SqliteArgs),
     Streams(clients::streams::StreamsArgs),
+    Entries(clients::entries::EntriesArgs),
     Program(programs::ProgramArgs),
     Tpcc(tpcc::TpccArgs),
 }
@@ -88,6 +89,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         Command::Ringd(args) => Ok(clients::ring::run(&args)?),
         Command::Sqlite(args) => clients::sqlite::run(&args),
         Command::Streams(args) => Ok(clients::streams::run(&args)?),
+        Command::Entries(args) => clients::entries::run(&args),
         Command::Program(args) => Ok(programs::run(&args)?),
         Command::Tpcc(args) => tpcc::run(&args),
     }

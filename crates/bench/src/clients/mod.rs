@@ -2,6 +2,7 @@
 //! environment ([`crate::systems::client`]). They read lines and answer, or print JSON at their end.
 
 pub mod append;
+pub mod entries;
 pub mod replay;
 pub mod ring;
 pub mod sqlite;

@@ -1,9 +1,18 @@
 //! The experiments, each a module with a description and a function, a subcommand of its own and a section of the
 //! report. `docs/bench.md` tells how to add one.
 
+mod atomic_writes;
+mod bulk;
+mod directory;
+mod djfs_cache;
+mod djfs_fio;
+mod djfs_nvram_latency;
+mod engine;
 mod fast14_cases;
 mod fast14_commit_bytes;
 mod fast14_protection;
+mod group_commit;
+mod memory;
 mod okeanos;
 mod okeanos_recovery;
 mod okeanos_replay;
@@ -12,6 +21,9 @@ mod okeanos_traffic;
 mod run;
 mod scale;
 mod sqlite_clients;
+mod sqlite_extension;
+mod sqlite_nvram;
+mod sqlite_one_row;
 mod xlog;
 mod xlog_amplification;
 mod xlog_append;
@@ -48,6 +60,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     fast14_cases::EXPERIMENT,
     fast14_protection::EXPERIMENT,
     fast14_commit_bytes::EXPERIMENT,
+    djfs_fio::EXPERIMENT,
+    djfs_nvram_latency::EXPERIMENT,
+    djfs_cache::EXPERIMENT,
     okeanos_traffic::EXPERIMENT,
     okeanos_streams::EXPERIMENT,
     okeanos_recovery::EXPERIMENT,
@@ -55,10 +70,20 @@ pub const EXPERIMENTS: &[Experiment] = &[
     xlog_append::EXPERIMENT,
     xlog_amplification::EXPERIMENT,
     xlog_clients::EXPERIMENT,
+    engine::EXPERIMENT,
+    sqlite_one_row::EXPERIMENT,
+    sqlite_nvram::EXPERIMENT,
+    atomic_writes::EXPERIMENT,
+    sqlite_extension::EXPERIMENT,
+    group_commit::EXPERIMENT,
+    bulk::EXPERIMENT,
+    directory::EXPERIMENT,
+    memory::EXPERIMENT,
 ];
 
 /// Papers as they are named here.
 const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";
+const DJFS: &str = "DJFS: delta journaling on NVRAM, ETRI Journal";
 
 impl Experiment {
     /// A section that has the description.

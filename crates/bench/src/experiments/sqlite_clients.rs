@@ -117,3 +117,67 @@ impl<'a> SqliteClients<'a> {
 fn micros_of(line: &str) -> Result<f64> {
     line.parse().map_err(|_| Error::other(format!("the client said `{line}`")))
 }
+
+/// Rows that are there when one-row transactions begin.
+const ROWS: usize = 2000;
+const GROUP: usize = 10;
+
+/// One-row transactions on a new table with some rows: so many of each operation, in turns of ten.
+pub struct OneRow<'a> {
+    pub panel: &'a str,
+    /// For the client; such as its journal mode.
+    pub arguments: &'a [&'a str],
+    /// Transactions of each operation.
+    pub count: usize,
+}
+
+/// What one-row transactions measure.
+pub const TIME: Metric = Metric::lower("transaction time", "ms");
+
+impl OneRow<'_> {
+    /// Where an operation's samples are.
+    pub fn key(&self, operation: &str) -> Key {
+        Key::case(self.panel, operation)
+    }
+
+    /// A round of all systems.
+    pub fn round(
+        &self,
+        lab: &Lab,
+        systems: &[Running],
+        rng: &mut Rng,
+        samples: &mut Samples,
+    ) -> Result<()> {
+        let rows = ROWS.to_string();
+        let arguments = [self.arguments, &["--rows", &rows]].concat();
+        let mut clients = SqliteClients::start(lab, systems, "one-row", &arguments)?;
+        for operation in OPERATIONS {
+            let first = if operation == "update" { 0 } else { 10 * ROWS };
+            let mut keys: Vec<usize> = (first..first + self.count).collect();
+            rng.shuffle(&mut keys);
+            let lines = transactions(operation, &keys, 1);
+            clients.round(rng, &lines, GROUP, (samples, &self.key(operation), TIME))?;
+        }
+        clients.finish()
+    }
+}
+
+/// The largest ratio of `left` over `right` among the operations of these panels, and where it is.
+pub fn worst_ratio(
+    samples: &Samples,
+    panels: &[String],
+    left: &str,
+    right: &str,
+) -> Result<(f64, String)> {
+    let mut worst = (0.0, String::new());
+    for panel in panels {
+        for operation in OPERATIONS {
+            let key = Key::case(panel, operation);
+            let ratio = samples.ratio(&key, TIME, left, right)?.of_medians;
+            if ratio > worst.0 {
+                worst = (ratio, format!("{panel}, {operation}"));
+            }
+        }
+    }
+    Ok(worst)
+}

@@ -167,6 +167,18 @@ impl Running {
         serde_json::from_slice(&text[..len]).map(Some).map_err(Error::json(what))
     }
 
+    /// The daemon's process, of OneJournal.
+    pub fn daemon(&self) -> Result<Option<i32>> {
+        if !self.has_stat {
+            return Ok(None);
+        }
+        let mut text = [0; 32];
+        let read = rustix::fs::getxattr(&self.dir, "user.onejournal.pid", text.as_mut_slice());
+        let what = format!("{}: the daemon's number", self.name);
+        let len = read.map_err(|errno| Error::Io { what, source: errno.into() })?;
+        Ok(std::str::from_utf8(&text[..len]).ok().and_then(|text| text.trim().parse().ok()))
+    }
+
     /// Bytes written to the journal, wherever it lies; `None` when they cannot be told from the others'.
     pub fn journal_bytes(&self) -> Result<Option<u64>> {
         if let Some(stat) = self.stat()? {
