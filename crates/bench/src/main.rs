@@ -10,9 +10,6 @@
 //! [`lab`] sets up and takes down, [`systems`] are what is measured, [`measure`] is how, [`results`] is what comes
 //! out, [`report`] draws it.
 
-// While experiments are still being moved here, the frame offers more than they use.
-#![allow(dead_code, unused_imports)]
-
 mod clients;
 mod device;
 mod error;
@@ -46,7 +43,11 @@ enum Command {
     Report(ReportArgs),
     Device(device::DeviceArgs),
     Control(device::ControlArgs),
+    Append(clients::append::AppendArgs),
+    Replay(clients::replay::ReplayArgs),
+    Ringd(clients::ring::RingdArgs),
     Sqlite(clients::sqlite::SqliteArgs),
+    Streams(clients::streams::StreamsArgs),
     Entries(clients::entries::EntriesArgs),
     Program(programs::ProgramArgs),
     Tpcc(tpcc::TpccArgs),
@@ -80,7 +81,11 @@ fn run() -> Result<(), Box<dyn Error>> {
         Command::Report(args) => experiments::report(&args),
         Command::Device(args) => device::run(&args),
         Command::Control(args) => device::control(&args),
+        Command::Append(args) => Ok(clients::append::run(&args)?),
+        Command::Replay(args) => Ok(clients::replay::run(&args)?),
+        Command::Ringd(args) => Ok(clients::ring::run(&args)?),
         Command::Sqlite(args) => clients::sqlite::run(&args),
+        Command::Streams(args) => Ok(clients::streams::run(&args)?),
         Command::Entries(args) => clients::entries::run(&args),
         Command::Program(args) => Ok(programs::run(&args)?),
         Command::Tpcc(args) => tpcc::run(&args),

@@ -76,7 +76,7 @@ pub struct ControlArgs {
     /// Where the disk is mounted
     dir: PathBuf,
     /// reset | set PRESET|KEY=VALUE,... | trace on|off | region NAME START END | regions off |
-    /// crash PROBABILITY SEED
+    /// crash PROBABILITY SEED | power on|off | save | restore
     command: Vec<String>,
 }
 

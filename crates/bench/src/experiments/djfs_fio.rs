@@ -6,7 +6,7 @@ use crate::lab::Lab;
 use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::programs::fio::{self, FioArgs, Pattern, Sync};
 use crate::results::{Plot, Section, Verdict};
-use crate::systems::{self, Ext4, OneJournal, Running, Site, System};
+use crate::systems::{self, Ext4, Journal, OneJournal, Running, Site, System};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "djfs-fio",
@@ -17,7 +17,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             after every 1, 4, 16 or 64 writes, or never. Writes a second; beside them flushes, bytes to the device and \
             bytes to the journal for each write. *OneJournal delta, NVRAM* is the paper's DJFS (four regions), \
             *OneJournal journal, NVRAM* its journaling without flushes (whole blocks), *ext4 journal, ext. journal* a \
-            journal on a second SSD. Every byte that fio writes is random: the worst case for deltas.",
+            journal on a second SSD, *journal in memory* a journal on a device without latency. Every byte that fio writes is random: the worst case for deltas.",
     paper_claim: "DJFS over ext4 ordered and journal up to 5.1 times with fsync, over ext4 with an external journal up to 4.0 \
                   times, over NVRAM journaling up to 1.8 times; without fsync up to 1.7 times data journaling.",
     goal: "At least the same with fsync.",
@@ -34,7 +34,9 @@ fn recipes() -> Vec<Box<dyn System>> {
         Box::new(Ext4::ordered()),
         Box::new(Ext4::journal()),
         Box::new(Ext4::journal().external()),
+        Box::new(Ext4::journal().external_in_memory()),
         Box::new(OneJournal::new()),
+        Box::new(OneJournal::new().data("delta").journal(Journal::SameKind)),
         Box::new(OneJournal::new().data("journal").nvram()),
         Box::new(two_regions()),
         Box::new(djfs()),

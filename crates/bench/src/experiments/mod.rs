@@ -14,6 +14,11 @@ mod fast14_commit_bytes;
 mod fast14_protection;
 mod group_commit;
 mod memory;
+mod okeanos;
+mod okeanos_recovery;
+mod okeanos_replay;
+mod okeanos_streams;
+mod okeanos_traffic;
 mod run;
 mod scale;
 mod sqlite_clients;
@@ -21,6 +26,10 @@ mod sqlite_extension;
 mod sqlite_nvram;
 mod sqlite_one_row;
 mod tpcc_clients;
+mod xlog;
+mod xlog_amplification;
+mod xlog_append;
+mod xlog_clients;
 
 pub use run::{ReportArgs, RunArgs, report, run_all, run_one};
 pub use scale::Scale;
@@ -57,6 +66,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
     djfs_tpcc::EXPERIMENT,
     djfs_nvram_latency::EXPERIMENT,
     djfs_cache::EXPERIMENT,
+    okeanos_traffic::EXPERIMENT,
+    okeanos_streams::EXPERIMENT,
+    okeanos_recovery::EXPERIMENT,
+    okeanos_replay::EXPERIMENT,
+    xlog_append::EXPERIMENT,
+    xlog_amplification::EXPERIMENT,
+    xlog_clients::EXPERIMENT,
     engine::EXPERIMENT,
     sqlite_one_row::EXPERIMENT,
     sqlite_nvram::EXPERIMENT,
@@ -69,8 +85,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// Papers as they are named here.
-const DJFS: &str = "DJFS: a delta-journaling file system on NVRAM, ETRI Journal";
 const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";
+const DJFS: &str = "Kim, Lee, Song, Eom: DJFS: Providing Highly Reliable and High-Performance File System with Small-Sized NVRAM, ETRI Journal 2017";
 
 impl Experiment {
     /// A section that has the description.

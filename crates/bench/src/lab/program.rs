@@ -54,6 +54,23 @@ impl Program {
         Program { command, time_limit: TIME_LIMIT, is_interruptible: true }
     }
 
+    /// The same command once more.
+    pub fn copy(&self) -> Program {
+        let mut command = Command::new(self.command.get_program());
+        command.args(self.command.get_args()).process_group(0);
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(dir) = self.command.get_current_dir() {
+            command.current_dir(dir);
+        }
+        let (time_limit, is_interruptible) = (self.time_limit, self.is_interruptible);
+        Program { command, time_limit, is_interruptible }
+    }
+
     /// Adds an argument.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Program {
         self.command.arg(argument);
@@ -354,6 +371,8 @@ mod tests {
         let error = sh("echo out; echo why >&2; exit 3").run().unwrap_err().to_string();
         assert!(error.contains("exit status: 3"), "{error}");
         assert!(error.contains("why") && error.contains("out"), "{error}");
+        let told = sh("echo $0 $VALUE").arg("zero").env("VALUE", "of a variable");
+        assert_eq!(told.copy().run().unwrap(), "zero of a variable\n");
         let slow = sh("sleep 60").time_limit(Duration::from_millis(50)).run().unwrap_err();
         assert!(slow.to_string().contains("took longer"), "{slow}");
     }

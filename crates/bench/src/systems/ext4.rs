@@ -44,6 +44,11 @@ impl Ext4 {
         Ext4::with("ordered", "has_journal", ",data=ordered")
     }
 
+    /// `data=writeback`.
+    pub fn writeback() -> Ext4 {
+        Ext4::with("writeback", "has_journal", ",data=writeback")
+    }
+
     /// `data=writeback` with `journal_async_commit` (which `ordered` does not allow).
     pub fn writeback_async() -> Ext4 {
         Ext4::with("writeback+async", "has_journal", ",data=writeback,journal_async_commit")

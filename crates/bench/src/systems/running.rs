@@ -1,13 +1,20 @@
 //! A system that is set up and mounted.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
 use super::Site;
 use super::client::ClientSettings;
 use crate::error::{Error, Result};
-use crate::lab::{Device, DeviceCounts, EmulatedDisk, Lab, Medium, Program, Teardown};
+use crate::lab::{Device, DeviceCounts, EmulatedDisk, Lab, Medium, Program, Teardown, interrupt};
+
+/// How long a device may be busy after its mount has gone.
+const UNUSED_WAIT: Duration = Duration::from_secs(20);
 
 /// What its devices were asked to do.
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,8 +61,15 @@ pub struct Running {
     medium: Medium,
     journal: Option<Medium>,
     has_stat: bool,
+    mounting: Option<Mounting>,
     has_journal_regions: bool,
     teardown: Teardown,
+}
+
+/// How it is mounted and unmounted.
+struct Mounting {
+    mount: Program,
+    unmount: Program,
 }
 
 impl Running {
@@ -80,6 +94,7 @@ impl Running {
             medium,
             journal,
             has_stat: false,
+            mounting: None,
             has_journal_regions: false,
             teardown,
         })
@@ -106,10 +121,20 @@ impl Running {
 
     /// Mounted by this program; `unmount` ends it, with the directory as its last argument.
     pub fn mount(&mut self, mount: Program, unmount: Program) -> Result<()> {
-        mount.run()?;
+        mount.copy().run()?;
         let unmount = unmount.arg(&self.dir).uninterrupted();
+        self.mounting = Some(Mounting { mount, unmount: unmount.copy() });
         self.undo("unmounting", move || unmount.run().map(drop));
         Ok(())
+    }
+
+    /// Everything is brought home, and nothing stays in memory: it is unmounted and mounted again, without
+    /// latency, then devices get theirs.
+    pub fn remount(&self) -> Result<()> {
+        self.speed_up()?;
+        self.unmount()?;
+        self.mount_again()?;
+        self.slow_down()
     }
 
     /// It answers `onejournal stat`.
@@ -189,6 +214,90 @@ impl Running {
     /// Emulated devices have none, for filling and the like, until [`Running::slow_down`].
     pub fn speed_up(&self) -> Result<()> {
         self.disks().try_for_each(|disk| disk.speed_up())
+    }
+
+    /// The power of its emulated devices goes: each sector that they had not flushed survives with this
+    /// probability. It is unmounted then; the devices are on again, without latency.
+    pub fn cut_power(&self, survival: f64, seed: u64) -> Result<()> {
+        self.tell_disks("power off")?;
+        self.tell_disks(&format!("crash {survival} {seed}"))?;
+        if self.has_stat {
+            self.kill_daemon()?;
+        }
+        // A file system without a device, and a mount without a daemon, have nothing to write any more.
+        Program::new("umount").arg("--lazy").arg(&self.dir).run()?;
+        self.wait_until_unused()?;
+        self.tell_disks("power on")?;
+        self.speed_up()
+    }
+
+    fn kill_daemon(&self) -> Result<()> {
+        let what = || format!("{}: its daemon", self.name);
+        let mut text = [0; 16];
+        let read = rustix::fs::getxattr(&self.dir, "user.onejournal.pid", text.as_mut_slice());
+        let len = read.map_err(|errno| Error::Io { what: what(), source: errno.into() })?;
+        let pid = std::str::from_utf8(&text[..len]).ok().and_then(|text| text.trim().parse().ok());
+        let pid = pid.and_then(Pid::from_raw).ok_or_else(|| Error::other(what()))?;
+        let daemon = pidfd_open(pid, PidfdFlags::empty());
+        let daemon = daemon.map_err(|errno| Error::Io { what: what(), source: errno.into() })?;
+        let killed = pidfd_send_signal(&daemon, Signal::KILL).and_then(|()| {
+            let end = Timespec { tv_sec: 10, tv_nsec: 0 };
+            poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&end))
+        });
+        match killed {
+            Ok(1) => Ok(()),
+            Ok(_) => Err(Error::other(format!("{} does not end", what()))),
+            Err(errno) => Err(Error::Io { what: what(), source: errno.into() }),
+        }
+    }
+
+    /// Nobody has its devices: they can be opened exclusively.
+    fn wait_until_unused(&self) -> Result<()> {
+        let blocks = [Some(&self.medium), self.journal.as_ref()].into_iter().flatten();
+        for block in blocks.map(|medium| &medium.block) {
+            let deadline = Instant::now() + UNUSED_WAIT;
+            let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+            while let Err(errno) = rustix::fs::open(block, flags, Mode::empty()) {
+                if Instant::now() > deadline {
+                    return Err(Error::Io {
+                        what: block.display().to_string(),
+                        source: errno.into(),
+                    });
+                }
+                interrupt::check()?;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(())
+    }
+
+    /// What its emulated devices hold now comes back with [`Running::restore`]. Not while it is mounted.
+    pub fn save(&self) -> Result<()> {
+        self.tell_disks("save")
+    }
+
+    /// The devices hold what was saved. Not while it is mounted.
+    pub fn restore(&self) -> Result<()> {
+        self.tell_disks("restore")?;
+        let media = [Some(&self.medium), self.journal.as_ref()].into_iter().flatten();
+        for medium in media {
+            Program::new("blockdev").arg("--flushbufs").arg(&medium.block).run()?;
+        }
+        Ok(())
+    }
+
+    /// Mounts what [`Running::unmount`] or [`Running::cut_power`] left.
+    pub fn mount_again(&self) -> Result<()> {
+        self.mounting.as_ref().expect("it was mounted").mount.copy().run().map(drop)
+    }
+
+    /// Unmounts it until [`Running::mount_again`].
+    pub fn unmount(&self) -> Result<()> {
+        self.mounting.as_ref().expect("it is mounted").unmount.copy().run().map(drop)
+    }
+
+    fn tell_disks(&self, command: &str) -> Result<()> {
+        self.disks().try_for_each(|disk| disk.command(command))
     }
 
     fn disks(&self) -> impl Iterator<Item = &EmulatedDisk> {
