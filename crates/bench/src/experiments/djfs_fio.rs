@@ -108,6 +108,10 @@ fn measure_one(
         seconds,
         environment: system.client.variables(),
     };
+    system.speed_up()?;
+    fio::lay_out(std::slice::from_ref(&args.dir), &args)?;
+    system.sync()?;
+    system.slow_down()?;
     let (counts, journal) = (system.counts()?, system.journal_bytes()?);
     let result = fio::run(&args)?;
     system.sync()?;

@@ -115,17 +115,12 @@ pub fn run(args: &FioArgs) -> Result<FioResult> {
     run_in(std::slice::from_ref(&args.dir), args)
 }
 
-/// Makes the files that will be overwritten, runs fio with its processes spread over `dirs`, and removes the files.
+/// Makes the files that will be overwritten and are not there, runs fio with its processes spread over `dirs`, and
+/// removes the files.
 pub fn run_in(dirs: &[PathBuf], args: &FioArgs) -> Result<FioResult> {
     need("fio", "fio")?;
-    // As fio spreads them.
-    let dir_of = dirs.iter().cycle().zip(0..args.processes);
-    let files: Vec<PathBuf> = dir_of.map(|(dir, job)| dir.join(format!("fio.{job}"))).collect();
-    if args.pattern == Pattern::Overwrite {
-        for file in &files {
-            fill(file, args.file_kib << 10).map_err(Error::at(file))?;
-        }
-    }
+    lay_out(dirs, args)?;
+    let files = files(dirs, args);
     let program = Variable::add(&args.environment, Program::new("fio"));
     let limit = Duration::from_secs(args.seconds) + GRACE;
     let output = program.args(arguments(dirs, args)?).time_limit(limit).run()?;
@@ -133,6 +128,22 @@ pub fn run_in(dirs: &[PathBuf], args: &FioArgs) -> Result<FioResult> {
         std::fs::remove_file(file).map_err(Error::at(file))?;
     }
     parse(&output)
+}
+
+/// Makes the files that will be overwritten and are not there; for who counts what fio itself does.
+pub fn lay_out(dirs: &[PathBuf], args: &FioArgs) -> Result<()> {
+    if args.pattern == Pattern::Overwrite {
+        for file in files(dirs, args).iter().filter(|file| !file.exists()) {
+            fill(file, args.file_kib << 10).map_err(Error::at(file))?;
+        }
+    }
+    Ok(())
+}
+
+/// One for each process, as fio spreads them.
+fn files(dirs: &[PathBuf], args: &FioArgs) -> Vec<PathBuf> {
+    let dir_of = dirs.iter().cycle().zip(0..args.processes);
+    dir_of.map(|(dir, job)| dir.join(format!("fio.{job}"))).collect()
 }
 
 /// A file of random bytes that is durable, so that no write of it is left for the time measured.
