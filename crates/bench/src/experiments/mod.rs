@@ -1,10 +1,18 @@
 //! The experiments, each a module with a description and a function, a subcommand of its own and a section of the
 //! report. `docs/bench.md` tells how to add one.
 
+mod djfs_fio;
+mod etcd;
 mod fast14_cases;
+mod okeanos_gluster;
+mod okeanos_postmark;
+mod pgbench;
+mod programs;
+mod rocksdb_fillsync;
 mod run;
 mod scale;
 mod sqlite_clients;
+mod xlog_leveldb;
 
 pub use run::{ReportArgs, RunArgs, report, run_all, run_one};
 pub use scale::Scale;
@@ -33,10 +41,23 @@ pub struct Experiment {
 }
 
 /// All, in the order of the report.
-pub const EXPERIMENTS: &[Experiment] = &[fast14_cases::EXPERIMENT];
+pub const EXPERIMENTS: &[Experiment] = &[
+    fast14_cases::EXPERIMENT,
+    djfs_fio::EXPERIMENT,
+    okeanos_postmark::EXPERIMENT,
+    okeanos_gluster::EXPERIMENT,
+    xlog_leveldb::EXPERIMENT,
+    rocksdb_fillsync::EXPERIMENT,
+    pgbench::EXPERIMENT,
+    etcd::EXPERIMENT,
+];
 
 /// Papers as they are named here.
 const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";
+const DJFS: &str = "DJFS: Delta-Journaling File System, ETRI Journal";
+const OKEANOS: &str = "Hatzieleftheriou, Anastasiadis: Okeanos: Wasteless Journaling for Fast and Reliable Multistream Storage, \
+                       USENIX ATC 2011";
+const XLOG: &str = "xLog: transaction logging in NVRAM for mobile databases";
 
 impl Experiment {
     /// A section that has the description.

@@ -1,8 +1,12 @@
 //! An emulated disk (`onejournal-bench device`) as a process of its own. It is made without latency, so
 //! that setting up is quick, and slowed down to its preset when measuring begins.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::counts::DeviceCounts;
 use super::program::Program;
@@ -58,6 +62,20 @@ impl EmulatedDisk {
         self.command("set zero")
     }
 
+    /// What was written to the regions of this disk.
+    pub fn region_bytes(&self) -> Result<u64> {
+        #[derive(Deserialize)]
+        struct Counters {
+            regions: BTreeMap<String, Region>,
+        }
+        #[derive(Deserialize)]
+        struct Region {
+            write_bytes: u64,
+        }
+        let counters: Counters = self.counters()?;
+        Ok(counters.regions.values().map(|region| region.write_bytes).sum())
+    }
+
     /// Tells it something; see [`crate::device`].
     pub fn command(&self, text: &str) -> Result<()> {
         let path = self.dir.join("control");
@@ -66,6 +84,10 @@ impl EmulatedDisk {
 
     /// What it was asked to do.
     pub fn counts(&self) -> Result<DeviceCounts> {
+        self.counters()
+    }
+
+    fn counters<T: DeserializeOwned>(&self) -> Result<T> {
         let path = self.dir.join("counters");
         let text = fs::read_to_string(&path).map_err(Error::at(&path))?;
         serde_json::from_str(&text).map_err(Error::json(path.display().to_string()))

@@ -99,6 +99,7 @@ impl System for Ext4 {
         }
         make = make.args(["-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"]);
         make.arg(running.block()).run()?;
+        running.watch_journal()?;
         let mount = Program::new("mount").args(["-t", "ext4", "-o"]);
         let mount = mount.arg(format!("noatime{}", self.options));
         let mount = mount.arg(running.block()).arg(&running.dir);

@@ -8,6 +8,7 @@
 pub mod client;
 mod ext4;
 mod fuse2fs;
+mod journal;
 mod onejournal;
 mod other;
 mod running;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::Site;
 use super::client::ClientSettings;
+use super::{Site, journal};
 use crate::error::{Error, Result};
 use crate::lab::{Device, DeviceCounts, EmulatedDisk, Lab, Medium, Program, Teardown};
 
@@ -54,6 +54,7 @@ pub struct Running {
     medium: Medium,
     journal: Option<Medium>,
     has_stat: bool,
+    has_watched_journal: bool,
     teardown: Teardown,
 }
 
@@ -71,7 +72,17 @@ impl Running {
         });
         let medium = Medium::prepare(lab, site.device, &label, site.size_mib, &mut teardown)?;
         let (client, journal) = (ClientSettings::default(), None);
-        Ok(Running { name, label, dir, client, medium, journal, has_stat: false, teardown })
+        Ok(Running {
+            name,
+            label,
+            dir,
+            client,
+            medium,
+            journal,
+            has_stat: false,
+            has_watched_journal: false,
+            teardown,
+        })
     }
 
     /// To make a file system on.
@@ -110,6 +121,28 @@ impl Running {
     pub fn counts(&self) -> Result<Counts> {
         let journal = self.journal.as_ref().map(Medium::counts).transpose()?;
         Ok(Counts { device: self.medium.counts()?, journal: journal.unwrap_or_default() })
+    }
+
+    /// Where its journal lies on an emulated disk, which from here on counts what is written there. On an ext4 volume that is
+    /// not mounted.
+    pub fn watch_journal(&mut self) -> Result<()> {
+        let Some(disk) = self.medium.disk() else { return Ok(()) };
+        for (index, extent) in journal::extents(&self.medium.block)?.into_iter().enumerate() {
+            disk.command(&format!("region journal{index} {} {}", extent.start, extent.end))?;
+            self.has_watched_journal = true;
+        }
+        Ok(())
+    }
+
+    /// What was written to its journal so far; `None` where nobody counts that.
+    pub fn journal_bytes(&self) -> Result<Option<u64>> {
+        if let Some(journal) = &self.journal {
+            return Ok(Some(journal.counts()?.write_bytes));
+        }
+        if let Some(disk) = self.medium.disk().filter(|_| self.has_watched_journal) {
+            return disk.region_bytes().map(Some);
+        }
+        Ok(self.stat()?.and_then(|stat| stat["journal_bytes"].as_u64()))
     }
 
     /// What was written to disks that are neither emulated nor memory.
