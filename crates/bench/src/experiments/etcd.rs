@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch};
 use crate::programs::etcd::{self, EtcdArgs, EtcdResult};
-use crate::results::{Better, Outcome, Plot, PlotKind, Section, Verdict};
+use crate::results::{Better, Outcome, Plot, Section, Verdict};
 use crate::systems::{self, Ext4, OneJournal, Running, Site, System, Xfs};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -23,9 +23,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-const DISK: Metric = Metric { name: "disk benchmark, p99", unit: "ms", better: Better::Lower };
-const SYNC: Metric = Metric { name: "log sync", unit: "ms", better: Better::Lower };
-const PUTS: Metric = Metric { name: "puts a second", unit: "1/s", better: Better::Higher };
+const DISK: Metric = Metric::lower("disk benchmark, p99", "ms");
+const SYNC: Metric = Metric::lower("log sync", "ms");
+const PUTS: Metric = Metric::higher("puts a second", "1/s");
 const SIZE_MIB: u32 = 768;
 const CLIENTS: u32 = 8;
 /// What etcd's documentation wants.
@@ -54,16 +54,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         judge(section, &samples, &device)?;
     }
     for metric in [DISK, SYNC, PUTS] {
-        section.plots.push(Plot {
-            title: metric.name.to_owned(),
-            kind: PlotKind::Bars,
-            metric: metric.name.to_owned(),
-            panels: Vec::new(),
-            count: None,
-            x_label: String::new(),
-            log_x: false,
-            log_y: false,
-        });
+        section.plots.push(Plot::bars(metric.name, metric.name, Vec::new()));
     }
     samples.write_to(section);
     done

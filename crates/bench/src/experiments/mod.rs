@@ -1,9 +1,19 @@
 //! The experiments, each a module with a description and a function, a subcommand of its own and a section of the
 //! report. `docs/bench.md` tells how to add one.
 
+mod atomic_writes;
+mod bulk;
+mod directory;
+mod djfs_cache;
 mod djfs_fio;
+mod djfs_nvram_latency;
+mod engine;
 mod etcd;
 mod fast14_cases;
+mod fast14_commit_bytes;
+mod fast14_protection;
+mod group_commit;
+mod memory;
 mod okeanos_gluster;
 mod okeanos_postmark;
 mod pgbench;
@@ -12,6 +22,9 @@ mod rocksdb_fillsync;
 mod run;
 mod scale;
 mod sqlite_clients;
+mod sqlite_extension;
+mod sqlite_nvram;
+mod sqlite_one_row;
 mod xlog_leveldb;
 
 pub use run::{ReportArgs, RunArgs, report, run_all, run_one};
@@ -43,7 +56,20 @@ pub struct Experiment {
 /// All, in the order of the report.
 pub const EXPERIMENTS: &[Experiment] = &[
     fast14_cases::EXPERIMENT,
+    fast14_protection::EXPERIMENT,
+    fast14_commit_bytes::EXPERIMENT,
     djfs_fio::EXPERIMENT,
+    djfs_nvram_latency::EXPERIMENT,
+    djfs_cache::EXPERIMENT,
+    engine::EXPERIMENT,
+    sqlite_one_row::EXPERIMENT,
+    sqlite_nvram::EXPERIMENT,
+    atomic_writes::EXPERIMENT,
+    sqlite_extension::EXPERIMENT,
+    group_commit::EXPERIMENT,
+    bulk::EXPERIMENT,
+    directory::EXPERIMENT,
+    memory::EXPERIMENT,
     okeanos_postmark::EXPERIMENT,
     okeanos_gluster::EXPERIMENT,
     xlog_leveldb::EXPERIMENT,
@@ -54,7 +80,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
 
 /// Papers as they are named here.
 const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";
-const DJFS: &str = "DJFS: Delta-Journaling File System, ETRI Journal";
+const DJFS: &str = "DJFS: delta journaling on NVRAM, ETRI Journal";
 const OKEANOS: &str = "Hatzieleftheriou, Anastasiadis: Okeanos: Wasteless Journaling for Fast and Reliable Multistream Storage, \
                        USENIX ATC 2011";
 const XLOG: &str = "xLog: transaction logging in NVRAM for mobile databases";

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch};
 use crate::programs::gluster::{self, GlusterArgs};
-use crate::results::{Better, Plot, PlotKind, Section};
+use crate::results::{Plot, Section};
 use crate::systems::{self, Ext4, OneJournal, Site, System};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -25,7 +25,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-const RATE: Metric = Metric { name: "records a second", unit: "1/s", better: Better::Higher };
+const RATE: Metric = Metric::higher("records a second", "1/s");
 const SIZE_MIB: u32 = 512;
 /// Processes of a client in the paper: 4 to 40.
 const PROCESSES: u32 = 10;
@@ -104,21 +104,12 @@ fn on_device(
 }
 
 fn plot(section: &mut Section) {
-    let counts = [
-        ("Figure 5c: records a second", None),
-        ("Figure 5d: KiB written a record", Some("written KiB")),
-        ("Figure 5d: of them to the journal", Some("journal KiB")),
-    ];
-    section.plots.extend(counts.map(|(title, count)| Plot {
-        title: title.to_owned(),
-        kind: PlotKind::Lines,
-        metric: RATE.name.to_owned(),
-        panels: Vec::new(),
-        count: count.map(String::from),
-        x_label: "processes".to_owned(),
-        log_x: false,
-        log_y: false,
-    }));
+    let plot = |title| Plot::lines(title, RATE.name, "processes", Vec::new());
+    section.plots.extend([
+        plot("Figure 5c: records a second"),
+        plot("Figure 5d: KiB written a record").of_count("written KiB"),
+        plot("Figure 5d: of them to the journal").of_count("journal KiB"),
+    ]);
 }
 
 fn judge(section: &mut Section, samples: &Samples, key: &Key) -> Result<()> {

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch};
 use crate::programs::postmark::{self, PostmarkArgs};
-use crate::results::{Better, Plot, PlotKind, Section};
+use crate::results::{Plot, Section};
 use crate::systems::{self, Ext4, OneJournal, Site, System};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -24,7 +24,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-const RATE: Metric = Metric { name: "transactions a second", unit: "1/s", better: Better::Higher };
+const RATE: Metric = Metric::higher("transactions a second", "1/s");
 const SIZE_MIB: u32 = 384;
 const PROCESSES: u64 = 10;
 
@@ -58,16 +58,9 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         }
         judge(section, &samples, &device, sizes.0)?;
     }
-    section.plots.push(Plot {
-        title: "Transactions a second".to_owned(),
-        kind: PlotKind::Lines,
-        metric: RATE.name.to_owned(),
-        panels: Vec::new(),
-        count: None,
-        x_label: "bytes of a call".to_owned(),
-        log_x: true,
-        log_y: false,
-    });
+    section.plots.push(
+        Plot::lines("Transactions a second", RATE.name, "bytes of a call", Vec::new()).log_x(),
+    );
     samples.write_to(section);
     done
 }

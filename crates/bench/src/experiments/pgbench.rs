@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch};
 use crate::programs::pgbench::Session;
-use crate::results::{Better, Plot, PlotKind, Section};
+use crate::results::{Plot, Section};
 use crate::systems::client::Eatmydata;
 use crate::systems::{self, Ext4, OneJournal, Running, Site, System, Xfs};
 
@@ -24,7 +24,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-const RATE: Metric = Metric { name: "transactions a second", unit: "1/s", better: Better::Higher };
+const RATE: Metric = Metric::higher("transactions a second", "1/s");
 /// Room for the tables, and for a write-ahead log that is not recycled yet.
 const SIZE_MIB: u32 = 1024;
 
@@ -60,16 +60,9 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
             judge(section, &samples, &key(&device, clients))?;
         }
     }
-    section.plots.push(Plot {
-        title: "Transactions a second".to_owned(),
-        kind: PlotKind::Lines,
-        metric: RATE.name.to_owned(),
-        panels: Vec::new(),
-        count: None,
-        x_label: "clients".to_owned(),
-        log_x: true,
-        log_y: true,
-    });
+    section.plots.push(
+        Plot::lines("Transactions a second", RATE.name, "clients", Vec::new()).log_x().log_y(),
+    );
     samples.write_to(section);
     done
 }

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch};
 use crate::programs::fillsync::{self, Database, FillsyncArgs};
-use crate::results::{Better, Plot, PlotKind, Section};
+use crate::results::{Plot, Section};
 use crate::systems::client::Eatmydata;
 use crate::systems::{self, Ext4, OneJournal, Site, System, Xfs};
 
@@ -23,7 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-const TIME: Metric = Metric { name: "put", unit: "µs", better: Better::Lower };
+const TIME: Metric = Metric::lower("put", "µs");
 const SIZE_MIB: u32 = 384;
 const DATABASES: [(Database, &str); 2] =
     [(Database::Rocksdb, "RocksDB"), (Database::Leveldb, "LevelDB")];
@@ -56,16 +56,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         }
         judge(section, &samples, &device)?;
     }
-    section.plots.push(Plot {
-        title: "Time of a put".to_owned(),
-        kind: PlotKind::Bars,
-        metric: TIME.name.to_owned(),
-        panels: Vec::new(),
-        count: None,
-        x_label: String::new(),
-        log_x: false,
-        log_y: false,
-    });
+    section.plots.push(Plot::bars("Time of a put", TIME.name, Vec::new()));
     samples.write_to(section);
     done
 }

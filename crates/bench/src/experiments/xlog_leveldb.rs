@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::programs::fillsync::{self, Database, FillsyncArgs};
-use crate::results::{Better, Plot, PlotKind, Section};
+use crate::results::{Plot, Section};
 use crate::systems::{self, Ext4, Running, Site, System};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -23,7 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-const TIME: Metric = Metric { name: "put", unit: "µs", better: Better::Lower };
+const TIME: Metric = Metric::lower("put", "µs");
 const SIZE_MIB: u32 = 384;
 /// Sizes of values, and how many times as fast the paper is.
 const SIZES: [(u64, &str); 4] = [(100, "10.7"), (400, "9.1"), (800, "8.2"), (1600, "8.6")];
@@ -52,16 +52,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
             judge(section, &samples, &device, *size)?;
         }
     }
-    section.plots.push(Plot {
-        title: "Figure 5: time of a put".to_owned(),
-        kind: PlotKind::Bars,
-        metric: TIME.name.to_owned(),
-        panels: Vec::new(),
-        count: None,
-        x_label: String::new(),
-        log_x: false,
-        log_y: true,
-    });
+    section.plots.push(Plot::bars("Figure 5: time of a put", TIME.name, Vec::new()).log_y());
     samples.write_to(section);
     done
 }

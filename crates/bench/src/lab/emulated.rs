@@ -13,6 +13,17 @@ use super::program::Program;
 use super::teardown::Teardown;
 use crate::error::{Error, Result};
 
+/// A part of the counters.
+#[derive(Deserialize)]
+struct Regions {
+    regions: BTreeMap<String, Region>,
+}
+
+#[derive(Deserialize)]
+struct Region {
+    write_bytes: u64,
+}
+
 /// A disk that runs.
 pub struct EmulatedDisk {
     dir: PathBuf,
@@ -62,20 +73,6 @@ impl EmulatedDisk {
         self.command("set zero")
     }
 
-    /// What was written to the regions of this disk.
-    pub fn region_bytes(&self) -> Result<u64> {
-        #[derive(Deserialize)]
-        struct Counters {
-            regions: BTreeMap<String, Region>,
-        }
-        #[derive(Deserialize)]
-        struct Region {
-            write_bytes: u64,
-        }
-        let counters: Counters = self.counters()?;
-        Ok(counters.regions.values().map(|region| region.write_bytes).sum())
-    }
-
     /// Tells it something; see [`crate::device`].
     pub fn command(&self, text: &str) -> Result<()> {
         let path = self.dir.join("control");
@@ -85,6 +82,12 @@ impl EmulatedDisk {
     /// What it was asked to do.
     pub fn counts(&self) -> Result<DeviceCounts> {
         self.counters()
+    }
+
+    /// Bytes written to the regions it was told of.
+    pub fn region_write_bytes(&self) -> Result<u64> {
+        let Regions { regions } = self.counters()?;
+        Ok(regions.values().map(|region| region.write_bytes).sum())
     }
 
     fn counters<T: DeserializeOwned>(&self) -> Result<T> {

@@ -18,6 +18,18 @@ pub struct Metric {
     pub better: Better,
 }
 
+impl Metric {
+    /// Less is better.
+    pub const fn lower(name: &'static str, unit: &'static str) -> Metric {
+        Metric { name, unit, better: Better::Lower }
+    }
+
+    /// More is better.
+    pub const fn higher(name: &'static str, unit: &'static str) -> Metric {
+        Metric { name, unit, better: Better::Higher }
+    }
+}
+
 /// Where a sample belongs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key {
@@ -109,6 +121,12 @@ impl Samples {
             self.of(key, system, metric).filter(|samples| !samples.is_empty()).ok_or_else(missing)
         };
         Ok(statistics::ratio(of(left)?, of(right)?))
+    }
+
+    /// The count of a series by name, for each operation.
+    pub fn count_of(&self, key: &Key, system: &str, metric: Metric, name: &str) -> Option<f64> {
+        let found = self.series.iter().find(|series| series.is(key, system, metric))?;
+        Some(found.counts.get(name)? / found.operations.max(1.0))
     }
 
     /// Hands everything to the section.

@@ -105,6 +105,48 @@ pub struct Plot {
     pub log_y: bool,
 }
 
+impl Plot {
+    /// Groups of bars.
+    pub fn bars(title: impl Into<String>, metric: &str, panels: Vec<String>) -> Plot {
+        Plot {
+            title: title.into(),
+            kind: PlotKind::Bars,
+            metric: metric.to_owned(),
+            panels,
+            count: None,
+            x_label: String::new(),
+            log_x: false,
+            log_y: false,
+        }
+    }
+
+    /// Lines of a sweep.
+    pub fn lines(
+        title: impl Into<String>,
+        metric: &str,
+        x_label: &str,
+        panels: Vec<String>,
+    ) -> Plot {
+        let x_label = x_label.to_owned();
+        Plot { kind: PlotKind::Lines, x_label, ..Plot::bars(title, metric, panels) }
+    }
+
+    /// Of a count beside the metric.
+    pub fn of_count(self, name: &str) -> Plot {
+        Plot { count: Some(name.to_owned()), ..self }
+    }
+
+    /// With a logarithmic y axis.
+    pub fn log_y(self) -> Plot {
+        Plot { log_y: true, ..self }
+    }
+
+    /// With a logarithmic x axis.
+    pub fn log_x(self) -> Plot {
+        Plot { log_x: true, ..self }
+    }
+}
+
 /// How it is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -127,6 +169,47 @@ pub struct Verdict {
     pub outcome: Outcome,
     /// What that means, in a sentence.
     pub sentence: String,
+}
+
+impl Verdict {
+    /// Reached when `measured` is at least `wanted`.
+    pub fn at_least(claim: impl Into<String>, paper: &str, measured: f64, wanted: f64) -> Verdict {
+        Verdict::new(claim, paper, measured, measured >= wanted)
+    }
+
+    /// Reached when `measured` is at most `wanted`.
+    pub fn at_most(claim: impl Into<String>, paper: &str, measured: f64, wanted: f64) -> Verdict {
+        Verdict::new(claim, paper, measured, measured <= wanted)
+    }
+
+    /// Nothing is demanded.
+    pub fn shown(claim: impl Into<String>, paper: &str, measured: f64) -> Verdict {
+        Verdict { outcome: Outcome::Shown, ..Verdict::new(claim, paper, measured, true) }
+    }
+
+    fn new(claim: impl Into<String>, paper: &str, measured: f64, is_reached: bool) -> Verdict {
+        Verdict {
+            claim: claim.into(),
+            paper: if paper.is_empty() { "-" } else { paper }.to_owned(),
+            measured: three_digits(measured),
+            outcome: if is_reached { Outcome::Reached } else { Outcome::Missed },
+            sentence: String::new(),
+        }
+    }
+
+    /// What that means.
+    pub fn saying(self, sentence: impl Into<String>) -> Verdict {
+        Verdict { sentence: sentence.into(), ..self }
+    }
+}
+
+fn three_digits(value: f64) -> String {
+    match value.abs() {
+        100.0.. => format!("{value:.0}"),
+        10.0..100.0 => format!("{value:.1}"),
+        0.1..10.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
 }
 
 /// How a claim came out.

@@ -8,7 +8,6 @@
 pub mod client;
 mod ext4;
 mod fuse2fs;
-mod journal;
 mod onejournal;
 mod other;
 mod running;

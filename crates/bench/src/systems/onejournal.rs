@@ -98,9 +98,6 @@ impl System for OneJournal {
         let mut running = Running::begin(lab, self.name(), site)?;
         let onejournal = || Program::new(&lab.programs().onejournal);
         onejournal().args(["mkfs", "--force"]).arg(running.block()).run()?;
-        if self.journal == Journal::Internal {
-            running.watch_journal()?;
-        }
         let mut options = vec![
             format!("data={}", self.data),
             format!("io_uring={}", if self.has_uring { "auto" } else { "off" }),

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use super::Site;
 use super::client::ClientSettings;
-use super::{Site, journal};
 use crate::error::{Error, Result};
 use crate::lab::{Device, DeviceCounts, EmulatedDisk, Lab, Medium, Program, Teardown};
 
@@ -54,7 +54,7 @@ pub struct Running {
     medium: Medium,
     journal: Option<Medium>,
     has_stat: bool,
-    has_watched_journal: bool,
+    has_journal_regions: bool,
     teardown: Teardown,
 }
 
@@ -80,7 +80,7 @@ impl Running {
             medium,
             journal,
             has_stat: false,
-            has_watched_journal: false,
+            has_journal_regions: false,
             teardown,
         })
     }
@@ -123,28 +123,6 @@ impl Running {
         Ok(Counts { device: self.medium.counts()?, journal: journal.unwrap_or_default() })
     }
 
-    /// Where its journal lies on an emulated disk, which from here on counts what is written there. On an ext4 volume that is
-    /// not mounted.
-    pub fn watch_journal(&mut self) -> Result<()> {
-        let Some(disk) = self.medium.disk() else { return Ok(()) };
-        for (index, extent) in journal::extents(&self.medium.block)?.into_iter().enumerate() {
-            disk.command(&format!("region journal{index} {} {}", extent.start, extent.end))?;
-            self.has_watched_journal = true;
-        }
-        Ok(())
-    }
-
-    /// What was written to its journal so far; `None` where nobody counts that.
-    pub fn journal_bytes(&self) -> Result<Option<u64>> {
-        if let Some(journal) = &self.journal {
-            return Ok(Some(journal.counts()?.write_bytes));
-        }
-        if let Some(disk) = self.medium.disk().filter(|_| self.has_watched_journal) {
-            return disk.region_bytes().map(Some);
-        }
-        Ok(self.stat()?.and_then(|stat| stat["journal_bytes"].as_u64()))
-    }
-
     /// What was written to disks that are neither emulated nor memory.
     pub fn disk_write_bytes(&self) -> Result<u64> {
         let media = [Some(&self.medium), self.journal.as_ref()].into_iter().flatten();
@@ -162,6 +140,40 @@ impl Running {
         let read = rustix::fs::getxattr(&self.dir, "user.onejournal.stat", text.as_mut_slice());
         let len = read.map_err(|errno| Error::Io { what: what.clone(), source: errno.into() })?;
         serde_json::from_slice(&text[..len]).map(Some).map_err(Error::json(what))
+    }
+
+    /// The daemon's process, of OneJournal.
+    pub fn daemon(&self) -> Result<Option<i32>> {
+        if !self.has_stat {
+            return Ok(None);
+        }
+        let mut text = [0; 32];
+        let read = rustix::fs::getxattr(&self.dir, "user.onejournal.pid", text.as_mut_slice());
+        let what = format!("{}: the daemon's number", self.name);
+        let len = read.map_err(|errno| Error::Io { what, source: errno.into() })?;
+        Ok(std::str::from_utf8(&text[..len]).ok().and_then(|text| text.trim().parse().ok()))
+    }
+
+    /// Bytes written to the journal, wherever it lies; `None` when they cannot be told from the others'.
+    pub fn journal_bytes(&self) -> Result<Option<u64>> {
+        if let Some(stat) = self.stat()? {
+            return Ok(stat["journal_bytes"].as_u64());
+        }
+        match (&self.journal, self.medium.disk()) {
+            (Some(journal), _) => Ok(Some(journal.counts()?.write_bytes)),
+            (None, Some(disk)) if self.has_journal_regions => disk.region_write_bytes().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// An emulated disk counts what is written to these bytes, a journal.
+    pub fn count_journal(&mut self, extents: &[std::ops::Range<u64>]) -> Result<()> {
+        let Some(disk) = self.medium.disk() else { return Ok(()) };
+        for (index, extent) in extents.iter().enumerate() {
+            disk.command(&format!("region journal{index} {} {}", extent.start, extent.end))?;
+        }
+        self.has_journal_regions = true;
+        Ok(())
     }
 
     /// Everything that was written reaches the devices.
