@@ -150,8 +150,10 @@ fn judge(section: &mut Section, samples: &Samples, device: &Device) -> Result<()
         goal(djfs(), in_memory(), always, "1.8", Some(1.8)),
         goal(OneJournal::new(), Ext4::ordered(), always, "", Some(1.0)),
         goal(OneJournal::new(), Ext4::ordered(), EVERY[2].0, "", Some(1.0)),
+        goal(OneJournal::new(), Ext4::ordered(), EVERY[3].0, "", Some(1.0)),
         goal(djfs(), Ext4::journal(), never, "1.7", Some(1.7)),
         goal(nvram(), Ext4::ordered(), never, "about 1", None),
+        goal(OneJournal::new(), Ext4::journal(), never, "", Some(1.0)),
         goal(OneJournal::new(), Ext4::ordered(), never, "", None),
     ] {
         goal.judge(section, samples)?;

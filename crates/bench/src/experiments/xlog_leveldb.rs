@@ -79,7 +79,7 @@ fn on_device(
         for (value_bytes, _) in sizes {
             let key = key(device, *value_bytes);
             measure::in_turns(&mut rng, &mut [NVRAM, GROUP], |_, name| {
-                let (plain, streams) = put(lab, &running[0], *name, puts, *value_bytes)?;
+                let (plain, streams) = put(lab, &running[0], name, puts, *value_bytes)?;
                 samples.add(&key, &format!("{FILE} (with {name})"), TIME, plain);
                 samples.add(&key, name, TIME, streams);
                 Ok(())
