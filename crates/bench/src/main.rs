@@ -4,14 +4,11 @@
 //! - `device` is an emulated disk in a file, with the latency of a preset ([`device`]);
 //! - `control` resets its counters, changes it, cuts its power ([`device::control`]);
 //! - clients that the experiments start as processes of their own ([`clients`]);
-//! - `program` runs somebody else's program, such as fio, in a directory ([`programs`]).
+//! - `program` runs somebody else's program, such as fio, in a directory ([`programs`]);
 //! - `tpcc` is TPC-C on SQLite, a client, too ([`tpcc`]).
 //!
 //! [`lab`] sets up and takes down, [`systems`] are what is measured, [`measure`] is how, [`results`] is what comes
 //! out, [`report`] draws it.
-
-// While experiments are still being moved here, the frame offers more than they use.
-#![allow(dead_code, unused_imports)]
 
 mod clients;
 mod device;
@@ -47,6 +44,7 @@ enum Command {
     Device(device::DeviceArgs),
     Control(device::ControlArgs),
     Sqlite(clients::sqlite::SqliteArgs),
+    Entries(clients::entries::EntriesArgs),
     Program(programs::ProgramArgs),
     Tpcc(tpcc::TpccArgs),
 }
@@ -80,6 +78,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         Command::Device(args) => device::run(&args),
         Command::Control(args) => device::control(&args),
         Command::Sqlite(args) => clients::sqlite::run(&args),
+        Command::Entries(args) => clients::entries::run(&args),
         Command::Program(args) => Ok(programs::run(&args)?),
         Command::Tpcc(args) => tpcc::run(&args),
     }

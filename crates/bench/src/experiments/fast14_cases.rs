@@ -2,13 +2,13 @@
 
 use fastrand::Rng;
 
-use super::sqlite_clients::{OPERATIONS, SqliteClients};
+use super::sqlite_clients::{OPERATIONS, SqliteClients, transactions};
 use super::{Experiment, FAST14, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::statistics::geometric_mean;
 use crate::measure::{Key, Metric, Samples, Watch};
-use crate::results::{Better, Outcome, Plot, PlotKind, Section, Verdict};
+use crate::results::{Plot, Section, Verdict};
 use crate::systems::{self, Ext4, OneJournal, Running, Site, System, Xfs};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -28,7 +28,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-const TIME: Metric = Metric { name: "transaction time", unit: "ms", better: Better::Lower };
+const TIME: Metric = Metric::lower("transaction time", "ms");
 const SIZE_MIB: u32 = 384;
 const JOURNAL_MODES: [(&str, &str); 2] = [("WAL", "WAL"), ("DELETE", "rollback journal")];
 const OURS: &str = "OneJournal";
@@ -58,7 +58,8 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         }
         judge(section, &samples, &device, &sizes)?;
         let panels = panels(&device, &sizes).map(|(panel, ..)| panel).collect();
-        section.plots.push(plot(&device, panels));
+        let title = format!("Transaction time on {device}");
+        section.plots.push(Plot::bars(title, TIME.name, panels));
     }
     samples.write_to(section);
     done
@@ -83,9 +84,9 @@ fn on_device(
     let running = systems::start(lab, &recipes, &Site::new(device, SIZE_MIB), section)?;
     let mut rng = scale.rng();
     let mut watch = Watch::begin(lab, &running)?;
-    for round in 0..scale.rounds() {
+    for round in 0..scale.few_rounds() {
         for (panel, journal_mode, size) in panels(device, sizes) {
-            eprintln!("onejournal-bench: round {} of {}: {panel}", round + 1, scale.rounds());
+            eprintln!("onejournal-bench: round {} of {}: {panel}", round + 1, scale.few_rounds());
             let case = Case { panel, journal_mode, size };
             case.round(lab, &running, &mut rng, samples)?;
         }
@@ -123,34 +124,18 @@ impl Case<'_> {
         rng: &mut Rng,
         samples: &mut Samples,
     ) -> Result<()> {
-        let mut clients = SqliteClients::start(lab, running, "cases", self.journal_mode, &[])?;
+        let mut clients =
+            SqliteClients::start(lab, running, "cases", &["--journal-mode", self.journal_mode])?;
         let mut keys: Vec<usize> = (0..self.size.operations * self.size.transactions).collect();
         for operation in OPERATIONS {
             if operation != "insert" {
                 rng.shuffle(&mut keys);
             }
-            let line = |keys: &[usize]| {
-                let keys: Vec<String> = keys.iter().map(usize::to_string).collect();
-                format!("{operation} {}", keys.join(" "))
-            };
-            let lines: Vec<String> = keys.chunks(self.size.operations).map(line).collect();
+            let lines = transactions(operation, &keys, self.size.operations);
             let key = Key::case(&self.panel, operation);
             clients.round(rng, &lines, self.size.group, (samples, &key, TIME))?;
         }
         clients.finish()
-    }
-}
-
-fn plot(device: &Device, panels: Vec<String>) -> Plot {
-    Plot {
-        title: format!("Transaction time on {device}"),
-        kind: PlotKind::Bars,
-        metric: TIME.name.to_owned(),
-        panels,
-        count: None,
-        x_label: String::new(),
-        log_x: false,
-        log_y: false,
     }
 }
 
@@ -169,27 +154,23 @@ fn judge(section: &mut Section, samples: &Samples, device: &Device, sizes: &[Siz
         .iter()
         .max_by(|(_, left), (_, right)| left.of_medians.total_cmp(&right.of_medians))
         .expect("twelve cases");
-    section.verdicts.push(Verdict {
-        claim: format!("{device}: no case slower than ext4 without a journal"),
-        paper: "at most 1.06 in 23 of 24 cases, 1.14 in one".into(),
-        measured: format!("at most {:.2}", worst.of_medians),
-        outcome: if slower == 0 { Outcome::Reached } else { Outcome::Missed },
-        sentence: format!(
-            "{slower} of {} cases are slower; the worst is {worst_case}: {:.2} times the time ({:.2} to {:.2} from round \
-             to round).",
-            ratios.len(), worst.of_medians, worst.low, worst.high
-        ),
-    });
+    let claim =
+        format!("{device}: time over that of ext4 without a journal at most 1 in each case");
+    let paper = "at most 1.06 in 23 of 24 cases, 1.14 in one";
+    section.verdicts.push(Verdict::at_most(claim, paper, worst.of_medians, 1.0).saying(format!(
+        "{slower} of {} cases are slower; the worst is {worst_case}: {:.2} ({:.2} to {:.2} from round to round).",
+        ratios.len(),
+        worst.of_medians,
+        worst.low,
+        worst.high
+    )));
     let all: Vec<f64> = ratios.iter().map(|(_, ratio)| 1.0 / ratio.of_medians).collect();
-    let mean = geometric_mean(&all);
     // Of the models, this one has a flush of at least 1 ms.
-    let wanted = if device.to_string() == "emmc" { 1.5 } else { 1.0 };
-    section.verdicts.push(Verdict {
-        claim: format!("{device}: {wanted} times as fast as ext4 without a journal on average"),
-        paper: if wanted > 1.0 { "1.04" } else { "1.09" }.into(),
-        measured: format!("{mean:.2}"),
-        outcome: if mean >= wanted { Outcome::Reached } else { Outcome::Missed },
-        sentence: "The geometric mean of the twelve cases' ratios.".into(),
-    });
+    let (wanted, paper) = if device.to_string() == "emmc" { (1.5, "1.04") } else { (1.0, "1.09") };
+    let claim = format!("{device}: {wanted} times as fast as ext4 without a journal on average");
+    section.verdicts.push(
+        Verdict::at_least(claim, paper, geometric_mean(&all), wanted)
+            .saying("The geometric mean of the twelve cases' ratios."),
+    );
     Ok(())
 }

@@ -1,11 +1,25 @@
 //! The experiments, each a module with a description and a function, a subcommand of its own and a section of the
 //! report. `docs/bench.md` tells how to add one.
 
+mod atomic_writes;
+mod bulk;
+mod directory;
+mod djfs_cache;
+mod djfs_fio;
+mod djfs_nvram_latency;
 mod djfs_tpcc;
+mod engine;
 mod fast14_cases;
+mod fast14_commit_bytes;
+mod fast14_protection;
+mod group_commit;
+mod memory;
 mod run;
 mod scale;
 mod sqlite_clients;
+mod sqlite_extension;
+mod sqlite_nvram;
+mod sqlite_one_row;
 mod tpcc_clients;
 
 pub use run::{ReportArgs, RunArgs, report, run_all, run_one};
@@ -35,11 +49,28 @@ pub struct Experiment {
 }
 
 /// All, in the order of the report.
-pub const EXPERIMENTS: &[Experiment] = &[fast14_cases::EXPERIMENT, djfs_tpcc::EXPERIMENT];
+pub const EXPERIMENTS: &[Experiment] = &[
+    fast14_cases::EXPERIMENT,
+    fast14_protection::EXPERIMENT,
+    fast14_commit_bytes::EXPERIMENT,
+    djfs_fio::EXPERIMENT,
+    djfs_tpcc::EXPERIMENT,
+    djfs_nvram_latency::EXPERIMENT,
+    djfs_cache::EXPERIMENT,
+    engine::EXPERIMENT,
+    sqlite_one_row::EXPERIMENT,
+    sqlite_nvram::EXPERIMENT,
+    atomic_writes::EXPERIMENT,
+    sqlite_extension::EXPERIMENT,
+    group_commit::EXPERIMENT,
+    bulk::EXPERIMENT,
+    directory::EXPERIMENT,
+    memory::EXPERIMENT,
+];
 
 /// Papers as they are named here.
-const DJFS: &str = "DJFS: a delta-journaling file system on NVRAM, ETRI Journal";
 const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";
+const DJFS: &str = "Kim, Lee, Song, Eom: DJFS: Providing Highly Reliable and High-Performance File System with Small-Sized NVRAM, ETRI Journal 2017";
 
 impl Experiment {
     /// A section that has the description.

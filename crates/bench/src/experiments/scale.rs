@@ -27,6 +27,11 @@ impl Scale {
         self.rounds.unwrap_or(if self.is_quick { QUICK_ROUNDS } else { FULL_ROUNDS })
     }
 
+    /// Rounds of an experiment whose rounds are long: one in a quick run.
+    pub fn few_rounds(&self) -> usize {
+        self.rounds.unwrap_or(if self.is_quick { 1 } else { FULL_ROUNDS })
+    }
+
     /// One value for the quick run, one for the full.
     pub fn pick<T>(&self, quick: T, full: T) -> T {
         if self.is_quick { quick } else { full }

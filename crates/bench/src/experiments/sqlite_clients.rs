@@ -5,12 +5,21 @@ use std::path::PathBuf;
 use fastrand::Rng;
 
 use crate::error::{Error, Result};
-use crate::lab::{Child, Lab};
+use crate::lab::{Child, Lab, interrupt, processes};
 use crate::measure::{self, Key, Metric, Samples};
 use crate::systems::{Counts, Running};
 
 /// Operations of the papers' table.
 pub const OPERATIONS: [&str; 3] = ["insert", "update", "delete"];
+
+/// A line for each transaction of so many keys.
+pub fn transactions(operation: &str, keys: &[usize], operations: usize) -> Vec<String> {
+    let line = |keys: &[usize]| {
+        let keys: Vec<String> = keys.iter().map(usize::to_string).collect();
+        format!("{operation} {}", keys.join(" "))
+    };
+    keys.chunks(operations).map(line).collect()
+}
 
 /// One client a system, on a database of its own.
 pub struct SqliteClients<'a> {
@@ -18,20 +27,18 @@ pub struct SqliteClients<'a> {
 }
 
 impl<'a> SqliteClients<'a> {
-    /// Starts them on new databases `name`, with more arguments for the client.
+    /// Starts them on new databases `name`, with arguments for the client.
     pub fn start(
         lab: &Lab,
         systems: &'a [Running],
         name: &str,
-        journal_mode: &str,
         arguments: &[&str],
     ) -> Result<SqliteClients<'a>> {
         let mut all = Vec::new();
         for running in systems {
             let path = running.dir.join(format!("{name}.db"));
             let program = running.client.apply_to_sqlite(lab.client("sqlite"));
-            let program = program.args(["--journal-mode", journal_mode]).args(arguments);
-            let mut child = program.arg(&path).start()?;
+            let mut child = program.args(arguments).arg(&path).start()?;
             let line = child.read_line()?;
             if line != "ready" {
                 return Err(Error::other(format!("{}: the client said `{line}`", running.name)));
@@ -72,14 +79,20 @@ impl<'a> SqliteClients<'a> {
         Ok(())
     }
 
-    /// Each line once by each client, without measuring.
-    pub fn tell(&mut self, lines: &[String]) -> Result<()> {
-        for (_, child, _) in &mut self.all {
-            for line in lines {
-                micros_of(&child.ask(line)?)?;
-            }
+    /// Each line once by the client of one system, without measuring.
+    pub fn tell(&mut self, index: usize, lines: &[String]) -> Result<()> {
+        interrupt::check()?;
+        for line in lines {
+            micros_of(&self.all[index].1.ask(line)?)?;
         }
         Ok(())
+    }
+
+    /// What a system's client has written so far, in bytes, by any call.
+    pub fn written_bytes(&self, index: usize) -> Result<u64> {
+        let pid = self.all[index].1.pid();
+        processes::written_bytes(pid)
+            .ok_or_else(|| Error::other(format!("/proc/{pid}/io says nothing")))
     }
 
     /// Ends them and removes their databases.
@@ -103,4 +116,68 @@ impl<'a> SqliteClients<'a> {
 
 fn micros_of(line: &str) -> Result<f64> {
     line.parse().map_err(|_| Error::other(format!("the client said `{line}`")))
+}
+
+/// Rows that are there when one-row transactions begin.
+const ROWS: usize = 2000;
+const GROUP: usize = 10;
+
+/// One-row transactions on a new table with some rows: so many of each operation, in turns of ten.
+pub struct OneRow<'a> {
+    pub panel: &'a str,
+    /// For the client; such as its journal mode.
+    pub arguments: &'a [&'a str],
+    /// Transactions of each operation.
+    pub count: usize,
+}
+
+/// What one-row transactions measure.
+pub const TIME: Metric = Metric::lower("transaction time", "ms");
+
+impl OneRow<'_> {
+    /// Where an operation's samples are.
+    pub fn key(&self, operation: &str) -> Key {
+        Key::case(self.panel, operation)
+    }
+
+    /// A round of all systems.
+    pub fn round(
+        &self,
+        lab: &Lab,
+        systems: &[Running],
+        rng: &mut Rng,
+        samples: &mut Samples,
+    ) -> Result<()> {
+        let rows = ROWS.to_string();
+        let arguments = [self.arguments, &["--rows", &rows]].concat();
+        let mut clients = SqliteClients::start(lab, systems, "one-row", &arguments)?;
+        for operation in OPERATIONS {
+            let first = if operation == "update" { 0 } else { 10 * ROWS };
+            let mut keys: Vec<usize> = (first..first + self.count).collect();
+            rng.shuffle(&mut keys);
+            let lines = transactions(operation, &keys, 1);
+            clients.round(rng, &lines, GROUP, (samples, &self.key(operation), TIME))?;
+        }
+        clients.finish()
+    }
+}
+
+/// The largest ratio of `left` over `right` among the operations of these panels, and where it is.
+pub fn worst_ratio(
+    samples: &Samples,
+    panels: &[String],
+    left: &str,
+    right: &str,
+) -> Result<(f64, String)> {
+    let mut worst = (0.0, String::new());
+    for panel in panels {
+        for operation in OPERATIONS {
+            let key = Key::case(panel, operation);
+            let ratio = samples.ratio(&key, TIME, left, right)?.of_medians;
+            if ratio > worst.0 {
+                worst = (ratio, format!("{panel}, {operation}"));
+            }
+        }
+    }
+    Ok(worst)
 }

@@ -1,13 +1,28 @@
 //! An emulated disk (`onejournal-bench device`) as a process of its own. It is made without latency, so
 //! that setting up is quick, and slowed down to its preset when measuring begins.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::counts::DeviceCounts;
 use super::program::Program;
 use super::teardown::Teardown;
 use crate::error::{Error, Result};
+
+/// A part of the counters.
+#[derive(Deserialize)]
+struct Regions {
+    regions: BTreeMap<String, Region>,
+}
+
+#[derive(Deserialize)]
+struct Region {
+    write_bytes: u64,
+}
 
 /// A disk that runs.
 pub struct EmulatedDisk {
@@ -66,6 +81,16 @@ impl EmulatedDisk {
 
     /// What it was asked to do.
     pub fn counts(&self) -> Result<DeviceCounts> {
+        self.counters()
+    }
+
+    /// Bytes written to the regions it was told of.
+    pub fn region_write_bytes(&self) -> Result<u64> {
+        let Regions { regions } = self.counters()?;
+        Ok(regions.values().map(|region| region.write_bytes).sum())
+    }
+
+    fn counters<T: DeserializeOwned>(&self) -> Result<T> {
         let path = self.dir.join("counters");
         let text = fs::read_to_string(&path).map_err(Error::at(&path))?;
         serde_json::from_str(&text).map_err(Error::json(path.display().to_string()))

@@ -26,3 +26,17 @@ fn stat_fields(pid: i32) -> Option<Vec<String>> {
     let (_, rest) = text.rsplit_once(") ")?;
     Some(rest.split_whitespace().map(str::to_owned).collect())
 }
+
+/// Bytes that a process gave to calls that write.
+pub fn written_bytes(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("wchar: "))?.parse().ok()
+}
+
+/// A field of `/proc/PID/status`, such as `VmHWM`, in KiB or as a number.
+pub fn status(pid: i32, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let (_, value) =
+        text.lines().filter_map(|line| line.split_once(':')).find(|(key, _)| *key == name)?;
+    value.split_whitespace().next()?.parse().ok()
+}

@@ -18,6 +18,18 @@ pub struct Metric {
     pub better: Better,
 }
 
+impl Metric {
+    /// Less is better.
+    pub const fn lower(name: &'static str, unit: &'static str) -> Metric {
+        Metric { name, unit, better: Better::Lower }
+    }
+
+    /// More is better.
+    pub const fn higher(name: &'static str, unit: &'static str) -> Metric {
+        Metric { name, unit, better: Better::Higher }
+    }
+}
+
 /// Where a sample belongs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key {
@@ -111,8 +123,30 @@ impl Samples {
         Ok(statistics::ratio(of(left)?, of(right)?))
     }
 
-    /// Hands everything to the section.
-    pub fn write_to(self, section: &mut Section) {
+    /// The count of a series by name, for each operation.
+    pub fn count_of(&self, key: &Key, system: &str, metric: Metric, name: &str) -> Option<f64> {
+        let found = self.series.iter().find(|series| series.is(key, system, metric))?;
+        Some(found.counts.get(name)? / found.operations.max(1.0))
+    }
+
+    /// Hands everything to the section: panels and cases as they came, systems as they were set up (and not as turns
+    /// shuffled them).
+    pub fn write_to(mut self, section: &mut Section) {
+        let first = |is: &dyn Fn(&Series) -> bool| self.series.iter().position(is);
+        let place = |series: &Series| {
+            let panel = first(&|other| other.key.panel == series.key.panel);
+            let case = first(&|other| other.key == series.key);
+            let system = section.systems.iter().position(|name| *name == series.system);
+            (panel, case, system.unwrap_or(usize::MAX))
+        };
+        let mut places: Vec<_> = self.series.iter().map(place).zip(0..).collect();
+        places.sort_unstable();
+        let mut ranks = vec![0; places.len()];
+        for (rank, (_, index)) in places.into_iter().enumerate() {
+            ranks[index] = rank;
+        }
+        let mut ranks = ranks.into_iter();
+        self.series.sort_by_cached_key(|_| ranks.next().expect("a rank for each series"));
         section.rows.extend(self.series.into_iter().filter_map(Series::into_row));
     }
 

@@ -118,12 +118,37 @@ impl System for SqliteExtension {
             });
         }
         let library = lab.programs().sqlite_extension.display().to_string();
-        running.client.sqlite_arguments =
-            vec!["--extension".to_owned(), library, "--query".to_owned(), query];
+        let arguments = ["--extension".to_owned(), library, "--query".to_owned(), query];
+        running.client.sqlite_arguments.extend(arguments);
         Ok(running)
     }
 }
 
 fn nvram_query(log: &Path, lanes: &Path) -> String {
     format!("&log={}&nvram={}&durability=process", log.display(), lanes.display())
+}
+
+/// Clients of SQLite get more arguments ([`crate::clients::SqliteOptions`]).
+pub struct SqliteArguments {
+    pub system: Box<dyn System>,
+    /// Behind the system's name.
+    pub suffix: &'static str,
+    pub arguments: &'static [&'static str],
+}
+
+impl System for SqliteArguments {
+    fn name(&self) -> String {
+        self.system.name() + self.suffix
+    }
+
+    fn missing(&self) -> Option<String> {
+        self.system.missing()
+    }
+
+    fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running> {
+        let mut running = self.system.set_up(lab, &site.variant(self.suffix))?;
+        let arguments = self.arguments.iter().map(|argument| (*argument).to_owned());
+        running.client.sqlite_arguments.extend(arguments);
+        Ok(running)
+    }
 }

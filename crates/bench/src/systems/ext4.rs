@@ -1,11 +1,15 @@
 //! The kernel's ext4, with each kind of journal it has.
 
+use std::ops::Range;
+use std::path::Path;
+
 use super::{Running, Site, System, missing_kernel_system};
 use crate::error::Result;
 use crate::lab::{Device, Lab, Program};
 
 /// The size of an external journal.
 const EXTERNAL_MIB: u32 = 64;
+const BLOCK_BYTES: u64 = 4096;
 
 /// How ext4 is made and mounted. Always `noatime`, blocks of 4 KiB, tables initialised.
 #[derive(Clone)]
@@ -99,10 +103,49 @@ impl System for Ext4 {
         }
         make = make.args(["-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"]);
         make.arg(running.block()).run()?;
+        if self.external.is_none() {
+            let extents = journal_extents(&running.block())?;
+            running.count_journal(&extents)?;
+        }
         let mount = Program::new("mount").args(["-t", "ext4", "-o"]);
         let mount = mount.arg(format!("noatime{}", self.options));
         let mount = mount.arg(running.block()).arg(&running.dir);
         running.mount(mount, Program::new("umount"))?;
         Ok(running)
+    }
+}
+
+/// The bytes of the journal in the volume, as debugfs shows its inode; none without a journal.
+fn journal_extents(volume: &Path) -> Result<Vec<Range<u64>>> {
+    let text = Program::new("debugfs").args(["-R", "stat <8>"]).arg(volume).run()?;
+    Ok(parse_extents(&text))
+}
+
+/// `(0-8191):98304-106495, (8192):7` behind `EXTENTS:`; blocks of 4 KiB.
+fn parse_extents(text: &str) -> Vec<Range<u64>> {
+    let Some((_, list)) = text.split_once("EXTENTS:") else { return Vec::new() };
+    let extent = |word: &str| {
+        // Index blocks of the extent tree have letters in their brackets.
+        let (logical, blocks) = word.trim_end_matches(',').split_once("):")?;
+        logical
+            .trim_start_matches('(')
+            .starts_with(|first: char| first.is_ascii_digit())
+            .then_some(())?;
+        let (first, last) = blocks.split_once('-').unwrap_or((blocks, blocks));
+        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+        Some(first * BLOCK_BYTES..(last + 1) * BLOCK_BYTES)
+    };
+    list.split_whitespace().filter_map(extent).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_of_a_journal() {
+        let text = "Inode: 8\nEXTENTS:\n(ETB0):1050, (0-3):10-13, (4):7\n";
+        assert_eq!(parse_extents(text), [10 * 4096..14 * 4096, 7 * 4096..8 * 4096]);
+        assert_eq!(parse_extents("Inode: 8\nSize: 0\n"), []);
     }
 }

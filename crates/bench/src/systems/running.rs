@@ -54,6 +54,7 @@ pub struct Running {
     medium: Medium,
     journal: Option<Medium>,
     has_stat: bool,
+    has_journal_regions: bool,
     teardown: Teardown,
 }
 
@@ -71,7 +72,17 @@ impl Running {
         });
         let medium = Medium::prepare(lab, site.device, &label, site.size_mib, &mut teardown)?;
         let (client, journal) = (ClientSettings::default(), None);
-        Ok(Running { name, label, dir, client, medium, journal, has_stat: false, teardown })
+        Ok(Running {
+            name,
+            label,
+            dir,
+            client,
+            medium,
+            journal,
+            has_stat: false,
+            has_journal_regions: false,
+            teardown,
+        })
     }
 
     /// To make a file system on.
@@ -129,6 +140,40 @@ impl Running {
         let read = rustix::fs::getxattr(&self.dir, "user.onejournal.stat", text.as_mut_slice());
         let len = read.map_err(|errno| Error::Io { what: what.clone(), source: errno.into() })?;
         serde_json::from_slice(&text[..len]).map(Some).map_err(Error::json(what))
+    }
+
+    /// The daemon's process, of OneJournal.
+    pub fn daemon(&self) -> Result<Option<i32>> {
+        if !self.has_stat {
+            return Ok(None);
+        }
+        let mut text = [0; 32];
+        let read = rustix::fs::getxattr(&self.dir, "user.onejournal.pid", text.as_mut_slice());
+        let what = format!("{}: the daemon's number", self.name);
+        let len = read.map_err(|errno| Error::Io { what, source: errno.into() })?;
+        Ok(std::str::from_utf8(&text[..len]).ok().and_then(|text| text.trim().parse().ok()))
+    }
+
+    /// Bytes written to the journal, wherever it lies; `None` when they cannot be told from the others'.
+    pub fn journal_bytes(&self) -> Result<Option<u64>> {
+        if let Some(stat) = self.stat()? {
+            return Ok(stat["journal_bytes"].as_u64());
+        }
+        match (&self.journal, self.medium.disk()) {
+            (Some(journal), _) => Ok(Some(journal.counts()?.write_bytes)),
+            (None, Some(disk)) if self.has_journal_regions => disk.region_write_bytes().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// An emulated disk counts what is written to these bytes, a journal.
+    pub fn count_journal(&mut self, extents: &[std::ops::Range<u64>]) -> Result<()> {
+        let Some(disk) = self.medium.disk() else { return Ok(()) };
+        for (index, extent) in extents.iter().enumerate() {
+            disk.command(&format!("region journal{index} {} {}", extent.start, extent.end))?;
+        }
+        self.has_journal_regions = true;
+        Ok(())
     }
 
     /// Everything that was written reaches the devices.

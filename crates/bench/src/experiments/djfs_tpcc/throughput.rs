@@ -10,7 +10,7 @@ use crate::measure::statistics::{Ratio, ratio};
 use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::results::{Better, Outcome, Plot, PlotKind, Section, Verdict};
 use crate::systems::client::{Eatmydata, Log, SqliteExtension};
-use crate::systems::{self, Counts, Ext4, OneJournal, Running, Site, System, Xfs};
+use crate::systems::{self, Counts, Ext4, OneJournal, Running, Site, Xfs};
 
 const TPMC: Metric = Metric { name: "tpmC", unit: "1/min", better: Better::Higher };
 const CASE: &str = "all transactions";
@@ -278,6 +278,7 @@ fn flush_us(device: &Device) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::systems::System;
 
     #[test]
     fn every_system_is_in_one_group_behind_ext4() {
