@@ -126,8 +126,8 @@ fn measure(
     samples: &mut Samples,
 ) -> Result<()> {
     let mut client = Client::start(lab, running, mode.sqlite)?;
-    client.warm_up(scale.pick(2, 20), 0.0)?;
-    client.turn_transactions = scale.pick(2, 20) * tpcc_clients::DECK;
+    client.warm_up(scale.pick(1, 20), 0.0)?;
+    client.turn_transactions = scale.pick(1, 20) * tpcc_clients::DECK;
     let mut before = None;
     for _ in 0..=scale.rounds() {
         // The extension counts for its client, which tells after a turn; so the first is only a beginning.

@@ -81,7 +81,7 @@ pub fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Sample
     let loaded = tpcc_clients::load(lab, "tpcc.db", scale.is_quick, PAGE_BYTES)?;
     section.set("warehouses", scale.pick("2 small", "10"));
     section.set("page size", PAGE_BYTES);
-    for device in scale.devices(&["ssd840", "ssd311"]) {
+    for device in scale.devices(scale.pick(&["ssd840"][..], &["ssd840", "ssd311"])) {
         let mut measured: [Vec<Group>; 2] = Default::default();
         for group in groups(scale.pick(usize::MAX, GROUP_FULL)) {
             let (recipes, names) = split(group);
@@ -132,7 +132,7 @@ impl Rounds<'_> {
         let mut clients = Vec::new();
         for running in systems {
             let mut client = Client::start(self.lab, running, mode.sqlite)?;
-            client.warm_up(self.scale.pick(2, 6), self.scale.pick(0.3, 3.0))?;
+            client.warm_up(self.scale.pick(1, 6), self.scale.pick(0.2, 3.0))?;
             clients.push(client);
         }
         let mut tallies: Group = systems.iter().map(|one| Tally::new(&one.name)).collect();
