@@ -10,9 +10,6 @@
 //! [`lab`] sets up and takes down, [`systems`] are what is measured, [`measure`] is how, [`results`] is what comes
 //! out, [`report`] draws it.
 
-// While experiments are still being moved here, the frame offers more than they use.
-#![allow(dead_code, unused_imports)]
-
 mod clients;
 mod device;
 mod error;

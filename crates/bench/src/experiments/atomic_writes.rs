@@ -37,7 +37,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
             watch.end_round(&running, section)?;
         }
         systems::stop(running)?;
-        let (time, place) = worst_ratio(&samples, &[panel.clone()], &ours, &peer)?;
+        let (time, place) = worst_ratio(&samples, std::slice::from_ref(&panel), &ours, &peer)?;
         let claim = format!("{device}: speed over {peer}, the least of 3 cases");
         section.verdicts.push(Verdict::at_least(claim, "", 1.0 / time, 3.0).saying(place));
         panels.push(panel);

@@ -28,7 +28,7 @@ const CASES: [&str; 4] = ["create", "lookup", "lookup, 99 %", "idle fsync"];
 const IDLE_SYNCS: usize = 1000;
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
-    let (entries, lookups) = (scale.pick(10_000, 100_000), scale.pick(1000, 2000));
+    let (entries, lookups) = (scale.pick(3000, 100_000), scale.pick(500, 2000));
     section.set("entries", entries);
     let recipes: [Box<dyn System>; 4] =
         [Box::new(Ext4::ordered()), Box::new(Xfs), Box::new(Fuse2fs), Box::new(OneJournal::new())];

@@ -129,6 +129,7 @@ impl Run<'_> {
             "--bs=4k",
             "--random_distribution=zipf:1.1",
             "--norandommap",
+            "--invalidate=0",
             "--fdatasync=32",
             "--ioengine=psync",
             "--refill_buffers=1",

@@ -7,7 +7,7 @@ use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch};
 use crate::programs::fio::{self, FioArgs, Pattern, Sync};
 use crate::results::{Plot, Section};
-use crate::systems::{self, Ext4, OneJournal, Running, Site, System, Xfs};
+use crate::systems::{self, Ext4, Journal, OneJournal, Running, Site, System, Xfs};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "djfs-fio",
@@ -46,6 +46,7 @@ fn recipes() -> Vec<Box<dyn System>> {
         Box::new(Ext4::journal().external_in_memory()),
         Box::new(Xfs),
         Box::new(OneJournal::new()),
+        Box::new(OneJournal::new().data("delta").journal(Journal::SameKind)),
         Box::new(OneJournal::new().nvram()),
         Box::new(OneJournal::new().data("journal").nvram()),
         Box::new(djfs()),

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch};
 use crate::programs::etcd::{self, EtcdArgs, EtcdResult};
-use crate::results::{Better, Outcome, Plot, Section, Verdict};
+use crate::results::{Outcome, Plot, Section, Verdict};
 use crate::systems::{self, Ext4, OneJournal, Running, Site, System, Xfs};
 
 pub const EXPERIMENT: Experiment = Experiment {

@@ -84,9 +84,9 @@ fn on_device(
     let running = systems::start(lab, &recipes, &Site::new(device, SIZE_MIB), section)?;
     let mut rng = scale.rng();
     let mut watch = Watch::begin(lab, &running)?;
-    for round in 0..scale.rounds() {
+    for round in 0..scale.few_rounds() {
         for (panel, journal_mode, size) in panels(device, sizes) {
-            eprintln!("onejournal-bench: round {} of {}: {panel}", round + 1, scale.rounds());
+            eprintln!("onejournal-bench: round {} of {}: {panel}", round + 1, scale.few_rounds());
             let case = Case { panel, journal_mode, size };
             case.round(lab, &running, &mut rng, samples)?;
         }

@@ -80,7 +80,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
 
 /// Papers as they are named here.
 const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";
-const DJFS: &str = "DJFS: delta journaling on NVRAM, ETRI Journal";
+const DJFS: &str = "Kim, Lee, Song, Eom: DJFS: Providing Highly Reliable and High-Performance File System with Small-Sized NVRAM, ETRI Journal 2017";
 const OKEANOS: &str = "Hatzieleftheriou, Anastasiadis: Okeanos: Wasteless Journaling for Fast and Reliable Multistream Storage, \
                        USENIX ATC 2011";
 const XLOG: &str = "xLog: transaction logging in NVRAM for mobile databases";

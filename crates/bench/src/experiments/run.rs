@@ -23,7 +23,7 @@ pub struct RunArgs {
     /// As much as the report needs
     #[arg(long)]
     full: bool,
-    /// Rounds; 2 in a quick run, 5 in a full one
+    /// Rounds; 1 or 2 in a quick run, 5 in a full one
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Seed of all that is random
@@ -103,7 +103,10 @@ fn has_results(experiment: &Experiment, scale: &Scale, build: &Build, args: &Run
         let settings = scale_settings(scale);
         let is_same =
             |(name, value): &(&str, String)| file.section.settings.get(*name) == Some(value);
-        file.section.error.is_none() && file.build == *build && settings.iter().all(is_same)
+        // With changes that are not committed, the same revision may be another build.
+        let is_committed = !build.revision.is_empty() && !build.revision.ends_with('+');
+        let is_whole = file.section.error.is_none() && settings.iter().all(is_same);
+        is_whole && is_committed && file.build == *build
     })
 }
 

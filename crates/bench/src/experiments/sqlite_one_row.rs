@@ -26,9 +26,12 @@ const SIZE_MIB: u32 = 320;
 const OURS: &str = "OneJournal";
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
-    let recipes: [Box<dyn System>; 7] = [
+    let recipes: [Box<dyn System>; 10] = [
         Box::new(Ext4::ordered()),
+        Box::new(Ext4::writeback_async()),
+        Box::new(Ext4::fast_commit()),
         Box::new(Ext4::journal()),
+        Box::new(Ext4::journal_async()),
         Box::new(Xfs),
         Box::new(Btrfs),
         Box::new(Fuse2fs),

@@ -30,7 +30,6 @@ pub use medium::{Device, Medium};
 pub use memory_limit::MemoryLimit;
 pub use program::{Child, MARK, Program, is_installed};
 pub use teardown::Teardown;
-pub use uring::is_allowed as is_uring_allowed;
 
 use crate::error::{Error, Result};
 use loop_device::Part;
@@ -66,7 +65,7 @@ impl Lab {
         let programs = Programs::beside_this_one()?;
         let scratch = Scratch::new(base)?;
         let mut settings = Teardown::default();
-        uring::allow(scratch.dir(), &mut settings)?;
+        uring::allow(&mut settings)?;
         Ok(Lab { _settings: settings, scratch, programs, parts: Rc::default() })
     }
 

@@ -13,7 +13,6 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::loop_device;
 use super::program::{self, MARK, Program};
-use super::uring;
 use crate::error::{Error, Result};
 
 const MEMORY: &str = "/dev/shm";
@@ -87,7 +86,6 @@ fn clear_leftovers(parent: &Path) -> Result<()> {
         };
         if is_free {
             eprintln!("onejournal-bench: clearing what a killed run left: {}", dir.display());
-            uring::restore_from(&dir)?;
             clear(&dir)?;
         }
     }

@@ -1,34 +1,61 @@
-//! `enable_uring` of the fuse module: set while a run lasts, and put back.
+//! `enable_uring` of the fuse module: set while any run lasts, and put back by the last one.
+//!
+//! Runs hold a shared lock on a note of what was set before; whoever can have it alone is the only one. What a
+//! run that was killed leaves is a note that nobody holds: it tells the next run what was set before.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::{self, File, OpenOptions};
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
 
 use super::teardown::Teardown;
 use crate::error::{Error, Result};
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
-const BEFORE: &str = "enable_uring";
+const NOTE: &str = "/run/onejournal-bench.enable_uring";
+/// Held while the note is looked at or changed.
+const GATE: &str = "/run/onejournal-bench.lock";
 
-/// Lets FUSE servers use io_uring where the kernel can. What was set before is noted in `scratch`, so
-/// that it can be put back after a run that was killed.
-pub fn allow(scratch: &Path, teardown: &mut Teardown) -> Result<()> {
+/// Lets FUSE servers use io_uring where the kernel can, until `teardown`.
+pub fn allow(teardown: &mut Teardown) -> Result<()> {
     let Ok(before) = fs::read_to_string(PARAMETER) else { return Ok(()) };
-    let note: PathBuf = scratch.join(BEFORE);
-    fs::write(&note, &before).map_err(Error::at(&note))?;
-    let scratch = scratch.to_owned();
-    teardown.push(format!("putting {PARAMETER} back"), move || restore_from(&scratch));
+    let _gate = lock(GATE, FlockOperation::LockExclusive)?;
+    let is_left = fs::read_to_string(NOTE).is_ok_and(|text| !text.is_empty());
+    let note = open(NOTE)?;
+    if is_alone(&note) && !is_left {
+        fs::write(NOTE, before.trim()).map_err(Error::at(Path::new(NOTE)))?;
+    }
+    flock(&note, FlockOperation::LockShared).map_err(failed)?;
+    teardown.push(format!("putting {PARAMETER} back"), move || put_back(note));
     fs::write(PARAMETER, "Y").map_err(Error::at(Path::new(PARAMETER)))
 }
 
-/// Whether FUSE servers may use it.
-pub fn is_allowed() -> bool {
-    fs::read_to_string(PARAMETER).is_ok_and(|text| text.trim() == "Y")
+fn put_back(note: File) -> Result<()> {
+    let _gate = lock(GATE, FlockOperation::LockExclusive)?;
+    if is_alone(&note) {
+        let before = fs::read_to_string(NOTE).map_err(Error::at(Path::new(NOTE)))?;
+        fs::write(PARAMETER, before).map_err(Error::at(Path::new(PARAMETER)))?;
+        fs::remove_file(NOTE).map_err(Error::at(Path::new(NOTE)))?;
+    }
+    Ok(())
 }
 
-/// Puts back what the run of `scratch` found.
-pub fn restore_from(scratch: &Path) -> Result<()> {
-    let note = scratch.join(BEFORE);
-    let Ok(before) = fs::read_to_string(&note) else { return Ok(()) };
-    fs::write(PARAMETER, before.trim()).map_err(Error::at(Path::new(PARAMETER)))?;
-    fs::remove_file(&note).map_err(Error::at(&note))
+/// No other run holds the note.
+fn is_alone(note: &File) -> bool {
+    flock(note, FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+fn lock(path: &str, operation: FlockOperation) -> Result<File> {
+    let file = open(path)?;
+    flock(&file, operation).map_err(failed)?;
+    Ok(file)
+}
+
+fn open(path: &str) -> Result<File> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+    file.map_err(Error::at(Path::new(path)))
+}
+
+fn failed(errno: rustix::io::Errno) -> Error {
+    Error::io("a lock")(errno.into())
 }

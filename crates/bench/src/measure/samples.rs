@@ -129,8 +129,24 @@ impl Samples {
         Some(found.counts.get(name)? / found.operations.max(1.0))
     }
 
-    /// Hands everything to the section.
-    pub fn write_to(self, section: &mut Section) {
+    /// Hands everything to the section: panels and cases as they came, systems as they were set up (and not as turns
+    /// shuffled them).
+    pub fn write_to(mut self, section: &mut Section) {
+        let first = |is: &dyn Fn(&Series) -> bool| self.series.iter().position(is);
+        let place = |series: &Series| {
+            let panel = first(&|other| other.key.panel == series.key.panel);
+            let case = first(&|other| other.key == series.key);
+            let system = section.systems.iter().position(|name| *name == series.system);
+            (panel, case, system.unwrap_or(usize::MAX))
+        };
+        let mut places: Vec<_> = self.series.iter().map(place).zip(0..).collect();
+        places.sort_unstable();
+        let mut ranks = vec![0; places.len()];
+        for (rank, (_, index)) in places.into_iter().enumerate() {
+            ranks[index] = rank;
+        }
+        let mut ranks = ranks.into_iter();
+        self.series.sort_by_cached_key(|_| ranks.next().expect("a rank for each series"));
         section.rows.extend(self.series.into_iter().filter_map(Series::into_row));
     }
 

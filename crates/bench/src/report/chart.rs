@@ -187,9 +187,8 @@ impl Diagram<'_, '_> {
 
     fn paint_y(&self, axis: &Axis) -> Painted {
         let Frame { left, right, top, .. } = self.frame;
-        text(self.root, self.panel.title, (left, top - 18), 14, HPos::Left, VPos::Center, INK)?;
-        let unit = (left - 6, top - 6);
-        text(self.root, &self.panel.unit, unit, 11, HPos::Right, VPos::Bottom, INK)?;
+        let title = format!("{} ({})", self.panel.title, self.panel.unit);
+        text(self.root, &title, (left, top - 18), 14, HPos::Left, VPos::Center, INK)?;
         for tick in &axis.ticks {
             let y = self.y(axis, *tick);
             line(self.root, &[(left, y), (right, y)], GRID, 1)?;

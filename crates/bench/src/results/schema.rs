@@ -40,6 +40,8 @@ pub struct Section {
     pub goal: String,
     /// `quick` or `full`, rounds, seed, devices and so on.
     pub settings: BTreeMap<String, String>,
+    /// Systems in the order in which they are shown.
+    pub systems: Vec<String>,
     pub rows: Vec<Row>,
     /// What is drawn of the rows.
     pub plots: Vec<Plot>,
@@ -259,5 +261,101 @@ impl Section {
     /// Notes a setting.
     pub fn set(&mut self, name: &str, value: impl ToString) {
         self.settings.insert(name.to_owned(), value.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    const PAGE: &str = include_str!("../../../../docs/format/results.md");
+
+    fn example() -> SectionFile {
+        let row = Row {
+            panel: "p".into(),
+            case: "c".into(),
+            x: Some(1.0),
+            system: "s".into(),
+            metric: "m".into(),
+            unit: "u".into(),
+            better: Better::Lower,
+            median: 1.0,
+            low: 1.0,
+            high: 1.0,
+            samples: vec![1.0],
+            counts: BTreeMap::new(),
+        };
+        let disturbance = Disturbance {
+            round: 0,
+            seconds: 1.0,
+            others_cpu: 1.0,
+            steal: 0.0,
+            cpu_stall: 0.0,
+            io_stall: 0.0,
+            others_write_mb_s: 0.0,
+        };
+        let section = Section {
+            rows: vec![row],
+            plots: vec![Plot::bars("t", "m", Vec::new()).of_count("n")],
+            verdicts: vec![Verdict::shown("c", "", 1.0)],
+            disturbances: vec![disturbance],
+            left_out: vec![LeftOut { what: "w".into(), why: "y".into() }],
+            ..Section::default()
+        };
+        let (machine, build) = (Machine::this(std::path::Path::new("/")), Build::this());
+        SectionFile { schema: SCHEMA, date: "d".into(), machine, build, section }
+    }
+
+    fn names(value: &Value, into: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    into.push(name.clone());
+                    names(value, into);
+                }
+            }
+            Value::Array(values) => values.iter().for_each(|value| names(value, into)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn the_page_knows_every_field() {
+        let mut all = Vec::new();
+        names(&serde_json::to_value(example()).unwrap(), &mut all);
+        assert!(all.len() > 40, "{all:?}");
+        for name in all {
+            assert!(PAGE.contains(&format!("`{name}`")), "{name} is not described");
+        }
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = example();
+        file.section.id = "example".into();
+        crate::results::write(dir.path(), &file).unwrap();
+        let read = crate::results::read_all(dir.path(), ["none", "example"]).unwrap();
+        assert_eq!(read, [file.clone()]);
+        file.schema += 1;
+        crate::results::write(dir.path(), &file).unwrap();
+        let refused = crate::results::read_all(dir.path(), ["example"]).unwrap_err();
+        assert!(refused.to_string().contains("schema 2, not 1"), "{refused}");
+    }
+
+    #[test]
+    fn verdicts_compare_with_what_is_wanted() {
+        let outcomes = [
+            Verdict::at_least("c", "", 2.0, 2.0),
+            Verdict::at_least("c", "", 1.9, 2.0),
+            Verdict::at_most("c", "", 1.0, 1.0),
+            Verdict::at_most("c", "", 1.1, 1.0),
+            // Nothing measured reaches nothing.
+            Verdict::at_most("c", "", f64::NAN, 1.0),
+        ];
+        use Outcome::{Missed, Reached};
+        let wanted = [Reached, Missed, Reached, Missed, Missed];
+        assert_eq!(outcomes.map(|verdict| verdict.outcome), wanted);
     }
 }

@@ -73,6 +73,9 @@ pub fn start(
             continue;
         }
         eprintln!("onejournal-bench: setting up {} on {}", system.name(), site.device);
+        if !section.systems.contains(&system.name()) {
+            section.systems.push(system.name());
+        }
         all.push(system.set_up(lab, site)?);
     }
     for running in &all {

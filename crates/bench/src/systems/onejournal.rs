@@ -16,8 +16,6 @@ pub enum Journal {
     Nvram { latency_ns_per_line: u32 },
     /// On another device of the same kind.
     SameKind,
-    /// On a device of another kind.
-    On(Device),
 }
 
 /// How a volume is mounted.
@@ -79,7 +77,6 @@ impl System for OneJournal {
                 name.push_str(&format!(", NVRAM +{latency_ns_per_line} ns"));
             }
             Journal::SameKind => name.push_str(", ext. journal"),
-            Journal::On(device) => name.push_str(&format!(", journal on {device}")),
         }
         if !self.has_uring {
             name.push_str(", /dev/fuse");
@@ -105,8 +102,8 @@ impl System for OneJournal {
         ];
         options.extend(self.options.iter().cloned());
         options.extend(self.journal_options(lab, site, &mut running)?);
-        let in_memory = *site.device == Device::Memory
-            || matches!(self.journal, Journal::Nvram { .. } | Journal::On(Device::Memory));
+        let in_memory =
+            *site.device == Device::Memory || matches!(self.journal, Journal::Nvram { .. });
         if in_memory {
             // It has to be said: what is in a tmpfs survives the process only.
             options.push("durability=process".into());
@@ -127,16 +124,16 @@ impl OneJournal {
         site: &Site<'_>,
         running: &mut Running,
     ) -> Result<Vec<String>> {
-        let device = match &self.journal {
-            Journal::Internal => return Ok(Vec::new()),
+        match &self.journal {
+            Journal::Internal => Ok(Vec::new()),
             Journal::Nvram { latency_ns_per_line } => {
-                return Ok(nvram_options(lab, *latency_ns_per_line, running));
+                Ok(nvram_options(lab, *latency_ns_per_line, running))
             }
-            Journal::SameKind => site.device,
-            Journal::On(device) => device,
-        };
-        let path = running.add_journal(lab, device, JOURNAL_MIB)?;
-        Ok(vec![format!("journal={}", path.display())])
+            Journal::SameKind => {
+                let path = running.add_journal(lab, site.device, JOURNAL_MIB)?;
+                Ok(vec![format!("journal={}", path.display())])
+            }
+        }
     }
 }
 
