@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_onejournal-bench");
+const URING: &str = "/sys/module/fuse/parameters/enable_uring";
+const URING_NOTE: &str = "/run/onejournal-bench.enable_uring";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `false`, said aloud, where experiments cannot run.
@@ -91,6 +93,9 @@ fn nothing_is_left_whatever_ends_an_experiment() {
         return;
     }
     let base = tempfile::tempdir_in("/var/tmp").unwrap();
+    // Other runs keep the setting while they last.
+    let is_alone = !Path::new(URING_NOTE).exists();
+    let before = fs::read_to_string(URING).unwrap_or_default();
     let mut interrupted = start(base.path());
     let pid = interrupted.id();
     let text = signal(&mut interrupted, Signal::INT);
@@ -105,6 +110,9 @@ fn nothing_is_left_whatever_ends_an_experiment() {
     let text = finish(&mut experiment(base.path(), 1));
     assert!(text.contains("clearing what a killed run left"), "{text}");
     assert_clean(base.path(), pid);
+    if is_alone && !Path::new(URING_NOTE).exists() {
+        assert_eq!(fs::read_to_string(URING).unwrap_or_default(), before);
+    }
     for name in ["fast14-cases.json", "README.md", "report.html", "plots/fast14-cases-1.svg"] {
         assert!(base.path().join("out").join(name).exists(), "{name}");
     }

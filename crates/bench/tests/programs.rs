@@ -104,10 +104,10 @@ fn fio() {
         return;
     }
     let dir = folder();
-    let every = run(&dir, "fio --file-kib 1024 --seconds 1 --sync fdatasync=4");
+    let every = run(&dir, "fio --file-kib 1024 --millis 500 --sync fdatasync=4");
     let (writes, syncs) = (count(&every, "/writes"), count(&every, "/syncs"));
     assert!(writes > 0 && syncs.abs_diff(writes / 4) <= 1, "{every}");
-    let never = run(&dir, "fio --file-kib 1024 --seconds 1 --sync never");
+    let never = run(&dir, "fio --file-kib 1024 --millis 500 --sync never");
     assert_eq!(never["sync"], Value::Null);
     let append =
         "fio --file-kib 64 --block-bytes 1024 --pattern append --sync o_sync --processes 3";

@@ -79,7 +79,8 @@ fn measure_one(
         pattern: Pattern::Append,
         sync: Sync::Fsync(1),
         processes,
-        seconds,
+        millis: seconds * 1000,
+        seed: 7,
         environment: system.client.variables(),
     };
     let commits =

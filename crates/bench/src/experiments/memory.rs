@@ -66,7 +66,8 @@ fn measure(
         pattern: Pattern::Overwrite,
         sync: Sync::Fdatasync(50),
         processes: PROCESSES,
-        seconds,
+        millis: seconds * 1000,
+        seed: 7,
         environment: system.client.variables(),
     };
     let result = fio::run(&args)?;

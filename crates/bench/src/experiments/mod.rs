@@ -8,16 +8,22 @@ mod djfs_cache;
 mod djfs_fio;
 mod djfs_nvram_latency;
 mod engine;
+mod etcd;
 mod fast14_cases;
 mod fast14_commit_bytes;
 mod fast14_protection;
 mod group_commit;
 mod memory;
 mod okeanos;
+mod okeanos_gluster;
+mod okeanos_postmark;
 mod okeanos_recovery;
 mod okeanos_replay;
 mod okeanos_streams;
 mod okeanos_traffic;
+mod pgbench;
+mod programs;
+mod rocksdb_fillsync;
 mod run;
 mod scale;
 mod sqlite_clients;
@@ -28,6 +34,7 @@ mod xlog;
 mod xlog_amplification;
 mod xlog_append;
 mod xlog_clients;
+mod xlog_leveldb;
 
 pub use run::{ReportArgs, RunArgs, report, run_all, run_one};
 pub use scale::Scale;
@@ -66,9 +73,12 @@ pub const EXPERIMENTS: &[Experiment] = &[
     okeanos_traffic::EXPERIMENT,
     okeanos_streams::EXPERIMENT,
     okeanos_recovery::EXPERIMENT,
+    okeanos_postmark::EXPERIMENT,
     okeanos_replay::EXPERIMENT,
+    okeanos_gluster::EXPERIMENT,
     xlog_append::EXPERIMENT,
     xlog_amplification::EXPERIMENT,
+    xlog_leveldb::EXPERIMENT,
     xlog_clients::EXPERIMENT,
     engine::EXPERIMENT,
     sqlite_one_row::EXPERIMENT,
@@ -79,11 +89,17 @@ pub const EXPERIMENTS: &[Experiment] = &[
     bulk::EXPERIMENT,
     directory::EXPERIMENT,
     memory::EXPERIMENT,
+    rocksdb_fillsync::EXPERIMENT,
+    pgbench::EXPERIMENT,
+    etcd::EXPERIMENT,
 ];
 
 /// Papers as they are named here.
 const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";
 const DJFS: &str = "Kim, Lee, Song, Eom: DJFS: Providing Highly Reliable and High-Performance File System with Small-Sized NVRAM, ETRI Journal 2017";
+const OKEANOS: &str = "Hatzieleftheriou, Anastasiadis: Okeanos: Wasteless Journaling for Fast and Reliable Multistream Storage, \
+                       USENIX ATC 2011";
+const XLOG: &str = "xLog: transaction logging in NVRAM for mobile databases";
 
 impl Experiment {
     /// A section that has the description.

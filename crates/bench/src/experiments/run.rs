@@ -110,12 +110,10 @@ fn has_results(experiment: &Experiment, scale: &Scale, build: &Build, args: &Run
     })
 }
 
-fn scale_settings(scale: &Scale) -> [(&'static str, String); 3] {
-    [
-        ("scale", scale.name().to_owned()),
-        ("rounds", scale.rounds().to_string()),
-        ("seed", scale.seed.to_string()),
-    ]
+fn scale_settings(scale: &Scale) -> Vec<(&'static str, String)> {
+    let mut settings = vec![("scale", scale.name().to_owned()), ("seed", scale.seed.to_string())];
+    settings.extend(scale.wanted_rounds().map(|rounds| ("rounds", rounds.to_string())));
+    settings
 }
 
 /// Its section, also when it fails; an error only when a signal came.

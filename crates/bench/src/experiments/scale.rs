@@ -27,6 +27,11 @@ impl Scale {
         self.rounds.unwrap_or(if self.is_quick { QUICK_ROUNDS } else { FULL_ROUNDS })
     }
 
+    /// What the command line wants instead of the usual.
+    pub fn wanted_rounds(&self) -> Option<usize> {
+        self.rounds
+    }
+
     /// Rounds of an experiment whose rounds are long: one in a quick run.
     pub fn few_rounds(&self) -> usize {
         self.rounds.unwrap_or(if self.is_quick { 1 } else { FULL_ROUNDS })

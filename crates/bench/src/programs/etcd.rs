@@ -106,7 +106,8 @@ pub fn disk_benchmark(dir: &Path, kib: u64, environment: &[Variable]) -> Result<
         pattern: Pattern::Append,
         sync: Sync::Fdatasync(1),
         processes: 1,
-        seconds: 60,
+        millis: 60_000,
+        seed: 7,
         environment: environment.to_vec(),
     })
 }

@@ -60,6 +60,11 @@ pub struct PutTimes {
     pub mean_us: f64,
 }
 
+/// An error when the plugins are not built.
+pub fn need() -> Result<()> {
+    find(Database::Leveldb).and_then(|_| find(Database::Rocksdb)).map(drop)
+}
+
 /// Runs the plugin's program.
 pub fn run(args: &FillsyncArgs) -> Result<FillsyncResult> {
     let mut program = Variable::add(&args.environment, Program::new(find(args.database)?))

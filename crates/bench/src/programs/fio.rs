@@ -40,9 +40,12 @@ pub struct FioArgs {
     /// Processes that write at the same time
     #[arg(long, default_value_t = 1)]
     pub processes: u32,
-    /// Ends after so long; an appended file may be full earlier
-    #[arg(long, default_value_t = 5)]
-    pub seconds: u64,
+    /// Ends after so many milliseconds; an appended file may be full earlier
+    #[arg(long, default_value_t = 5000)]
+    pub millis: u64,
+    /// Of the places and the bytes: the same seed writes the same again
+    #[arg(long, default_value_t = 7)]
+    pub seed: u64,
     /// NAME=VALUE for fio's environment
     #[arg(long = "env", value_name = "NAME=VALUE")]
     pub environment: Vec<Variable>,
@@ -115,24 +118,38 @@ pub fn run(args: &FioArgs) -> Result<FioResult> {
     run_in(std::slice::from_ref(&args.dir), args)
 }
 
-/// Makes the files that will be overwritten, runs fio with its processes spread over `dirs`, and removes the files.
+/// The same with the processes spread over `dirs`.
 pub fn run_in(dirs: &[PathBuf], args: &FioArgs) -> Result<FioResult> {
     need("fio", "fio")?;
-    // As fio spreads them.
-    let dir_of = dirs.iter().cycle().zip(0..args.processes);
-    let files: Vec<PathBuf> = dir_of.map(|(dir, job)| dir.join(format!("fio.{job}"))).collect();
     if args.pattern == Pattern::Overwrite {
-        for file in &files {
-            fill(file, args.file_kib << 10).map_err(Error::at(file))?;
-        }
+        lay_out(dirs, args)?;
     }
+    let result = measure(dirs, args)?;
+    for file in files(dirs, args) {
+        std::fs::remove_file(&file).map_err(Error::at(&file))?;
+    }
+    Ok(result)
+}
+
+/// Makes the files that will be overwritten.
+pub fn lay_out(dirs: &[PathBuf], args: &FioArgs) -> Result<()> {
+    for file in files(dirs, args) {
+        fill(&file, args.file_kib << 10).map_err(Error::at(&file))?;
+    }
+    Ok(())
+}
+
+/// Runs fio; the files stay.
+pub fn measure(dirs: &[PathBuf], args: &FioArgs) -> Result<FioResult> {
     let program = Variable::add(&args.environment, Program::new("fio"));
-    let limit = Duration::from_secs(args.seconds) + GRACE;
-    let output = program.args(arguments(dirs, args)?).time_limit(limit).run()?;
-    for file in &files {
-        std::fs::remove_file(file).map_err(Error::at(file))?;
-    }
-    parse(&output)
+    let limit = Duration::from_millis(args.millis) + GRACE;
+    parse(&program.args(arguments(dirs, args)?).time_limit(limit).run()?)
+}
+
+/// As fio spreads and names them.
+fn files(dirs: &[PathBuf], args: &FioArgs) -> Vec<PathBuf> {
+    let jobs = dirs.iter().cycle().zip(0..args.processes);
+    jobs.map(|(dir, job)| dir.join(format!("fio.{job}"))).collect()
 }
 
 /// A file of random bytes that is durable, so that no write of it is left for the time measured.
@@ -168,9 +185,9 @@ fn arguments(dirs: &[PathBuf], args: &FioArgs) -> Result<Vec<String>> {
         format!("--bs={}", args.block_bytes),
         format!("--size={}k", args.file_kib),
         format!("--numjobs={}", args.processes),
-        format!("--runtime={}", args.seconds),
+        format!("--runtime={}ms", args.millis),
         "--ioengine=psync".to_owned(),
-        "--randseed=7".to_owned(),
+        format!("--randseed={}", args.seed),
         // Every byte is new: otherwise a journal of deltas would be flattered.
         "--refill_buffers=1".to_owned(),
         "--group_reporting".to_owned(),

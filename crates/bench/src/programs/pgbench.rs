@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::latency::Latency;
-use super::postgres::Cluster;
+use super::postgres::{Cluster, program_dir};
 use super::{Variable, unparsable};
 use crate::error::{Error, Result};
 
@@ -44,6 +44,11 @@ pub struct PgbenchResult {
     /// What the server wrote to its write-ahead log, and how often it synced it.
     pub wal_bytes: i64,
     pub wal_syncs: i64,
+}
+
+/// An error when PostgreSQL is not installed.
+pub fn need() -> Result<()> {
+    program_dir().map(drop)
 }
 
 /// A cluster with pgbench's tables, for any number of rounds.

@@ -24,7 +24,7 @@ pub struct PostmarkArgs {
     /// Files at the beginning; more if the processes might run out of them
     #[arg(long, default_value_t = 500)]
     pub files: u64,
-    /// Transactions: a read or an append, and a creation or a deletion
+    /// Transactions, at least 10 of each process: a read or an append, and a creation or a deletion
     #[arg(long, default_value_t = 10_000)]
     pub transactions: u64,
     /// Processes that share files and transactions
@@ -78,7 +78,7 @@ pub fn run(args: &PostmarkArgs) -> Result<PostmarkResult> {
         fs::remove_dir(folder).map_err(Error::at(folder))?;
     }
     let mut result = PostmarkResult {
-        transactions: share(args.transactions, args.processes) * args.processes,
+        transactions: transactions_of_each(args) * args.processes,
         seconds,
         transactions_per_second: 0.0,
         created: 0,
@@ -93,22 +93,25 @@ pub fn run(args: &PostmarkArgs) -> Result<PostmarkResult> {
     Ok(result)
 }
 
-fn share(total: u64, processes: u64) -> u64 {
-    total.div_ceil(processes)
+/// Postmark divides its transactions by the dots that it prints.
+const TRANSACTIONS_MIN: u64 = 10;
+
+fn transactions_of_each(args: &PostmarkArgs) -> u64 {
+    args.transactions.div_ceil(args.processes).max(TRANSACTIONS_MIN)
 }
 
 /// Files of each process. Their number walks at random, one up or down with each transaction: four standard
 /// deviations keep it above 0.
 fn files_of_each(args: &PostmarkArgs) -> u64 {
-    let steps = share(args.transactions, args.processes) as f64;
-    share(args.files, args.processes).max((4.0 * steps.sqrt()).ceil() as u64)
+    let steps = transactions_of_each(args) as f64;
+    args.files.div_ceil(args.processes).max((4.0 * steps.sqrt()).ceil() as u64)
 }
 
 /// What one process is told.
 fn commands(args: &PostmarkArgs, index: u64, folder: &Path) -> String {
     [
         format!("set number {}", files_of_each(args)),
-        format!("set transactions {}", share(args.transactions, args.processes)),
+        format!("set transactions {}", transactions_of_each(args)),
         format!("set seed {}", 7 + index),
         format!("set read {}", args.block_bytes),
         format!("set write {}", args.block_bytes),

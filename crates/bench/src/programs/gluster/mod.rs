@@ -8,7 +8,7 @@
 
 mod world;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -46,7 +46,23 @@ pub struct GlusterArgs {
     pub environment: Vec<Variable>,
     /// The namespaces are there
     #[arg(long, hide = true)]
-    inside: bool,
+    pub inside: bool,
+}
+
+impl GlusterArgs {
+    /// The defaults, with the brick in `dir`.
+    pub fn on(dir: &Path) -> GlusterArgs {
+        GlusterArgs {
+            dir: dir.to_owned(),
+            clients: 4,
+            processes: 10,
+            record_bytes: 1024,
+            records: 65_000,
+            seconds: 5,
+            environment: Vec::new(),
+            inside: false,
+        }
+    }
 }
 
 /// Runs all of it.
