@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::lab::Lab;
 use crate::measure::{Key, Metric, Samples, Watch};
 use crate::results::{Plot, Section, Verdict};
-use crate::systems::client::SqliteArguments;
+use crate::systems::client::{Log, SqliteArguments, SqliteExtension};
 use crate::systems::{self, Ext4, OneJournal, Running, Site, System};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -25,7 +25,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const TIME: Metric = Metric::lower("transaction time", "ms");
 const SIZE_MIB: u32 = 256;
-const FULL: &str = "OneJournal";
+const FULL: [&str; 2] = ["OneJournal", "OneJournal, SQLite extension"];
 const OWN: &str = "ext4 no journal";
 const NONE: &str = "ext4 no journal, no protection";
 const WAL: [&str; 2] = ["--journal-mode", "WAL"];
@@ -39,6 +39,11 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         };
         let recipes = [
             with(Box::new(OneJournal::new()), "", &WAL[..]),
+            with(
+                Box::new(SqliteExtension(Box::new(OneJournal::new()), Log::BesideDatabase)),
+                "",
+                &WAL[..],
+            ),
             with(Box::new(Ext4::no_journal()), "", &WAL[..]),
             with(Box::new(Ext4::no_journal()), ", no protection", &NOTHING[..]),
         ];
@@ -53,8 +58,8 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         }
         systems::stop(running)?;
         let panels = vec![panel(&device, 1), panel(&device, 1000)];
-        for panel in &panels {
-            judge(section, &samples, panel)?;
+        for (panel, full) in panels.iter().flat_map(|panel| FULL.map(|full| (panel, full))) {
+            judge(section, &samples, panel, full)?;
         }
         let title = format!("Transaction time on {device}");
         section.plots.push(Plot::bars(title, TIME.name, panels).log_y());
@@ -88,25 +93,25 @@ fn round(
     clients.finish()
 }
 
-fn judge(section: &mut Section, samples: &Samples, panel: &str) -> Result<()> {
+fn judge(section: &mut Section, samples: &Samples, panel: &str, ours: &str) -> Result<()> {
     let mut worst: Option<(f64, &str)> = None;
     let mut price = 0.0_f64;
     for operation in OPERATIONS {
         let key = Key::case(panel, operation);
-        let full = samples.ratio(&key, TIME, FULL, OWN)?.of_medians;
-        price = price.max(samples.ratio(&key, TIME, FULL, NONE)?.of_medians);
+        let full = samples.ratio(&key, TIME, ours, OWN)?.of_medians;
+        price = price.max(samples.ratio(&key, TIME, ours, NONE)?.of_medians);
         if worst.is_none_or(|(ratio, _)| full > ratio) {
             worst = Some((full, operation));
         }
     }
     let (ratio, operation) = worst.expect("three operations");
-    let claim = format!("{panel}: full protection over the application's own at most 1");
+    let claim = format!("{panel}: full protection by {ours} over the application's own at most 1");
     section.verdicts.push(
         Verdict::at_most(claim, "almost 1", ratio, 1.0)
             .saying(format!("The worst of three operations: {operation}.")),
     );
     let paper = if panel.contains("1000") { "less than 2" } else { "almost 10" };
-    let claim = format!("{panel}: full protection over none");
+    let claim = format!("{panel}: full protection by {ours} over none");
     section
         .verdicts
         .push(Verdict::shown(claim, paper, price).saying("The worst of three operations."));
