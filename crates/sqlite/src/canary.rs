@@ -14,6 +14,14 @@ pub enum Broken {
     AppliesBackwards = 2,
     /// A generation begins without saying which ones the disk may still show.
     ForgetsStale = 3,
+    /// A transaction of pages is acknowledged before its record is durable.
+    SkipsRecordSync = 4,
+    /// A period begins without the database being durable.
+    SkipsPeriodSync = 5,
+    /// Others write to the database while the log holds transactions for it.
+    SkipsRelease = 6,
+    /// What a process that died wrote in part stays so.
+    SkipsReplay = 7,
 }
 
 static BROKEN: AtomicU8 = AtomicU8::new(0);

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::batch::{self, Connection, Then};
 use crate::database::{self, Database, Files};
 use crate::ffi::*;
 use crate::real::{Real, call};
@@ -24,12 +25,9 @@ pub struct File {
 /// What a file is to us.
 pub enum Role {
     /// A database.
-    Main {
-        /// Which.
-        database: Arc<Database>,
-        /// Whether it may be written.
-        is_writable: bool,
-    },
+    Main(Connection),
+    /// A rollback journal of the same connection's database, which is closed after this.
+    Journal(*mut File),
     /// A database's WAL.
     Wal {
         /// Whose.
@@ -159,12 +157,20 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
         _ => SQLITE_OK,
     };
     guard((), || {
-        if let Role::Main { database, is_writable } = &*role
-            && database::went(database)
-            && *is_writable
-            && let Err(e) = database.left(real)
-        {
-            report(database, &e);
+        match &*role {
+            Role::Main(Connection { database, is_writable, .. }) if database::went(database) => {
+                let left = if *is_writable { database.left(real) } else { Ok(()) };
+                if let Err(e) = left.and_then(|()| database.release(real)) {
+                    report(database, &e);
+                }
+            }
+            Role::Journal(main) => {
+                // SAFETY: the same connection's database is open, and one of ours.
+                if let Some(connection) = unsafe { connection_of(*main) } {
+                    connection.journal = None;
+                }
+            }
+            _ => {}
         }
     });
     // SAFETY: as above.
@@ -216,23 +222,67 @@ pub unsafe fn volume_of<'a>(file: *mut File) -> Option<&'a Volume> {
     }
 }
 
+/// The connection that the open database `file` is of; nothing as in [`volume_of`].
+///
+/// # Safety
+/// As [`volume_of`], and no other reference to it is used meanwhile.
+pub unsafe fn connection_of<'a>(file: *mut File) -> Option<&'a mut Connection> {
+    // SAFETY: every file begins with its methods.
+    let methods = unsafe { (*file.cast::<sqlite3_file>()).pMethods };
+    if !METHODS.as_ptr_range().contains(&methods) {
+        return None;
+    }
+    // SAFETY: a file with these methods is ours, and open.
+    match unsafe { role(file.cast()) } {
+        Role::Main(connection) => Some(connection),
+        _ => None,
+    }
+}
+
+/// Lets a connection's database file say what becomes of a call; other files are passed on.
+///
+/// # Safety
+/// As [`role`].
+unsafe fn before(
+    file: *mut sqlite3_file,
+    default: c_int,
+    f: impl FnOnce(&mut Connection, Real) -> Result<Then, Failure>,
+) -> Then {
+    // SAFETY: the caller's promise.
+    let (role, real) = unsafe { (role(file), real_file(file.cast())) };
+    let Role::Main(connection) = role else { return Then::Below };
+    guard(Then::Return(default), || match f(connection, real) {
+        Ok(then) => then,
+        Err(e) => {
+            let code = e.code(default);
+            tell(code, &format!("{}: {e}", connection.database.path.display()));
+            Then::Return(code)
+        }
+    })
+}
+
 unsafe extern "C" fn write(
     file: *mut sqlite3_file,
     bytes: *const c_void,
     count: c_int,
     offset: i64,
 ) -> c_int {
+    let (Ok(start), Ok(len)) = (u64::try_from(offset), usize::try_from(count)) else {
+        return SQLITE_IOERR;
+    };
+    // SAFETY: SQLite passes so many bytes.
+    let data = unsafe { std::slice::from_raw_parts(bytes.cast(), len) };
     // SAFETY: SQLite's call of a method.
+    let then = unsafe { before(file, SQLITE_IOERR_WRITE, |it, real| it.write(real, start, data)) };
+    if let Then::Return(code) = then {
+        return code;
+    }
+    // SAFETY: as above.
     let role = unsafe { role(file) };
     if let Role::Volume(volume) = role
         && volume.is_wal()
     {
-        let (Ok(at), Ok(len)) = (u64::try_from(offset), usize::try_from(count)) else {
-            return SQLITE_IOERR;
-        };
-        // SAFETY: SQLite passes so many bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(bytes.cast(), len) };
-        return settled(|| volume.write(at, bytes));
+        return settled(|| volume.write(start, data));
     }
     if let Role::Wal { database, main, written } = role {
         // SAFETY: as above.
@@ -278,12 +328,70 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
         });
     }
     // SAFETY: as above.
+    if let Then::Return(code) = unsafe { before(file, SQLITE_IOERR_FSYNC, |it, _| Ok(it.sync())) } {
+        return code;
+    }
+    // SAFETY: as above.
     let settled = unsafe { settle(file) };
     if settled != SQLITE_OK {
         return settled;
     }
     // SAFETY: as above.
     call!(unsafe { real_of(file.cast()) }, xSync, flags)
+}
+
+unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    let then = unsafe { before(file, SQLITE_IOERR, |it, real| it.truncate(real, size)) };
+    if let Then::Return(code) = then {
+        return code;
+    }
+    // SAFETY: as above.
+    let settled = unsafe { settle(file) };
+    if settled != SQLITE_OK {
+        return settled;
+    }
+    // SAFETY: as above.
+    call!(unsafe { real_of(file.cast()) }, xTruncate, size)
+}
+
+unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    let rc = call!(unsafe { real_of(file.cast()) }, xLock, level);
+    if rc != SQLITE_OK {
+        return rc;
+    }
+    // SAFETY: as above.
+    match unsafe { before(file, SQLITE_IOERR_LOCK, |it, real| it.locked(real, level)) } {
+        Then::Return(code) => code,
+        Then::Below => SQLITE_OK,
+    }
+}
+
+unsafe extern "C" fn unlock(file: *mut sqlite3_file, level: c_int) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    let rc = call!(unsafe { real_of(file.cast()) }, xUnlock, level);
+    // SAFETY: as above.
+    if let Role::Main(connection) = unsafe { role(file) } {
+        connection.unlocked(level);
+    }
+    rc
+}
+
+unsafe extern "C" fn file_control(
+    file: *mut sqlite3_file,
+    operation: c_int,
+    argument: *mut c_void,
+) -> c_int {
+    // SAFETY: SQLite's call of a method, with the operation's argument.
+    let then = unsafe {
+        before(file, SQLITE_IOERR, |it, real| batch::control(it, real, operation, argument))
+    };
+    match then {
+        Then::Return(code) => code,
+        // SAFETY: as above.
+        Then::Below => call!(unsafe { real_of(file.cast()) }, xFileControl, operation, argument),
+    }
 }
 
 /// Passes a call on to the file below; `after $before` of this file.
@@ -303,12 +411,8 @@ macro_rules! pass {
     };
 }
 
-pass!(truncate, xTruncate, (size: i64), after settle);
 pass!(file_size, xFileSize, (out: *mut i64), after settle);
-pass!(lock, xLock, (level: c_int));
-pass!(unlock, xUnlock, (level: c_int));
 pass!(check_reserved_lock, xCheckReservedLock, (out: *mut c_int));
-pass!(file_control, xFileControl, (operation: c_int, argument: *mut c_void));
 pass!(sector_size, xSectorSize, ());
 pass!(shm_map, xShmMap, (region: c_int, size: c_int, extend: c_int, out: *mut *mut c_void));
 pass!(shm_unmap, xShmUnmap, (delete: c_int));
@@ -322,6 +426,10 @@ unsafe extern "C" fn read(
     offset: i64,
 ) -> c_int {
     // SAFETY: SQLite's call of a method.
+    if let Then::Return(code) = unsafe { before(file, SQLITE_IOERR, |it, _| Ok(it.read())) } {
+        return code;
+    }
+    // SAFETY: as above.
     if let Role::Volume(volume) = unsafe { role(file) }
         && volume.is_wal()
     {
@@ -340,6 +448,7 @@ unsafe extern "C" fn device_characteristics(file: *mut sqlite3_file) -> c_int {
     // SAFETY: as above.
     match unsafe { role(file) } {
         Role::Volume(volume) => volume.characteristics(below),
+        Role::Main(connection) => connection.characteristics(below),
         _ => below,
     }
 }

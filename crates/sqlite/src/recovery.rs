@@ -16,25 +16,30 @@
 //! A *conflict* is found before anything is written.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use log::Stream;
 
 use crate::Failure;
-use crate::database::{self, Database, Lease, read_header};
+use crate::batch::{self, Batches, Refused};
+use crate::database::{Database, read_header};
 use crate::note::Found;
 use crate::real::{Opened, Real};
 use crate::record::{self, Base, Frame, FramesHead, Kind, Record};
 use crate::stat::COUNTERS;
+use crate::stream::{self, Lease};
 use crate::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
 
 /// How long somebody else may recover, or have the database open, before opening fails.
 const OTHERS_WAIT: Duration = Duration::from_secs(5);
 
-/// What the log holds for a database.
-struct Live {
+/// What the log holds for a database: frames of a WAL, or transactions of pages.
+pub struct Live {
     base: Base,
     frames: Vec<(FramesHead, Vec<u8>)>,
+    /// What `batch` replays.
+    pub batches: Batches,
 }
 
 /// One logged frame, and its number.
@@ -52,7 +57,7 @@ impl Database {
     pub fn recover(&self, main: Real, is_writable: bool) -> Result<(), Failure> {
         let done = self.with_stream(|stream| {
             let begin = Instant::now();
-            while database::find_note(stream) == Found::Nothing {
+            while stream::find_note(stream) == Found::Nothing {
                 if self.try_recover(stream, main, is_writable, begin.elapsed() >= OTHERS_WAIT)? {
                     break;
                 }
@@ -78,7 +83,7 @@ impl Database {
             Err(e) => return Err(e),
         };
         let is_locked = is_writable && main.lock_exclusive()?;
-        if database::find_note(stream) != Found::Nothing {
+        if stream::find_note(stream) != Found::Nothing {
             // Whoever had it locked has recovered it.
             return if is_locked { main.unlock().map(|()| true) } else { Ok(true) };
         }
@@ -99,6 +104,9 @@ impl Database {
         live: &Live,
         may_write: bool,
     ) -> Result<(), Failure> {
+        if !live.batches.is_empty() {
+            return self.recover_batches(stream, main, live, may_write);
+        }
         // SAFETY: the VFS below is registered for good.
         let mut wal = unsafe { Opened::wal(self.below.0, &self.wal_path(), may_write)? };
         let wal = wal.as_mut().map(Opened::real);
@@ -110,26 +118,13 @@ impl Database {
         let held = wal.zip(scan.as_ref());
         match judge(live, &logged, held, main)? {
             Verdict::Leave => {}
-            Verdict::RollForward if !may_write => {
-                return Err(Failure::CannotOpen(format!(
-                    "{}: the log holds transactions that are not in the database yet: open it for \
-                     writing once, while no other program has it open",
-                    self.path.display()
-                )));
-            }
+            Verdict::RollForward if !may_write => return Err(self.not_home()),
             Verdict::RollForward => {
                 roll_forward(live, &logged, held, main)?;
                 COUNTERS.recovery();
             }
             Verdict::Conflict(_) if self.settings.may_discard && may_write => {}
-            Verdict::Conflict(what) => {
-                return Err(Failure::Conflict(format!(
-                    "{}: {what}. It was changed or replaced after a crash without this extension; \
-                     nothing was overwritten. Either put the database and its WAL back as the crash \
-                     left them, or give up the logged transactions by opening with recover=discard",
-                    self.path.display()
-                )));
-            }
+            Verdict::Conflict(what) => return Err(conflict(&self.path, &what)),
         }
         if !may_write {
             return Ok(());
@@ -141,22 +136,61 @@ impl Database {
         self.settle(stream)
     }
 
+    fn recover_batches(
+        &self,
+        stream: &Stream,
+        main: Real,
+        live: &Live,
+        may_write: bool,
+    ) -> Result<(), Failure> {
+        if !may_write {
+            return Err(self.not_home());
+        }
+        match batch::replay(&live.batches, main) {
+            Ok(()) => COUNTERS.recovery(),
+            Err(Refused::Conflict(_)) if self.settings.may_discard => {}
+            Err(Refused::Conflict(what)) => return Err(conflict(&self.path, &what)),
+            Err(Refused::Failed(e)) => return Err(e),
+        }
+        self.settle(stream)
+    }
+
+    fn not_home(&self) -> Failure {
+        Failure::CannotOpen(format!(
+            "{}: the log holds transactions that are not in the database yet: open it for \
+             writing once, while no other program has it open",
+            self.path.display()
+        ))
+    }
+
     /// Says that the log holds nothing for the database.
     fn settle(&self, stream: &Stream) -> Result<(), Failure> {
         let _lease = Lease::take(stream)?;
-        match database::find_note(stream) {
-            Found::Nothing => database::close(stream),
+        match stream::find_note(stream) {
+            Found::Nothing => stream::close(stream),
             Found::Torn | Found::Note(_) => Ok(()),
         }
     }
 }
 
+/// What was changed is refused.
+pub fn conflict(path: &Path, what: &str) -> Failure {
+    Failure::Conflict(format!(
+        "{}: {what}. It was changed or replaced after a crash without this extension; nothing was \
+         overwritten. Either put the database and its WAL back as the crash left them, or give up \
+         the logged transactions by opening with recover=discard",
+        path.display()
+    ))
+}
+
 /// What the stream holds; `None`: nothing that matters.
-fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
+pub fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
     let mut live: Option<Live> = None;
     for record in stream.read_from(stream.head())? {
         match Record::parse(&record?.payload)? {
-            Record::Base(base) => live = Some(Live { base, frames: Vec::new() }),
+            Record::Base(base) => {
+                live = Some(Live { base, frames: Vec::new(), batches: Vec::new() });
+            }
             Record::Frames(head, bytes) => {
                 // Before the first base: of a part of the stream that was given back.
                 let Some(live) = &mut live else { continue };
@@ -170,9 +204,17 @@ fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
                 }
                 live.frames.push((head, bytes));
             }
+            Record::Pages(head, bytes) => {
+                let Some(live) = &mut live else { continue };
+                if live.base.kind != Kind::Closed {
+                    let text = "the log has pages in a generation of a WAL";
+                    return Err(Failure::Damaged(text.into()));
+                }
+                live.batches.push((head, bytes));
+            }
         }
     }
-    Ok(live.filter(|live| live.base.kind != Kind::Closed))
+    Ok(live.filter(|live| live.base.kind != Kind::Closed || !live.batches.is_empty()))
 }
 
 /// All logged frames, in order, without a gap.
@@ -343,7 +385,8 @@ fn is_settled(base: &Base, logged: &[Logged<'_>], main: Real) -> Result<bool, Fa
     Ok(true)
 }
 
-fn page_at(page: u32, page_bytes: usize) -> u64 {
+/// Where a page lies in the database.
+pub fn page_at(page: u32, page_bytes: usize) -> u64 {
     u64::from(page - 1) * page_bytes as u64
 }
 
