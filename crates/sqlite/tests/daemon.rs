@@ -101,12 +101,14 @@ impl Other {
 #[test]
 fn commits_go_on_when_the_daemon_is_killed_and_started_again() {
     load();
-    for is_nvram in [false, true] {
+    for (is_nvram, mode) in [(false, "WAL"), (true, "WAL"), (false, "DELETE"), (true, "DELETE")] {
         let place = Place::new(is_nvram);
         let mut daemon = Other::start(&place, "daemon");
         let connection = place.try_open("a.db", &log_of(&place)).expect("open");
         connection
-            .execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
+            .execute_batch(&format!(
+                "PRAGMA journal_mode={mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, v)"
+            ))
             .expect("table");
         let mut acknowledged = Vec::new();
         for round in 0..2 {
@@ -128,7 +130,7 @@ fn commits_go_on_when_the_daemon_is_killed_and_started_again() {
                 let sql = "SELECT count(*) FROM t WHERE id = ?1";
                 connection.query_row(sql, [id], |row| row.get::<_, i64>(0)).expect("row") == 0
             });
-            assert_eq!(missing.count(), 0, "of {} rows", acknowledged.len());
+            assert_eq!(missing.count(), 0, "of {} rows, {mode}", acknowledged.len());
         }
         assert!(!place.root.join(".onejournal").exists(), "another log was made");
         drop(connection);
