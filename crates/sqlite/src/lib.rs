@@ -77,6 +77,8 @@ mod database;
 mod failure;
 pub mod ffi;
 mod file;
+#[cfg(test)]
+mod format_page;
 mod frames;
 mod functions;
 mod note;

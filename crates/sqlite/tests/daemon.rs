@@ -15,12 +15,7 @@ use common::{Place, count, is_sound, load, stat};
 #[test]
 #[ignore = "run by the tests below"]
 fn role() {
-    let place = Place {
-        root: std::env::var("ROOT").expect("ROOT").into(),
-        memory: std::env::var("MEMORY").expect("MEMORY").into(),
-        is_nvram: std::env::var("NVRAM").is_ok(),
-        ..Place::new(false)
-    };
+    let place = Place::of_environment();
     match std::env::var("ROLE").expect("ROLE").parse::<i64>() {
         Ok(me) => write(&place, me),
         Err(_) => serve(&place),
@@ -67,10 +62,8 @@ impl Other {
     fn start(place: &Place, role: &str) -> Other {
         let mut command = Command::new(std::env::current_exe().expect("myself"));
         command.args(["--exact", "role", "--ignored", "--nocapture"]);
-        command.env("ROOT", &place.root).env("MEMORY", &place.memory).env("ROLE", role);
-        if place.is_nvram {
-            command.env("NVRAM", "1");
-        }
+        place.tell(&mut command);
+        command.env("ROLE", role);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("spawn");
         let lines = BufReader::new(child.stdout.take().expect("output")).lines();

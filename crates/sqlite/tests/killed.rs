@@ -49,12 +49,7 @@ fn begin(place: &Place) -> Connection {
 fn victim() {
     crash_vfs::register();
     load();
-    let place = Place {
-        root: std::env::var("ROOT").expect("ROOT").into(),
-        memory: std::env::var("MEMORY").expect("MEMORY").into(),
-        is_nvram: std::env::var("NVRAM").is_ok(),
-        ..Place::new(false)
-    };
+    let place = Place::of_environment();
     let when: u64 = std::env::var("KILL").expect("KILL").parse().expect("number");
     let hook = move |recorder: &Recorder| {
         if recorder.op_count == when {
@@ -81,10 +76,8 @@ fn victim() {
 fn run_victim(place: &Place, when: u64) -> (bool, i64) {
     let mut command = Command::new(std::env::current_exe().expect("myself"));
     command.args(["--exact", "victim", "--ignored", "--nocapture"]);
-    command.env("ROOT", &place.root).env("MEMORY", &place.memory).env("KILL", when.to_string());
-    if place.is_nvram {
-        command.env("NVRAM", "1");
-    }
+    place.tell(&mut command);
+    command.env("KILL", when.to_string());
     let output = command.stderr(Stdio::null()).output().expect("victim");
     let is_killed = output.status.signal() == Some(SIGKILL);
     assert!(is_killed || output.status.success(), "{:?}", output.status);

@@ -15,12 +15,7 @@ use common::{Place, count, is_sound, library, load};
 #[ignore = "run by writers_that_are_killed"]
 fn writer() {
     load();
-    let place = Place {
-        root: std::env::var("ROOT").expect("ROOT").into(),
-        memory: std::env::var("MEMORY").expect("MEMORY").into(),
-        is_nvram: std::env::var("NVRAM").is_ok(),
-        ..Place::new(false)
-    };
+    let place = Place::of_environment();
     let me: i64 = std::env::var("ME").expect("ME").parse().expect("number");
     let connection = place.open("a.db");
     connection
@@ -45,10 +40,8 @@ fn writer() {
 fn spawn(place: &Place, me: i64) -> std::process::Child {
     let mut command = Command::new(std::env::current_exe().expect("myself"));
     command.args(["--exact", "writer", "--ignored", "--nocapture"]);
-    command.env("ROOT", &place.root).env("MEMORY", &place.memory).env("ME", me.to_string());
-    if place.is_nvram {
-        command.env("NVRAM", "1");
-    }
+    place.tell(&mut command);
+    command.env("ME", me.to_string());
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("writer")
 }
 
