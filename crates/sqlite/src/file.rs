@@ -4,9 +4,10 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::batch::{self, Connection, Then};
+use crate::batch::{Connection, Then};
 use crate::database::{self, Database, Files};
 use crate::ffi::*;
+use crate::main_file::{before, connection_of, file_control, lock, truncate, unlock};
 use crate::real::{Real, call};
 use crate::vfs::tell;
 use crate::volume::Volume;
@@ -126,7 +127,7 @@ static METHODS: [sqlite3_io_methods; 3] = [methods(1), methods(2), methods(3)];
 ///
 /// # Safety
 /// SQLite's pointer to an open file, in a call of one of its methods: SQLite calls them one at a time.
-unsafe fn role<'a>(file: *mut sqlite3_file) -> &'a mut Role {
+pub unsafe fn role<'a>(file: *mut sqlite3_file) -> &'a mut Role {
     // SAFETY: set in `begin`, dropped in `close` only.
     unsafe { &mut *(*file.cast::<File>()).role }
 }
@@ -196,7 +197,7 @@ fn settled(f: impl FnOnce() -> Result<(), Failure>) -> c_int {
 ///
 /// # Safety
 /// As [`role`].
-unsafe fn settle(file: *mut sqlite3_file) -> c_int {
+pub unsafe fn settle(file: *mut sqlite3_file) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { role(file) } {
         Role::Volume(volume) => settled(|| volume.settle()),
@@ -210,55 +211,25 @@ unsafe fn settle(file: *mut sqlite3_file) -> c_int {
 /// # Safety
 /// `file` is an open file of any VFS, used by this thread only.
 pub unsafe fn volume_of<'a>(file: *mut File) -> Option<&'a Volume> {
-    // SAFETY: every file begins with its methods.
-    let methods = unsafe { (*file.cast::<sqlite3_file>()).pMethods };
-    if !METHODS.as_ptr_range().contains(&methods) {
-        return None;
-    }
-    // SAFETY: a file with these methods is ours, and open.
-    match unsafe { role(file.cast()) } {
-        Role::Volume(volume) => Some(volume),
+    // SAFETY: the caller's promise.
+    match unsafe { role_if_ours(file) } {
+        Some(Role::Volume(volume)) => Some(volume),
         _ => None,
     }
 }
 
-/// The connection that the open database `file` is of; nothing as in [`volume_of`].
+/// The role of an open file if it is one of this VFS.
 ///
 /// # Safety
 /// As [`volume_of`], and no other reference to it is used meanwhile.
-pub unsafe fn connection_of<'a>(file: *mut File) -> Option<&'a mut Connection> {
+pub unsafe fn role_if_ours<'a>(file: *mut File) -> Option<&'a mut Role> {
     // SAFETY: every file begins with its methods.
     let methods = unsafe { (*file.cast::<sqlite3_file>()).pMethods };
     if !METHODS.as_ptr_range().contains(&methods) {
         return None;
     }
     // SAFETY: a file with these methods is ours, and open.
-    match unsafe { role(file.cast()) } {
-        Role::Main(connection) => Some(connection),
-        _ => None,
-    }
-}
-
-/// Lets a connection's database file say what becomes of a call; other files are passed on.
-///
-/// # Safety
-/// As [`role`].
-unsafe fn before(
-    file: *mut sqlite3_file,
-    default: c_int,
-    f: impl FnOnce(&mut Connection, Real) -> Result<Then, Failure>,
-) -> Then {
-    // SAFETY: the caller's promise.
-    let (role, real) = unsafe { (role(file), real_file(file.cast())) };
-    let Role::Main(connection) = role else { return Then::Below };
-    guard(Then::Return(default), || match f(connection, real) {
-        Ok(then) => then,
-        Err(e) => {
-            let code = e.code(default);
-            tell(code, &format!("{}: {e}", connection.database.path.display()));
-            Then::Return(code)
-        }
-    })
+    Some(unsafe { role(file.cast()) })
 }
 
 unsafe extern "C" fn write(
@@ -338,60 +309,6 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     }
     // SAFETY: as above.
     call!(unsafe { real_of(file.cast()) }, xSync, flags)
-}
-
-unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
-    // SAFETY: SQLite's call of a method.
-    let then = unsafe { before(file, SQLITE_IOERR, |it, real| it.truncate(real, size)) };
-    if let Then::Return(code) = then {
-        return code;
-    }
-    // SAFETY: as above.
-    let settled = unsafe { settle(file) };
-    if settled != SQLITE_OK {
-        return settled;
-    }
-    // SAFETY: as above.
-    call!(unsafe { real_of(file.cast()) }, xTruncate, size)
-}
-
-unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
-    // SAFETY: SQLite's call of a method.
-    let rc = call!(unsafe { real_of(file.cast()) }, xLock, level);
-    if rc != SQLITE_OK {
-        return rc;
-    }
-    // SAFETY: as above.
-    match unsafe { before(file, SQLITE_IOERR_LOCK, |it, real| it.locked(real, level)) } {
-        Then::Return(code) => code,
-        Then::Below => SQLITE_OK,
-    }
-}
-
-unsafe extern "C" fn unlock(file: *mut sqlite3_file, level: c_int) -> c_int {
-    // SAFETY: SQLite's call of a method.
-    let rc = call!(unsafe { real_of(file.cast()) }, xUnlock, level);
-    // SAFETY: as above.
-    if let Role::Main(connection) = unsafe { role(file) } {
-        connection.unlocked(level);
-    }
-    rc
-}
-
-unsafe extern "C" fn file_control(
-    file: *mut sqlite3_file,
-    operation: c_int,
-    argument: *mut c_void,
-) -> c_int {
-    // SAFETY: SQLite's call of a method, with the operation's argument.
-    let then = unsafe {
-        before(file, SQLITE_IOERR, |it, real| batch::control(it, real, operation, argument))
-    };
-    match then {
-        Then::Return(code) => code,
-        // SAFETY: as above.
-        Then::Below => call!(unsafe { real_of(file.cast()) }, xFileControl, operation, argument),
-    }
 }
 
 /// Passes a call on to the file below; `after $before` of this file.

@@ -27,6 +27,7 @@ use crate::database::{Database, read_header};
 use crate::note::Found;
 use crate::real::{Opened, Real};
 use crate::record::{self, Base, Frame, FramesHead, Kind, Record};
+use crate::roll_forward::{Plan, roll_forward};
 use crate::stat::COUNTERS;
 use crate::stream::{self, Lease};
 use crate::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
@@ -36,14 +37,16 @@ const OTHERS_WAIT: Duration = Duration::from_secs(5);
 
 /// What the log holds for a database: frames of a WAL, or transactions of pages.
 pub struct Live {
-    base: Base,
-    frames: Vec<(FramesHead, Vec<u8>)>,
+    /// The last base.
+    pub base: Base,
+    /// Behind it.
+    pub frames: Vec<(FramesHead, Vec<u8>)>,
     /// What `batch` replays.
     pub batches: Batches,
 }
 
 /// One logged frame, and its number.
-type Logged<'a> = (u32, Frame<'a>);
+pub type Logged<'a> = (u32, Frame<'a>);
 
 /// What is to be done.
 enum Verdict {
@@ -230,10 +233,11 @@ fn logged_frames(live: &Live) -> Result<Vec<Logged<'_>>, Failure> {
 }
 
 /// What a WAL file holds.
-struct Scan {
-    header: Header,
+pub struct Scan {
+    /// Its header.
+    pub header: Header,
     /// The frames of the valid chain, with the CRC of their pages.
-    frames: Vec<(FrameHeader, u32)>,
+    pub frames: Vec<(FrameHeader, u32)>,
 }
 
 impl Scan {
@@ -260,7 +264,7 @@ impl Scan {
     }
 
     /// Frames up to the last that ends a transaction.
-    fn committed(&self) -> u32 {
+    pub fn committed(&self) -> u32 {
         let last = self.frames.iter().rposition(|(frame, _)| frame.commit_pages > 0);
         last.map_or(0, |index| u32::try_from(index + 1).expect("counted with 32 bits"))
     }
@@ -388,114 +392,4 @@ fn is_settled(base: &Base, logged: &[Logged<'_>], main: Real) -> Result<bool, Fa
 /// Where a page lies in the database.
 pub fn page_at(page: u32, page_bytes: usize) -> u64 {
     u64::from(page - 1) * page_bytes as u64
-}
-
-/// Where the last version of each page comes from.
-struct Plan {
-    page_bytes: usize,
-    /// The database's size behind the last transaction.
-    page_count: u32,
-    pages: BTreeMap<u32, Steps>,
-}
-
-/// Where a page comes from: from a frame of the WAL file or else the database, then by these logged frames.
-#[derive(Default)]
-struct Steps {
-    file_frame: Option<u32>,
-    logged: Vec<usize>,
-}
-
-impl Plan {
-    fn new(live: &Live, logged: &[Logged<'_>], scan: Option<&Scan>) -> Plan {
-        let first = logged.first().map_or(u32::MAX, |(number, _)| *number);
-        let mut plan =
-            Plan { page_bytes: live.base.page_bytes, page_count: 0, pages: BTreeMap::new() };
-        let in_file = scan.map_or(&[][..], |scan| &scan.frames[..scan.committed() as usize]);
-        for ((frame, _), number) in in_file.iter().zip(1..) {
-            // A frame that is in the file counts more than how it was logged.
-            let steps = Steps { file_frame: Some(number), logged: Vec::new() };
-            plan.pages.insert(frame.page, steps);
-            if frame.commit_pages > 0 {
-                plan.page_count = frame.commit_pages;
-            }
-        }
-        let known = u32::try_from(in_file.len()).expect("counted with 32 bits");
-        debug_assert!(logged.is_empty() || known + 1 >= first);
-        for (index, (number, frame)) in logged.iter().enumerate() {
-            if *number > known {
-                plan.pages.entry(frame.page).or_default().logged.push(index);
-            }
-            if frame.commit_pages > 0 && *number > known {
-                plan.page_count = frame.commit_pages;
-            }
-        }
-        let page_count = plan.page_count;
-        plan.pages.retain(|page, _| *page <= page_count);
-        plan
-    }
-}
-
-impl Steps {
-    fn crc(&self, logged: &[Logged<'_>]) -> Option<u32> {
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::AppliesBackwards) {
-            return None;
-        }
-        self.logged.last().map(|index| logged[*index].1.crc)
-    }
-
-    /// The last version of the page.
-    fn version(
-        &self,
-        page: u32,
-        plan: &Plan,
-        logged: &[Logged<'_>],
-        wal: Option<(Real, &Scan)>,
-        main: Real,
-    ) -> Result<Vec<u8>, Failure> {
-        let mut version = vec![0; plan.page_bytes];
-        match (self.file_frame, wal) {
-            (Some(number), Some((wal, scan))) => {
-                let at = scan.header.frame_at(number) + FRAME_HEADER_BYTES as u64;
-                wal.read(at, &mut version)?;
-            }
-            _ => {
-                main.read(page_at(page, plan.page_bytes), &mut version)?;
-            }
-        }
-        #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "the canary turns it"))]
-        let mut order = self.logged.clone();
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::AppliesBackwards) {
-            order.reverse();
-        }
-        for index in &order {
-            let frame = &logged[*index].1;
-            crate::page::apply(frame.form, frame.bytes, &mut version)?;
-        }
-        Ok(version)
-    }
-}
-
-fn roll_forward(
-    live: &Live,
-    logged: &[Logged<'_>],
-    wal: Option<(Real, &Scan)>,
-    main: Real,
-) -> Result<(), Failure> {
-    let is_same = |scan: &Scan| scan.header.salts == live.base.salts;
-    let source = wal.filter(|(_, scan)| is_same(scan));
-    let plan = Plan::new(live, logged, source.map(|(_, scan)| scan));
-    for (page, steps) in &plan.pages {
-        let version = steps.version(*page, &plan, logged, source, main)?;
-        main.write(page_at(*page, plan.page_bytes), &version)?;
-    }
-    if plan.page_count > 0 {
-        main.truncate(u64::from(plan.page_count) * plan.page_bytes as u64)?;
-        main.sync()?;
-    }
-    match wal {
-        Some((wal, _)) => wal.truncate(0),
-        None => Ok(()),
-    }
 }

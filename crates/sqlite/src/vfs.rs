@@ -15,6 +15,7 @@ use crate::database::{self, Database};
 use crate::ffi::*;
 use crate::file::{self, File, Role};
 use crate::guard;
+use crate::main_file;
 use crate::place::Settings;
 use crate::volume::{self, Volume};
 
@@ -259,7 +260,7 @@ unsafe fn role_of(
     }
     if flags & SQLITE_OPEN_WAL == 0 {
         // SAFETY: as above; nobody else refers to it in this call.
-        return Ok(match unsafe { file::connection_of(main) } {
+        return Ok(match unsafe { main_file::connection_of(main) } {
             Some(connection) if is_writable => {
                 // SAFETY: it is open until `close`, which takes this away again.
                 connection.journal = Some(unsafe { file::real_file(file) });
