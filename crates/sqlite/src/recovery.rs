@@ -357,8 +357,14 @@ fn judge_pages(
     }
     let newest =
         live.frames.last().map_or(live.base.change_counter, |(head, _)| head.change_counter);
-    let since = wal::change_counter(&front).wrapping_sub(live.base.change_counter);
-    if since > newest.wrapping_sub(live.base.change_counter) {
+    let counter = wal::change_counter(&front);
+    let since = |counter: u32| counter.wrapping_sub(live.base.change_counter);
+    let is_known = match live.base.kind {
+        // The database may have been written since the generation began, and not be durable yet.
+        Kind::Durable => newest.wrapping_sub(counter) <= u32::MAX / 2,
+        Kind::Begin | Kind::Closed => since(counter) <= since(newest),
+    };
+    if !is_known {
         return Ok(Verdict::Conflict("its change counter is none that the log knows".into()));
     }
     let plan = Plan::new(live, logged, held.map(|(_, scan)| scan));

@@ -171,7 +171,7 @@ fn run(about: About, seed: u64) -> Vec<Cut> {
     let world = World::new(random.bool());
     let page_bytes = [512, 1024, 4096, 4096, 8192, 65536][random.usize(..6)];
     let vacuum = match about {
-        About::Wal => "NONE",
+        About::Wal => ["NONE", "NONE", "FULL", "INCREMENTAL"][random.usize(..4)],
         About::Rollback => ["NONE", "NONE", "FULL", "INCREMENTAL"][random.usize(..4)],
     };
     let first = world.try_open("onejournal").expect("open");

@@ -158,6 +158,44 @@ fn an_earlier_generation_is_known() {
     is_sound(&connection);
 }
 
+/// A checkpoint that a reader holds up writes to the database and does not sync it: what counts as known about the database
+/// when the WAL becomes durable itself may not be on the disk.
+#[test]
+fn regression_a_checkpoint_in_part_before_the_wal_is_durable() {
+    load();
+    let (before, after) = (Place::new(false), Place::new(false));
+    let connection = before.wal("a.db");
+    let insert = |connection: &Connection| {
+        let sql = "INSERT INTO t(v) VALUES (hex(randomblob(900)))";
+        for _ in 0..5 {
+            connection.execute(sql, []).expect("insert");
+        }
+    };
+    connection.execute_batch("PRAGMA wal_checkpoint(RESTART)").expect("restart");
+    let database = std::fs::read(before.path("a.db")).expect("database");
+    // A connection counts its changes from what it read first.
+    insert(&before.open("a.db"));
+    let reader = before.open("a.db");
+    reader.execute_batch("BEGIN; SELECT * FROM t").expect("reader");
+    // Not of page 1, which would not be checkpointed then.
+    connection.execute_batch("UPDATE t SET v = 1 WHERE id = 1").expect("update");
+    connection.execute_batch("PRAGMA wal_checkpoint(PASSIVE)").expect("checkpoint");
+    let now = std::fs::read(before.path("a.db")).expect("database");
+    assert!(database[24..28] != now[24..28], "page 1 was checkpointed");
+    insert(&Connection::open(before.path("a.db")).expect("plain"));
+    insert(&connection);
+    let wal = std::fs::read(before.path("a.db-wal")).expect("WAL");
+    insert(&connection);
+    std::fs::remove_dir_all(&after.root).expect("empty");
+    copy_tree(&before.root, &after.root);
+    std::fs::remove_file(after.path("a.db-shm")).expect("shared memory");
+    std::fs::write(after.path("a.db"), database).expect("write");
+    std::fs::write(after.path("a.db-wal"), wal).expect("write");
+    let recovered = after.open("a.db");
+    assert_eq!(count(&recovered), 20);
+    is_sound(&recovered);
+}
+
 #[test]
 fn an_earlier_generation_that_went_on() {
     let place = crashed_with_the_earlier_generation();
