@@ -263,7 +263,8 @@ unsafe fn role_of(
         return Ok(match unsafe { main_file::connection_of(main) } {
             Some(connection) if is_writable => {
                 // SAFETY: it is open until `close`, which takes this away again.
-                connection.journal = Some(unsafe { file::real_file(file) });
+                let journal = unsafe { file::real_file(file) };
+                connection.open_journal(journal).map_err(|e| report(&e))?;
                 Role::Journal(main)
             }
             _ => Role::Other,

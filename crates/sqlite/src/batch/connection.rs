@@ -146,6 +146,16 @@ impl Connection {
         }
     }
 
+    /// Its rollback journal was opened for writing. Behind a batch that failed SQLite writes all of it at once, and does not look
+    /// whether what an earlier transaction left behind its end (PERSIST) could be taken for a part of it (rule 7).
+    pub fn open_journal(&mut self, journal: Real) -> Result<(), Failure> {
+        if self.is_journal_unsynced {
+            journal.truncate(0)?;
+        }
+        self.journal = Some(journal);
+        Ok(())
+    }
+
     /// Before a read.
     pub fn read(&self) -> Then {
         if self.is_partial { Then::Return(SQLITE_IOERR) } else { Then::Below }
