@@ -22,6 +22,8 @@ pub enum Broken {
     SkipsRelease = 6,
     /// What a process that died wrote in part stays so.
     SkipsReplay = 7,
+    /// A journal behind a refused batch counts before it is durable.
+    CountsJournalEarly = 8,
 }
 
 static BROKEN: AtomicU8 = AtomicU8::new(0);

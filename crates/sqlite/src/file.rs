@@ -7,7 +7,9 @@ use std::sync::Arc;
 use crate::batch::{Connection, Then};
 use crate::database::{self, Database, Files};
 use crate::ffi::*;
-use crate::main_file::{before, connection_of, file_control, lock, truncate, unlock};
+use crate::main_file::{
+    before, before_journal, connection_of, file_control, lock, truncate, unlock,
+};
 use crate::real::{Real, call};
 use crate::vfs::tell;
 use crate::volume::Volume;
@@ -168,7 +170,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
             Role::Journal(main) => {
                 // SAFETY: the same connection's database is open, and one of ours.
                 if let Some(connection) = unsafe { connection_of(*main) } {
-                    connection.journal = None;
+                    connection.close_journal();
                 }
             }
             _ => {}
@@ -245,6 +247,11 @@ unsafe extern "C" fn write(
     let data = unsafe { std::slice::from_raw_parts(bytes.cast(), len) };
     // SAFETY: SQLite's call of a method.
     let then = unsafe { before(file, SQLITE_IOERR_WRITE, |it, real| it.write(real, start, data)) };
+    if let Then::Return(code) = then {
+        return code;
+    }
+    // SAFETY: as above.
+    let then = unsafe { before_journal(file, |it| it.write_journal(start, data)) };
     if let Then::Return(code) = then {
         return code;
     }

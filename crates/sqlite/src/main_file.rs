@@ -45,6 +45,24 @@ pub unsafe fn before(
     })
 }
 
+/// Lets the connection whose rollback journal `file` is say what becomes of a write; other files are passed on.
+///
+/// # Safety
+/// SQLite's call of a method of an open file.
+pub unsafe fn before_journal(
+    file: *mut sqlite3_file,
+    f: impl FnOnce(&mut Connection) -> Result<Then, Failure>,
+) -> Then {
+    // SAFETY: the caller's promise.
+    let Role::Journal(main) = *(unsafe { role(file) }) else { return Then::Below };
+    // SAFETY: the same connection's database is open, and used by the same thread as its journal.
+    let Some(connection) = (unsafe { connection_of(main) }) else { return Then::Below };
+    guard(Then::Return(SQLITE_IOERR_WRITE), || match f(connection) {
+        Ok(then) => then,
+        Err(e) => Then::Return(e.code(SQLITE_IOERR_WRITE)),
+    })
+}
+
 pub unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
     // SAFETY: SQLite's call of a method.
     let then = unsafe { before(file, SQLITE_IOERR, |it, real| it.truncate(real, size)) };

@@ -23,6 +23,10 @@ pub enum Then {
     Below,
 }
 
+/// The front of a rollback journal, which makes it one: its magic and how many records it has.
+type JournalFront = [u8; JOURNAL_FRONT_BYTES];
+const JOURNAL_FRONT_BYTES: usize = 12;
+
 /// A connection's database.
 pub struct Connection {
     /// Which.
@@ -48,8 +52,10 @@ pub struct Connection {
     is_released: bool,
     /// Its rollback journal, while it is open.
     pub journal: Option<Real>,
-    /// Whether that was written without a sync (rule 7).
+    /// Whether SQLite writes that without a sync (rule 7).
     is_journal_unsynced: bool,
+    /// What its front will be when the rest is durable.
+    journal_front: Option<JournalFront>,
     /// The file has a part of a transaction, and this connection may still have the lock.
     is_partial: bool,
 }
@@ -70,6 +76,7 @@ impl Connection {
             is_released: false,
             journal: None,
             is_journal_unsynced: false,
+            journal_front: None,
             is_partial: false,
         }
     }
@@ -143,6 +150,7 @@ impl Connection {
             self.committed_bytes = None;
             self.is_synced = false;
             self.is_journal_unsynced = false;
+            self.journal_front = None;
         }
     }
 
@@ -153,6 +161,49 @@ impl Connection {
             journal.truncate(0)?;
         }
         self.journal = Some(journal);
+        Ok(())
+    }
+
+    /// Its rollback journal was closed.
+    pub fn close_journal(&mut self) {
+        self.journal = None;
+        self.journal_front = None;
+    }
+
+    /// Before a write to its rollback journal. Behind a batch that failed SQLite writes the records with a front that counts
+    /// them already, and their checksum is of every 200th byte: what a power cut leaves of them would be rolled back. So
+    /// the front stays zeros until they are durable (rule 7).
+    pub fn write_journal(&mut self, at: u64, bytes: &[u8]) -> Result<Then, Failure> {
+        #[cfg(feature = "canary")]
+        if crate::canary::is(crate::canary::Broken::CountsJournalEarly) {
+            return Ok(Then::Below);
+        }
+        let (true, Some(journal)) = (self.is_journal_unsynced, self.journal) else {
+            return Ok(Then::Below);
+        };
+        if at >= JOURNAL_FRONT_BYTES as u64 {
+            return Ok(Then::Below);
+        }
+        let room = &mut self.journal_front.get_or_insert_default()[at as usize..];
+        let count = room.len().min(bytes.len());
+        room[..count].copy_from_slice(&bytes[..count]);
+        let mut blank = bytes.to_vec();
+        blank[..count].fill(0);
+        journal.write(at, &blank)?;
+        Ok(Then::Return(SQLITE_OK))
+    }
+
+    /// Makes the journal durable, and one that counts only then.
+    fn sync_journal(&mut self) -> Result<(), Failure> {
+        if let Some(journal) = self.journal {
+            journal.sync()?;
+            if let Some(front) = self.journal_front {
+                journal.write(0, &front)?;
+                journal.sync()?;
+            }
+        }
+        self.journal_front = None;
+        self.is_journal_unsynced = false;
         Ok(())
     }
 
@@ -200,10 +251,7 @@ impl Connection {
         self.committed_bytes = None;
         self.is_synced = false;
         if self.is_journal_unsynced {
-            if let Some(journal) = self.journal {
-                journal.sync()?;
-            }
-            self.is_journal_unsynced = false;
+            self.sync_journal()?;
         }
         if !self.is_released {
             self.database.release(main)?;
