@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: build demo test bench fuzz fuzz-crashes lint setup clean plugins test-plugins bench-plugins python-wheel
+.PHONY: build demo test bench bench-quick bench-full fuzz fuzz-crashes lint setup clean plugins test-plugins bench-plugins python-wheel
 
 build: setup
 	$(CARGO) build --release
@@ -21,9 +21,14 @@ lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-bench: setup
-	@$(CARGO) build --release --workspace --bins --examples
-	@scripts/bench
+# All experiments and their report: shrunk (under ten minutes), or in full (hours). What is missing of the programs
+# that are compared is left out; scripts/setup-bench installs them.
+RESULTS ?= $(BUILT)/bench-results
+bench: bench-quick
+
+bench-quick bench-full: setup
+	@$(CARGO) build --release --workspace --bins --examples --lib
+	@$(BUILT)/release/onejournal-bench all --$(@:bench-%=%) --out $(RESULTS)
 
 # Coverage-guided fuzzing: make fuzz TARGET=journal_reader TIME=600 (seconds); or TARGET=volume_open
 TARGET ?= journal_reader
@@ -38,9 +43,9 @@ fuzz-crashes: setup
 	$(CARGO) run --release -p onejournal-sim --bin sim -- --seed $(SEED) --states $(STATES)
 
 # LevelDB and RocksDB, with the packages of the distribution; no part of the build above.
-TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+BUILT := $(abspath $(or $(CARGO_TARGET_DIR),target))
 PLUGINS := leveldb rocksdb
-plugin = $(MAKE) -C plugins/$(1) LIB=$(TARGET)/release OUT=$(TARGET)/plugins/$(1)
+plugin = $(MAKE) -C plugins/$(1) LIB=$(BUILT)/release OUT=$(BUILT)/plugins/$(1)
 
 plugins: setup
 	@scripts/setup-plugins
@@ -53,15 +58,15 @@ test-plugins: plugins
 # The Python package with the SQLite extension, for any Python 3; needs pip, setuptools and wheel.
 PYTHON ?= /usr/bin/python3
 python-wheel: setup
-	$(PYTHON) -m pip wheel --no-deps --no-build-isolation --wheel-dir $(TARGET)/wheels ./plugins/python
+	$(PYTHON) -m pip wheel --no-deps --no-build-isolation --wheel-dir $(BUILT)/wheels ./plugins/python
 
 # NVRAM: a directory on NVRAM or, to measure without, on a tmpfs. DIR: where the databases are.
-DIR ?= $(TARGET)/plugins/bench
+DIR ?= $(BUILT)/plugins/bench
 NVRAM ?= /dev/shm
 bench-plugins: plugins
 	for name in $(PLUGINS); do \
-	    $(TARGET)/plugins/$$name/bench $(DIR) --nvram $(NVRAM) && \
-	    $(TARGET)/plugins/$$name/bench $(DIR) || exit; \
+	    $(BUILT)/plugins/$$name/bench $(DIR) --nvram $(NVRAM) && \
+	    $(BUILT)/plugins/$$name/bench $(DIR) || exit; \
 	done
 
 clean:

@@ -45,6 +45,11 @@ fn every_commit_is_in_the_histograms() {
     assert!(number(&stat["commit_latency_ns"]["p50"]) >= 1000, "below a microsecond");
     let forms = stat["journal_bytes_by_form"].as_object().unwrap();
     assert!(forms.values().map(number).sum::<u64>() > 0);
+    let blocks = stat["logged_blocks_by_form"].as_object().unwrap();
+    assert_eq!(blocks.values().map(number).sum::<u64>(), number(&stat["logged_blocks"]));
+    for (form, bytes) in forms {
+        assert_eq!(number(bytes) > 0, number(&blocks[form]) > 0, "{form}");
+    }
     assert!(before > 4 << 20, "the journal was new and made of zeros: {before}");
     let written = (number(&stat["device_bytes_written"]) - before) as f64;
     let amplification = stat["write_amplification"].as_f64().unwrap();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <random>
 
 #include "database.h"
@@ -77,6 +78,8 @@ class Filler {
 int BenchMain(const char* title, int count, char** arguments) {
   std::string directory, nvram;
   size_t puts = 20000;
+  std::vector<size_t> sizes = {100, 400, 800, 1600};
+  bool with_ours = true;
   for (int index = 1; index < count; index++) {
     const std::string argument = arguments[index];
     const char* next = index + 1 < count ? arguments[index + 1] : nullptr;
@@ -84,6 +87,10 @@ int BenchMain(const char* title, int count, char** arguments) {
       nvram = arguments[++index];
     } else if (argument == "--puts" && next != nullptr) {
       puts = std::max<size_t>(std::stoul(arguments[++index]), kBlockPuts);
+    } else if (argument == "--bytes" && next != nullptr) {
+      sizes = {std::stoul(arguments[++index])};
+    } else if (argument == "--plain") {
+      with_ours = false;
     } else if (directory.empty() && argument[0] != '-') {
       directory = argument;
     } else {
@@ -92,7 +99,7 @@ int BenchMain(const char* title, int count, char** arguments) {
     }
   }
   if (directory.empty()) {
-    std::fprintf(stderr, "usage: bench DIR [--nvram DIR] [--puts COUNT]\n");
+    std::fprintf(stderr, "usage: bench DIR [--nvram DIR] [--puts COUNT] [--bytes VALUE_SIZE] [--plain]\n");
     return 2;
   }
   char memory[] = "/dev/shm/onejournal-bench-XXXXXX";
@@ -109,12 +116,19 @@ int BenchMain(const char* title, int count, char** arguments) {
   std::printf("%s, fillsync, %zu puts a side, logs %s\n", title, puts,
               nvram.empty() ? "through the group log on the same disk" : "on an NVRAM lane");
   std::printf("%8s %12s %12s %8s %12s %12s %8s\n", "bytes", "plain us", "ours us", "median", "plain mean", "ours mean", "mean");
-  for (size_t value_bytes : {100, 400, 800, 1600}) {
-    Filler theirs(directory + "/plain", plain, value_bytes), mine(directory + "/ours", ours, value_bytes);
+  for (size_t value_bytes : sizes) {
+    Filler theirs(directory + "/plain", plain, value_bytes);
+    std::optional<Filler> with_streams;
+    if (with_ours) with_streams.emplace(directory + "/ours", ours, value_bytes);
     for (size_t done = 0; done < puts; done += kBlockPuts) {
       theirs.Fill(kBlockPuts);
-      mine.Fill(kBlockPuts);
+      if (with_streams) with_streams->Fill(kBlockPuts);
     }
+    if (!with_streams) {
+      std::printf("%8zu %12.1f %12s %8s %12.1f\n", value_bytes, theirs.times.Median(), "-", "-", theirs.times.Mean());
+      continue;
+    }
+    Filler& mine = *with_streams;
     const double their_median = theirs.times.Median(), my_median = mine.times.Median();
     std::printf("%8zu %12.1f %12.1f %7.1fx %12.1f %12.1f %7.1fx\n", value_bytes, their_median, my_median,
                 their_median / my_median, theirs.times.Mean(), mine.times.Mean(), theirs.times.Mean() / mine.times.Mean());

@@ -1,15 +1,33 @@
-//! `onejournal-bench`: what OneJournal is measured on, and by whom. A subcommand each:
+//! `onejournal-bench`: OneJournal measured beside its peers, and what it is measured on. A subcommand each:
 //!
+//! - the experiments ([`experiments::EXPERIMENTS`]), `all` of them, and the `report` of their results;
 //! - `device` is an emulated disk in a file, with the latency of a preset ([`device`]);
 //! - `control` resets its counters, changes it, cuts its power ([`device::control`]);
-//! - `sqlite` does the transactions it is told to, with a SQLite that knows atomic writes ([`sqlite`]).
+//! - clients that the experiments start as processes of their own ([`clients`]);
+//! - `program` runs somebody else's program, such as fio, in a directory ([`programs`]);
+//! - `tpcc` is TPC-C on SQLite, a client, too ([`tpcc`]).
+//!
+//! [`lab`] sets up and takes down, [`systems`] are what is measured, [`measure`] is how, [`results`] is what comes
+//! out, [`report`] draws it.
 
+mod clients;
 mod device;
-mod sqlite;
+mod error;
+mod experiments;
+mod lab;
+mod measure;
+mod programs;
+mod report;
+mod results;
+mod systems;
+mod tpcc;
 
+use std::error::Error;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use experiments::{EXPERIMENTS, ReportArgs, RunArgs};
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -20,22 +38,56 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// All experiments, and their report
+    All(RunArgs),
+    Report(ReportArgs),
     Device(device::DeviceArgs),
     Control(device::ControlArgs),
-    Sqlite(sqlite::SqliteArgs),
+    Append(clients::append::AppendArgs),
+    Replay(clients::replay::ReplayArgs),
+    Ringd(clients::ring::RingdArgs),
+    Sqlite(clients::sqlite::SqliteArgs),
+    Streams(clients::streams::StreamsArgs),
+    Entries(clients::entries::EntriesArgs),
+    Program(programs::ProgramArgs),
+    Tpcc(tpcc::TpccArgs),
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
-        Command::Device(args) => device::run(&args),
-        Command::Control(args) => device::control(&args),
-        Command::Sqlite(args) => sqlite::run(&args),
-    };
-    match done {
+    match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("onejournal-bench: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
+    let experiment = |experiment: &experiments::Experiment| {
+        RunArgs::augment_args(clap::Command::new(experiment.id)).about(experiment.title)
+    };
+    let matches =
+        Arguments::command().subcommands(EXPERIMENTS.iter().map(experiment)).get_matches();
+    if let Some((name, matches)) = matches.subcommand()
+        && EXPERIMENTS.iter().any(|experiment| experiment.id == name)
+    {
+        let args = RunArgs::from_arg_matches(matches).unwrap_or_else(|error| error.exit());
+        return experiments::run_one(name, &args);
+    }
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match arguments.command {
+        Command::All(args) => experiments::run_all(&args),
+        Command::Report(args) => experiments::report(&args),
+        Command::Device(args) => device::run(&args),
+        Command::Control(args) => device::control(&args),
+        Command::Append(args) => Ok(clients::append::run(&args)?),
+        Command::Replay(args) => Ok(clients::replay::run(&args)?),
+        Command::Ringd(args) => Ok(clients::ring::run(&args)?),
+        Command::Sqlite(args) => clients::sqlite::run(&args),
+        Command::Streams(args) => Ok(clients::streams::run(&args)?),
+        Command::Entries(args) => clients::entries::run(&args),
+        Command::Program(args) => Ok(programs::run(&args)?),
+        Command::Tpcc(args) => tpcc::run(&args),
     }
 }

@@ -110,7 +110,10 @@ const char *onejournal_log_version(void);
  * directory is refused with ONEJOURNAL_EINCOMPATIBLE and the message names the socket. */
 int onejournal_log_open(const char *path, const onejournal_log_options *options, onejournal_log **log);
 
-/* Closes it; NULL is allowed. Streams and cursors of it stay open, and keep what they need. */
+/* Closes it; NULL is allowed. When its streams were closed before, all that was appended is brought to the log files, and
+ * the last process to close a log leaves nothing in shared memory; an error says that this failed, and what was
+ * appended stays in shared memory. The handle is closed in any case. Streams and cursors that are open stay so, and keep
+ * what they need. */
 int onejournal_log_close(onejournal_log *log);
 
 /* What a synced append survives: ONEJOURNAL_DURABILITY_POWER, _REBOOT or _PROCESS. */

@@ -47,8 +47,15 @@ unsafe extern "C" fn onejournal_log_open(
 /// As above.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn onejournal_log_close(log: *mut Handle<OpenLog>) -> c_int {
-    // SAFETY: the caller gave a handle, or NULL, and closes it once and last.
-    guard(|| unsafe { take(log) }.map(drop))
+    guard(|| {
+        // SAFETY: the caller gave a handle, or NULL, and closes it once and last.
+        let closed = unsafe { take(log) }?;
+        // Streams of it that are open keep the log.
+        match closed.and_then(|OpenLog(log)| Arc::into_inner(log)) {
+            Some(log) => Ok(log.close()?),
+            None => Ok(()),
+        }
+    })
 }
 
 /// See the header.

@@ -19,7 +19,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -129,6 +129,11 @@ impl Disk {
     }
 }
 
+/// Threads that help with a list of writes, beside the one that has it.
+const HELPERS_MAX: usize = 7;
+/// Fewer writes are not worth a thread.
+const SPANS_PER_WRITER: usize = 8;
+
 impl BlockDevice for Disk {
     fn size_bytes(&self) -> u64 {
         self.geometry.size_bytes
@@ -156,6 +161,30 @@ impl BlockDevice for Disk {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.write_any(offset, data, false)
+    }
+
+    /// Several at a time: one after the other, small ones would leave all but one of the disk's channels idle.
+    fn write_spans(&self, spans: &[(u64, &[u8])]) -> Result<()> {
+        let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
+        let write_some = || {
+            while let Some((offset, data)) = spans.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = self.write(*offset, data) {
+                    failed.lock().get_or_insert(error);
+                    next.store(spans.len(), Ordering::Relaxed);
+                }
+            }
+        };
+        let helper_count = (spans.len() / SPANS_PER_WRITER).min(HELPERS_MAX);
+        std::thread::scope(|scope| {
+            for _ in 0..helper_count {
+                let helper = std::thread::Builder::new().name("home-writer".into());
+                if helper.spawn_scoped(scope, write_some).is_err() {
+                    break; // Those that there are write all.
+                }
+            }
+            write_some();
+        });
+        failed.into_inner().map_or(Ok(()), Err)
     }
 
     fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {

@@ -117,6 +117,12 @@ pub trait BlockDevice: Send + Sync {
     /// Writes `data` at `offset`; durable after the next [`BlockDevice::flush`].
     fn write(&self, offset: u64, data: &[u8]) -> Result<()>;
 
+    /// Writes each of `spans`, which do not overlap, as [`BlockDevice::write`] does, in any order. After an error
+    /// any of them may have been written.
+    fn write_spans(&self, spans: &[(u64, &[u8])]) -> Result<()> {
+        spans.iter().try_for_each(|(offset, data)| self.write(*offset, data))
+    }
+
     /// Writes `data` at `offset` and returns when it is durable. Not atomic beyond a sector.
     fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()>;
 

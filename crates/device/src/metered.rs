@@ -126,6 +126,11 @@ impl<D: BlockDevice> BlockDevice for Metered<D> {
         self.inner.write(offset, data)
     }
 
+    fn write_spans(&self, spans: &[(u64, &[u8])]) -> Result<()> {
+        spans.iter().for_each(|(_, data)| self.plain_writes.add(data.len()));
+        self.inner.write_spans(spans)
+    }
+
     fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.durable_writes.add(data.len());
         self.inner.write_durable(offset, data)
@@ -161,6 +166,17 @@ mod tests {
         };
         assert_eq!(device.counters() - before, expected);
         assert_eq!(device.counters().write_bytes, 1536);
+    }
+
+    #[test]
+    fn counts_each_span() {
+        let device = Metered::new(MemoryDevice::new(8192, 512));
+        device.write_spans(&[(0, &[1; 512]), (2048, &[2; 1024])]).expect("both");
+        let counters = device.counters();
+        assert_eq!((counters.write_count, counters.write_bytes), (2, 1536));
+        let mut found = [0; 512];
+        device.read(2560, &mut found).expect("read");
+        assert_eq!(found, [2; 512]);
     }
 
     #[test]

@@ -50,6 +50,7 @@ impl SharedWords {
     }
 
     /// The word at `index`. Panics behind the last.
+    #[inline]
     pub fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.count(), "word {index} of {}", self.count());
         let word = self.mapping.at(index * WORD_BYTES).cast::<u64>();
@@ -61,6 +62,7 @@ impl SharedWords {
 
     /// The lower half of the word at `index`, for [`SharedWords::wait`]. Never use it together with
     /// [`SharedWords::word`] of the same index. Panics behind the last.
+    #[inline]
     pub fn half(&self, index: usize) -> &AtomicU32 {
         assert!(index < self.count(), "word {index} of {}", self.count());
         let half = self.mapping.at(index * WORD_BYTES).cast::<u32>();

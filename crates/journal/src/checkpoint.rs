@@ -13,8 +13,8 @@ use crate::state::{Live, RegionUse, State};
 use crate::stats::Counters;
 use crate::{BLOCK_BYTES, BlockRef, HomeBlock, Result, WrittenAs};
 
-/// Largest write home in blocks: 1 MiB.
-const RUN_LIMIT: usize = 256;
+/// Blocks that are copied and written home at a time, and the largest write: 1 MiB.
+const GROUP_LIMIT: usize = 256;
 /// Blocks that are announced as being written home at a time; in-place writers may wait for them.
 const BATCH_LIMIT: usize = 1024;
 
@@ -115,21 +115,26 @@ impl Engine {
     }
 }
 
-/// Writes sorted blocks home, those that follow each other in one write. Returns the bytes.
+/// Writes sorted blocks home, those that follow each other in one write, and several writes at a time.
+/// Returns the bytes.
 pub(crate) fn write_home(
     home: &dyn BlockDevice,
     blocks: &[(HomeBlock, BlockRef)],
 ) -> Result<usize> {
-    let mut rest = blocks;
-    while !rest.is_empty() {
-        let run_len = run_length(rest);
-        let (run, tail) = rest.split_at(run_len);
-        let mut buf = AlignedBuf::zeroed(run_len * BLOCK_BYTES);
-        for (slot, (_, version)) in buf.chunks_exact_mut(BLOCK_BYTES).zip(run) {
+    for group in blocks.chunks(GROUP_LIMIT) {
+        let mut buf = AlignedBuf::zeroed(group.len() * BLOCK_BYTES);
+        for (slot, (_, version)) in buf.chunks_exact_mut(BLOCK_BYTES).zip(group) {
             slot.copy_from_slice(version.as_ref());
         }
-        home.write(run[0].0.offset_bytes(), &buf)?;
-        rest = tail;
+        let mut spans = Vec::new();
+        let (mut rest, mut bytes) = (group, &buf[..]);
+        while !rest.is_empty() {
+            let (run, data);
+            (run, rest) = rest.split_at(run_length(rest));
+            (data, bytes) = bytes.split_at(run.len() * BLOCK_BYTES);
+            spans.push((run[0].0.offset_bytes(), data));
+        }
+        home.write_spans(&spans)?;
     }
     Ok(blocks.len() * BLOCK_BYTES)
 }
@@ -138,5 +143,5 @@ pub(crate) fn write_home(
 fn run_length(blocks: &[(HomeBlock, BlockRef)]) -> usize {
     let first = blocks[0].0.0;
     let consecutive = blocks.iter().zip(first..).take_while(|((block, _), n)| block.0 == *n);
-    consecutive.take(RUN_LIMIT).count()
+    consecutive.count()
 }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use parking_lot::MutexGuard;
+
 use crate::engine::Engine;
 use crate::stats::Counters;
 use crate::{BLOCK_BYTES, HomeBlock, Result};
@@ -44,19 +46,29 @@ impl Engine {
         self.or_abort(self.flush_home_if_written())
     }
 
-    /// One flush of the home device if in-place data was written since the last one.
+    /// Returns when in-place data that was written before is flushed. One flush does for everybody who
+    /// waited for the one before it.
     pub(crate) fn flush_home_if_written(&self) -> Result<()> {
         let written = self.in_place_written.load(Ordering::SeqCst);
-        if self.in_place_flushed.load(Ordering::SeqCst) >= written {
+        let is_flushed = || self.in_place_flushed.load(Ordering::SeqCst) >= written;
+        if is_flushed() {
             return Ok(());
         }
-        self.flush_home()
+        let one_at_a_time = self.flushing.lock();
+        if is_flushed() {
+            return self.check_aborted();
+        }
+        self.flush_home_alone(&one_at_a_time)
+    }
+
+    /// Flushes the home device.
+    pub(crate) fn flush_home(&self) -> Result<()> {
+        self.flush_home_alone(&self.flushing.lock())
     }
 
     /// One flush at a time, and the abort is latched before the next can begin: a flush that
     /// follows a failed one may succeed without making durable what the failed one lost.
-    pub(crate) fn flush_home(&self) -> Result<()> {
-        let _one_at_a_time = self.flushing.lock();
+    fn flush_home_alone(&self, _one_at_a_time: &MutexGuard<'_, ()>) -> Result<()> {
         self.check_aborted()?;
         let written = self.in_place_written.load(Ordering::SeqCst);
         self.or_abort(self.home.flush().map_err(Into::into))?;

@@ -6,6 +6,8 @@
 //! a hole and the journal is *damaged*: commits are written one after the other, so a later one
 //! proves that this one was once whole.
 
+use std::rc::Rc;
+
 use device::AlignedBuf;
 
 use crate::format::{DESCRIPTOR_MAGIC, record_seed};
@@ -118,7 +120,8 @@ impl Reader<'_> {
             return Ok(scan);
         }
         let mut region_index = self.header.tail_region;
-        let mut region = self.read_region(region_index)?;
+        let mut region = Rc::new(self.read_region(region_index)?);
+        let mut next_region: Option<Rc<AlignedBuf>> = None;
         let mut at = 0usize;
         let mut expected = self.header.tail_tid;
         let mut regions_left = self.header.region_count - 1;
@@ -131,12 +134,14 @@ impl Reader<'_> {
             let found_here = classify(&here, expected);
             if found_here == Found::Nothing {
                 if regions_left > 0 && at > 0 {
-                    let next_region = self.read_region(next_index)?;
+                    let read = next_region.insert(Rc::new(self.read_region(next_index)?));
                     let offset = self.header.region_offset(next_index);
-                    next = classify(&self.decode(&next_region, offset), expected);
+                    next = classify(&self.decode(read, offset), expected);
                 }
                 if next == Found::Nothing {
-                    later = self.find_later(expected)?;
+                    let here = Some((region_index, region.clone()));
+                    let next = next_region.clone().map(|region| (next_index, region));
+                    later = self.find_later(expected, &[here, next])?;
                 }
             }
             match decide(found_here, next, later.is_some()) {
@@ -149,7 +154,7 @@ impl Reader<'_> {
                 }
                 Step::GoToNextRegion => {
                     region_index = next_index;
-                    region = self.read_region(region_index)?;
+                    region = next_region.take().expect("it was looked at");
                     regions_left -= 1;
                     at = 0;
                 }
@@ -190,13 +195,22 @@ impl Reader<'_> {
         Ok(buf)
     }
 
-    /// Looks everywhere for a whole record of `expected` or a later transaction.
-    fn find_later(&self, expected: Tid) -> Result<Option<(Tid, u64)>> {
+    /// Looks everywhere for a whole record of `expected` or a later transaction. `in_memory`: regions that need
+    /// not be read for it, with their indices.
+    fn find_later(
+        &self,
+        expected: Tid,
+        in_memory: &[Option<(u32, Rc<AlignedBuf>)>],
+    ) -> Result<Option<(Tid, u64)>> {
         let magic = DESCRIPTOR_MAGIC.to_le_bytes();
         // 512: a device with such sectors may have been copied to one with larger ones.
         let step_bytes = self.space.step_bytes().min(512);
         for region_index in 0..self.header.region_count {
-            let region = self.read_region(region_index)?;
+            let known = in_memory.iter().flatten().find(|(index, _)| *index == region_index);
+            let region = match known {
+                Some((_, region)) => region.clone(),
+                None => Rc::new(self.read_region(region_index)?),
+            };
             for at in (0..region.len()).step_by(step_bytes) {
                 if !region[at..].starts_with(&magic) {
                     continue;

@@ -35,6 +35,16 @@ counters! {
     journal_bytes,
     /// Blocks logged.
     logged_blocks,
+    /// Of them, those logged as whole blocks.
+    whole_blocks,
+    /// Those logged as what is not zero in them.
+    sparse_blocks,
+    /// Those logged as what was written.
+    extent_blocks,
+    /// Those logged as what differs.
+    delta_blocks,
+    /// Those logged as DJFS does.
+    xor_lzo_blocks,
     /// Bytes of changes logged as whole blocks; these five are tags and changes before the payload
     /// is packed.
     block_bytes,
@@ -65,19 +75,22 @@ counters! {
 impl Counters {
     /// Adds a record's changes, given by form and bytes, to the counters of their forms.
     pub(crate) fn add_by_form(&self, changes: &[(u8, usize)]) {
-        let mut bytes_by_form = [0; FORM_COUNT];
+        let mut by_form = [(0, 0); FORM_COUNT];
         for (form, len_bytes) in changes {
-            bytes_by_form[usize::from(*form) - 1] += len_bytes;
+            let (blocks, bytes) = &mut by_form[usize::from(*form) - 1];
+            *blocks += 1;
+            *bytes += len_bytes;
         }
         let counters = [
-            &self.block_bytes,
-            &self.sparse_bytes,
-            &self.extent_bytes,
-            &self.delta_bytes,
-            &self.xor_lzo_bytes,
+            (&self.whole_blocks, &self.block_bytes),
+            (&self.sparse_blocks, &self.sparse_bytes),
+            (&self.extent_blocks, &self.extent_bytes),
+            (&self.delta_blocks, &self.delta_bytes),
+            (&self.xor_lzo_blocks, &self.xor_lzo_bytes),
         ];
-        for (counter, bytes) in counters.into_iter().zip(bytes_by_form) {
-            Self::add(counter, bytes);
+        for (counters, (blocks, bytes)) in counters.into_iter().zip(by_form) {
+            Self::add(counters.0, blocks);
+            Self::add(counters.1, bytes);
         }
     }
 

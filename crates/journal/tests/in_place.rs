@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::Barrier;
+
 use common::{Rig, commit, filled, forget, put, put_ordered, quiet};
 use device::{Event, Survival};
 use journal::{Form, HomeBlock, Journal};
@@ -158,6 +160,34 @@ fn flush_in_place_makes_buffered_and_written_data_durable_with_one_flush() {
     assert_eq!((home.write_count, home.flush_count), (1, 1));
     assert_eq!(after.1, before.1, "the journal is not touched");
     assert_eq!(after_crash(&rig, [5, 6]), [1, 2]);
+}
+
+#[test]
+fn those_who_wait_for_a_flush_share_the_next() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    let write = |block: u64| journal.write_in_place(HomeBlock(block), filled(1).as_ref()).unwrap();
+    let before = rig.counters().0.flush_count;
+    let gate = &rig.home.inner().flushes;
+    gate.close();
+    let waiting = Barrier::new(9);
+    std::thread::scope(|scope| {
+        write(5);
+        scope.spawn(|| journal.flush_in_place().unwrap());
+        gate.wait_for(1);
+        // Too late for the flush that is under way.
+        (6..14).for_each(write);
+        for _ in 6..14 {
+            scope.spawn(|| {
+                waiting.wait();
+                journal.flush_in_place().unwrap();
+            });
+        }
+        waiting.wait();
+        gate.open();
+    });
+    assert_eq!(rig.counters().0.flush_count - before, 2);
+    assert_eq!(after_crash(&rig, [5, 6, 13]), [1; 3]);
 }
 
 #[test]

@@ -40,6 +40,14 @@ fn range_of(record: &Record) -> std::ops::Range<usize> {
 }
 
 #[test]
+fn a_scan_reads_the_journal_once() {
+    let rig = crashed_after(3);
+    let before = rig.log.counters().read_bytes;
+    assert_eq!(scanned(&rig).records.len(), 3);
+    assert_eq!(rig.log.counters().read_bytes - before, rig.log.size_bytes());
+}
+
+#[test]
 fn nothing_one_and_many_transactions() {
     for count in [0, 1, 2, 30] {
         let rig = crashed_after(count);

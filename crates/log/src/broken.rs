@@ -24,6 +24,16 @@ pub(crate) enum Broken {
     HeadNotDurable,
     /// A batch on NVRAM is published without its fence.
     BatchNotPersisted,
+    /// A lease ends though its client lives.
+    LivingLeaseEnded,
+    /// What a client appended last is not looked at when it is gone.
+    LastWordsNotTaken,
+    /// The chunks of a client that is gone are given back before they are drained.
+    DeadClientsChunksFreed,
+    /// A stream that is found is believed to be there after a power cut.
+    FoundStreamNotKept,
+    /// So is a log file.
+    FoundFileNotSettled,
 }
 
 /// Whether this is broken now, in this thread.

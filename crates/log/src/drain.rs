@@ -15,14 +15,11 @@ use parking_lot::MutexGuard;
 
 use crate::broken::{self, Broken};
 use crate::lane::Lane;
-use crate::record::HEADER_BYTES;
+use crate::patience::Patience;
 use crate::scan::{Bytes, Records};
 use crate::service::Service;
 use crate::shared::{Client, claim};
 use crate::{LogError, Lsn, Result};
-
-/// Bytes of records that are written at once, at least; one more record fits.
-pub(crate) const BATCH_BYTES: usize = 4 << 20;
 
 /// How long to wait for another drainer before looking whether it lives.
 const DRAINER_WAIT: Duration = Duration::from_millis(1);
@@ -35,7 +32,10 @@ pub(crate) struct Drainer<'a> {
 
 impl Drop for Drainer<'_> {
     fn drop(&mut self) {
-        self.lane.words.drainer().store(0, Ordering::Release);
+        // Of a thread that panics the word stays: whoever claims it next puts the lane in order first.
+        if !std::thread::panicking() {
+            self.lane.words.drainer().store(0, Ordering::Release);
+        }
     }
 }
 
@@ -43,14 +43,9 @@ impl Service {
     /// Brings all that was appended to the log files, and gives the chunks back.
     pub(crate) fn drain(&self, lane: &Lane) -> Result<()> {
         lane.check()?;
-        let _drainer = loop {
-            if let Some(drainer) = self.claim_drainer(lane) {
-                break drainer;
-            }
-            // Another process drains, or another thread of ours: what it brings home is ours too.
-            std::thread::sleep(DRAINER_WAIT);
-            lane.check()?;
-        };
+        // What another process or another thread of ours brings home meanwhile is ours too.
+        let _drainer = self.wait_for_drainer(lane)?;
+        lane.check()?;
         let drained = self.drain_claimed(lane);
         if let Err(e) = &drained
             && !is_disk_full(e)
@@ -76,13 +71,24 @@ impl Service {
         Some(Drainer { lane, _alone: alone })
     }
 
-    /// Waits until nobody else takes bytes out of the lane.
-    pub(crate) fn wait_for_drainer<'a>(&self, lane: &'a Lane) -> Drainer<'a> {
+    /// How long to wait for another who shows no progress: it may be syncing as much as the pool holds, to a disk
+    /// that takes a mebibyte a second.
+    pub(crate) fn patience(&self) -> Duration {
+        let pool_bytes = self.host.settings().pool_bytes();
+        self.full_wait + Duration::from_micros(pool_bytes.saturating_mul(1_000_000) >> 20)
+    }
+
+    /// Waits until nobody else takes bytes out of the lane; an error when whoever does that does not go on.
+    pub(crate) fn wait_for_drainer<'a>(&self, lane: &'a Lane) -> Result<Drainer<'a>> {
+        let progress = || self.control.drain_bytes().load(Ordering::Relaxed);
+        let mut patience = Patience::new(self.patience(), progress());
         loop {
-            match self.claim_drainer(lane) {
-                Some(drainer) => return drainer,
-                None => std::thread::sleep(DRAINER_WAIT),
+            if let Some(drainer) = self.claim_drainer(lane) {
+                return Ok(drainer);
             }
+            let who = Client(lane.words.drainer().load(Ordering::Acquire));
+            patience.check(progress(), who, &format!("drain stream {}", lane.name))?;
+            std::thread::sleep(DRAINER_WAIT);
         }
     }
 
@@ -143,26 +149,16 @@ impl Service {
 fn copy_records(lane: &Lane, begin: u64, end: u64) -> Result<u64> {
     let mut source = Chunks(lane);
     let mut records = Records::new(lane.identity(), &mut source, Lsn(begin), end);
-    let mut batch = Vec::new();
-    let mut batch_at = begin;
     while records.position().0 < end {
         let position = records.position();
-        let Some((_, header, bytes)) = records.next_raw()? else {
+        let Some((at, bytes)) = records.next_run()? else {
             return Err(LogError::Damaged {
                 stream: lane.name.to_string(),
                 at: position,
                 what: "its lane holds no record where one was published".into(),
             });
         };
-        debug_assert_eq!(bytes.len(), HEADER_BYTES + header.payload_bytes);
-        batch.extend_from_slice(bytes);
-        let next = records.position().0;
-        batch.resize(usize::try_from(next - batch_at).expect("a batch"), 0);
-        if batch.len() >= BATCH_BYTES || next == end {
-            lane.with_files(|segments| segments.write(batch_at, &batch))?;
-            batch.clear();
-            batch_at = next;
-        }
+        lane.with_files(|segments| segments.write(at.0, bytes))?;
     }
     Ok(end - begin)
 }

@@ -15,14 +15,14 @@
 //! area is used anew. A header's salt is in the CRC of all its entries, and random for each life
 //! of the service, so nothing of an earlier life is taken for an entry.
 //!
-//! One leader writes at a time, so an entry that is found behind one that is not valid proves damage.
+//! One leader writes at a time (`gather` says for whom it waits), so an entry that is found behind one that is not valid proves damage.
 //!
 //! Invariants: a piece is written once its bytes can change no more (below `appended`), and read while
 //! the drainer's word is held, so that its chunk is not lent to another.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use device::{AlignedBuf, BlockDevice};
 use zerocopy::little_endian::{U32, U64};
@@ -30,6 +30,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::broken::{self, Broken};
 use crate::lane::Lane;
+use crate::patience::Patience;
 use crate::service::Service;
 use crate::shared::{Client, claim};
 use crate::{LogError, Result, StreamId};
@@ -283,6 +284,8 @@ impl Service {
         }
         words.wanted().fetch_max(end, Ordering::AcqRel);
         let leader = self.control.leader();
+        let mut is_late = false;
+        let mut patience = Patience::new(self.patience(), self.group_progress());
         loop {
             if words.synced().load(Ordering::Acquire) >= end {
                 return Ok(());
@@ -290,12 +293,15 @@ impl Service {
             lane.check()?;
             self.check_group()?;
             let epoch = self.control.epoch();
+            self.check_leader(&mut patience)?;
             self.control.set_pending(lane.identity().stream.place());
-            let before = claim(leader, self.host.client(), |held| self.is_dead(held));
-            if let Some(before) = before {
+            // Whether a leader lives is asked of the system, so only when it takes its time.
+            let is_dead = |held| is_late && self.is_dead(held);
+            if let Some(before) = claim(leader, self.host.client(), is_dead) {
                 if before != Client::NOBODY {
                     self.control.group_unsure().store(1, Ordering::Release);
                 }
+                self.gather();
                 let led = self.lead();
                 leader.store(0, Ordering::Release);
                 self.control.advance_epoch();
@@ -306,8 +312,20 @@ impl Service {
                 }
             } else if words.synced().load(Ordering::Acquire) < end {
                 self.control.wait_epoch(epoch, LEADER_WAIT);
+                is_late = self.control.epoch() == epoch;
             }
         }
+    }
+
+    /// What shows that a leader works.
+    fn group_progress(&self) -> (u32, u64) {
+        (self.control.epoch(), self.control.drain_bytes().load(Ordering::Relaxed))
+    }
+
+    /// An error when the leader does not go on.
+    fn check_leader(&self, patience: &mut Patience<(u32, u64)>) -> Result<()> {
+        let who = Client(self.control.leader().load(Ordering::Acquire));
+        patience.check(self.group_progress(), who, "write the group log")
     }
 
     fn check_group(&self) -> Result<()> {
@@ -323,7 +341,9 @@ impl Service {
         let mut pieces = Vec::new();
         let mut taken_bytes = 0;
         let room_bytes = self.host.group().map_or(0, |device| device.size_bytes() - ENTRIES_AT);
-        for place in self.control.take_pending() {
+        let places = self.control.take_pending();
+        self.took(places.len());
+        for place in places {
             let next_bytes = taken_bytes as u64 + PIECE_BYTES_MAX + table_room(pieces.len() + 1);
             let is_full = taken_bytes >= ENTRY_BYTES_MAX || next_bytes > room_bytes;
             if is_full && !pieces.is_empty() {
@@ -341,9 +361,11 @@ impl Service {
         if pieces.is_empty() {
             return Ok(());
         }
+        let begin = Instant::now();
         if !broken::is(Broken::ToldBeforeWritten) {
             self.write_entry(&pieces)?;
         }
+        self.gathered(pieces.len(), begin);
         for (lane, piece) in lanes.iter().zip(&pieces) {
             let end = piece.lsn + piece.bytes.len() as u64;
             lane.words.synced().fetch_max(end, Ordering::AcqRel);
@@ -424,7 +446,9 @@ impl Service {
     pub(crate) fn empty_group(&self) -> Result<()> {
         let Some(device) = self.host.group() else { return Ok(()) };
         let leader = self.control.leader();
+        let mut patience = Patience::new(self.patience(), self.group_progress());
         while claim(leader, self.host.client(), |held| self.is_dead(held)).is_none() {
+            self.check_leader(&mut patience)?;
             std::thread::sleep(Duration::from_millis(1));
         }
         let begun = self.begin_round(device);

@@ -2,6 +2,7 @@
 //! (`place`) or simulated, so that the whole service runs in a crash enumeration.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use device::{BlockDevice, Durability, FileStore, Nvram, SharedWords};
@@ -87,11 +88,18 @@ pub(crate) trait Host: Send + Sync {
     /// The memory of a chunk.
     fn chunk(&self, index: usize) -> Result<Arc<dyn Nvram>>;
 
-    /// Makes sure that nobody but `holder` (see `Control::chunk_holder`) sees the chunk's new life in a
-    /// mapping of its old one. Nothing to do where all who map chunks serve the directory.
-    fn renew_chunk(&self, _index: usize, _holder: u64) -> Result<()> {
-        Ok(())
+    /// The file of a chunk, open for reading and writing: to be handed to a client.
+    fn chunk_file(&self, index: usize) -> Result<OwnedFd> {
+        Err(LogError::Incompatible(format!("chunk {index} cannot be given to a client")))
     }
+
+    /// Makes the chunk's file as long as it should be, if whoever was handed it made it longer. Whether it was.
+    fn shorten_chunk(&self, _index: usize) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Gives the chunk a new file of zeros, durably on NVRAM, and cuts the old one to nothing.
+    fn replace_chunk(&self, index: usize) -> Result<()>;
 
     /// The words of the client that has lease `serial` of the stream.
     fn remote_words(&self, stream: StreamId, serial: u64) -> Result<Arc<RemoteWords>> {
@@ -103,6 +111,11 @@ pub(crate) trait Host: Send + Sync {
     fn make_remote_words(&self, stream: StreamId, serial: u64, _words: &LaneWords) -> Result<File> {
         let text = format!("{stream}: lease {serial} cannot be given to a client");
         Err(LogError::Incompatible(text))
+    }
+
+    /// The leases of clients whose words there are.
+    fn remote_leases(&self) -> Result<Vec<(StreamId, u64)>> {
+        Ok(Vec::new())
     }
 
     /// The group log, where lanes are ordinary memory.
@@ -119,6 +132,10 @@ pub(crate) trait Host: Send + Sync {
 
     /// Makes a stream, durably. Another process may have made it meanwhile: then it is that one.
     fn create_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<StreamMeta>;
+
+    /// Makes sure that a stream that was found, or was not, is there or is not after a power cut too: whoever made or
+    /// removed it may have died just before that was so.
+    fn keep_stream(&self, name: &StreamName) -> Result<()>;
 
     /// Removes a stream; when this returns it stays removed. Its chunks are the caller's affair.
     fn remove_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<()>;

@@ -183,12 +183,21 @@ impl Lane {
         if claim.appended == known {
             return Ok(());
         }
-        let chunk_bytes = self.host.settings().chunk_bytes;
-        let lent_end = self.chunks().last().map_or(0, |(last, _)| (last + 1) * chunk_bytes);
+        let is_lent = || {
+            // Chunks are lent one behind the other: who has the last has all, but those that were drained.
+            let last = claim.appended.saturating_sub(1) / self.host.settings().chunk_bytes;
+            self.words.chunk(last).is_some_and(|index| self.owns(index))
+        };
         if claim.appended < known
-            || claim.appended > lent_end
             || !claim.appended.is_multiple_of(ALIGN_BYTES as u64)
+            || !is_lent()
         {
+            if known <= claim.appended
+                && self.words.appended().load(Ordering::Acquire) >= claim.appended
+            {
+                // Another thread took it over, and drained it, meanwhile.
+                return Ok(());
+            }
             let claimed = claim.appended;
             let why = format!("{} says that it ends at {claimed}, after {known}", self.name);
             return Err(LogError::Incompatible(format!("stream {why}")));

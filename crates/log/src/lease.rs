@@ -8,9 +8,11 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::broken::{self, Broken};
 use crate::lane::Lane;
 use crate::service::Service;
-use crate::{LogError, Result};
+use crate::shared::LaneWords;
+use crate::{LogError, Result, StreamId};
 
 /// What a client gets.
 pub(crate) struct Grant {
@@ -64,10 +66,16 @@ impl Service {
     /// Ends the lease of a client that is gone; an error while it is not.
     pub(crate) fn end_remote(&self, lane: &Lane) -> Result<()> {
         let Some(remote) = lane.remote()? else { return Ok(()) };
-        if remote.is_alive()? {
+        if remote.is_alive()? && !broken::is(Broken::LivingLeaseEnded) {
             return Err(LogError::Busy(lane.name.to_string()));
         }
-        lane.pull().inspect_err(|e| lane.abort(e))?;
+        if !broken::is(Broken::LastWordsNotTaken) {
+            lane.pull().inspect_err(|e| lane.abort(e))?;
+        }
+        if broken::is(Broken::DeadClientsChunksFreed) {
+            let mut chunks = lane.chunks().into_iter();
+            chunks.try_for_each(|(ordinal, index)| self.free_chunk(lane, ordinal, index))?;
+        }
         if let Ok(note) = remote.note() {
             lane.words.set_note(&note);
         }
@@ -98,12 +106,33 @@ impl Service {
             return Ok(index);
         }
         let next = self.next_ordinal(lane);
-        if ordinal != next {
+        if ordinal > next {
+            // The daemon before this one took back what lies between, and died before it could say that the
+            // pool is full: the append begins anew.
+            let pool_bytes = self.host.settings().pool_bytes();
+            return Err(LogError::Full { pool_bytes, waited_ms: 0 });
+        }
+        if ordinal < next {
             let text = format!("stream {}: span {ordinal} instead of {next}", lane.name);
             return Err(LogError::Usage(text));
         }
-        self.lend(lane, ordinal)?;
+        self.lend_or_wait(lane, ordinal)?;
         lane.words.chunk(ordinal).ok_or_else(|| LogError::Busy(lane.name.to_string()))
+    }
+
+    /// Cuts the files that the client has which has the lease, if it made them longer: they take memory that all
+    /// need. Nothing is taken of its stream then.
+    pub(crate) fn hold_to_size(&self, lane: &Lane) -> Result<()> {
+        let Some(remote) = lane.remote()? else { return Ok(()) };
+        let mut is_longer = remote.shorten()?;
+        for (_, index) in lane.chunks() {
+            is_longer |= self.host.shorten_chunk(index)?;
+        }
+        if is_longer {
+            let text = format!("stream {}: its client made its files longer", lane.name);
+            lane.abort(&LogError::Incompatible(text));
+        }
+        Ok(())
     }
 
     /// The span that the stream's next chunk is for.
@@ -113,19 +142,33 @@ impl Service {
         lane.chunks().last().map_or(first, |(last, _)| first.max(last + 1))
     }
 
-    /// Makes sound what daemons before this one left in the middle of lending: chunks that are taken
-    /// and in no table. Before anybody is served.
+    /// Makes sound what daemons before this one left in the middle of lending: chunks that are taken and in no
+    /// table, words of leases that nobody was given or that have ended. Before anybody is served.
     pub(crate) fn take_over_remotes(&self) -> Result<()> {
+        let streams = self.host.streams()?;
+        for (stream, serial) in self.host.remote_leases()? {
+            let is_there = streams.iter().any(|(_, meta)| meta.id == stream.0);
+            let words = || self.host.lane_words(stream).map(LaneWords);
+            if is_there && words()?.remote().load(Ordering::Acquire) == serial {
+                // Open, it is looked after.
+                self.lane_if_sound(stream)?;
+            } else {
+                self.host.remote_words(stream, serial)?.remove();
+            }
+        }
         for stream in self.owners() {
-            let lane = match self.lane_of(stream) {
-                Ok(Some(lane)) => lane,
-                // Of nobody any more, or damaged: its opener will hear it.
-                Ok(None) | Err(LogError::Damaged { .. } | LogError::Incompatible(_)) => continue,
-                Err(e) => return Err(e),
-            };
-            let _drainer = self.wait_for_drainer(&lane);
+            let Some(lane) = self.lane_if_sound(stream)? else { continue };
+            let _drainer = self.wait_for_drainer(&lane)?;
             self.free_lost_chunks(&lane)?;
         }
         Ok(())
+    }
+
+    /// The lane of the stream; `None`: it is of nobody any more, or damaged: its opener will hear it.
+    fn lane_if_sound(&self, stream: StreamId) -> Result<Option<Arc<Lane>>> {
+        match self.lane_of(stream) {
+            Err(LogError::Damaged { .. } | LogError::Incompatible(_)) => Ok(None),
+            lane => lane,
+        }
     }
 }

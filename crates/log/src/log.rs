@@ -29,8 +29,9 @@ enum Inner {
     /// This process serves the directory, with others perhaps.
     Embedded {
         service: Arc<Service>,
+        place: Arc<Place>,
         /// Stopped before the service is left.
-        _worker: Worker,
+        worker: Worker,
     },
     /// A daemon does.
     Remote(Arc<Client>),
@@ -38,21 +39,23 @@ enum Inner {
 
 impl Log {
     /// Joins the service in the directory `path`. When there is none it is made with `options`; the
-    /// first to join after a restart of the machine recovers it. When `path` is a socket, as
-    /// [`Log::connect`].
+    /// first to join after a restart of the machine recovers it. When the path names a daemon's socket
+    /// ([`names_socket`]), as [`Log::connect`].
     ///
-    /// Fails while a daemon serves the directory; the error names its socket.
+    /// # Errors
+    /// While a daemon serves the directory; the error names its socket. [`LogError::Daemon`] when no daemon answers
+    /// at the socket, and no log is made instead.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Log> {
         let path = path.as_ref();
-        if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        if is_socket(path)? {
             return Log::connect(path);
         }
         let place = Place::join(path, options, None, |place| {
             recover_service(&Service::new(place, options.full_wait))
         })?;
-        let service = Arc::new(Service::new(place, options.full_wait));
-        let _worker = Worker::start(service.clone())?;
-        Ok(Log { inner: Inner::Embedded { service, _worker } })
+        let service = Arc::new(Service::new(place.clone(), options.full_wait));
+        let worker = Worker::start(service.clone())?;
+        Ok(Log { inner: Inner::Embedded { service, place, worker } })
     }
 
     /// Connects to the daemon that listens at `socket`.
@@ -69,6 +72,29 @@ impl Log {
                 None => Err(e),
             },
             Err(e) => Err(e),
+        }
+    }
+
+    /// Ends this process's part: brings all that it appended to the log files and lets others write its streams.
+    /// The last process to close the log, with no stream of it open any more, leaves nothing in shared memory. A log
+    /// that is dropped instead leaves what it appended in shared memory for the next one.
+    ///
+    /// # Errors
+    /// What could not be brought home stays where it was, as if the log had been dropped.
+    pub fn close(self) -> Result<()> {
+        match self.inner {
+            Inner::Embedded { service, place, worker } => {
+                drop(worker);
+                service.bring_own_home()?;
+                match Arc::try_unwrap(service) {
+                    Ok(service) if service.forget_all() => {
+                        place.give_memory_back(|| service.retire())
+                    }
+                    // Streams or readers of it are open.
+                    _ => Ok(()),
+                }
+            }
+            Inner::Remote(client) => client.close(),
         }
     }
 
@@ -155,8 +181,8 @@ impl Log {
     pub fn remove_stream(&self, name: &str) -> Result<()> {
         match &self.inner {
             Inner::Embedded { service, .. } => {
-                let (name, meta) = named(service, name)?;
-                service.remove(&service.lane(&name, &meta)?)
+                let name = name.parse()?;
+                service.remove_named(&name, service.host.stream(&name)?)
             }
             Inner::Remote(client) => {
                 client.either(|| client.remove_stream(name), |log| log.remove_stream(name))
@@ -210,6 +236,27 @@ impl Log {
             }
         }
     }
+}
+
+/// Whether a daemon is meant: a path that ends in `socket`, `NAME.sock` or `NAME.socket`. Its name tells, as
+/// there is no socket while no daemon runs, and a log that is made in its place would be another one.
+pub fn names_socket(path: impl AsRef<Path>) -> bool {
+    let path = path.as_ref();
+    let is_end = |end: &std::ffi::OsStr| end == "sock" || end == "socket";
+    path.file_name().is_some_and(|name| name == "socket") || path.extension().is_some_and(is_end)
+}
+
+/// The same, refusing what its name and its kind say differently.
+fn is_socket(path: &Path) -> Result<bool> {
+    let found = std::fs::metadata(path).map(|found| found.file_type());
+    let is_named = names_socket(path);
+    let why = match found {
+        Ok(kind) if is_named && kind.is_dir() => "a directory that is named like a socket",
+        Ok(kind) if !is_named && kind.is_socket() => "a socket that is not named like one",
+        _ => return Ok(is_named),
+    };
+    let rule = "a log is a directory, or a socket named socket, NAME.sock or NAME.socket";
+    Err(LogError::Usage(format!("{} is {why}: {rule}", path.display())))
 }
 
 /// The stream that is to be there.

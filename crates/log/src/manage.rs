@@ -11,6 +11,7 @@ use crate::reading::{Found, READ_BYTES};
 use crate::scan::Records;
 use crate::segments::Segments;
 use crate::service::Service;
+use crate::shared::Client;
 use crate::{LogError, LogStat, Lsn, Record, Result, StreamId, StreamName, StreamStat};
 
 impl Service {
@@ -66,7 +67,9 @@ impl Service {
         if lane.words.lessee().load(Ordering::Acquire) != me {
             self.claim_lessee(lane)?;
         }
-        let drainer = self.wait_for_drainer(lane);
+        let drainer = self
+            .wait_for_drainer(lane)
+            .inspect_err(|_| lane.words.lessee().store(0, Ordering::Release))?;
         let (mut f, mut done) = (Some(f), None);
         let locked = self.host.locked(&mut || {
             done = f.take().map(|f| f());
@@ -118,6 +121,37 @@ impl Service {
             }
             Ok(end)
         })
+    }
+
+    /// Gives all leases of this process back and drains what it has open; the first error, if any.
+    pub(crate) fn bring_own_home(&self) -> Result<()> {
+        let mut home = Ok(());
+        for lane in self.open_lanes() {
+            self.release(&lane);
+            let lessee = Client(lane.words.lessee().load(Ordering::Acquire));
+            let is_ours = lessee == Client::NOBODY || self.is_dead(lessee);
+            // One that failed has told so.
+            if is_ours && lane.check().is_ok() {
+                home = home.and(self.drain(&lane));
+            }
+        }
+        home
+    }
+
+    /// Closes all streams; false when some are in use.
+    pub(crate) fn forget_all(&self) -> bool {
+        self.retain_lanes(0, |_| false);
+        self.open_lanes().is_empty()
+    }
+
+    /// Brings home what dead processes left, when there is no other any more. Whether nothing is in memory now.
+    pub(crate) fn retire(&self) -> Result<bool> {
+        self.sweep();
+        if self.lent_count() > 0 || !self.host.remote_leases()?.is_empty() {
+            return Ok(false);
+        }
+        self.empty_group()?;
+        Ok(true)
     }
 
     /// Closes streams that nobody uses, so that `keep_count` are left open.

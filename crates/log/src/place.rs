@@ -36,7 +36,7 @@ use crate::chunk::DATA_OFFSET;
 use crate::chunk_file::ChunkFile;
 use crate::group::GROUP_BYTES_MIN;
 use crate::host::{Host, Settings, StreamMeta};
-use crate::remote::{RemoteWords, make_remote_words};
+use crate::remote::{RemoteWords, leases_in, make_remote_words, words_path};
 use crate::served::{Serving, refuse_if_served};
 use crate::shared::{
     CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, Client, Control, LaneWords, STREAM_COUNT_MAX,
@@ -212,6 +212,27 @@ impl Place {
         Ok(place)
     }
 
+    /// Removes the shared memory if no other process has joined and `is_done` says that nothing is in it. Nobody may
+    /// use this place behind that.
+    pub(crate) fn give_memory_back(&self, is_done: impl FnOnce() -> Result<bool>) -> Result<()> {
+        let is_alone = || !is_joined(&self.path, self.client.slot());
+        let control = Control(self.control.clone());
+        let joined_count = || control.generation().load(Ordering::Acquire);
+        // Not under the lock, which streams are opened under.
+        let before = joined_count();
+        if !is_alone() || !is_done()? {
+            return Ok(());
+        }
+        let _lock = Lock::take(&self.path)?;
+        if is_alone() && joined_count() == before {
+            // Without this one the rest is nothing, wherever this ends.
+            let control = self.memory.join("control");
+            fs::remove_file(&control).map_err(at(&control))?;
+            fs::remove_dir_all(&self.memory).map_err(at(&self.memory))?;
+        }
+        Ok(())
+    }
+
     /// Directory of a stream.
     pub(crate) fn stream_path(&self, name: &StreamName) -> PathBuf {
         self.path.join("streams").join(name.as_str())
@@ -222,18 +243,8 @@ impl Place {
         directory.join(format!("chunk-{index:04}"))
     }
 
-    /// The file of a chunk, open for reading and writing; made when there is none.
-    pub(crate) fn chunk_fd(&self, index: usize) -> Result<OwnedFd> {
-        let path = self.chunk_path(index);
-        Ok(open_or_make(&path, 0o600, self.chunk_len_bytes())?.into())
-    }
-
     fn chunk_len_bytes(&self) -> u64 {
         DATA_OFFSET + self.settings.chunk_bytes
-    }
-
-    fn remote_path(&self, stream: StreamId, serial: u64) -> PathBuf {
-        self.memory.join(format!("client-{}-{serial}", stream.0))
     }
 
     /// The file of a lane's words; made when there is none.
@@ -312,7 +323,8 @@ impl Host for Place {
         {
             return Ok(memory.clone());
         }
-        let (path, fd, class) = (self.chunk_path(index), self.chunk_fd(index)?, self.chunk_class());
+        let (path, fd, class) =
+            (self.chunk_path(index), self.chunk_file(index)?, self.chunk_class());
         if holder != 0 {
             let file = ChunkFile::new(fd.into(), self.chunk_len_bytes(), class);
             let memory: Arc<dyn Nvram> = Arc::new(file);
@@ -328,12 +340,29 @@ impl Host for Place {
         Ok(memory)
     }
 
-    fn renew_chunk(&self, index: usize, holder: u64) -> Result<()> {
-        let control = Control(self.control.clone());
-        let word = control.chunk_holder(index);
-        if word.load(Ordering::Acquire) == holder {
-            return Ok(());
+    fn chunk_file(&self, index: usize) -> Result<OwnedFd> {
+        let (path, len_bytes) = (self.chunk_path(index), self.chunk_len_bytes());
+        let file = open_or_make(&path, 0o600, len_bytes)?;
+        // Memory that there is not is an error here, and would be a signal in whoever stores to it.
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len_bytes)
+            .map_err(|e| at(&path)(e.into()))?;
+        Ok(file.into())
+    }
+
+    fn shorten_chunk(&self, index: usize) -> Result<bool> {
+        let (path, len_bytes) = (self.chunk_path(index), self.chunk_len_bytes());
+        match fs::metadata(&path) {
+            Ok(found) if found.len() > len_bytes => {
+                let file = open_or_make(&path, 0o600, len_bytes)?;
+                file.set_len(len_bytes).map_err(at(&path))?;
+                Ok(true)
+            }
+            // There need not be one.
+            _ => Ok(false),
         }
+    }
+
+    fn replace_chunk(&self, index: usize) -> Result<()> {
         let path = self.chunk_path(index);
         let new = path.with_extension("new");
         let _ = fs::remove_file(&new);
@@ -346,18 +375,21 @@ impl Host for Place {
         if self.nvram.is_some() {
             sync_directory(path.parent().expect("in a directory"))?;
         }
-        word.store(holder, Ordering::Release);
         self.chunks.lock().remove(&index);
         // Whoever maps it still has no use for it; its memory is free for others.
         old.set_len(0).map_err(at(&path))
     }
 
     fn remote_words(&self, stream: StreamId, serial: u64) -> Result<Arc<RemoteWords>> {
-        Ok(Arc::new(RemoteWords::open(&self.remote_path(stream, serial), serial)?))
+        Ok(Arc::new(RemoteWords::open(&words_path(&self.memory, stream, serial), serial)?))
     }
 
     fn make_remote_words(&self, stream: StreamId, serial: u64, words: &LaneWords) -> Result<File> {
-        make_remote_words(&self.remote_path(stream, serial), words)
+        make_remote_words(&words_path(&self.memory, stream, serial), words)
+    }
+
+    fn remote_leases(&self) -> Result<Vec<(StreamId, u64)>> {
+        leases_in(&self.memory)
     }
 
     fn group(&self) -> Option<&dyn BlockDevice> {
@@ -408,6 +440,14 @@ impl Host for Place {
         write_whole(&path, &serde_json::to_vec_pretty(&meta).expect("plain data"))?;
         sync_directory(&self.path.join("streams"))?;
         Ok(meta)
+    }
+
+    fn keep_stream(&self, name: &StreamName) -> Result<()> {
+        let path = self.stream_path(name);
+        if path.exists() {
+            sync_directory(&path)?;
+        }
+        sync_directory(&self.path.join("streams"))
     }
 
     fn remove_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<()> {

@@ -25,7 +25,8 @@ impl Lane {
             let text = format!("stream {name}: {at} is gone, it begins at {head}");
             return Err(LogError::NotFound(text));
         }
-        if at > end {
+        // What was truncated away need not have been durable.
+        if at > end.max(head) {
             let text = format!("stream {name}: {at} lies behind its end, {end}");
             return Err(LogError::Usage(text));
         }

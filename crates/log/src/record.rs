@@ -81,12 +81,13 @@ pub(crate) fn record_bytes(payload_bytes: usize) -> usize {
 
 impl Identity {
     fn crc(&self, lsn: Lsn, header: &RawHeader, payload: &[u8]) -> u32 {
-        let mut place = [0; 16];
-        place[..8].copy_from_slice(&self.salt.to_le_bytes());
-        place[8..].copy_from_slice(&lsn.0.to_le_bytes());
         let unsummed = RawHeader { crc: U32::new(0), ..*header };
-        let crc = crc32c::crc32c_append(crc32c::crc32c(&place), unsummed.as_bytes());
-        crc32c::crc32c_append(crc, payload)
+        // One piece: each call costs, and most records are short.
+        let mut before = [0; 16 + HEADER_BYTES];
+        before[..8].copy_from_slice(&self.salt.to_le_bytes());
+        before[8..16].copy_from_slice(&lsn.0.to_le_bytes());
+        before[16..].copy_from_slice(unsummed.as_bytes());
+        crc32c::crc32c_append(crc32c::crc32c(&before), payload)
     }
 
     /// The header of a record with this payload. Panics when it is too long.

@@ -21,7 +21,6 @@ use std::sync::atomic::Ordering;
 
 use crate::broken::{self, Broken};
 use crate::chunk::{DATA_OFFSET, Loan};
-use crate::drain::BATCH_BYTES;
 use crate::group::{self, Piece};
 use crate::lane::Lane;
 use crate::record::{HEADER_BYTES, Identity};
@@ -30,6 +29,9 @@ use crate::segments::Segments;
 use crate::service::Service;
 use crate::shared::{LANE_READY, LaneWords, ORDINAL_MAX};
 use crate::{LogError, Lsn, Result, StreamId, clock};
+
+/// Bytes of records that are written at once, at least; one more record fits.
+const BATCH_BYTES: usize = 4 << 20;
 
 /// Makes the service ready, in memory that is all zeros. The caller holds its lock.
 pub(crate) fn recover_service(service: &Service) -> Result<()> {
@@ -117,7 +119,7 @@ fn keep_pieces(lane: &Lane, pieces: &[&Piece]) -> Result<()> {
         let first = segments.first().unwrap_or(0);
         // What lies before the first file was truncated away.
         for piece in pieces.iter().filter(|piece| piece.lsn >= first) {
-            segments.write(piece.lsn, &piece.bytes)?;
+            segments.write_behind_damage(piece.lsn, &piece.bytes)?;
         }
         segments.sync()
     })
@@ -147,6 +149,9 @@ impl Service {
                 at: Lsn(0),
                 what: "its chunks contradict each other".into(),
             });
+        }
+        if !broken::is(Broken::FoundStreamNotKept) {
+            self.host.keep_stream(&lane.name)?;
         }
         let mut files = lane.files.lock();
         let segments = &mut files.segments;

@@ -17,7 +17,7 @@ use std::sync::atomic::{Ordering, fence};
 use rustix::fs::FlockOperation;
 
 use crate::shared::{LaneWords, NOTE_BYTES};
-use crate::{LogError, Result};
+use crate::{LogError, Result, StreamId};
 
 /// One client's words.
 pub(crate) struct RemoteWords {
@@ -35,6 +35,9 @@ pub(crate) struct Claim {
     pub(crate) payload_bytes: u64,
     pub(crate) last_usn: u64,
 }
+
+/// Bytes of the file.
+const WORDS_BYTES: u64 = LaneWords::COUNT as u64 * 8;
 
 /// How often a word is read until it is found the same twice.
 const READS_MAX: usize = 16;
@@ -109,6 +112,16 @@ impl RemoteWords {
         Ok(rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err())
     }
 
+    /// Makes the file as long as it should be, if its client made it longer. Whether it was.
+    pub(crate) fn shorten(&self) -> Result<bool> {
+        let failed = |e| LogError::system(self.path.display().to_string(), e);
+        let is_longer = self.file.metadata().map_err(failed)?.len() > WORDS_BYTES;
+        if is_longer {
+            self.file.set_len(WORDS_BYTES).map_err(failed)?;
+        }
+        Ok(is_longer)
+    }
+
     /// Removes the file.
     pub(crate) fn remove(&self) {
         // Left behind it is removed with the memory or with the stream.
@@ -119,6 +132,26 @@ impl RemoteWords {
     fn failed(&self, error: &io::Error) -> LogError {
         LogError::Incompatible(format!("the words of a client, {}: {error}", self.path.display()))
     }
+}
+
+/// Where the words of lease `serial` are.
+pub(crate) fn words_path(memory: &Path, stream: StreamId, serial: u64) -> PathBuf {
+    memory.join(format!("client-{}-{serial}", stream.0))
+}
+
+/// The leases whose words lie in `memory`.
+pub(crate) fn leases_in(memory: &Path) -> Result<Vec<(StreamId, u64)>> {
+    let at = |e| LogError::system(memory.display().to_string(), e);
+    let mut leases = Vec::new();
+    for entry in std::fs::read_dir(memory).map_err(at)? {
+        let name = entry.map_err(at)?.file_name();
+        let numbers = name.to_str().and_then(|name| name.strip_prefix("client-")?.split_once('-'));
+        let Some((stream, serial)) = numbers else { continue };
+        if let (Ok(stream), Ok(serial)) = (stream.parse(), serial.parse()) {
+            leases.push((StreamId(stream), serial));
+        }
+    }
+    Ok(leases)
 }
 
 /// Makes the words of a client, which begin as `words`; an open file that is locked and is to be handed

@@ -80,6 +80,28 @@ impl<'a, B: Bytes> Records<'a, B> {
         Ok(Some((Lsn(at), header, bytes)))
     }
 
+    /// The next records, as many as are at hand and one at least: where they begin, and their bytes as they are stored,
+    /// zeros behind each record; `None`: what follows is none.
+    pub(crate) fn next_run(&mut self) -> Result<Option<(Lsn, &[u8])>> {
+        let begin = self.at;
+        let Some((first, _)) = self.record_at(begin)? else { return Ok(None) };
+        self.bytes(begin, first.record_bytes())?;
+        let window_at = self.window_at;
+        let offset = |at: u64| usize::try_from(at - window_at).expect("in the window");
+        let mut next = Some(first);
+        while let Some(header) = next {
+            let end = self.at + header.record_bytes() as u64;
+            let payload_end = self.at + (HEADER_BYTES + header.payload_bytes) as u64;
+            // Whoever wrote the lane need not have left zeros there.
+            self.window[offset(payload_end)..offset(end)].fill(0);
+            self.at = end;
+            let at_hand = &self.window[offset(end)..];
+            next = self.identity.whole(Lsn(end), at_hand);
+            next = next.filter(|header| header.record_bytes() <= at_hand.len());
+        }
+        Ok(Some((Lsn(begin), &self.window[offset(begin)..offset(self.at)])))
+    }
+
     /// Goes to the end of the valid records; the last one's header, if there was any.
     pub(crate) fn skip_all(&mut self) -> Result<Option<Header>> {
         let mut last = None;
@@ -155,6 +177,25 @@ mod tests {
         let (mut memory, _) = stream(&[(0, 0), (1, 0), (3 << 20, 0), (5, 0)]);
         let end = memory.0.len() as u64 - 100;
         assert_eq!(walk(&mut memory), (vec![0, 1, 3 << 20, 5], end, None));
+    }
+
+    #[test]
+    fn runs_are_whole_records_with_zeros_behind_them() {
+        let (mut memory, starts) =
+            stream(&[(1, 0), (5, 0), (700 << 10, 0), (900 << 10, 0), (3, 0)]);
+        let end = memory.0.len() - 100;
+        let clean = memory.0[..end].to_vec();
+        let behind_second = usize::try_from(starts[1]).expect("small") + HEADER_BYTES + 5;
+        memory.0[behind_second] = 0xff;
+        let mut records = Records::new(OURS, &mut memory, Lsn(0), end as u64);
+        let (mut found, mut runs) = (Vec::new(), Vec::new());
+        while let Some((lsn, bytes)) = records.next_run().expect("memory") {
+            assert_eq!(lsn.0, found.len() as u64);
+            found.extend_from_slice(bytes);
+            runs.push(lsn);
+        }
+        assert!(found == clean);
+        assert_eq!(runs, [Lsn(0), Lsn(starts[3])]);
     }
 
     #[test]

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use device::{FileStore, StoredFile};
+use device::{DeviceError, FileStore, Operation, StoredFile};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -70,6 +70,18 @@ struct Segment {
     room_bytes: u64,
 }
 
+impl Segment {
+    /// Makes room for `room_bytes` of records. A disk that is full refuses the zeros, as it would refuse a new file, and
+    /// nothing is lost.
+    fn extend(&mut self, room_bytes: u64) -> Result<()> {
+        let missing = usize::try_from(room_bytes - self.room_bytes).expect("a batch");
+        let written = self.file.write(DATA_OFFSET + self.room_bytes, &vec![0; missing]);
+        written.map_err(|e| DeviceError::new(Operation::Open, e.offset, e.len_bytes, e.source))?;
+        self.room_bytes = room_bytes;
+        Ok(())
+    }
+}
+
 /// The log files of a stream, by LSN.
 pub(crate) struct Segments {
     store: Arc<dyn FileStore>,
@@ -77,6 +89,9 @@ pub(crate) struct Segments {
     /// Room of a file at most, in bytes.
     limit_bytes: u64,
     list: Vec<Segment>,
+    /// Whether the last file, its header and its name, is known to be durable: another process may have made it, and
+    /// died before it was.
+    is_settled: bool,
 }
 
 impl Segments {
@@ -87,7 +102,8 @@ impl Segments {
         identity: Identity,
         limit_bytes: u64,
     ) -> Result<Segments> {
-        let mut segments = Segments { store, identity, limit_bytes, list: Vec::new() };
+        let list = Vec::new();
+        let mut segments = Segments { store, identity, limit_bytes, list, is_settled: false };
         segments.reload()?;
         Ok(segments)
     }
@@ -106,7 +122,10 @@ impl Segments {
                 continue;
             }
             match self.open_one(first) {
-                Ok(Some(segment)) => self.list.push(segment),
+                Ok(Some(segment)) => {
+                    self.list.push(segment);
+                    self.is_settled = false;
+                }
                 Ok(None) if index + 1 == firsts.len() => {}
                 Ok(None) => {
                     let text = format!("the header of {} is damaged", name_of(first));
@@ -166,12 +185,12 @@ impl Segments {
     /// Writes whole records that begin at `at`, in a new file if the last one is full. Durable after
     /// [`Segments::sync`].
     pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
-        let needs_file = match self.list.last() {
-            None => true,
-            Some(last) => at > last.first && at + bytes.len() as u64 > last.first + last.room_bytes,
-        };
-        if needs_file {
-            self.make(at, bytes.len() as u64)?;
+        let end = at + bytes.len() as u64;
+        match self.list.last_mut() {
+            Some(last) if end <= last.first + last.room_bytes => {}
+            // It holds nothing yet: a crash kept it from being filled with what it was made for.
+            Some(last) if last.first == at => last.extend(bytes.len() as u64)?,
+            _ => self.make(at, bytes.len() as u64)?,
         }
         self.write_again(at, bytes)
     }
@@ -185,13 +204,21 @@ impl Segments {
         Ok(())
     }
 
+    /// Writes bytes that belong behind something damaged: in the last file, as a new one would hide that.
+    pub(crate) fn write_behind_damage(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        if self.list.is_empty() {
+            self.make(0, at + bytes.len() as u64)?;
+        }
+        self.write_again(at, bytes)
+    }
+
     /// Makes the file that begins at `first`, durably, when all before it is, with room for
     /// `least_bytes`: a write that finds the disk full is lost, a file that does not find room is not.
     fn make(&mut self, first: u64, least_bytes: u64) -> Result<()> {
+        self.sync()?;
         let room_bytes = match self.list.last() {
             None => FIRST_BYTES.min(self.limit_bytes),
             Some(last) => {
-                last.file.sync()?;
                 (last.room_bytes * 2).clamp(FIRST_BYTES.min(self.limit_bytes), self.limit_bytes)
             }
         };
@@ -206,15 +233,19 @@ impl Segments {
         file.sync()?;
         self.store.sync_names()?;
         self.list.push(Segment { first, file, room_bytes });
+        self.is_settled = true;
         Ok(())
     }
 
     /// Returns when all that was written is durable.
-    pub(crate) fn sync(&self) -> Result<()> {
-        match self.list.last() {
-            Some(last) => Ok(last.file.sync()?),
-            None => Ok(()),
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        let Some(last) = self.list.last() else { return Ok(()) };
+        last.file.sync()?;
+        if !self.is_settled && !broken::is(Broken::FoundFileNotSettled) {
+            self.store.sync_names()?;
         }
+        self.is_settled = true;
+        Ok(())
     }
 
     /// Keeps the position before which nothing is wanted any more; after a power
@@ -298,6 +329,9 @@ impl Segments {
         }
         if !broken::is(Broken::HeadNotDurable) {
             self.keep_head_durably(head)?;
+        }
+        if !self.is_settled {
+            self.sync()?;
         }
         self.remove_first(count)
     }
@@ -425,6 +459,23 @@ mod tests {
         assert_eq!(again.last_first(), Some(0));
         again.make(100, 1).expect("made");
         assert_eq!(open(&place).expect("open").last_first(), Some(100));
+    }
+
+    #[test]
+    fn regression_an_empty_file_without_room_gets_it() {
+        let place = tempfile::tempdir().expect("directory");
+        let mut segments = open(&place).expect("open");
+        segments.write(0, &[1; 100]).expect("write");
+        segments.make(100, 100).expect("make");
+        let room_bytes = segments.end() - 100;
+        // Whoever made it died; it is filled with more than it was made for.
+        let mut segments = open(&place).expect("open");
+        let bytes = vec![2; usize::try_from(room_bytes).expect("small") + 4];
+        segments.write(100, &bytes).expect("write");
+        segments.sync().expect("sync");
+        let segments = open(&place).expect("open");
+        assert_eq!(segments.end(), 100 + bytes.len() as u64, "reserved, not grown by writing");
+        assert_eq!(segments.list.len(), 2);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::chunk::{DATA_OFFSET, Lent, Loan, write_zeros};
 use crate::host::{Host, StreamMeta};
 use crate::lane::Lane;
-use crate::shared::{Client, Control, FREEING, LANE_READY, LaneWords, claim};
+use crate::shared::{Client, Control, FREEING, LANE_READY, LaneWords, REPLACING, claim};
 use crate::writer::{Lender, Sizes, Writer};
 use crate::{LogError, Lsn, Result, StreamId, StreamName, clock};
 
@@ -31,6 +31,8 @@ pub(crate) struct Service {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) control: Control,
     lanes: Mutex<HashMap<StreamId, Arc<Lane>>>,
+    /// The streams as they were last listed, to find one that is not open here.
+    listed: Mutex<Vec<(StreamName, StreamMeta)>>,
     /// How long an append waits for a chunk while nothing is drained.
     pub(crate) full_wait: Duration,
     kick: Kick,
@@ -66,8 +68,8 @@ impl Service {
     /// Joins the service, which `recovery` has made ready.
     pub(crate) fn new(host: Arc<dyn Host>, full_wait: Duration) -> Service {
         let control = Control(host.control());
-        let lanes = Mutex::new(HashMap::new());
-        Service { host, control, lanes, full_wait, kick: Kick::default() }
+        let (lanes, listed) = (Mutex::default(), Mutex::default());
+        Service { host, control, lanes, listed, full_wait, kick: Kick::default() }
     }
 
     /// What wakes the flush worker.
@@ -111,18 +113,40 @@ impl Service {
     }
 
     fn lane_where(&self, is_it: impl Fn(StreamId) -> bool) -> Result<Option<Arc<Lane>>> {
-        let streams = self.host.streams()?;
-        match streams.into_iter().find(|(_, meta)| is_it(StreamId(meta.id))) {
-            Some((name, meta)) => Ok(Some(self.lane(&name, &meta)?)),
-            None => Ok(None),
-        }
+        let find = |streams: &[(StreamName, StreamMeta)]| {
+            streams.iter().find(|(_, meta)| is_it(StreamId(meta.id))).cloned()
+        };
+        let listed = find(&self.listed.lock());
+        // It may have been removed since, and its name or its place be another's.
+        let found = match listed {
+            Some((name, meta)) if self.host.stream(&name)?.as_ref() == Some(&meta) => {
+                Some((name, meta))
+            }
+            _ => {
+                let streams = self.host.streams()?;
+                let found = find(&streams);
+                *self.listed.lock() = streams;
+                found
+            }
+        };
+        found.map(|(name, meta)| self.lane(&name, &meta)).transpose()
+    }
+
+    /// Removes the stream `name`, of which `meta` was found.
+    pub(crate) fn remove_named(&self, name: &StreamName, meta: Option<StreamMeta>) -> Result<()> {
+        let Some(meta) = meta else {
+            // Somebody who asks again what a process that died had begun takes this for a success.
+            self.host.keep_stream(name)?;
+            return Err(LogError::NotFound(format!("there is no stream {name}")));
+        };
+        self.remove(&self.lane(name, &meta)?)
     }
 
     /// Removes the stream: from the moment its directory is gone its chunks are nobody's.
     pub(crate) fn remove(&self, lane: &Arc<Lane>) -> Result<()> {
         // Nobody appends, drains or leads with it meanwhile.
         let removed = self.with_writer(lane, |_, _| {
-            let _drainer = self.wait_for_drainer(lane);
+            let _drainer = self.wait_for_drainer(lane)?;
             self.host.remove_stream(&lane.name, &lane.meta)?;
             lane.set_removed();
             let stream = lane.identity().stream;
@@ -135,8 +159,16 @@ impl Service {
 
     /// Frees what a stream that is no more had of the pool. The caller holds the service's lock.
     fn free_all_chunks(&self, stream: StreamId) -> Result<()> {
-        let chunk_count = self.host.settings().chunk_count as usize;
-        (0..chunk_count).try_for_each(|index| self.free_if_owned(stream, index, || {}))
+        for index in 0..self.host.settings().chunk_count as usize {
+            let owner = self.control.chunk_owner(index);
+            // Whoever was giving it back already is dead: nobody else does with a stream that is no more.
+            if owner.load(Ordering::Acquire) & !FREEING == stream.owner() {
+                Loan::end(&*self.host.chunk(index)?)?;
+                owner.store(0, Ordering::Release);
+                self.control.advance_freed();
+            }
+        }
+        Ok(())
     }
 
     /// Forgets a lane whose stream another process removed, and frees its chunks if that process died before
@@ -152,6 +184,33 @@ impl Service {
             Ok(())
         })?;
         Ok(is_removed)
+    }
+
+    /// Drains what dead processes left, and forgets the streams that others removed.
+    pub(crate) fn sweep(&self) {
+        let lanes = self.open_lanes();
+        // A stream that was removed takes nothing; nor does one that failed, which stays.
+        for lane in lanes.iter().filter(|lane| lane.check().is_err()) {
+            // Looked at again next time.
+            let _ = self.forget_removed(lane.identity().stream);
+        }
+        for stream in self.owners() {
+            if lanes.iter().any(|lane| lane.identity().stream == stream) {
+                continue;
+            }
+            let lane = match self.lane_of(stream) {
+                Ok(Some(lane)) => lane,
+                Ok(None) => {
+                    let _ = self.forget_removed(stream);
+                    continue;
+                }
+                Err(_) => continue,
+            };
+            let lessee = Client(lane.words.lessee().load(Ordering::Acquire));
+            if lessee == Client::NOBODY || self.is_dead(lessee) {
+                let _ = self.drain(&lane);
+            }
+        }
     }
 
     /// Lanes that this process has open.
@@ -228,7 +287,7 @@ impl Service {
     /// Takes the lease; who had it.
     pub(crate) fn claim_lessee(&self, lane: &Lane) -> Result<Client> {
         let lessee = lane.words.lessee();
-        let begin = Instant::now();
+        let mut busy_since = None;
         loop {
             let claimed = claim(lessee, self.host.client(), |held| self.is_dead(held));
             if let Some(before) = claimed {
@@ -236,7 +295,8 @@ impl Service {
             }
             let held = Client(lessee.load(Ordering::Acquire));
             let is_brief = held == Client::NOBODY || held.is_for_a_moment();
-            if !is_brief || begin.elapsed() >= self.full_wait {
+            let waited = busy_since.get_or_insert_with(Instant::now).elapsed();
+            if !is_brief || waited >= self.full_wait {
                 return Err(LogError::Busy(lane.name.to_string()));
             }
             std::thread::sleep(Duration::from_micros(50));
@@ -263,7 +323,7 @@ impl Service {
 
     /// Takes over the lane of somebody who died.
     pub(crate) fn adopt(&self, lane: &Lane) -> Result<()> {
-        let _drainer = self.wait_for_drainer(lane);
+        let _drainer = self.wait_for_drainer(lane)?;
         self.tidy(lane)
     }
 
@@ -329,6 +389,8 @@ impl Service {
 
     /// Says that the records before `lsn` are not wanted any more.
     pub(crate) fn truncate_before(&self, lane: &Lane, lsn: Lsn) -> Result<()> {
+        // After a failed write nobody knows which files are whole: none is removed.
+        lane.check()?;
         lane.pull()?;
         let end = Lsn(lane.words.appended().load(Ordering::Acquire));
         if lsn > end {
@@ -364,12 +426,9 @@ impl Service {
         self.lend_or_wait(lane, ordinal).inspect_err(|_| self.take_back_unused(lane))
     }
 
-    /// Frees what was lent for an append that then found no chunk more. A client of the daemon borrows one
-    /// chunk at a time, and may have stored in it what is not known here yet.
-    fn take_back_unused(&self, lane: &Lane) {
-        if lane.words.remote().load(Ordering::Acquire) != 0 {
-            return;
-        }
+    /// Frees what was lent for an append that then found no chunk more. Only while the stream's writer waits
+    /// for that: else it may have stored what is not known here yet.
+    pub(crate) fn take_back_unused(&self, lane: &Lane) {
         let appended = lane.words.appended().load(Ordering::Acquire);
         let last = appended / self.host.settings().chunk_bytes;
         for (ordinal, index) in lane.chunks().into_iter().filter(|(ordinal, _)| *ordinal > last) {
@@ -379,7 +438,7 @@ impl Service {
         }
     }
 
-    fn lend_or_wait(&self, lane: &Lane, ordinal: u64) -> Result<Lent> {
+    pub(crate) fn lend_or_wait(&self, lane: &Lane, ordinal: u64) -> Result<Lent> {
         let begin = Instant::now();
         let mut has_waited = false;
         loop {
@@ -417,13 +476,27 @@ impl Service {
     /// Makes a chunk that was taken the lane's.
     fn begin_loan(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<Arc<dyn Nvram>> {
         let holder = lane.words.remote().load(Ordering::Acquire);
-        self.host.renew_chunk(index, holder)?;
+        self.renew_chunk(index, holder)?;
         let memory = lane.chunk_memory(index)?;
         let appended = lane.words.appended().load(Ordering::Acquire);
         let first = appended.max(ordinal.saturating_mul(self.host.settings().chunk_bytes));
         lane.identity().loan(ordinal, first).write(&*memory)?;
         lane.words.set_chunk(ordinal, index);
         Ok(memory)
+    }
+
+    /// Makes sure that nobody but `holder` (see `Control::chunk_holder`) sees the chunk's new life in a mapping of
+    /// its old one.
+    fn renew_chunk(&self, index: usize, holder: u64) -> Result<()> {
+        let word = self.control.chunk_holder(index);
+        if word.load(Ordering::Acquire) == holder {
+            return Ok(());
+        }
+        // Who dies in the middle leaves a file whose name may be gone after a power cut: it is nobody's.
+        word.store(REPLACING, Ordering::Release);
+        self.host.replace_chunk(index)?;
+        word.store(holder, Ordering::Release);
+        Ok(())
     }
 
     /// Takes a free chunk; rather one that the lessee had before, which need not be made anew.
@@ -480,22 +553,16 @@ impl Service {
         (0..count).filter(is_lent).count()
     }
 
-    /// Gives a chunk back to the pool. Once only, whatever the lane's table says.
+    /// Gives a chunk back to the pool, and takes it out of the lane's table before others may have it. Once
+    /// only, whatever the table says.
     pub(crate) fn free_chunk(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<()> {
-        let forget = || lane.words.clear_chunk(ordinal);
-        self.free_if_owned(lane.identity().stream, index, forget)
-    }
-
-    /// Frees a chunk if the stream owns it and nobody is giving it back already; `forget` takes it out of the
-    /// lane's table before others may have it.
-    fn free_if_owned(&self, stream: StreamId, index: usize, forget: impl FnOnce()) -> Result<()> {
         let owner = self.control.chunk_owner(index);
-        let (ours, freeing) = (stream.owner(), stream.owner() | FREEING);
+        let (ours, freeing) = (lane.owner(), lane.owner() | FREEING);
         if owner.compare_exchange(ours, freeing, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return Ok(());
         }
         Loan::end(&*self.host.chunk(index)?)?;
-        forget();
+        lane.words.clear_chunk(ordinal);
         owner.store(0, Ordering::Release);
         self.control.advance_freed();
         Ok(())

@@ -7,6 +7,7 @@
 //! | leader | who writes the group log | compare-and-swap from nobody or from somebody dead |
 //! | group offset, sequence | where its next entry goes | the leader |
 //! | pending | a bit for each stream that waits for a group commit | set by waiters, taken by the leader |
+//! | arrivals, wanted, taken, expected | how many wait, and are waited for (`gather`) | waiters; the leader |
 //! | chunk owners | stream + 1, or 0; with [`FREEING`] | compare-and-swap from 0 by the lender; to FREEING, then 0 by the drainer |
 //! | chunk holders | see [`Control::chunk_holder`] | who has just lent it |
 //! | epoch, freed | changes that waiters sleep on | the leader; the drainer |
@@ -30,11 +31,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use device::SharedWords;
 
-use crate::StreamId;
+use crate::{StreamId, mortal};
 
 /// Who is attached to a service: a slot and how often it has been taken. 0 is nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,6 +79,9 @@ pub const CHUNK_COUNT_MAX: usize = 992;
 /// In a chunk's owner: it is being given back, so nobody else may begin to.
 pub(crate) const FREEING: u64 = 1 << 32;
 
+/// In place of a chunk's holder: its file is being replaced, or whoever did that died.
+pub(crate) const REPLACING: u64 = u64::MAX;
+
 /// Spans have smaller numbers: so many fit into a lane's table.
 pub(crate) const ORDINAL_MAX: u64 = 1 << 48;
 impl StreamId {
@@ -97,7 +101,10 @@ pub const NOTE_BYTES: usize = 64;
 
 macro_rules! words {
     ($($(#[$doc:meta])* $name:ident = $index:expr;)*) => {
-        $($(#[$doc])* pub(crate) fn $name(&self) -> &AtomicU64 { self.0.word($index) })*
+        $($(#[$doc])* pub(crate) fn $name(&self) -> &AtomicU64 {
+            mortal::step();
+            self.0.word($index)
+        })*
     };
 }
 
@@ -109,6 +116,7 @@ impl Control {
     pub(crate) const COUNT: usize = 4096;
     const EPOCH: usize = 5;
     const FREED: usize = 8;
+    const ARRIVALS: usize = 24;
     const SLOTS: usize = 64;
     const PENDING: usize = 512;
     const PENDING_COUNT: usize = STREAM_COUNT_MAX / 64;
@@ -150,6 +158,13 @@ impl Control {
         /// Who waits for the epoch, and for free chunks.
         epoch_waiters = 22;
         freed_waiters = 23;
+        /// Arrivals at which a leader that waits for them is to be woken, and a mark; 0: none waits.
+        arrivals_wanted = 25;
+        /// Streams that leaders took from those that wait.
+        group_taken = 26;
+        /// Streams that the next leader expects, and what a write takes (`gather`).
+        group_expected = 27;
+        group_write_ns = 28;
     }
 
     /// How often `slot` was taken.
@@ -161,6 +176,7 @@ impl Control {
     /// Owner of chunk `index`: stream + 1, or 0; perhaps with [`FREEING`].
     pub(crate) fn chunk_owner(&self, index: usize) -> &AtomicU64 {
         assert!(index < CHUNK_COUNT_MAX, "chunk {index}");
+        mortal::step();
         self.0.word(Self::CHUNKS + index)
     }
 
@@ -168,12 +184,44 @@ impl Control {
     /// processes that serve the directory.
     pub(crate) fn chunk_holder(&self, index: usize) -> &AtomicU64 {
         assert!(index < CHUNK_COUNT_MAX, "chunk {index}");
+        mortal::step();
         self.0.word(Self::HOLDERS + index)
     }
 
     /// Says that the stream at `place` waits for a group commit.
     pub(crate) fn set_pending(&self, place: usize) {
-        self.0.word(Self::PENDING + place / 64).fetch_or(1 << (place % 64), Ordering::AcqRel);
+        let bit = 1 << (place % 64);
+        if self.0.word(Self::PENDING + place / 64).fetch_or(bit, Ordering::AcqRel) & bit != 0 {
+            return;
+        }
+        let arrivals = self.0.half(Self::ARRIVALS).fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+        let wanted = self.arrivals_wanted().load(Ordering::SeqCst);
+        if wanted != 0 && is_reached(arrivals, wanted) {
+            self.0.wake_all(Self::ARRIVALS);
+        }
+    }
+
+    /// Streams that began to wait for a group commit so far.
+    pub(crate) fn arrivals(&self) -> u32 {
+        self.0.half(Self::ARRIVALS).load(Ordering::SeqCst)
+    }
+
+    /// Waits until `count` more streams wait for a group commit, `limit` at most. For one leader at a time;
+    /// one that dies here costs those who arrive a system call each until the next one waits.
+    pub(crate) fn wait_arrivals(&self, count: u64, limit: Duration) {
+        let begin = Instant::now();
+        let mut seen = self.arrivals();
+        let wanted = WANTED | u64::from(seen.wrapping_add(count as u32));
+        self.arrivals_wanted().store(wanted, Ordering::SeqCst);
+        loop {
+            let left = limit.saturating_sub(begin.elapsed());
+            if is_reached(seen, wanted) || left.is_zero() {
+                break;
+            }
+            self.0.wait(Self::ARRIVALS, seen, left);
+            seen = self.arrivals();
+        }
+        self.arrivals_wanted().store(0, Ordering::SeqCst);
     }
 
     /// Takes the streams that wait, by their place: number modulo [`STREAM_COUNT_MAX`].
@@ -235,6 +283,14 @@ impl Control {
         self.0.wait(word, seen, limit);
         waiters.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+/// Marks a number of arrivals that is wanted: the number itself may be 0.
+const WANTED: u64 = 1 << 32;
+
+/// Whether so many have arrived, with numbers that begin again at 0.
+fn is_reached(arrivals: u32, wanted: u64) -> bool {
+    arrivals.wrapping_sub(wanted as u32) < 1 << 31
 }
 
 /// The words of one stream's lane.
@@ -322,6 +378,7 @@ impl LaneWords {
 
     fn entry(&self, ordinal: u64) -> &AtomicU64 {
         let index = usize::try_from(ordinal % CHUNK_COUNT_MAX as u64).expect("992 at most");
+        mortal::step();
         self.0.word(Self::CHUNKS + index)
     }
 
@@ -410,6 +467,28 @@ mod tests {
             });
         });
         assert_eq!(control.epoch_waiters().load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn a_leader_is_woken_when_the_last_one_arrives_and_not_by_who_waits_already() {
+        let control = Control(words(Control::COUNT));
+        control.0.half(Control::ARRIVALS).store(u32::MAX - 1, Ordering::SeqCst);
+        control.set_pending(900);
+        std::thread::scope(|scope| {
+            let leader = scope.spawn(|| control.wait_arrivals(3, Duration::from_secs(600)));
+            while control.arrivals_wanted().load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            for place in [900, 1, 1, 2, 900] {
+                control.set_pending(place);
+            }
+            assert!(!leader.is_finished());
+            control.set_pending(3);
+        });
+        assert_eq!((control.arrivals(), control.take_pending().len()), (2, 4));
+        assert_eq!(control.arrivals_wanted().load(Ordering::SeqCst), 0);
+        // Nobody comes.
+        control.wait_arrivals(1, Duration::from_millis(1));
     }
 
     #[test]

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use crate::lane::Lane;
 use crate::service::{LANE_CHUNKS_HIGH, Service};
-use crate::shared::Client;
 use crate::{LogError, Result, StreamId};
 
 /// How often the worker looks.
@@ -76,7 +75,10 @@ impl Rounds {
         }
         if self.swept.elapsed() >= ORPHANS {
             self.swept = Instant::now();
-            self.sweep();
+            self.service.sweep();
+            let open = self.service.open_lanes();
+            let is_open = |stream| open.iter().any(|lane| lane.identity().stream == stream);
+            self.seen.retain(|stream, _| is_open(*stream));
         }
     }
 
@@ -102,34 +104,5 @@ impl Rounds {
         }
         let high = LANE_CHUNKS_HIGH as u64 * self.service.host.settings().chunk_bytes;
         is_tight || is_idle || appended - drained >= high
-    }
-
-    /// Drains what dead processes left, and forgets the streams that others removed.
-    fn sweep(&mut self) {
-        let lanes = self.service.open_lanes();
-        // A stream that was removed takes nothing; nor does one that failed, which stays.
-        for lane in lanes.iter().filter(|lane| lane.check().is_err()) {
-            // Looked at again next time.
-            let _ = self.service.forget_removed(lane.identity().stream);
-        }
-        let open: Vec<StreamId> = lanes.iter().map(|lane| lane.identity().stream).collect();
-        self.seen.retain(|stream, _| open.contains(stream));
-        for stream in self.service.owners() {
-            if open.contains(&stream) {
-                continue;
-            }
-            let lane = match self.service.lane_of(stream) {
-                Ok(Some(lane)) => lane,
-                Ok(None) => {
-                    let _ = self.service.forget_removed(stream);
-                    continue;
-                }
-                Err(_) => continue,
-            };
-            let lessee = Client(lane.words.lessee().load(Ordering::Acquire));
-            if lessee == Client::NOBODY || self.service.is_dead(lessee) {
-                let _ = self.service.drain(&lane);
-            }
-        }
     }
 }

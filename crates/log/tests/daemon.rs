@@ -161,6 +161,47 @@ fn a_directory_is_a_daemons_or_of_those_who_open_it() {
 }
 
 #[test]
+fn a_path_says_by_its_name_whether_a_daemon_is_meant() {
+    let place = Place::new(true);
+    let server = place.serve();
+    let options = place.served_options();
+    Log::open(place.socket(), &options).expect("its socket").stream("a").expect("stream");
+    let other = place.root.path().join("other");
+    std::fs::hard_link(place.socket(), &other).expect("another name");
+    let error = Log::open(&other, &options).err().expect("a socket by another name");
+    assert!(matches!(error, LogError::Usage(_)), "{error}");
+    Log::connect(&other).expect("said to be one");
+    server.stop().expect("stop");
+    let brief = ConnectOptions { retry: Duration::from_millis(10), fallback: None };
+    let error = Log::connect_with(place.socket(), &brief).err().expect("gone");
+    assert!(error.to_string().contains("onejournal logd"), "{error}");
+    let error = Log::open(place.socket(), &options).err().expect("gone");
+    assert!(matches!(error, LogError::Daemon(_)), "{error}");
+    assert!(!place.socket().exists(), "no log was made in its place");
+    let directory = place.root.path().join("log.sock");
+    std::fs::create_dir(&directory).expect("directory");
+    let error = Log::open(&directory, &options).err().expect("a directory named like a socket");
+    assert!(matches!(error, LogError::Usage(_)), "{error}");
+}
+
+#[test]
+fn a_client_that_closes_has_brought_everything_home() {
+    on_both(|place| {
+        let _server = place.serve();
+        let (log, other) = (place.connect(), place.connect());
+        let stream = log.stream("a").expect("stream");
+        stream.append(&payload(1, 50_000)).expect("append");
+        log.close().expect("close");
+        let rival = other.stream("a").expect("stream");
+        let stat = rival.stat().expect("stat");
+        assert_eq!((stat.drained, stat.record_count), (stat.appended, 1));
+        rival.acquire().expect("the lease was given back");
+        assert_eq!(other.stat().lent_bytes, 0);
+        drop(stream);
+    });
+}
+
+#[test]
 fn one_client_writes_a_stream_at_a_time() {
     on_both(|place| {
         let _server = place.serve();

@@ -70,6 +70,48 @@ fn records_of_every_size() {
 }
 
 #[test]
+fn who_closes_last_leaves_nothing_in_memory() {
+    on_both(|place| {
+        let left = || -> usize {
+            let is_nvram = |path: &std::path::Path| path.ends_with("nvram");
+            let entries = std::fs::read_dir(place.memory.path()).expect("memory");
+            entries.filter(|entry| !is_nvram(&entry.as_ref().expect("entry").path())).count()
+        };
+        let mut expected = Vec::new();
+        for life in 0..4u64 {
+            let (log, other) = (place.open(), place.open());
+            let stream = log.stream("a").expect("stream");
+            assert_eq!(records(&stream), expected, "life {life}");
+            for number in 0..20 {
+                stream.append(&payload(number, 9000)).expect("append");
+                expected.push(payload(number, 9000));
+            }
+            if life == 3 {
+                // Its streams keep the memory, and go on.
+                log.close().expect("close");
+                stream.append(&payload(7, 70)).expect("append");
+                stream.flush().expect("flush");
+                expected.push(payload(7, 70));
+                assert_eq!(records(&stream), expected);
+                drop((stream, other));
+                continue;
+            }
+            drop(stream);
+            log.close().expect("close");
+            assert_eq!((left(), other.stat().lent_bytes), (1, 0), "another uses it");
+            let its = other.stream("a").expect("stream");
+            its.append(&payload(life, 100)).expect("it is nobody's");
+            expected.push(payload(life, 100));
+            drop(its);
+            other.close().expect("close");
+            assert_eq!(left(), 0, "life {life}");
+        }
+        let log = place.open();
+        assert_eq!(records(&log.stream("a").expect("stream")), expected);
+    });
+}
+
+#[test]
 fn a_pool_that_is_too_small_makes_writers_wait_and_loses_nothing() {
     on_both(|place| {
         let log = place.open();

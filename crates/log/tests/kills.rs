@@ -204,6 +204,48 @@ fn run(is_nvram: bool, seed: u64) {
     check_all(|name| log.stream(name).expect("stream"), &place, seed, "after a reboot");
 }
 
+fn signal(child: &Child, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, signal).expect("ours");
+}
+
+/// Nobody but the daemon leads group commits and drains: a client that is stopped, wherever that is, keeps its own
+/// stream and what it was lent, and nothing else.
+#[test]
+fn a_stopped_client_holds_up_nobody() {
+    for is_nvram in [true, false] {
+        let root = tempfile::tempdir().expect("directory");
+        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+        std::fs::create_dir(memory.path().join("nvram")).expect("directory");
+        let place = Place { root: root.path().into(), memory: memory.path().into(), is_nvram };
+        let server = ServerOptions::at(place.socket());
+        let server = Server::start(place.directory(), &place.options(), &server).expect("serve");
+        let mut clients: Vec<Child> = (0..CLIENTS).map(|n| place.spawn(&n.to_string())).collect();
+        let log = wait_for_daemon(&place);
+        let mine = log.stream("mine").expect("stream");
+        let mut rng = Rng::with_seed(5);
+        let mut count = 0;
+        while (0..CLIENTS).any(|client| acknowledged(&place, client) == 0) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for _ in 0..40 {
+            clients.iter().for_each(|child| signal(child, rustix::process::Signal::STOP));
+            // More than the pool in all, so that it has to be drained too.
+            for _ in 0..10 {
+                let lsn = mine.append(&[3; 10_000]).expect("append");
+                mine.sync(lsn).expect("sync");
+                count += 1;
+            }
+            clients.iter().for_each(|child| signal(child, rustix::process::Signal::CONT));
+            std::thread::sleep(Duration::from_micros(rng.u64(0..5000)));
+        }
+        clients.iter_mut().for_each(kill);
+        assert_eq!(mine.read_from(Lsn(0)).expect("reader").count(), count);
+        drop((mine, log));
+        server.stop().expect("stop");
+    }
+}
+
 /// The machine restarts: memory is lost, but for NVRAM.
 fn reboot(memory: &Path) {
     for entry in std::fs::read_dir(memory).expect("memory") {

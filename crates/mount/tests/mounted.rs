@@ -228,8 +228,12 @@ fn extended_attributes_are_kept_and_ours_are_not_listed() {
     rustix::fs::setxattr(&path, "user.large", &[5; 3000], XattrFlags::empty()).unwrap();
     let again = rustix::fs::setxattr(&path, "user.small", b"", XattrFlags::CREATE);
     assert_eq!(again, Err(rustix::io::Errno::EXIST));
-    let own = rustix::fs::setxattr(&path, "user.onejournal.stat", b"", XattrFlags::empty());
-    assert_eq!(own, Err(rustix::io::Errno::PERM));
+    for name in ["stat", "file", "pid", "mode"].map(|name| format!("user.onejournal.{name}")) {
+        let own = rustix::fs::setxattr(&path, &name, b"", XattrFlags::empty());
+        assert_eq!(own, Err(rustix::io::Errno::PERM), "{name}");
+        let own = rustix::fs::removexattr(&path, &name);
+        assert_eq!(own, Err(rustix::io::Errno::PERM), "{name}");
+    }
     mounted.remount();
     let path = mounted.path("f");
     let mut value = vec![0; 4096];

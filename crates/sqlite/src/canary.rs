@@ -14,16 +14,20 @@ pub enum Broken {
     AppliesBackwards = 2,
     /// A generation begins without saying which ones the disk may still show.
     ForgetsStale = 3,
+    /// What is remembered of a generation is not held against its frames.
+    TrustsVersions = 4,
+    /// The chain of checksums of what was kept of a transaction is not followed.
+    TrustsPending = 5,
     /// A transaction of pages is acknowledged before its record is durable.
-    SkipsRecordSync = 4,
+    SkipsRecordSync = 6,
     /// A period begins without the database being durable.
-    SkipsPeriodSync = 5,
+    SkipsPeriodSync = 7,
     /// Others write to the database while the log holds transactions for it.
-    SkipsRelease = 6,
+    SkipsRelease = 8,
     /// What a process that died wrote in part stays so.
-    SkipsReplay = 7,
+    SkipsReplay = 9,
     /// A journal behind a refused batch counts before it is durable.
-    CountsJournalEarly = 8,
+    CountsJournalEarly = 10,
 }
 
 static BROKEN: AtomicU8 = AtomicU8::new(0);

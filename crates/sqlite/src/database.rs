@@ -3,8 +3,6 @@
 //! Locks, in this order: `state`, the stream's lease. Both are held while a record is made, its note
 //! is written and what it is based on is read.
 
-use std::collections::HashMap;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,16 +12,19 @@ use parking_lot::Mutex;
 
 use crate::Failure;
 use crate::note::{Found, Note};
+use crate::pending::Pending;
 use crate::place::{self, Settings};
 use crate::real::{Opened, Real};
-use crate::record::{Base, FramesHead, FramesWriter, Kind, Record, Stale, encode_base};
+use crate::record::{Base, Kind, Record, Stale, encode_base};
 use crate::stat::COUNTERS;
 use crate::stream::{Lease, append, close, find_note, leave, note_of, truncate};
+use crate::tail::Tail;
+use crate::versions::Versions;
 use crate::vfs::Below;
 use crate::wal::{self, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, Header};
 
 /// More frames than this at once, in bytes, make the file itself durable: a large write costs the same there.
-const DIRECT_BYTES: u64 = 1 << 20;
+pub const DIRECT_BYTES: u64 = 1 << 20;
 /// So much log behind a base does too: it bounds what recovery has to read.
 const LIVE_BYTES_MAX: u64 = 32 << 20;
 /// So many generations may be newer than the durable one.
@@ -48,17 +49,9 @@ pub struct Database {
 #[derive(Default)]
 struct State {
     service: Option<(Arc<Log>, Stream)>,
+    /// The WAL's header when it was read last: right for frames that have its salts.
+    header: Option<Header>,
     versions: Versions,
-}
-
-/// The newest frame of each page of a generation.
-#[derive(Default)]
-struct Versions {
-    salts: wal::Salts,
-    upto: u32,
-    frame_of: HashMap<u32, u32>,
-    /// The change counter in this frame of page 1; in the database with 0.
-    counter: Option<(u32, u32)>,
 }
 
 /// A connection's files.
@@ -175,23 +168,23 @@ impl Database {
         Ok(stream.sync(Lsn(note.last_lsn))?)
     }
 
-    /// Makes the WAL's frames durable; `written` is where this connection wrote since the last sync, empty
-    /// if it did not.
-    pub fn sync_wal(&self, files: Files, written: Range<u64>) -> Result<(), Failure> {
+    /// Makes the WAL's frames durable; `pending` is what this connection wrote since the last sync.
+    pub fn sync_wal(&self, files: Files, pending: &Pending) -> Result<(), Failure> {
         let mut state = self.state.lock();
-        let State { service, versions } = &mut *state;
-        let (Some((_, stream)), Some(header)) = (service, read_header(files.wal)?) else {
+        let State { service, header, versions } = &mut *state;
+        let Some((_, stream)) = service else { return real_sync(files.wal) };
+        let Some(header) = header_of(header, files.wal, pending)? else {
             return real_sync(files.wal);
         };
         let lease = Lease::take(stream)?;
         let note = note_of(stream);
-        let note = match Tail::read(&header, files.wal, &note, written.end)? {
+        let note = match Tail::find(&header, files.wal, &note, pending)? {
             None => self.sync_without_commit(stream, &header, files.wal, note)?,
-            Some(tail) if must_be_real(stream, &header, &note, &tail, written.start) => {
+            Some(tail) if must_be_real(stream, &header, &note, &tail, pending) => {
                 make_durable(stream, &header, files, tail.last)?
             }
             Some(tail) => {
-                let logged = versions.log_frames(stream, &header, files, &note, &tail);
+                let logged = log_frames(versions, stream, &header, files, &note, &tail);
                 if logged.is_err() {
                     *versions = Versions::default();
                 }
@@ -262,106 +255,28 @@ impl Database {
     }
 }
 
-impl Versions {
-    /// Logs the frames up to `last`.
-    fn log_frames(
-        &mut self,
-        stream: &Stream,
-        header: &Header,
-        files: Files,
-        note: &Note,
-        tail: &Tail,
-    ) -> Result<Note, Failure> {
-        self.extend(header, files.wal, note.logged)?;
-        let (first, last, new) = (note.logged + 1, tail.last, &tail.frames[..]);
-        let frame_bytes = header.page_bytes + FRAME_HEADER_BYTES;
-        let head = FramesHead {
-            salts: header.salts,
-            page_bytes: header.page_bytes,
-            change_counter: self.change_counter_behind(header, files, new)?,
-            first,
-            checksum: tail.before,
-        };
-        let mut writer = FramesWriter::new(&head);
-        let mut base = vec![0; header.page_bytes];
-        for (frame, number) in new.chunks_exact(frame_bytes).zip(first..) {
-            let (parsed, page) = (FrameHeader::parse(frame), &frame[FRAME_HEADER_BYTES..]);
-            let is_there = match self.frame_of.insert(parsed.page, number) {
-                Some(before) if before >= first => {
-                    let at = (before - first) as usize * frame_bytes + FRAME_HEADER_BYTES;
-                    base.copy_from_slice(&new[at..at + header.page_bytes]);
-                    true
-                }
-                Some(before) => {
-                    let at = header.frame_at(before) + FRAME_HEADER_BYTES as u64;
-                    files.wal.read(at, &mut base)? == base.len()
-                }
-                None => {
-                    let at = u64::from(parsed.page - 1) * header.page_bytes as u64;
-                    files.main.read(at, &mut base)? == base.len()
-                }
-            };
-            writer.push(parsed.page, parsed.commit_pages, is_there.then_some(&base), page);
-        }
-        let record = writer.finish();
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::SkipsAppend) {
-            let checksum = tail.checksum;
-            return Ok(leave(stream, Note { logged: last, checksum, ..*note }));
-        }
-        let lsn = append(stream, &record)?;
-        self.upto = last;
-        COUNTERS.logged(u64::from(last - note.logged), new.len() as u64, record.len() as u64);
-        let checksum = tail.checksum;
-        let note = Note { logged: last, checksum, last_lsn: lsn, has_frames: true, ..*note };
-        Ok(leave(stream, note))
+/// Logs the frames of `tail`.
+fn log_frames(
+    versions: &mut Versions,
+    stream: &Stream,
+    header: &Header,
+    files: Files,
+    note: &Note,
+    tail: &Tail<'_>,
+) -> Result<Note, Failure> {
+    versions.catch_up(header, files.wal, note)?;
+    let record = versions.encode(header, files, note, tail)?;
+    let Tail { last, checksum, .. } = *tail;
+    #[cfg(feature = "canary")]
+    if crate::canary::is(crate::canary::Broken::SkipsAppend) {
+        return Ok(leave(stream, Note { logged: last, checksum, ..*note }));
     }
-
-    /// Learns the frames up to `upto` that others wrote.
-    fn extend(&mut self, header: &Header, wal: Real, upto: u32) -> Result<(), Failure> {
-        if self.salts != header.salts || self.upto > upto {
-            *self = Versions { salts: header.salts, ..Versions::default() };
-        }
-        while self.upto < upto {
-            let number = self.upto + 1;
-            let frame = frame_header(header, wal, number)?
-                .filter(|frame| frame.salts == header.salts)
-                .ok_or_else(|| Failure::Damaged(format!("the WAL lacks its frame {number}")))?;
-            self.frame_of.insert(frame.page, number);
-            self.upto = number;
-        }
-        Ok(())
-    }
-
-    /// The database's change counter behind the frames `new`.
-    fn change_counter_behind(
-        &mut self,
-        header: &Header,
-        files: Files,
-        new: &[u8],
-    ) -> Result<u32, Failure> {
-        let frame_bytes = FRAME_HEADER_BYTES + header.page_bytes;
-        let is_first = |frame: &&[u8]| FrameHeader::parse(frame).page == 1;
-        if let Some(frame) = new.chunks_exact(frame_bytes).rev().find(is_first) {
-            return Ok(wal::change_counter(&frame[FRAME_HEADER_BYTES..]));
-        }
-        let number = self.frame_of.get(&1).copied().unwrap_or(0);
-        if let Some((known, counter)) = self.counter
-            && known == number
-        {
-            return Ok(counter);
-        }
-        let mut front = [0; 28];
-        match number {
-            0 => files.main.read(0, &mut front)?,
-            number => {
-                let at = header.frame_at(number) + FRAME_HEADER_BYTES as u64;
-                files.wal.read(at, &mut front)?
-            }
-        };
-        self.counter = Some((number, wal::change_counter(&front)));
-        Ok(wal::change_counter(&front))
-    }
+    let lsn = append(stream, &record)?;
+    versions.logged(header, note, tail);
+    let (frames, frame_bytes) = (u64::from(last - note.logged), tail.frames.len() as u64);
+    COUNTERS.logged(frames, frame_bytes, record.len() as u64);
+    let note = Note { logged: last, checksum, last_lsn: lsn, has_frames: true, ..*note };
+    Ok(leave(stream, note))
 }
 
 impl Note {
@@ -378,6 +293,20 @@ fn real_sync(wal: Real) -> Result<(), Failure> {
     wal.sync()
 }
 
+/// The WAL's header, which is not read again when the frames that were just written have its salts.
+fn header_of(
+    known: &mut Option<Header>,
+    wal: Real,
+    pending: &Pending,
+) -> Result<Option<Header>, Failure> {
+    let has_its_salts =
+        |known: &Header| pending.first_frame(known).is_some_and(|frame| frame.salts == known.salts);
+    if !known.as_ref().is_some_and(has_its_salts) {
+        *known = read_header(wal)?;
+    }
+    Ok(*known)
+}
+
 /// The WAL's header, if it has a valid one.
 pub fn read_header(wal: Real) -> Result<Option<Header>, Failure> {
     let mut bytes = [0; HEADER_BYTES];
@@ -386,7 +315,11 @@ pub fn read_header(wal: Real) -> Result<Option<Header>, Failure> {
 }
 
 /// The header of a frame, if the file reaches so far.
-fn frame_header(header: &Header, wal: Real, number: u32) -> Result<Option<FrameHeader>, Failure> {
+pub fn frame_header(
+    header: &Header,
+    wal: Real,
+    number: u32,
+) -> Result<Option<FrameHeader>, Failure> {
     let mut bytes = [0; FRAME_HEADER_BYTES];
     let count = wal.read(header.frame_at(number), &mut bytes)?;
     Ok((count == bytes.len()).then(|| FrameHeader::parse(&bytes)))
@@ -399,62 +332,19 @@ pub fn change_counter(main: Real) -> Result<u32, Failure> {
     Ok(wal::change_counter(&front))
 }
 
-/// The whole transactions behind what is logged.
-struct Tail {
-    /// Checksum of the frame before the first.
-    before: wal::Checksum,
-    /// The last frame; it ends a transaction.
-    last: u32,
-    /// Its checksum.
-    checksum: wal::Checksum,
-    /// The frames, but no more than [`DIRECT_BYTES`] of them.
-    frames: Vec<u8>,
-}
-
-impl Tail {
-    /// Follows the chain of frames up to `end`; `None`: it ends no transaction.
-    fn read(header: &Header, wal: Real, note: &Note, end: u64) -> Result<Option<Tail>, Failure> {
-        let logged = if note.salts == header.salts { note.logged } else { 0 };
-        if header.frames_before(end) <= logged {
-            return Ok(None);
-        }
-        let before = if logged == 0 { header.checksum } else { note.checksum };
-        let mut tail = Tail { before, last: 0, checksum: before, frames: Vec::new() };
-        let (mut checksum, mut committed_bytes) = (before, 0);
-        let mut frame = vec![0; header.page_bytes + FRAME_HEADER_BYTES];
-        for number in logged + 1..=header.frames_before(end) {
-            wal.read(header.frame_at(number), &mut frame)?;
-            let parsed = FrameHeader::parse(&frame);
-            checksum = header.frame_checksum(checksum, &frame);
-            if parsed.salts != header.salts || parsed.checksum != checksum || parsed.page == 0 {
-                break;
-            }
-            if tail.frames.len() as u64 <= DIRECT_BYTES {
-                tail.frames.extend_from_slice(&frame);
-            }
-            if parsed.commit_pages > 0 {
-                (tail.last, tail.checksum) = (number, checksum);
-                committed_bytes = tail.frames.len();
-            }
-        }
-        tail.frames.truncate(committed_bytes);
-        Ok((tail.last > 0).then_some(tail))
-    }
-}
-
 /// Whether a commit goes to the file and not to the log. Frames that others left without logging them may be
 /// in the database already, where what they changed cannot be seen any more.
 fn must_be_real(
     stream: &Stream,
     header: &Header,
     note: &Note,
-    tail: &Tail,
-    written_begin: u64,
+    tail: &Tail<'_>,
+    pending: &Pending,
 ) -> bool {
     note.salts != header.salts
         || note.is_dirty
         || note.is_new
-        || header.frames_before(written_begin) != note.logged
+        || header.frames_before(pending.written().start) != note.logged
         || tail.frames.len() as u64 > DIRECT_BYTES
         || stream.appended().0 - note.base_lsn > LIVE_BYTES_MAX
 }
@@ -535,3 +425,6 @@ pub fn came(database: &Database) {
 pub fn went(database: &Database) -> bool {
     database.connections.fetch_sub(1, Ordering::AcqRel) == 1
 }
+
+#[cfg(test)]
+mod tests;

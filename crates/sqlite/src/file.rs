@@ -1,7 +1,6 @@
 //! A file of the VFS: ours in front, the file below behind it in the same memory.
 
 use std::ffi::{c_int, c_void};
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::{Connection, Then};
@@ -10,6 +9,7 @@ use crate::ffi::*;
 use crate::main_file::{
     before, before_journal, connection_of, file_control, lock, truncate, unlock,
 };
+use crate::pending::Pending;
 use crate::real::{Real, call};
 use crate::vfs::tell;
 use crate::volume::Volume;
@@ -38,7 +38,7 @@ pub enum Role {
         /// The same connection's database, which is closed after this.
         main: *mut File,
         /// What was written since the last sync.
-        written: Range<u64>,
+        pending: Pending,
     },
     /// A database or its WAL on a volume.
     Volume(Volume),
@@ -207,8 +207,17 @@ pub unsafe fn settle(file: *mut sqlite3_file) -> c_int {
     }
 }
 
-/// The volume that the open database `file` lies on; nothing when the file is none of ours: another VFS
-/// may be over this one.
+/// Whether `file` is a file of ours: another VFS may be over this one.
+///
+/// # Safety
+/// `file` is an open file of any VFS.
+pub unsafe fn is_ours(file: *mut File) -> bool {
+    // SAFETY: every file begins with its methods.
+    let methods = unsafe { (*file.cast::<sqlite3_file>()).pMethods };
+    METHODS.as_ptr_range().contains(&methods)
+}
+
+/// The volume that the open database `file` lies on; nothing when the file is none of ours.
 ///
 /// # Safety
 /// `file` is an open file of any VFS, used by this thread only.
@@ -225,9 +234,8 @@ pub unsafe fn volume_of<'a>(file: *mut File) -> Option<&'a Volume> {
 /// # Safety
 /// As [`volume_of`], and no other reference to it is used meanwhile.
 pub unsafe fn role_if_ours<'a>(file: *mut File) -> Option<&'a mut Role> {
-    // SAFETY: every file begins with its methods.
-    let methods = unsafe { (*file.cast::<sqlite3_file>()).pMethods };
-    if !METHODS.as_ptr_range().contains(&methods) {
+    // SAFETY: the caller's promise.
+    if !unsafe { is_ours(file) } {
         return None;
     }
     // SAFETY: a file with these methods is ours, and open.
@@ -262,46 +270,59 @@ unsafe extern "C" fn write(
     {
         return settled(|| volume.write(start, data));
     }
-    if let Role::Wal { database, main, written } = role {
+    if let Role::Wal { database, main, pending } = role {
         // SAFETY: as above.
         let files = unsafe { files(file, *main) };
-        let at = u64::try_from(offset).unwrap_or(0);
-        let end = at + u64::from(count.unsigned_abs());
+        // SAFETY: the database is open while its WAL is; nothing else refers to its role now.
+        let connection = unsafe { connection_of(*main) };
+        pending.belongs_to(connection.map_or(0, |connection| connection.wal_transaction_count));
         let begun = guard(SQLITE_IOERR, || {
-            let begun = if at == 0 && end >= HEADER_BYTES as u64 {
-                *written = 0..0;
-                // SAFETY: SQLite passes so many bytes.
-                let header = unsafe { std::slice::from_raw_parts(bytes.cast(), HEADER_BYTES) };
-                database.begin_generation(files, header)
-            } else if written.is_empty() || count as usize == FRAME_HEADER_BYTES {
-                database.begin_frame(files, at)
-            } else {
-                Ok(())
-            };
-            begun.map_or_else(|e| report(database, &e), |()| SQLITE_OK)
+            begin_write(database, files, pending, start, data)
+                .map_or_else(|e| report(database, &e), |()| SQLITE_OK)
         });
         if begun != SQLITE_OK {
             return begun;
         }
-        if at >= HEADER_BYTES as u64 {
-            *written = match written.is_empty() {
-                true => at..end,
-                false => written.start.min(at)..written.end.max(end),
-            };
+        // SAFETY: as above.
+        let rc = call!(unsafe { real_of(file.cast()) }, xWrite, bytes, count, offset);
+        if start >= HEADER_BYTES as u64 {
+            guard((), || match rc {
+                SQLITE_OK => pending.wrote(start, data),
+                _ => pending.failed(start..start + data.len() as u64),
+            });
         }
+        return rc;
     }
     // SAFETY: as above.
     call!(unsafe { real_of(file.cast()) }, xWrite, bytes, count, offset)
 }
 
+/// Before `new` is written at `at` of a WAL.
+pub fn begin_write(
+    database: &Database,
+    files: Files,
+    pending: &mut Pending,
+    at: u64,
+    new: &[u8],
+) -> Result<(), Failure> {
+    if at == 0 && new.len() >= HEADER_BYTES {
+        pending.clear();
+        return database.begin_generation(files, &new[..HEADER_BYTES]);
+    }
+    if pending.is_empty() || new.len() == FRAME_HEADER_BYTES {
+        return database.begin_frame(files, at);
+    }
+    Ok(())
+}
+
 unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     // SAFETY: SQLite's call of a method.
-    if let Role::Wal { database, main, written } = unsafe { role(file) } {
+    if let Role::Wal { database, main, pending } = unsafe { role(file) } {
         // SAFETY: as above.
         let files = unsafe { files(file, *main) };
         return guard(SQLITE_IOERR_FSYNC, || {
-            let written = std::mem::take(written);
-            let synced = database.sync_wal(files, written);
+            let synced = database.sync_wal(files, pending);
+            pending.clear();
             synced.map_or_else(|e| report(database, &e), |()| SQLITE_OK)
         });
     }
@@ -383,14 +404,20 @@ unsafe extern "C" fn shm_lock(
     count: c_int,
     flags: c_int,
 ) -> c_int {
+    let is_write_lock = offset == WAL_WRITE_LOCK;
     // SAFETY: SQLite's call of a method.
-    if let Role::Volume(volume) = unsafe { role(file) } {
-        let is_write_lock = offset == WAL_WRITE_LOCK;
-        let settled = settled(|| volume.lock(is_write_lock));
-        // Somebody waits for a lock that is given back; what could not be written has not been committed.
-        if settled != SQLITE_OK && flags & SQLITE_SHM_UNLOCK == 0 {
-            return settled;
+    match unsafe { role(file) } {
+        Role::Volume(volume) => {
+            let settled = settled(|| volume.lock(is_write_lock));
+            // Somebody waits for a lock that is given back; what could not be written has not been committed.
+            if settled != SQLITE_OK && flags & SQLITE_SHM_UNLOCK == 0 {
+                return settled;
+            }
         }
+        Role::Main(connection) if is_write_lock && flags & SQLITE_SHM_UNLOCK == 0 => {
+            connection.wal_transaction_count += 1;
+        }
+        _ => {}
     }
     // SAFETY: as above.
     call!(unsafe { real_of(file.cast()) }, xShmLock, offset, count, flags)

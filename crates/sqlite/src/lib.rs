@@ -55,6 +55,9 @@
 //! 7. A frame that is logged already may be written again when whoever logged it died before SQLite counted it:
 //!    before the write the file is synced up to there and a base *durable* voids the record.
 //!
+//! A commit reads nothing of the files back: `pending` keeps what the transaction wrote, `versions` the pages that
+//! were logged last, and `tail` and `versions` hold both against the WAL's chain of checksums.
+//!
 //! What the writers of several processes have to know of each other is the stream's note (`note`): 64 bytes of
 //! shared memory, read and written while holding the stream's lease.
 //!
@@ -84,6 +87,7 @@ mod functions;
 mod main_file;
 mod note;
 mod page;
+mod pending;
 mod place;
 mod real;
 mod record;
@@ -91,6 +95,8 @@ mod recovery;
 mod roll_forward;
 mod stat;
 mod stream;
+mod tail;
+mod versions;
 mod vfs;
 mod volume;
 mod wal;

@@ -12,6 +12,7 @@ use journal::codec::runs;
 use crate::Failure;
 
 const BLOCK_BYTES: usize = 4096;
+static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 /// How a page is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +33,18 @@ impl Form {
     }
 }
 
-fn block(page: &[u8], at: usize) -> [u8; BLOCK_BYTES] {
-    let mut block = [0; BLOCK_BYTES];
-    let end = (at + BLOCK_BYTES).min(page.len());
-    block[..end - at].copy_from_slice(&page[at..end]);
-    block
+/// The block of `page` at `at`, made in `filled` when the page is smaller.
+fn block<'a>(
+    page: &'a [u8],
+    at: usize,
+    filled: &'a mut Option<[u8; BLOCK_BYTES]>,
+) -> &'a [u8; BLOCK_BYTES] {
+    if let Some((block, _)) = page[at..].split_first_chunk() {
+        return block;
+    }
+    let filled = filled.insert([0; BLOCK_BYTES]);
+    filled[..page.len() - at].copy_from_slice(&page[at..]);
+    filled
 }
 
 /// Appends `page` in the smallest form; `base` is its last version, `None` when it was not there.
@@ -44,11 +52,12 @@ pub fn encode(base: Option<&[u8]>, page: &[u8], out: &mut Vec<u8>) -> Form {
     let start = out.len();
     let budget = page.len() - page.len() / 4;
     for at in (0..page.len()).step_by(BLOCK_BYTES) {
-        let base_block = base.map_or([0; BLOCK_BYTES], |base| block(base, at));
+        let (mut filled_base, mut filled) = (None, None);
+        let base_block = base.map_or(&ZEROS, |base| block(base, at, &mut filled_base));
         let length_at = out.len();
         out.extend_from_slice(&[0; 2]);
         let left = (start + budget).saturating_sub(out.len());
-        let Some(bytes) = runs::encode(&base_block, &block(page, at), left, out) else {
+        let Some(bytes) = runs::encode(base_block, block(page, at, &mut filled), left, out) else {
             out.truncate(start);
             out.extend_from_slice(page);
             return Form::Whole;
@@ -77,7 +86,7 @@ pub fn apply(form: Form, bytes: &[u8], page: &mut [u8]) -> Result<(), Failure> {
         let (length, behind) = rest.split_at_checked(2).ok_or_else(|| wrong("cut short"))?;
         let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
         let (list, behind) = behind.split_at_checked(length).ok_or_else(|| wrong("cut short"))?;
-        let mut changed = block(page, at);
+        let mut changed = *block(page, at, &mut None);
         runs::apply(&mut changed, list).map_err(|e| wrong(&e.to_string()))?;
         let end = (at + BLOCK_BYTES).min(page.len());
         page[at..end].copy_from_slice(&changed[..end - at]);

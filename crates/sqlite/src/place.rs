@@ -47,7 +47,7 @@ impl Settings {
         let nvram = parameter("nvram").map(PathBuf::from);
         let is_named = named.is_some() || nvram.is_some();
         let directory = named.map_or_else(beside, PathBuf::from);
-        let is_socket = names_socket(&directory);
+        let is_socket = log::names_socket(&directory);
         if !is_socket && std::fs::metadata(&directory).is_ok_and(|it| it.file_type().is_socket()) {
             let good = "a directory, or a socket that is named socket, NAME.sock or NAME.socket";
             return Err(wrong("log", &directory.display().to_string(), good));
@@ -98,13 +98,6 @@ impl Settings {
     }
 }
 
-/// Whether a daemon is meant. Its name tells, as there is no socket while no daemon runs: a database
-/// must not be opened without its log then, nor with a new one.
-fn names_socket(path: &Path) -> bool {
-    let is_end = |end: &std::ffi::OsStr| end == "sock" || end == "socket";
-    path.file_name().is_some_and(|name| name == "socket") || path.extension().is_some_and(is_end)
-}
-
 /// One log a directory or socket.
 static LOGS: Mutex<Option<HashMap<PathBuf, Weak<Log>>>> = Mutex::new(None);
 
@@ -116,11 +109,7 @@ pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
     if let Some(log) = known.and_then(|path| logs.get(&path)?.upgrade()) {
         return Ok(log);
     }
-    let log = match settings.is_socket {
-        true => Log::connect(&settings.directory)?,
-        false => Log::open(&settings.directory, &options(settings))?,
-    };
-    let log = Arc::new(log);
+    let log = Arc::new(Log::open(&settings.directory, &options(settings))?);
     logs.retain(|_, log| log.strong_count() > 0);
     if let Ok(path) = settings.directory.canonicalize() {
         logs.insert(path, Arc::downgrade(&log));

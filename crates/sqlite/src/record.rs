@@ -150,7 +150,7 @@ pub fn encode_base(base: &Base) -> Vec<u8> {
         Kind::Durable => 2,
         Kind::Closed => 3,
     };
-    let mut body = Vec::new();
+    let mut body = empty();
     body.extend_from_slice(&base.salts);
     put(&mut body, u32_of(base.page_bytes));
     put(&mut body, base.change_counter);
@@ -162,11 +162,12 @@ pub fn encode_base(base: &Base) -> Vec<u8> {
         body.extend_from_slice(&stale.salts);
         put(&mut body, stale.frames);
     }
-    finish(kind, &body)
+    finish(kind, body)
 }
 
 /// Makes a record of frames.
 pub struct FramesWriter {
+    /// Behind room for the header.
     body: Vec<u8>,
     count_at: usize,
     count: u32,
@@ -175,7 +176,7 @@ pub struct FramesWriter {
 impl FramesWriter {
     /// A record without frames yet.
     pub fn new(head: &FramesHead) -> FramesWriter {
-        let mut body = Vec::with_capacity(1024);
+        let mut body = empty();
         body.extend_from_slice(&head.salts);
         put(&mut body, u32_of(head.page_bytes));
         put(&mut body, head.change_counter);
@@ -205,19 +206,27 @@ impl FramesWriter {
     pub fn finish(mut self) -> Vec<u8> {
         let count = self.count.to_le_bytes();
         self.body[self.count_at..self.count_at + 4].copy_from_slice(&count);
-        finish(4, &self.body)
+        finish(4, self.body)
     }
 }
 
-/// The bytes of a record of a kind.
-pub(crate) fn finish(kind: u8, body: &[u8]) -> Vec<u8> {
-    let mut record = vec![kind, VERSION, 0, 0];
-    put(&mut record, u32_of(body.len()));
-    if compress::compress_if_gain(body, &mut record) {
-        record[2] = 1;
-    } else {
-        record.extend_from_slice(body);
+/// A record's header, to be filled in, and room for what most bodies take.
+pub(crate) fn empty() -> Vec<u8> {
+    let mut record = Vec::with_capacity(1024);
+    record.extend_from_slice(&[0; HEADER_BYTES]);
+    record
+}
+
+/// The record of a body that lies behind its header.
+pub(crate) fn finish(kind: u8, mut record: Vec<u8>) -> Vec<u8> {
+    let body_bytes = u32_of(record.len() - HEADER_BYTES);
+    let mut packed = vec![0; HEADER_BYTES];
+    let is_packed = compress::compress_if_gain(&record[HEADER_BYTES..], &mut packed);
+    if is_packed {
+        record = packed;
     }
+    record[..4].copy_from_slice(&[kind, VERSION, u8::from(is_packed), 0]);
+    record[4..HEADER_BYTES].copy_from_slice(&body_bytes.to_le_bytes());
     record
 }
 

@@ -60,6 +60,12 @@ impl Counters {
         self.database_syncs.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Syncs of WAL files so far.
+    #[cfg(test)]
+    pub fn real_sync_count(&self) -> u64 {
+        self.real_syncs.load(Ordering::Relaxed)
+    }
+
     /// A database was rolled forward.
     pub fn recovery(&self) {
         self.recoveries.fetch_add(1, Ordering::Relaxed);

@@ -17,11 +17,13 @@ pub struct Lease<'a>(&'a Stream);
 impl Lease<'_> {
     /// Waits until no other process has it.
     pub fn take(stream: &Stream) -> Result<Lease<'_>, Failure> {
-        let begin = Instant::now();
+        let mut busy_since = None;
         loop {
             match stream.acquire() {
                 Ok(()) => return Ok(Lease(stream)),
-                Err(LogError::Busy(_)) if begin.elapsed() < LEASE_WAIT => {
+                Err(LogError::Busy(_))
+                    if busy_since.get_or_insert_with(Instant::now).elapsed() < LEASE_WAIT =>
+                {
                     std::thread::sleep(Duration::from_micros(20));
                 }
                 Err(e) => return Err(e.into()),

@@ -16,6 +16,7 @@ use crate::ffi::*;
 use crate::file::{self, File, Role};
 use crate::guard;
 use crate::main_file;
+use crate::pending::Pending;
 use crate::place::Settings;
 use crate::volume::{self, Volume};
 
@@ -270,6 +271,11 @@ unsafe fn role_of(
             _ => Role::Other,
         });
     }
+    // Over a database that another VFS stands for, a WAL is synced as ever.
+    // SAFETY: as above.
+    if !unsafe { file::is_ours(main) } {
+        return Ok(Role::Other);
+    }
     let main_path = path.as_os_str().as_bytes().strip_suffix(b"-wal");
     let Some(database) =
         main_path.and_then(|main| find_database(Path::new(OsStr::from_bytes(main))))
@@ -282,7 +288,7 @@ unsafe fn role_of(
         let opened = database.open_log(true).and_then(|_| database.release(real));
         opened.map_err(|e| report(&e))?;
     }
-    Ok(Role::Wal { database, main, written: 0..0 })
+    Ok(Role::Wal { database, main, pending: Pending::default() })
 }
 
 unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {

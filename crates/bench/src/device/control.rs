@@ -17,6 +17,12 @@ pub enum Command {
     Region { name: String, start: u64, end: u64 },
     /// `regions off`: forget all regions.
     NoRegions,
+    /// `power off`: reads, writes and flushes fail, until `power on`.
+    Power(bool),
+    /// `save`: keep the content, for `restore`.
+    Save,
+    /// `restore`: the content is what was saved, all of it flushed.
+    Restore,
     /// `crash PROBABILITY SEED`: each sector written since the last flush survives with this probability.
     Crash { survival: f64, seed: u64 },
 }
@@ -27,7 +33,7 @@ pub enum CommandError {
     /// Not one of the commands, or without what belongs to it.
     #[error(
         "`{0}` is not: reset | set PRESET|KEY=VALUE,... | trace on|off | region NAME START END | \
-         regions off | crash PROBABILITY SEED"
+         regions off | crash PROBABILITY SEED | power on|off | save | restore"
     )]
     Unknown(String),
     /// A parameter that cannot be set.
@@ -51,6 +57,10 @@ impl FromStr for Command {
             ["trace", "off"] => Some(Command::Trace(false)),
             ["region", name, start, end] => region(name, start, end),
             ["regions", "off"] => Some(Command::NoRegions),
+            ["power", "on"] => Some(Command::Power(true)),
+            ["power", "off"] => Some(Command::Power(false)),
+            ["save"] => Some(Command::Save),
+            ["restore"] => Some(Command::Restore),
             ["crash", survival, seed] => crash(survival, seed),
             _ => None,
         };
@@ -80,6 +90,7 @@ mod tests {
         assert_eq!(read("set ssd840 write_us=3"), Command::Set("ssd840,write_us=3".into()));
         let region = Command::Region { name: "journal".into(), start: 5, end: 6 };
         assert_eq!(read("region journal 5 6"), region);
+        assert_eq!((read("power off"), read("save")), (Command::Power(false), Command::Save));
         assert_eq!(read("crash 0.5 7"), Command::Crash { survival: 0.5, seed: 7 });
         for text in [
             "",

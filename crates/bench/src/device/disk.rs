@@ -126,6 +126,17 @@ impl Disk {
         extents
     }
 
+    /// A copy of all bytes.
+    pub fn copy(&self) -> Vec<u8> {
+        self.bytes.to_vec()
+    }
+
+    /// All bytes are those of a copy, and there to stay.
+    pub fn restore(&mut self, copy: &[u8]) {
+        self.flush();
+        self.bytes.copy_from_slice(copy);
+    }
+
     /// The power goes: each sector written since the last flush survives with probability `survival`,
     /// drawn from `seed`. Returns how many sectors lost something.
     pub fn crash(&mut self, survival: f64, seed: u64) -> u64 {

@@ -22,6 +22,8 @@ pub struct Emulator {
     /// Counts, which the service adds to.
     pub counters: Counters,
     trace: Trace,
+    is_off: bool,
+    saved: Option<Vec<u8>>,
 }
 
 #[derive(Serialize)]
@@ -38,7 +40,12 @@ impl Emulator {
     pub fn new(parameters: Parameters, mut disk: Disk) -> Emulator {
         disk.set_volatile(parameters.volatile_cache);
         let (model, counters, trace) = Default::default();
-        Emulator { parameters, disk, model, counters, trace }
+        Emulator { parameters, disk, model, counters, trace, is_off: false, saved: None }
+    }
+
+    /// It has no power: everything fails.
+    pub fn is_off(&self) -> bool {
+        self.is_off
     }
 
     /// Size in bytes.
@@ -118,6 +125,9 @@ impl Emulator {
                 self.counters.regions.insert(name, region);
             }
             Command::NoRegions => self.counters.regions.clear(),
+            Command::Power(is_on) => self.is_off = !is_on,
+            Command::Save => self.saved = Some(self.disk.copy()),
+            Command::Restore => self.disk.restore(self.saved.as_ref()?),
             Command::Crash { survival, seed } => {
                 self.counters.lost_sectors += self.disk.crash(survival, seed);
                 self.counters.crashes += 1;
@@ -196,6 +206,22 @@ mod tests {
         assert_eq!(disk.discard(0, 0..u64::MAX), None);
         assert_eq!(disk.obey("explode"), None);
         assert_eq!((value(&disk, "/writes"), value(&disk, "/unflushed_blocks")), (0.0, 0.0));
+    }
+
+    #[test]
+    fn what_was_saved_is_restored_and_survives_a_crash() {
+        let mut disk = emulator();
+        assert_eq!(disk.obey("restore"), None, "nothing was saved");
+        disk.write(0, 0, &[1; 1024]).unwrap();
+        disk.obey("save").unwrap();
+        disk.write(0, 512, &[2; 1024]).unwrap();
+        disk.obey("restore").unwrap();
+        disk.obey("crash 0 1").unwrap();
+        assert_eq!(disk.bytes(0..2048), [[1; 1024], [0; 1024]].concat());
+        disk.obey("power off").unwrap();
+        assert!(disk.is_off());
+        disk.obey("power on").unwrap();
+        assert!(!disk.is_off());
     }
 
     #[test]

@@ -90,6 +90,11 @@ impl Files {
                 self.opened.remove(&body.take::<ReleaseIn>()?.fh);
                 done_empty()
             }
+            Some(Opcode::Read | Opcode::Write | Opcode::Fsync | Opcode::Fallocate)
+                if node == DISK && emulator.is_off() =>
+            {
+                Err(Errno::IO)
+            }
             Some(Opcode::Read) => self.read(emulator, now_ns, node, &body.take()?),
             Some(Opcode::Write) => {
                 let write: WriteIn = body.take()?;

@@ -51,7 +51,7 @@ use signal_hook::iterator::Signals;
 use control::Command;
 use disk::Disk;
 use emulator::Emulator;
-use parameters::Parameters;
+pub use parameters::Parameters;
 
 /// An emulated disk, the file DIR/disk, until it is unmounted (SIGINT and SIGTERM do)
 #[derive(Args)]
@@ -76,7 +76,7 @@ pub struct ControlArgs {
     /// Where the disk is mounted
     dir: PathBuf,
     /// reset | set PRESET|KEY=VALUE,... | trace on|off | region NAME START END | regions off |
-    /// crash PROBABILITY SEED
+    /// crash PROBABILITY SEED | power on|off | save | restore
     command: Vec<String>,
 }
 

@@ -40,6 +40,22 @@ fn numbered(len_bytes: usize, seed: u64) -> Vec<u8> {
     (0..len_bytes).map(|_| rng.u8(..)).collect()
 }
 
+/// Many writes at a time all arrive, and an error of one is told.
+fn write_spans_and_read_back(disk: &Disk) {
+    let data = numbered(64 * 4096, 3);
+    let offsets = (0..64_u64).map(|index| 4096 * (index * 29 % 64 * 2));
+    let spans: Vec<(u64, &[u8])> = offsets.zip(data.chunks(4096)).collect();
+    disk.write_spans(&spans).expect("all of them");
+    for (offset, data) in &spans {
+        let mut found = vec![0; 4096];
+        disk.read(*offset, &mut found).expect("read");
+        assert!(found == *data, "at {offset}");
+    }
+    let mut bad = spans.clone();
+    bad.push((SIZE_BYTES, &data[..4096]));
+    disk.write_spans(&bad).expect_err("outside of the disk");
+}
+
 /// Writes in every way, at aligned and unaligned addresses, and reads it all back.
 fn write_and_read_back(disk: &Disk) {
     let mut expected = vec![0; SIZE_BYTES as usize];
@@ -58,6 +74,7 @@ fn write_and_read_back(disk: &Disk) {
     let mut found = vec![0; SIZE_BYTES as usize + 1];
     disk.read(0, &mut found[1..]).expect("read");
     assert!(found[1..] == expected);
+    write_spans_and_read_back(disk);
     let mut part = AlignedBuf::zeroed(4096);
     disk.read(4096, &mut part).expect("read");
     assert!(part[..] == expected[4096..8192]);

@@ -1,5 +1,6 @@
 //! What the log costs through the daemon: `daemon_cost DIR [PART]`, a directory on the disk to measure. Lanes and
-//! NVRAM are directories in /dev/shm. PART is latency, two, sustained, xlog or recovery. Both sides of each comparison take turns; prints medians and ratios.
+//! NVRAM are directories in /dev/shm. PART is latency, two, worker,
+//! sustained, xlog or recovery. Both sides of each comparison take turns; prints medians and ratios.
 //!
 //! Daemon and second client are this program again, as other processes.
 
@@ -168,6 +169,9 @@ fn measure(place: &Place, part: Option<&str>) -> Result<(), Failure> {
     if is_wanted("two") {
         two_against_one(place)?;
     }
+    if is_wanted("worker") {
+        worker_cost(&daemon, &log)?;
+    }
     if is_wanted("sustained") {
         sustained(place, &log)?;
     }
@@ -235,6 +239,47 @@ fn two_against_one(place: &Place) -> Result<(), Failure> {
     println!("the same for work that shares nothing: {checksums:.2}");
     one.end()?;
     two.end()
+}
+
+/// Nanoseconds of CPU that the daemon's threads of that name have used.
+fn cpu_ns(daemon: &Other, name: &str) -> Result<u64, Failure> {
+    let mut sum = 0;
+    for task in std::fs::read_dir(format!("/proc/{}/task", daemon.child.id()))? {
+        let task = task?.path();
+        if std::fs::read_to_string(task.join("comm"))?.trim() == name {
+            let text = std::fs::read_to_string(task.join("schedstat"))?;
+            sum += text.split(' ').next().ok_or("no time")?.parse::<u64>()?;
+        }
+    }
+    Ok(sum)
+}
+
+/// CPU of the flush worker and of the threads that lend chunks, which does not depend on who else is busy.
+fn worker_cost(daemon: &Other, log: &Log) -> Result<(), Failure> {
+    println!("CPU of the daemon per record, ns: flush worker, lending (medians of 5 x 20 MB)");
+    for len_bytes in [100usize, 1000, 10_000] {
+        let stream = log.stream(&format!("worker-{len_bytes}"))?;
+        let (payload, count) = (vec![7; len_bytes], 20_000_000 / len_bytes as u64);
+        let mut costs = [Vec::new(), Vec::new()];
+        for _ in 0..5 {
+            let before = [cpu_ns(daemon, "log-flush")?, cpu_ns(daemon, "log-client")?];
+            for _ in 0..count {
+                stream.append(&payload)?;
+            }
+            // The worker finds it idle and drains the rest.
+            while stream.stat()?.drained < stream.appended().0 {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let after = [cpu_ns(daemon, "log-flush")?, cpu_ns(daemon, "log-client")?];
+            for (cost, (after, before)) in costs.iter_mut().zip(after.iter().zip(before)) {
+                cost.push((after - before) / count);
+            }
+            stream.truncate_before(stream.appended())?;
+        }
+        let [worker, lending] = costs.map(median);
+        println!("{len_bytes:>8} bytes {worker:>8} {lending:>8}");
+    }
+    Ok(())
 }
 
 /// Bytes written to the device that holds `path`, if the kernel says.

@@ -110,7 +110,9 @@ impl Lender for RemoteLender<'_> {
             return Ok(lent);
         }
         drop(state);
-        let lent = borrow(self.client, self.ahead, ordinal, 0)?;
+        let lent = borrow(self.client, self.ahead, ordinal, 0);
+        // The daemon has taken back all that is not needed yet.
+        let lent = lent.inspect_err(|_| self.ahead.state.lock().ready.clear())?;
         lent.into_iter().next().ok_or_else(|| LogError::Daemon("it lent nothing".into()))
     }
 

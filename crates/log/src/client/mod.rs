@@ -27,6 +27,8 @@ use crate::writer::Sizes;
 use crate::{Log, LogError, LogStat, Lsn, Record, Result, StreamName, transport};
 
 pub(crate) use reader::RemoteReader;
+#[cfg(test)]
+pub(crate) use reader::parse as parse_records;
 pub(crate) use stream::RemoteStream;
 
 /// How long an answer may take: longer than the daemon waits for a chunk.
@@ -156,7 +158,8 @@ impl Client {
             }
             Unanswered::Gone(e) if begin.elapsed() >= options.retry => {
                 let waited = options.retry.as_secs_f32();
-                Err(LogError::Daemon(format!("{socket}: gone for {waited} s: {e}")))
+                let todo = "start it (onejournal logd), or open its directory";
+                Err(LogError::Daemon(format!("{socket}: gone for {waited} s: {e}: {todo}")))
             }
             Unanswered::Gone(_) => {
                 std::thread::sleep(Duration::from_millis(20));
@@ -212,6 +215,17 @@ impl Client {
         let answer = exchange(&connection, request)?;
         self.keep(connection);
         Ok(answer)
+    }
+
+    /// Brings home what was appended here, and gives the leases back.
+    pub(crate) fn close(&self) -> Result<()> {
+        let open: Vec<_> = self.streams.lock().values().filter_map(Weak::upgrade).collect();
+        let mut home = Ok(());
+        for stream in open {
+            home = home.and(stream.flush_own());
+            stream.release();
+        }
+        home
     }
 
     fn keep(&self, connection: OwnedFd) {

@@ -77,7 +77,7 @@ impl RemoteReader {
 }
 
 /// The records of an answer, behind it or in a file.
-pub(super) fn parse(reply: &Reply, files: Vec<OwnedFd>) -> Result<Vec<Record>> {
+pub(crate) fn parse(reply: &Reply, files: Vec<OwnedFd>) -> Result<Vec<Record>> {
     let mut long = Vec::new();
     let mut data = match files.into_iter().next() {
         Some(file) => {

@@ -195,6 +195,16 @@ impl RemoteStream {
         )
     }
 
+    /// The same, if it was written here.
+    pub(crate) fn flush_own(&self) -> Result<()> {
+        match &*self.state.lock() {
+            State::Idle => return Ok(()),
+            State::Local(stream) => return stream.flush(),
+            State::Leased(_) => {}
+        }
+        self.flush()
+    }
+
     pub(crate) fn release(&self) {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Idle) {

@@ -42,7 +42,7 @@ impl Connections {
     pub(super) fn begin(shared: &Arc<Shared>, socket: OwnedFd) {
         let Ok(peer) = Peer::of(&socket) else { return };
         let mut table = shared.connections.0.lock();
-        let limits = &shared.limits;
+        let limits = &shared.desk.limits;
         let own = table.open.values().filter(|open| open.uid == peer.uid).count();
         let is_one_too_many = !is_trusted(peer.uid) && own >= limits.user_connection_count;
         if table.open.len() >= limits.connection_count || is_one_too_many {
@@ -126,7 +126,7 @@ fn serve(shared: &Shared, socket: &OwnedFd, peer: &Peer) {
                 return;
             }
         };
-        let (reply, files) = shared.answer(peer, &request);
+        let (reply, files) = shared.desk.answer(peer, &request);
         let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
         if transport::send(socket, &reply.encode(request.kind, files.len()), &files).is_err() {
             return;

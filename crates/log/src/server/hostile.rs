@@ -286,6 +286,59 @@ fn what_a_client_appended_last_is_there_for_the_next() {
 }
 
 #[test]
+fn what_a_client_makes_longer_is_cut() {
+    for is_nvram in [false, true] {
+        let place = Place::new(is_nvram);
+        let server = place.serve();
+        let log = Log::connect(place.socket()).expect("connect");
+        let mut innocent = Innocent::new(&log, "innocent");
+        for (number, is_chunk) in [true, false].into_iter().enumerate() {
+            let mut lane = Lane::take(&place, &format!("greedy-{number}")).expect("lease");
+            lane.append();
+            let file = if is_chunk { &lane.chunk } else { &lane.words };
+            let length = || file.metadata().expect("it is open").len();
+            let before = length();
+            for _ in 0..3 {
+                let allocate = rustix::fs::FallocateFlags::empty();
+                rustix::fs::fallocate(file, allocate, 0, 16 << 20).expect("as root may");
+                innocent.go_on();
+                while length() != before {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+            let error = lane.ask(Kind::Sync, 0, 0).expect_err("its lease is worth nothing");
+            assert!(matches!(error, LogError::Aborted(_)), "{error}");
+        }
+        innocent.go_on();
+        innocent.check();
+        server.stop().expect("stop");
+    }
+}
+
+#[test]
+fn two_who_want_most_of_the_pool_both_get_it() {
+    let place = Place::new(true);
+    let _server = place.serve();
+    let log = || Log::connect(place.socket()).expect("connect");
+    std::thread::scope(|scope| {
+        for name in ["one", "two", "three"] {
+            scope.spawn(move || {
+                let stream = log().stream(name).expect("stream");
+                let payload = vec![1; 500_000];
+                let mut count = 0;
+                while count < 10 {
+                    match stream.append(&payload) {
+                        Ok(_) => count += 1,
+                        Err(LogError::Full { .. }) => {}
+                        Err(e) => panic!("{name}: {e}"),
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn messages_that_are_none_close_their_connection_alone() {
     let place = Place::new(true);
     let server = place.serve();
@@ -348,7 +401,8 @@ fn a_client_cannot_take_more_than_its_share() {
     }
     let (far, other) = (first + lent + 5, first.wrapping_sub(1));
     for at in [far, other, u64::MAX] {
-        assert!(matches!(lane.ask(Kind::Lend, at, 0), Err(LogError::Usage(_))), "{at}");
+        let error = lane.ask(Kind::Lend, at, 0).expect_err("not the next one");
+        assert!(matches!(error, LogError::Usage(_) | LogError::Full { .. }), "{at}: {error}");
     }
     let stolen = Lane { token: lane.token ^ 1, ..lane };
     assert!(matches!(stolen.ask(Kind::Lend, first, 0), Err(LogError::Aborted(_))));

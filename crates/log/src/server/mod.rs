@@ -18,6 +18,7 @@
 
 mod access;
 mod connection;
+pub(crate) mod desk;
 #[cfg(test)]
 mod hostile;
 mod requests;
@@ -35,7 +36,6 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketAddrUnix, SocketFlags};
 
-use crate::host::Host;
 use crate::place::{Options, Place};
 use crate::recovery::recover_service;
 use crate::service::Service;
@@ -43,6 +43,7 @@ use crate::worker::Worker;
 use crate::{LogError, Result, transport};
 
 use connection::Connections;
+use desk::Desk;
 
 /// How often the threads look whether the daemon ends, and for clients that are gone.
 const TICK: Duration = Duration::from_millis(200);
@@ -100,11 +101,8 @@ impl ServerOptions {
 
 /// What all threads of the daemon have.
 struct Shared {
-    service: Arc<Service>,
-    place: Arc<Place>,
-    limits: Limits,
+    desk: Desk,
     connections: Connections,
-    made: access::Made,
     is_ending: AtomicBool,
 }
 
@@ -129,19 +127,13 @@ impl Server {
         let place = Place::join(path.as_ref(), options, Some(&socket), |place| {
             recover_service(&Service::new(place, options.full_wait))
         })?;
-        let service = Arc::new(Service::new(place.clone(), options.full_wait));
-        service.take_over_remotes()?;
+        let service = Arc::new(Service::new(place, options.full_wait));
+        let desk = Desk::new(service.clone(), server.limits.clone())?;
         let listener = listen(&socket, server.mode)
             .map_err(|e| LogError::system(socket.display().to_string(), e))?;
-        let worker = Some(Worker::start(service.clone())?);
-        let shared = Arc::new(Shared {
-            service,
-            place,
-            limits: server.limits.clone(),
-            connections: Connections::default(),
-            made: access::Made::default(),
-            is_ending: AtomicBool::new(false),
-        });
+        let worker = Some(Worker::start(service)?);
+        let (connections, is_ending) = (Connections::default(), AtomicBool::new(false));
+        let shared = Arc::new(Shared { desk, connections, is_ending });
         let mut server = Server { shared, socket, threads: Vec::new(), worker };
         let shared = server.shared.clone();
         server.spawn("log-accept", move || accept(&shared, &listener))?;
@@ -165,17 +157,7 @@ impl Server {
     /// the log files. Clients keep their leases for the next daemon.
     pub fn stop(mut self) -> Result<()> {
         self.end();
-        let mut drained = Ok(());
-        for stream in self.shared.service.owners() {
-            if let Ok(Some(lane)) = self.shared.service.lane_of(stream)
-                && lane.check().is_ok()
-                && let Err(e) = self.shared.service.drain(&lane)
-                && !lane.is_spoiled()
-            {
-                drained = Err(e);
-            }
-        }
-        drained
+        self.shared.desk.bring_home()
     }
 
     fn end(&mut self) {
@@ -238,31 +220,11 @@ fn accept(shared: &Arc<Shared>, listener: &OwnedFd) {
     }
 }
 
-/// Ends the leases of clients that are gone, and closes streams that nobody uses.
+/// Looks after leases and streams now and then.
 fn watch_leases(shared: &Shared) {
     while !shared.is_ending.load(Ordering::Acquire) {
         std::thread::sleep(TICK);
-        for lane in shared.service.open_lanes() {
-            if lane.words.remote().load(Ordering::Acquire) == 0 {
-                continue;
-            }
-            // Held by who is changing the lease just now.
-            let Some(_writer) = lane.writer.try_lock() else { continue };
-            if lane.is_spoiled() {
-                // Not while its client is there, and again if it fails.
-                let _ = shared.service.settle_spoiled(&lane);
-            } else if lane.check().is_ok() && shared.service.end_remote(&lane).is_ok() {
-                // Latched in the lane and reported to whoever takes the lease next.
-                let _ = shared.service.drain(&lane);
-            }
-        }
-        shared.service.forget_idle(shared.limits.idle_stream_count);
+        shared.desk.tend();
         shared.connections.join_ended();
-    }
-}
-
-impl Shared {
-    fn pool_chunk_count(&self) -> usize {
-        self.place.settings().chunk_count as usize
     }
 }

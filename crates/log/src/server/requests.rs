@@ -9,9 +9,9 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
-use super::Shared;
 use super::access::{Wish, check, is_trusted};
-use crate::host::{Host, StreamMeta};
+use super::desk::Desk;
+use crate::host::StreamMeta;
 use crate::lane::Lane;
 use crate::protocol::{DATA_BYTES_MAX, FILES_MAX, Kind, RawRecord, Reply, Request, refusal};
 use crate::reading::{Found, READ_BYTES};
@@ -21,9 +21,9 @@ use crate::{LogError, Lsn, Record, Result, StreamId, StreamName};
 /// An answer and the descriptors that go with it.
 type Answer = (Reply, Vec<OwnedFd>);
 
-impl Shared {
+impl Desk {
     /// What is sent back.
-    pub(super) fn answer(&self, peer: &Peer, request: &Request) -> Answer {
+    pub(crate) fn answer(&self, peer: &Peer, request: &Request) -> Answer {
         self.carry_out(peer, request).unwrap_or_else(|e| (refusal(&e), Vec::new()))
     }
 
@@ -66,8 +66,10 @@ impl Shared {
             Kind::ServiceStat => Ok((self.service_stat(), Vec::new())),
             Kind::Streams => self.streams(peer, request),
             Kind::Remove => {
-                let (name, meta) = self.find(peer, request, Wish::Own)?;
-                self.service.remove(&self.service.lane(&name, &meta)?)?;
+                let name = request.name.parse()?;
+                let meta = self.service.host.stream(&name)?;
+                meta.iter().try_for_each(|meta| check(&name, meta, peer, Wish::Own))?;
+                self.service.remove_named(&name, meta)?;
                 numbers(&[])
             }
             Kind::Truncate => {
@@ -96,13 +98,13 @@ impl Shared {
     }
 
     fn hello(&self) -> Reply {
-        let settings = self.place.settings();
+        let settings = self.service.host.settings();
         let uuid = settings.uuid.as_bytes().to_vec();
         let class = self.service.durability();
         let values = [
             settings.chunk_bytes,
             settings.pool_bytes(),
-            u64::from(self.place.nvram().is_some()),
+            u64::from(self.service.host.nvram().is_some()),
             class as u64,
         ];
         Reply { data: uuid, ..Reply::of(&values) }
@@ -140,7 +142,7 @@ impl Shared {
                 let (uid, gid) = (peer.uid, peer.gid);
                 let (salt, quota_bytes) = (fastrand::u64(..), self.limits.stream_bytes);
                 let meta = StreamMeta { id: 0, salt, uid, gid, mode: 0o600, quota_bytes };
-                self.place.create_stream(&name, &meta)?
+                self.service.host.create_stream(&name, &meta)?
             }
         };
         check(&name, &meta, peer, Wish::Know)?;
@@ -162,18 +164,32 @@ impl Shared {
             return Err(LogError::Aborted(format!("stream {name}: its lease is another's now")));
         }
         believe(lane)?;
+        if request.count != 0 {
+            return self.lend_early(peer.uid, lane, request.at, request.count);
+        }
+        // The writer waits, and forgets what it was lent for the append that fails now: those who each hold a
+        // part of what they need would wait for each other for ever.
+        let lent = self.lend_now(peer.uid, lane, request.at);
+        let lent = lent.inspect_err(|_| self.service.take_back_unused(lane))?;
+        Ok((Reply::of(&[1]), vec![lent]))
+    }
+
+    fn lend_now(&self, uid: u32, lane: &Lane, ordinal: u64) -> Result<OwnedFd> {
+        if lane.words.chunk(ordinal).is_none() {
+            self.wait_for_share(uid, lane)?;
+            check_quota(lane, ordinal, self.service.host.settings().chunk_bytes)?;
+        }
+        self.lend_one(lane, ordinal)
+    }
+
+    fn lend_early(&self, uid: u32, lane: &Lane, at: u64, count: u32) -> Result<Answer> {
         let mut files = Vec::new();
-        let is_early = request.count != 0;
-        let count = request.count.clamp(1, FILES_MAX as u32);
-        for ordinal in (0..count).map(|index| request.at.saturating_add(u64::from(index))) {
+        for ordinal in (0..count.min(FILES_MAX as u32)).map(|n| at.saturating_add(u64::from(n))) {
             if lane.words.chunk(ordinal).is_none() {
-                if is_early && !self.has_plenty(peer.uid, lane, ordinal) {
+                if !self.has_plenty(uid, lane, ordinal) {
                     break;
                 }
-                if !is_early {
-                    self.wait_for_share(peer.uid, lane)?;
-                }
-                check_quota(lane, ordinal, self.place.settings().chunk_bytes)?;
+                check_quota(lane, ordinal, self.service.host.settings().chunk_bytes)?;
             }
             files.push(self.lend_one(lane, ordinal)?);
         }
@@ -183,7 +199,7 @@ impl Shared {
     /// Lends a chunk and opens it, with a descriptor that nothing else uses.
     fn lend_one(&self, lane: &Lane, ordinal: u64) -> Result<OwnedFd> {
         let index = self.service.lend_out(lane, ordinal)?;
-        let file = self.place.chunk_fd(index)?;
+        let file = self.service.host.chunk_file(index)?;
         // While its file was opened a client that fills it at the same time may have given it back, and
         // another got it: spans are lent once, so if it is the span's still it was all the time.
         match lane.words.chunk(ordinal) {
@@ -228,7 +244,7 @@ impl Shared {
             }
             if begin.elapsed() >= self.service.full_wait {
                 return Err(LogError::Full {
-                    pool_bytes: limit as u64 * self.place.settings().chunk_bytes,
+                    pool_bytes: limit as u64 * self.service.host.settings().chunk_bytes,
                     waited_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
                 });
             }
@@ -280,7 +296,8 @@ impl Shared {
     /// Names behind `name`, in order, that the peer may know.
     fn streams(&self, peer: &Peer, request: &Request) -> Result<Answer> {
         let mut names: Vec<String> = self
-            .place
+            .service
+            .host
             .streams()?
             .into_iter()
             .filter(|(name, meta)| check(name, meta, peer, Wish::Know).is_ok())

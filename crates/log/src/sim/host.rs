@@ -1,23 +1,30 @@
 //! A machine that only exists in memory: its media, what its processes share, and a process's part.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use device::{
-    BlockDevice, Durability, Fault, FileStore, FilesCursor, FilesImage, FilesTrace, Image,
-    MappedNvram, Nvram, NvramCursor, NvramTrace, SharedWords, SimClock, SimDevice, SimFiles,
-    SimNvram, Survival, Trace,
+    BlockDevice, Durability, Fault, FileStore, FilesCursor, FilesImage, FilesTrace, Image, Nvram,
+    NvramCursor, NvramTrace, SharedWords, SimClock, SimDevice, SimFiles, SimNvram, StoredFile,
+    Survival, Trace,
 };
 use parking_lot::Mutex;
 
+use super::media::{ChunkFile, Directory, Disk};
 use crate::chunk::DATA_OFFSET;
 use crate::host::{Host, Settings, StreamMeta};
+use crate::remote::{RemoteWords, leases_in, make_remote_words, words_path};
 use crate::shared::{Client, Control, LaneWords};
-use crate::{Result, StreamId, StreamName};
+use crate::{Result, StreamId, StreamName, mortal};
 
 /// Longest file.
 const FILE_BYTES_MAX: u64 = 2 << 20;
 const SECTOR_BYTES: usize = 512;
+/// There is room on the NVRAM for one chunk's new file beside all chunks.
+const SPARE_COUNT: u64 = 1;
 
 /// What the media hold.
 #[derive(Clone)]
@@ -34,7 +41,7 @@ impl Images {
         files.start_trace();
         let trace = files.take_trace();
         let chunk_bytes = DATA_OFFSET + settings.chunk_bytes;
-        let pool_bytes = chunk_bytes * u64::from(settings.chunk_count);
+        let pool_bytes = chunk_bytes * (u64::from(settings.chunk_count) + SPARE_COUNT);
         let is_nvram = settings.nvram.is_some();
         Images {
             files: trace.cursor().crash(Survival::Nothing),
@@ -50,10 +57,16 @@ pub(super) struct Machine {
     pub(super) clock: SimClock,
     pub(super) files: SimFiles,
     nvram: Option<Arc<SimNvram>>,
-    pub(super) group: Option<SimDevice>,
+    group: Option<Disk>,
     control: Arc<SharedWords>,
     lanes: Mutex<HashMap<StreamId, Arc<SharedWords>>>,
-    chunks: Mutex<HashMap<usize, Arc<dyn Nvram>>>,
+    chunks: Mutex<HashMap<usize, Arc<ChunkFile>>>,
+    /// Where on the NVRAM the chunks' files lie, that are not the first ones.
+    places: Mutex<HashMap<usize, usize>>,
+    /// Chunks whose descriptors are on their way to a client.
+    handed: Mutex<Vec<Arc<ChunkFile>>>,
+    /// Words of clients: these are files, because their locks are.
+    words: OnceLock<tempfile::TempDir>,
     dead: Mutex<HashSet<Client>>,
     lock: Mutex<()>,
 }
@@ -62,17 +75,21 @@ impl Machine {
     pub(super) fn power_up(settings: &Settings, images: Images) -> Arc<Machine> {
         let clock = SimClock::default();
         let device = |image| SimDevice::from_image(image, SECTOR_BYTES).with_clock(&clock);
+        let files = SimFiles::from_image(images.files, &clock);
         Arc::new(Machine {
             settings: settings.clone(),
-            files: SimFiles::from_image(images.files, &clock),
+            places: Mutex::new(places_of(&files)),
+            files,
             nvram: images
                 .nvram
                 .map(|image| Arc::new(SimNvram::from_image(image).with_clock(&clock))),
-            group: images.group.map(device),
+            group: images.group.map(|image| Disk(device(image))),
             clock,
             control: words(Control::COUNT),
             lanes: Mutex::default(),
             chunks: Mutex::default(),
+            handed: Mutex::default(),
+            words: OnceLock::new(),
             dead: Mutex::default(),
             lock: Mutex::default(),
         })
@@ -81,14 +98,14 @@ impl Machine {
     pub(super) fn start_trace(&self) {
         self.files.start_trace();
         self.nvram.iter().for_each(|nvram| nvram.start_trace());
-        self.group.iter().for_each(SimDevice::start_trace);
+        self.group.iter().for_each(|group| group.0.start_trace());
     }
 
     pub(super) fn take_trace(&self) -> Traces {
         Traces {
             files: self.files.take_trace(),
             nvram: self.nvram.as_ref().map(|nvram| nvram.take_trace()),
-            group: self.group.as_ref().map(SimDevice::take_trace),
+            group: self.group.as_ref().map(|group| group.0.take_trace()),
         }
     }
 
@@ -99,7 +116,7 @@ impl Machine {
     /// Lets an operation on files or the group log fail.
     pub(super) fn inject(&self, on_group: bool, fault: Fault) {
         match &self.group {
-            Some(group) if on_group => group.inject(fault),
+            Some(group) if on_group => group.0.inject(fault),
             _ => self.files.inject(fault),
         }
     }
@@ -126,6 +143,41 @@ impl Machine {
             }
             _ => false,
         }
+    }
+
+    /// What a client maps of the descriptors that it was sent.
+    pub(super) fn take_handed(&self) -> Vec<Arc<ChunkFile>> {
+        std::mem::take(&mut self.handed.lock())
+    }
+
+    fn words_directory(&self) -> &Path {
+        let make = || tempfile::tempdir_in("/dev/shm").expect("shared memory");
+        self.words.get_or_init(make).path()
+    }
+
+    /// Files with words of clients.
+    pub(super) fn words_count(&self) -> usize {
+        let Some(words) = self.words.get() else { return 0 };
+        std::fs::read_dir(words.path()).expect("a directory").count()
+    }
+
+    /// The present file of a chunk.
+    fn chunk(&self, index: usize) -> Arc<ChunkFile> {
+        let len_bytes = DATA_OFFSET + self.settings.chunk_bytes;
+        let place = self.places.lock().get(&index).copied().unwrap_or(index);
+        let make = || match &self.nvram {
+            Some(all) => ChunkFile::on_nvram(all.clone(), place as u64 * len_bytes, len_bytes),
+            None => ChunkFile::in_memory(len_bytes),
+        };
+        self.chunks.lock().entry(index).or_insert_with(|| Arc::new(make())).clone()
+    }
+
+    /// A place on the NVRAM where no chunk lies.
+    fn spare_place(&self) -> usize {
+        let chunk_count = self.settings.chunk_count as usize;
+        let places = self.places.lock();
+        let taken: Vec<usize> = (0..chunk_count).map(|i| *places.get(&i).unwrap_or(&i)).collect();
+        (0..).find(|place| !taken.contains(place)).expect("one more than chunks")
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -189,39 +241,55 @@ pub(super) struct SimHost {
     client: Client,
 }
 
+/// Where the chunks lie that are not at their first place.
+fn places_of(files: &SimFiles) -> HashMap<usize, usize> {
+    let store = files.directory("chunks");
+    let mut places = HashMap::new();
+    for name in store.names().expect("names") {
+        if let Some(text) = read_text(&store, &name).expect("read") {
+            places.insert(name.parse().expect("a number"), text.parse().expect("a number"));
+        }
+    }
+    places
+}
+
+/// The file's text; `None`: there is no such file, or nothing was stored in it.
+fn read_text(store: &dyn FileStore, name: &str) -> Result<Option<String>> {
+    if !store.names()?.iter().any(|found| found == name) {
+        return Ok(None);
+    }
+    let file = store.open(name)?;
+    let mut bytes = vec![0; usize::try_from(file.len_bytes()?).expect("short")];
+    file.read(0, &mut bytes)?;
+    let text = String::from_utf8(bytes).expect("text");
+    let text = text.trim_end_matches('\0');
+    Ok((!text.is_empty()).then(|| text.to_owned()))
+}
+
+fn write_text(store: &dyn FileStore, name: &str, text: &str) -> Result<Box<dyn StoredFile>> {
+    let file = match store.names()?.iter().any(|found| found == name) {
+        true => store.open(name)?,
+        false => store.create(name, SECTOR_BYTES as u64)?,
+    };
+    let mut bytes = text.as_bytes().to_vec();
+    bytes.resize(SECTOR_BYTES, 0);
+    file.write(0, &bytes)?;
+    Ok(file)
+}
+
+fn sync_text(store: &dyn FileStore, file: &dyn StoredFile) -> Result<()> {
+    file.sync()?;
+    Ok(store.sync_names()?)
+}
+
 impl SimHost {
     /// The process is gone.
     pub(super) fn die(&self) {
         self.machine.dead.lock().insert(self.client);
     }
 
-    fn meta_directory(&self) -> impl FileStore + use<> {
-        self.machine.files.directory("streams")
-    }
-
-    /// The file's text; `None`: there is no such file, or nothing was stored in it.
-    fn read_text(&self, store: &dyn FileStore, name: &str) -> Result<Option<String>> {
-        if !store.names()?.iter().any(|found| found == name) {
-            return Ok(None);
-        }
-        let file = store.open(name)?;
-        let mut bytes = vec![0; usize::try_from(file.len_bytes()?).expect("short")];
-        file.read(0, &mut bytes)?;
-        let text = String::from_utf8(bytes).expect("text");
-        let text = text.trim_end_matches('\0');
-        Ok((!text.is_empty()).then(|| text.to_owned()))
-    }
-
-    fn write_text(&self, store: &dyn FileStore, name: &str, text: &str) -> Result<()> {
-        let file = match store.names()?.iter().any(|found| found == name) {
-            true => store.open(name)?,
-            false => store.create(name, SECTOR_BYTES as u64)?,
-        };
-        let mut bytes = text.as_bytes().to_vec();
-        bytes.resize(SECTOR_BYTES, 0);
-        file.write(0, &bytes)?;
-        file.sync()?;
-        Ok(store.sync_names()?)
+    fn directory(&self, name: &str) -> impl FileStore + use<> {
+        Directory(self.machine.files.directory(name))
     }
 }
 
@@ -252,21 +320,53 @@ impl Host for SimHost {
     }
 
     fn chunk(&self, index: usize) -> Result<Arc<dyn Nvram>> {
-        let mut chunks = self.machine.chunks.lock();
-        let make = || -> Arc<dyn Nvram> {
-            let len_bytes = DATA_OFFSET + self.machine.settings.chunk_bytes;
-            match &self.machine.nvram {
-                Some(all) => {
-                    let begin = index as u64 * len_bytes;
-                    Arc::new(Window { all: all.clone(), begin, len_bytes })
-                }
-                None => {
-                    let len_bytes = usize::try_from(len_bytes).expect("small");
-                    Arc::new(MappedNvram::in_memory(len_bytes).expect("memory"))
-                }
-            }
+        Ok(self.machine.chunk(index))
+    }
+
+    fn chunk_file(&self, index: usize) -> Result<OwnedFd> {
+        self.machine.handed.lock().push(self.machine.chunk(index));
+        // In its place.
+        let nothing = File::open("/dev/null").expect("it is everywhere");
+        Ok(nothing.into())
+    }
+
+    fn replace_chunk(&self, index: usize) -> Result<()> {
+        let (machine, len_bytes) = (&self.machine, DATA_OFFSET + self.machine.settings.chunk_bytes);
+        let old = machine.chunk(index);
+        let Some(all) = &machine.nvram else {
+            machine.chunks.lock().insert(index, Arc::new(ChunkFile::in_memory(len_bytes)));
+            old.cut();
+            return Ok(());
         };
-        Ok(chunks.entry(index).or_insert_with(make).clone())
+        let place = machine.spare_place();
+        let new = ChunkFile::on_nvram(all.clone(), place as u64 * len_bytes, len_bytes);
+        let zeros = vec![0; usize::try_from(len_bytes).expect("small")];
+        new.write_durable(0, &[&zeros])?;
+        // Who looks for the chunk finds the new one from here on; a power cut may bring the old one back.
+        let store = machine.files.directory("chunks");
+        let file = write_text(&store, &index.to_string(), &place.to_string())?;
+        machine.places.lock().insert(index, place);
+        machine.chunks.lock().insert(index, Arc::new(new));
+        mortal::step();
+        sync_text(&store, &*file)?;
+        mortal::step();
+        old.cut();
+        Ok(())
+    }
+
+    fn remote_words(&self, stream: StreamId, serial: u64) -> Result<Arc<RemoteWords>> {
+        Ok(Arc::new(RemoteWords::open(
+            &words_path(self.machine.words_directory(), stream, serial),
+            serial,
+        )?))
+    }
+
+    fn make_remote_words(&self, stream: StreamId, serial: u64, words: &LaneWords) -> Result<File> {
+        make_remote_words(&words_path(self.machine.words_directory(), stream, serial), words)
+    }
+
+    fn remote_leases(&self) -> Result<Vec<(StreamId, u64)>> {
+        self.machine.words.get().map_or(Ok(Vec::new()), |words| leases_in(words.path()))
     }
 
     fn group(&self) -> Option<&dyn BlockDevice> {
@@ -274,10 +374,10 @@ impl Host for SimHost {
     }
 
     fn streams(&self) -> Result<Vec<(StreamName, StreamMeta)>> {
-        let store = self.meta_directory();
+        let store = self.directory("streams");
         let mut streams = Vec::new();
         for name in store.names()? {
-            if let Some(text) = self.read_text(&store, &name)? {
+            if let Some(text) = read_text(&store, &name)? {
                 let meta = serde_json::from_str(&text).expect("written whole");
                 streams.push((name.parse().expect("a name"), meta));
             }
@@ -287,12 +387,12 @@ impl Host for SimHost {
 
     fn create_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<StreamMeta> {
         let _lock = self.machine.lock.lock();
-        let store = self.meta_directory();
-        if let Some(text) = self.read_text(&store, name.as_str())? {
+        let store = self.directory("streams");
+        if let Some(text) = read_text(&store, name.as_str())? {
             return Ok(serde_json::from_str(&text).expect("written whole"));
         }
         // What is left of a stream that had this name.
-        let old = self.machine.files.directory(name.as_str());
+        let old = self.directory(name.as_str());
         for file in old.names()? {
             old.remove(&file)?;
         }
@@ -300,16 +400,25 @@ impl Host for SimHost {
         let control = Control(self.control());
         let id = control.next_stream().fetch_add(1, std::sync::atomic::Ordering::AcqRel);
         let meta = StreamMeta { id: u32::try_from(id).expect("few"), ..meta.clone() };
-        self.write_text(&store, name.as_str(), &serde_json::to_string(&meta).expect("plain"))?;
+        let text = serde_json::to_string(&meta).expect("plain");
+        sync_text(&store, &*write_text(&store, name.as_str(), &text)?)?;
         Ok(meta)
+    }
+
+    fn keep_stream(&self, name: &StreamName) -> Result<()> {
+        let store = self.directory("streams");
+        if store.names()?.iter().any(|found| found == name.as_str()) {
+            store.open(name.as_str())?.sync()?;
+        }
+        Ok(store.sync_names()?)
     }
 
     fn remove_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<()> {
         let _lock = self.machine.lock.lock();
-        let store = self.meta_directory();
+        let store = self.directory("streams");
         store.remove(name.as_str())?;
         store.sync_names()?;
-        let files = self.machine.files.directory(name.as_str());
+        let files = self.directory(name.as_str());
         for file in files.names()? {
             files.remove(&file)?;
         }
@@ -318,16 +427,17 @@ impl Host for SimHost {
     }
 
     fn store(&self, name: &StreamName) -> Result<Arc<dyn FileStore>> {
-        Ok(Arc::new(self.machine.files.directory(name.as_str())))
+        Ok(Arc::new(self.directory(name.as_str())))
     }
 
     fn usn_limit(&self) -> Result<u64> {
-        let text = self.read_text(&self.machine.files.directory("root"), "usn-limit")?;
+        let text = read_text(&self.directory("root"), "usn-limit")?;
         Ok(text.map_or(0, |text| text.parse().expect("a number")))
     }
 
     fn keep_usn_limit(&self, limit: u64) -> Result<()> {
-        self.write_text(&self.machine.files.directory("root"), "usn-limit", &limit.to_string())
+        let store = self.directory("root");
+        sync_text(&store, &*write_text(&store, "usn-limit", &limit.to_string())?)
     }
 
     fn locked(&self, f: &mut dyn FnMut() -> Result<()>) -> Result<()> {
@@ -338,45 +448,4 @@ impl Host for SimHost {
 
 fn words(count: usize) -> Arc<SharedWords> {
     Arc::new(SharedWords::anonymous(count).expect("words"))
-}
-
-/// A part of the NVRAM: a fence is one for all of it, as on a real machine.
-struct Window {
-    all: Arc<SimNvram>,
-    begin: u64,
-    len_bytes: u64,
-}
-
-impl Window {
-    fn at(&self, offset: u64, len_bytes: usize) -> u64 {
-        assert!(offset + len_bytes as u64 <= self.len_bytes, "outside of the chunk");
-        self.begin + offset
-    }
-}
-
-impl Nvram for Window {
-    fn len_bytes(&self) -> u64 {
-        self.len_bytes
-    }
-
-    fn durability(&self) -> Durability {
-        self.all.durability()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
-        self.all.read(self.at(offset, buf.len()), buf)
-    }
-
-    fn store(&self, offset: u64, data: &[u8]) -> device::Result<()> {
-        self.all.store(self.at(offset, data.len()), data)
-    }
-
-    fn persist(&self) -> device::Result<()> {
-        self.all.persist()
-    }
-
-    fn write_durable(&self, offset: u64, pieces: &[&[u8]]) -> device::Result<()> {
-        let len_bytes = pieces.iter().map(|piece| piece.len()).sum();
-        self.all.write_durable(self.at(offset, len_bytes), pieces)
-    }
 }

@@ -28,6 +28,16 @@ fn append(process: &Process, lane: &Arc<Lane>, payload: &[u8]) -> Result<Lsn> {
     process.service.with_writer(lane, |writer, lender| writer.append(lender, payload))
 }
 
+/// The machine after a power cut that keeps everything.
+fn restarted(machine: &Machine) -> Arc<Machine> {
+    let traces = machine.take_trace();
+    let mut cursor = traces.cursor();
+    cursor.advance_to(u64::MAX);
+    let again = Machine::power_up(&machine.settings, cursor.crash(Survival::Everything));
+    again.start_trace();
+    again
+}
+
 /// The stream after a power cut that keeps nothing that was not durable.
 fn after_power_cut(machine: &Machine, name: &str) -> usize {
     let traces = machine.take_trace();
@@ -173,6 +183,28 @@ fn a_writer_that_waited_in_vain_gives_back_what_it_does_not_use() {
 }
 
 #[test]
+fn a_process_that_is_stopped_is_an_error_and_costs_nothing() {
+    let machine = machine(Medium::Memory);
+    let [stopped, process] = [(); 2].map(|()| Process::join(&machine).expect("join"));
+    let lane = process.make("a").expect("stream");
+    let lsn = append(&process, &lane, b"one").expect("append");
+    let words = [process.service.control.leader(), lane.words.drainer()];
+    for word in words {
+        word.store(client(&stopped), Ordering::Release);
+        let done = match std::ptr::eq(word, lane.words.drainer()) {
+            true => process.service.drain(&lane),
+            false => process.service.sync(&lane, lsn),
+        };
+        let error = done.expect_err("it lives, and does nothing");
+        assert!(error.to_string().contains("does not go on"), "{error}");
+        // It goes on.
+        word.store(0, Ordering::Release);
+        process.service.sync(&lane, lsn).expect("sync");
+        process.service.drain(&lane).expect("drain");
+    }
+}
+
+#[test]
 fn an_entry_is_never_larger_than_the_group_log() {
     let machine = machine_of(Settings { chunk_bytes: 40 << 10, ..small(Medium::Memory) });
     let process = Process::join(&machine).expect("join");
@@ -216,4 +248,38 @@ fn a_word_that_says_that_we_drain_keeps_us_from_nothing() {
     lane.words.lessee().store(brief.0, Ordering::Release);
     let error = append(&process, &lane, b"two").expect_err("for ever is too long");
     assert!(matches!(error, LogError::Busy(_)), "{error}");
+}
+
+#[test]
+fn regression_damage_stays_known_when_the_group_log_holds_more_than_the_file_has_room_for() {
+    for has_file in [true, false] {
+        let machine = machine(Medium::Memory);
+        let process = Process::join(&machine).expect("join");
+        let lane = process.make("a").expect("stream");
+        append(&process, &lane, b"first").expect("append");
+        let mut damaged = 0;
+        if has_file {
+            process.service.drain(&lane).expect("drain");
+        } else {
+            // As if it had never been anywhere.
+            for word in [lane.words.synced(), lane.words.wanted()] {
+                word.store(lane.words.appended().load(Ordering::Acquire), Ordering::Release);
+            }
+        }
+        for _ in 0..4 {
+            damaged = append(&process, &lane, &[7; 30_000]).expect("append").0;
+            process.service.sync(&lane, Lsn(damaged)).expect("sync");
+        }
+        assert!(damaged > 64 << 10, "behind the room of the first file");
+        let mut machine = restarted(&machine);
+        assert!(!has_file || machine.damage("a", 0));
+        for restart in 0..3 {
+            let process = Process::join(&machine).expect("join");
+            let opened = process.open("a");
+            let is_seen = matches!(opened, Err(LogError::Damaged { at: Lsn(0), .. }));
+            assert!(is_seen, "restart {restart}, with a file: {has_file}");
+            drop(opened);
+            machine = restarted(&machine);
+        }
+    }
 }

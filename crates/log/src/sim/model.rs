@@ -34,6 +34,11 @@ pub(super) struct StreamModel {
     pub(super) made: Span,
     pub(super) removed: Option<Span>,
     pub(super) records: Vec<Appended>,
+    /// Records of a writer that died before it published them, and when they were found to be none: a power cut
+    /// before that may leave them.
+    pub(super) void: Vec<(Appended, u64)>,
+    /// Where the append began whose writer died in it.
+    pub(super) doubt: Option<u64>,
     /// LSN behind what was acknowledged, and when that had returned.
     pub(super) acknowledged: Vec<(u64, u64)>,
     /// LSN before which nothing was wanted, and when that began.
@@ -47,6 +52,8 @@ impl StreamModel {
             made,
             removed: None,
             records: Vec::new(),
+            void: Vec::new(),
+            doubt: None,
             acknowledged: Vec::new(),
             heads: vec![(0, 0)],
         }
@@ -54,6 +61,35 @@ impl StreamModel {
 
     pub(super) fn end(&self) -> u64 {
         self.records.last().map_or(self.heads[0].0, |record| record.end)
+    }
+
+    /// The record at `lsn` with these bytes, if a crash at `moment` may leave it.
+    pub(super) fn record(&self, lsn: u64, bytes: &[u8], moment: u64) -> Option<&Appended> {
+        let index = self.records.partition_point(|record| record.lsn < lsn);
+        let void = self.void.iter().filter(|(_, found)| *found >= moment).map(|(record, _)| record);
+        let mut candidates = self.records[index..].iter().take(1).chain(void);
+        candidates.find(|record| {
+            record.lsn == lsn
+                && record.len_bytes == bytes.len()
+                && (record.begun < moment || record.begun == 0)
+                && payload(record.number, record.len_bytes) == bytes
+        })
+    }
+
+    /// A new writer was told that the stream ends at `end`: an append in doubt was published or was not. The error
+    /// says what is wrong.
+    pub(super) fn settle(&mut self, end: u64, now: u64) -> Result<(), String> {
+        let doubt = self.doubt.take();
+        if end == self.end() {
+            return Ok(());
+        }
+        if doubt != Some(end) {
+            let known = self.end();
+            return Err(format!("stream {} ends at {end}, not {known} or {doubt:?}", self.name));
+        }
+        let first = self.records.partition_point(|record| record.lsn < end);
+        self.void.extend(self.records.drain(first..).map(|record| (record, now)));
+        Ok(())
     }
 
     /// LSN behind what has to be there after a crash at `moment`.
@@ -110,7 +146,7 @@ impl Model {
     ) -> Option<u64> {
         let stream = self.streams.iter().rev().find(|stream| stream.name == name)?;
         let is_found = |record: &&Appended| {
-            record.lsn >= found.head && record.end <= found.end() && found.has(record.lsn)
+            record.lsn >= found.head && record.end <= found.end() && found.has(record)
         };
         let records: Vec<&Appended> = stream.records.iter().filter(is_found).collect();
         let last = records.iter().rposition(|record| record.follows_durable)?;

@@ -8,7 +8,8 @@ use fastrand::Rng;
 use super::check::{Found, check, model_of, read_all};
 use super::host::{Images, Machine, Traces};
 use super::model::Model;
-use super::workload::{Mix, Workload};
+use super::served::Served;
+use super::workload::{Mix, Process, Workload};
 use crate::Lsn;
 use crate::host::Settings;
 
@@ -29,13 +30,20 @@ pub(super) struct Effort {
     pub(super) mix: Mix,
 }
 
-const MIX: Mix = Mix { payload_bytes_max: 300 << 10, has_faults: false, is_narrow: false };
+const MIX: Mix =
+    Mix { payload_bytes_max: 300 << 10, has_faults: false, is_narrow: false, is_served: false };
 
 pub(super) const ANYTHING: Effort =
     Effort { life_count: 4, step_count: 70, state_count: 120, mix: MIX };
 pub(super) const FAULTS: Effort = Effort { mix: Mix { has_faults: true, ..MIX }, ..ANYTHING };
 pub(super) const NARROW: Effort =
     Effort { life_count: 8, step_count: 2, state_count: 60, mix: Mix { is_narrow: true, ..MIX } };
+pub(super) const SERVED: Effort = Effort {
+    life_count: 3,
+    step_count: 120,
+    state_count: 30,
+    mix: Mix { is_served: true, payload_bytes_max: 60 << 10, ..MIX },
+};
 
 /// Small chunks, and the smallest group log.
 pub(super) fn small(medium: Medium) -> Settings {
@@ -72,10 +80,11 @@ pub(super) fn run(medium: Medium, seed: u64, effort: Effort) -> Result<usize, St
         let (process, found) = check(&machine, &model, u64::MAX).map_err(place)?;
         let place = |text: String| format!("{medium:?} seed {seed} life {life}: {text}");
         let known = model_of(&found, &model);
-        let mut workload = Workload::new(machine.clone(), process, known, rng.fork(), mix);
-        workload.run(effort.step_count);
+        let did = live(&machine, process, known, rng.fork(), &Effort { mix, ..effort });
+        let did = did.map_err(place)?;
+        let place = |text: String| format!("{medium:?} seed {seed} life {life}: {text}");
         let traces = machine.take_trace();
-        let past = Past { settings: &settings, traces: &traces, model: &workload.model };
+        let past = Past { settings: &settings, traces: &traces, model: &did };
         state_count += past.cut_everywhere(effort.state_count, &mut rng).map_err(place)?;
         let survival = any_survival(&mut rng);
         let mut cursor = traces.cursor();
@@ -87,10 +96,30 @@ pub(super) fn run(medium: Medium, seed: u64, effort: Effort) -> Result<usize, St
             format!("{medium:?} seed {seed} life {life} cut {cut} {survival:?}: {text}")
         };
         let last = Machine::power_up(&settings, images.clone());
-        let (_, found) = check(&last, &workload.model, cut).map_err(place)?;
-        model = model_of(&found, &workload.model);
+        let (_, found) = check(&last, &did, cut).map_err(place)?;
+        model = model_of(&found, &did);
     }
     Ok(state_count)
+}
+
+/// Does what there is to do in one life; what was done.
+fn live(
+    machine: &Arc<Machine>,
+    process: Process,
+    known: Model,
+    rng: Rng,
+    effort: &Effort,
+) -> Result<Model, String> {
+    if effort.mix.is_served {
+        process.host.die();
+        let payload_bytes_max = effort.mix.payload_bytes_max;
+        let mut served = Served::new(machine.clone(), known, rng, payload_bytes_max);
+        served.run(effort.step_count)?;
+        return Ok(served.model);
+    }
+    let mut workload = Workload::new(machine.clone(), process, known, rng, effort.mix);
+    workload.run(effort.step_count);
+    Ok(workload.model)
 }
 
 fn any_survival(rng: &mut Rng) -> Survival {
@@ -188,7 +217,7 @@ impl Past<'_> {
             if !damaged.damage(name, proof) {
                 continue;
             }
-            let process = super::workload::Process::join(&damaged).map_err(|e| e.to_string())?;
+            let process = Process::join(&damaged).map_err(|e| e.to_string())?;
             match process.open(name) {
                 Err(crate::LogError::Damaged { .. }) => {}
                 _ => return Err(format!("stream {name}: damage at {proof} was not seen")),
@@ -198,11 +227,7 @@ impl Past<'_> {
     }
 
     /// All streams can be written again, with larger USNs.
-    fn append_to_all(
-        &self,
-        process: &super::workload::Process,
-        found: &mut Found,
-    ) -> Result<(), String> {
+    fn append_to_all(&self, process: &Process, found: &mut Found) -> Result<(), String> {
         for (name, stream) in found {
             let text = |e: crate::LogError| format!("stream {name} after recovery: {e}");
             let lane = process.open(name).map_err(text)?.expect("it was found");
@@ -221,7 +246,7 @@ impl Past<'_> {
 
 /// Recovery finds exactly these streams.
 fn same(machine: &Arc<Machine>, found: &Found) -> Result<(), String> {
-    let process = super::workload::Process::join(machine).map_err(|e| e.to_string())?;
+    let process = Process::join(machine).map_err(|e| e.to_string())?;
     for (name, expected) in found {
         let lane = process.open(name).map_err(|e| format!("stream {name}: {e}"))?;
         let stream = read_all(&*lane.ok_or("it is gone")?)?;

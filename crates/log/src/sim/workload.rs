@@ -15,7 +15,7 @@ use crate::recovery::recover_service;
 use crate::service::Service;
 use crate::{Lsn, Result};
 
-const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+pub(super) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// A process that uses the service.
 pub(super) struct Process {
@@ -62,6 +62,8 @@ pub(super) struct Mix {
     /// Only one stream, and batches of records of one length: what one life leaves looks like what the
     /// next one writes.
     pub(super) is_narrow: bool,
+    /// Clients of a daemon do it all.
+    pub(super) is_served: bool,
 }
 
 pub(super) struct Workload {

@@ -107,5 +107,6 @@ impl Call<'_, '_> {
 }
 
 fn refuse_our_own(name: &[u8]) -> Result<(), Errno> {
-    if [STAT_XATTR, FILE_XATTR, PID_XATTR].contains(&name) { Err(Errno::PERM) } else { Ok(()) }
+    let ours = [STAT_XATTR, FILE_XATTR, PID_XATTR, MODE_XATTR];
+    if ours.contains(&name) { Err(Errno::PERM) } else { Ok(()) }
 }

@@ -33,6 +33,8 @@ pub struct Connection {
     pub database: Arc<Database>,
     /// Whether it may be written.
     pub is_writable: bool,
+    /// How often it took the lock for writing the WAL.
+    pub wal_transaction_count: u64,
     /// SQLite's lock.
     level: c_int,
     /// Whether SQLite is told `BATCH_ATOMIC`. Does not change during a transaction.
@@ -66,6 +68,7 @@ impl Connection {
         Connection {
             database,
             is_writable,
+            wal_transaction_count: 0,
             level: SQLITE_LOCK_NONE,
             is_offered: false,
             is_told: false,

@@ -8,7 +8,7 @@
 
 use crate::Failure;
 use crate::page::Form;
-use crate::record::{Take, finish, put, u32_of};
+use crate::record::{Take, empty, finish, put, u32_of};
 
 /// What precedes the pages of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +43,7 @@ pub const KIND: u8 = 5;
 
 /// Makes a record of pages.
 pub struct Writer {
+    /// Behind room for the header.
     body: Vec<u8>,
     count_at: usize,
     count: u32,
@@ -51,7 +52,7 @@ pub struct Writer {
 impl Writer {
     /// A record without pages yet.
     pub fn new(head: &Head) -> Writer {
-        let mut body = Vec::with_capacity(1024);
+        let mut body = empty();
         put(&mut body, u32_of(head.page_bytes));
         put(&mut body, head.counter_before);
         put(&mut body, head.counter_behind);
@@ -79,7 +80,7 @@ impl Writer {
     pub fn finish(mut self) -> Vec<u8> {
         let count = self.count.to_le_bytes();
         self.body[self.count_at..self.count_at + 4].copy_from_slice(&count);
-        finish(KIND, &self.body)
+        finish(KIND, self.body)
     }
 }
 

@@ -1,0 +1,94 @@
+//! A client that appends records durably, one after the other, in each of the ways that xLog's figures 3 and 4
+//! compare: to a lane of the log service, to xLog's central ring (through its service or in the same process),
+//! to a file with a sync behind each write.
+//!
+//! `run` measures the latency of each append. `burst` answers lines `append NS` and `checksum NS`: how many appends (or checksums,
+//! which share nothing) it makes in a burst that begins at that time of the system's clock; so that two processes can be made to
+//! begin together.
+
+mod burst;
+mod latency;
+mod target;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::clients::ring::RingSize;
+use crate::error::Result;
+
+/// Appends records durably; prints JSON
+#[derive(Args)]
+pub struct AppendArgs {
+    #[command(subcommand)]
+    command: AppendCommand,
+}
+
+#[derive(Subcommand)]
+enum AppendCommand {
+    /// Append so many records and print how long it took
+    Run(RunArgs),
+    /// Append for a moment, at the times read from standard input
+    Burst(BurstArgs),
+}
+
+#[derive(Args)]
+struct RunArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    record_bytes: u32,
+    #[arg(long, default_value_t = 1000)]
+    records: u64,
+}
+
+#[derive(Args)]
+struct BurstArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    record_bytes: u32,
+    /// Length of a burst
+    #[arg(long, default_value_t = 1500)]
+    burst_us: u64,
+}
+
+/// Where records go.
+#[derive(Args)]
+struct TargetArgs {
+    #[arg(value_enum)]
+    to: To,
+    /// The socket; of a file, its path; of `native`, the folder for the log file
+    path: PathBuf,
+    /// Name of the stream, for `lane`
+    #[arg(long, default_value = "bench")]
+    stream: String,
+    /// The ring, for `native`: a file on NVRAM or a tmpfs, made
+    #[arg(long, required_if_eq("to", "native"))]
+    ring: Option<PathBuf>,
+    #[command(flatten)]
+    ring_size: RingSize,
+}
+
+/// A way to make a record durable.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum To {
+    /// A lane of the log service, through its daemon
+    Lane,
+    /// xLog's ring, through its service
+    Ring,
+    /// xLog's ring in this process
+    Native,
+    /// A new file, fsync after each record
+    Fsync,
+    /// A new file, fdatasync after each record
+    Fdatasync,
+}
+
+/// Does what the arguments say.
+pub fn run(args: &AppendArgs) -> Result<()> {
+    match &args.command {
+        AppendCommand::Run(args) => latency::run(args),
+        AppendCommand::Burst(args) => burst::run(args),
+    }
+}

@@ -1,0 +1,29 @@
+//! Programs that the experiments start as clients: a process each, so that a system can give them an
+//! environment ([`crate::systems::client`]). They read lines and answer, or print JSON at their end.
+
+pub mod append;
+pub mod entries;
+pub mod replay;
+pub mod ring;
+pub mod sqlite;
+mod sqlite_options;
+pub mod streams;
+
+pub use sqlite_options::{SqliteAccess, SqliteOptions};
+
+use std::time::{Duration, Instant};
+
+/// Bytes that do not compress.
+fn random_bytes(len_bytes: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len_bytes];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
+    bytes
+}
+
+fn sleep_until(moment: Instant) {
+    std::thread::sleep(moment.saturating_duration_since(Instant::now()));
+}
+
+fn nanos(took: Duration) -> u64 {
+    u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
+}

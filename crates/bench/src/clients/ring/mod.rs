@@ -1,0 +1,58 @@
+//! xLog's own layout, to measure lanes against: one ring in NVRAM for all clients, one logger thread that puts the records in
+//! order, a request over IPC for each record, a flush worker, a log file for each client.
+//!
+//! ```text
+//! ring: | head u32 | valid bytes u32 | records, around the end:
+//!                                      length u32, client u32, number u64, crc32c u32, payload |
+//! ```
+//!
+//! Head and valid bytes change together, in one store of eight bytes: a record counts from then on. To measure, not to use: it
+//! has no recovery and trusts its clients. [`Service`] is all of it without IPC, as the paper measured it ("native"); [`run`]
+//! serves it on a Unix socket.
+
+mod layout;
+mod server;
+mod service;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+pub use server::RingClient;
+pub use service::Service;
+
+use crate::error::Result;
+
+/// Serve xLog's central ring until standard input ends
+#[derive(Args)]
+pub struct RingdArgs {
+    /// The ring, a file on NVRAM or a tmpfs; made
+    #[arg(long)]
+    ring: PathBuf,
+    /// Where the clients' log files are made
+    #[arg(long)]
+    dir: PathBuf,
+    #[arg(long)]
+    listen: PathBuf,
+    #[command(flatten)]
+    size: RingSize,
+    /// Clients in all; it answers when they are there
+    #[arg(long, default_value_t = 1)]
+    clients: u32,
+}
+
+/// Sizes of a ring.
+#[derive(Args, Clone, Copy)]
+pub struct RingSize {
+    /// Size of the ring (the paper's: 10 MB)
+    #[arg(long, default_value_t = 10 << 20, value_parser = clap::value_parser!(u32).range(1 << 20..=1 << 30))]
+    ring_bytes: u32,
+    /// The worker flushes when so much is valid
+    #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..))]
+    high_bytes: u32,
+}
+
+/// Says `ready`, serves, and flushes the rest at the end of its input.
+pub fn run(args: &RingdArgs) -> Result<()> {
+    server::run(args)
+}

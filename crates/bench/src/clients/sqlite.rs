@@ -1,0 +1,111 @@
+//! A client of SQLite on the papers' table, `t(k INTEGER PRIMARY KEY, v TEXT)` with values of 100
+//! characters, for who measures several systems in turns: one process a database. The SQLite is the one that this
+//! repository builds, with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`.
+//!
+//! It prints `ready`, then reads lines and answers each:
+//!
+//! | line | answer |
+//! |---|---|
+//! | `insert KEY...`, `update KEY...`, `delete KEY...` | one transaction with all keys; its microseconds |
+//! | `checkpoint MODE` | `wal_checkpoint(MODE)`; its microseconds |
+//!
+//! It ends with its input, closing the database.
+
+use std::error::Error;
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use rusqlite::Connection;
+
+use super::SqliteOptions;
+
+/// Transactions read from standard input; answers with microseconds
+#[derive(Args)]
+pub struct SqliteArgs {
+    /// The database; made if it is not there
+    database: PathBuf,
+    #[command(flatten)]
+    options: SqliteOptions,
+    /// Pages of the WAL after which SQLite checkpoints; 0: never
+    #[arg(long)]
+    autocheckpoint: Option<u32>,
+    /// Rows that are there from the start, with keys from 0
+    #[arg(long, default_value_t = 0)]
+    rows: u32,
+}
+
+/// Serves standard input.
+pub fn run(args: &SqliteArgs) -> Result<(), Box<dyn Error>> {
+    let mut database = open(args)?;
+    let mut output = std::io::stdout();
+    writeln!(output, "ready")?;
+    for (count, line) in std::io::stdin().lock().lines().enumerate() {
+        let micros = obey(&mut database, &line?, count)?;
+        writeln!(output, "{micros:.1}")?;
+        output.flush()?;
+    }
+    database.close().map_err(|(_, error)| error)?;
+    Ok(())
+}
+
+fn open(args: &SqliteArgs) -> Result<Connection, Box<dyn Error>> {
+    let mut database = args.options.open(&args.database)?;
+    if let Some(pages) = args.autocheckpoint {
+        database.pragma_update(None, "wal_autocheckpoint", pages)?;
+    }
+    database.execute("CREATE TABLE IF NOT EXISTS t(k INTEGER PRIMARY KEY, v TEXT)", ())?;
+    let fill = database.transaction()?;
+    for key in 0..args.rows {
+        fill.execute("INSERT OR REPLACE INTO t VALUES(?1, ?2)", (key, "x".repeat(100)))?;
+    }
+    fill.commit()?;
+    Ok(database)
+}
+
+/// Its time in microseconds.
+fn obey(database: &mut Connection, line: &str, count: usize) -> Result<f64, Box<dyn Error>> {
+    let mut words = line.split_whitespace();
+    let operation = words.next().unwrap_or_default();
+    if operation == "checkpoint" {
+        let sql = format!("PRAGMA wal_checkpoint({})", words.next().unwrap_or("PASSIVE"));
+        let start = Instant::now();
+        database.query_row(&sql, (), |_| Ok(()))?;
+        return Ok(micros_since(start));
+    }
+    let keys = words.map(str::parse).collect::<Result<Vec<i64>, _>>()?;
+    transaction(database, operation, &keys, count)
+}
+
+/// One transaction; its time in microseconds. No two values are alike: SQLite writes nothing when nothing
+/// changes.
+fn transaction(
+    database: &mut Connection,
+    operation: &str,
+    keys: &[i64],
+    count: usize,
+) -> Result<f64, Box<dyn Error>> {
+    let sql = match operation {
+        "insert" => "INSERT INTO t VALUES(?1, ?2)",
+        "update" => "UPDATE t SET v = ?2 WHERE k = ?1",
+        "delete" => "DELETE FROM t WHERE k = ?1 AND ?2 NOTNULL",
+        _ => return Err(format!("unknown operation `{operation}`").into()),
+    };
+    let value = |key: i64| format!("{count:>8} {key:>10} {}", "abcdefghij".repeat(8));
+    let values: Vec<String> = keys.iter().map(|key| value(*key)).collect();
+    let start = Instant::now();
+    let transaction = (keys.len() > 1).then(|| database.unchecked_transaction()).transpose()?;
+    let mut statement = database.prepare_cached(sql)?;
+    for (key, value) in keys.iter().zip(&values) {
+        statement.execute((key, value))?;
+    }
+    if let Some(transaction) = transaction {
+        transaction.commit()?;
+    }
+    Ok(micros_since(start))
+}
+
+fn micros_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e6
+}

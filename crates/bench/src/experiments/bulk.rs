@@ -1,0 +1,161 @@
+//! Work that hardly syncs: a tree of small files, and one large file.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use fastrand::Rng;
+
+use super::{Experiment, Scale};
+use crate::error::{Error, Result};
+use crate::lab::{Lab, Program};
+use crate::measure::{self, Key, Metric, Samples, Watch};
+use crate::results::{Plot, Section, Verdict};
+use crate::systems::{self, Ext4, Fuse2fs, OneJournal, Running, Site, System};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    id: "bulk",
+    title: "Files in bulk",
+    paper: "",
+    figure: "",
+    about: "`tar` unpacks a tree of small files and `rm` removes it, each with a sync of the file system behind it; `dd` writes a large \
+            file in pieces of 1 MiB with an fsync at the end, and reads it back when no cache holds it. The device is memory behind \
+            a loop device: what is measured is the file system.",
+    paper_claim: "",
+    goal: "0.7 of the speed of ext4 ordered for the large file, 0.5 for small ones; faster than fuse2fs.",
+    run,
+};
+
+const TIME: Metric = Metric::lower("time", "s");
+const SMALL: &str = "small files";
+const LARGE: &str = "large file";
+
+fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+    let (folders, large_mib) = (scale.pick(20, 200), scale.pick(128, 1024));
+    section.set("small files", folders * FILES_A_FOLDER);
+    section.set("large file MiB", large_mib);
+    let sources = Sources::make(lab, folders, large_mib)?;
+    let recipes: [Box<dyn System>; 5] = [
+        Box::new(Ext4::ordered()),
+        Box::new(Fuse2fs),
+        Box::new(OneJournal::new().data("ordered")),
+        Box::new(OneJournal::new().without_uring()),
+        Box::new(OneJournal::new()),
+    ];
+    let mut samples = Samples::default();
+    for device in scale.devices(&["memory"]) {
+        let site = Site::new(&device, scale.pick(384, 1536));
+        let mut running = systems::start(lab, &recipes, &site, section)?;
+        let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
+        for _ in 0..scale.rounds() {
+            measure::in_turns(&mut rng, &mut running, |_, system| {
+                sources.measure(system, &mut samples)
+            })?;
+            watch.end_round(&running, section)?;
+        }
+        let has_fuse2fs = running.iter().any(|system| system.name == Fuse2fs.name());
+        systems::stop(running)?;
+        judge(section, &samples, has_fuse2fs)?;
+    }
+    section.plots.push(Plot::bars("Time", TIME.name, vec![SMALL.into(), LARGE.into()]));
+    samples.write_to(section);
+    sources.remove()
+}
+
+const FILES_A_FOLDER: usize = 50;
+const SMALL_CASES: [&str; 4] = ["unpack", "sync", "remove", "sync again"];
+const LARGE_CASES: [&str; 2] = ["write", "read"];
+
+/// What is copied to the systems, in memory.
+struct Sources {
+    archive: PathBuf,
+    large: PathBuf,
+}
+
+impl Sources {
+    fn make(lab: &Lab, folders: usize, large_mib: u64) -> Result<Sources> {
+        let (tree, archive) = (lab.memory().join("tree"), lab.memory().join("tree.tar"));
+        make_tree(&tree, folders)?;
+        let tar = Program::new("tar").arg("-cf").arg(&archive);
+        tar.arg("-C").arg(lab.memory()).arg("tree").run()?;
+        std::fs::remove_dir_all(&tree).map_err(Error::at(&tree))?;
+        let large = lab.memory().join("large");
+        let dd = Program::new("dd").args(["if=/dev/urandom", "bs=1M"]);
+        dd.arg(format!("of={}", large.display())).arg(format!("count={large_mib}")).run()?;
+        Ok(Sources { archive, large })
+    }
+
+    fn measure(&self, system: &Running, samples: &mut Samples) -> Result<()> {
+        let sync = || Program::new("sync").arg("-f").arg(&system.dir);
+        let unpack = Program::new("tar").arg("-xf").arg(&self.archive).arg("-C").arg(&system.dir);
+        let remove = Program::new("rm").arg("-r").arg(system.dir.join("tree"));
+        for (case, program) in SMALL_CASES.iter().zip([unpack, sync(), remove, sync()]) {
+            samples.add(&Key::case(SMALL, *case), &system.name, TIME, seconds(program)?);
+        }
+        let copy = system.dir.join("large");
+        let write = dd(&self.large, &copy).arg("conv=fsync");
+        samples.add(&Key::case(LARGE, "write"), &system.name, TIME, seconds(write)?);
+        std::fs::write("/proc/sys/vm/drop_caches", "3").map_err(Error::io("drop_caches"))?;
+        let read = dd(&copy, Path::new("/dev/null"));
+        samples.add(&Key::case(LARGE, "read"), &system.name, TIME, seconds(read)?);
+        std::fs::remove_file(&copy).map_err(Error::at(&copy))?;
+        system.sync()
+    }
+
+    fn remove(self) -> Result<()> {
+        for path in [self.archive, self.large] {
+            std::fs::remove_file(&path).map_err(Error::at(&path))?;
+        }
+        Ok(())
+    }
+}
+
+fn dd(from: &Path, to: &Path) -> Program {
+    let (from, to) = (format!("if={}", from.display()), format!("of={}", to.display()));
+    Program::new("dd").arg("bs=1M").arg(from).arg(to)
+}
+
+fn seconds(program: Program) -> Result<f64> {
+    let start = Instant::now();
+    program.run()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Files of the sizes that sources of programs have.
+fn make_tree(tree: &Path, folders: usize) -> Result<()> {
+    let mut rng = Rng::with_seed(1);
+    let mut bytes = vec![0; 20_000];
+    for folder in 0..folders {
+        let path = tree.join(format!("d{}", folder / 20)).join(format!("s{folder}"));
+        std::fs::create_dir_all(&path).map_err(Error::at(&path))?;
+        for number in 0..FILES_A_FOLDER {
+            let len = rng.choice([300, 1500, 4000, 9000, 20_000]).expect("five sizes");
+            rng.fill(&mut bytes[..len]);
+            let file = path.join(format!("file{number}.c"));
+            std::fs::write(&file, &bytes[..len]).map_err(Error::at(&file))?;
+        }
+    }
+    Ok(())
+}
+
+fn judge(section: &mut Section, samples: &Samples, has_fuse2fs: bool) -> Result<()> {
+    let (ours, ordered) = (OneJournal::new().name(), Ext4::ordered().name());
+    let all_of = |panel: &str, cases: &[&str], system: &str| -> f64 {
+        let of = |case: &&str| samples.of(&Key::case(panel, *case), system, TIME);
+        cases.iter().filter_map(of).map(measure::statistics::median).sum()
+    };
+    let mut peers = vec![(ordered, 0.5, 0.7)];
+    if has_fuse2fs {
+        peers.push((Fuse2fs.name(), 1.0, 1.0));
+    }
+    for (peer, small, large) in peers {
+        let speed =
+            |panel: &str, cases: &[&str]| all_of(panel, cases, &peer) / all_of(panel, cases, &ours);
+        let claim = format!("small files, all four: speed over {peer}, at least {small}");
+        section.verdicts.push(Verdict::at_least(claim, "", speed(SMALL, &SMALL_CASES), small));
+        for case in LARGE_CASES {
+            let claim = format!("large file, {case}: speed over {peer}, at least {large}");
+            section.verdicts.push(Verdict::at_least(claim, "", speed(LARGE, &[case]), large));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! DJFS, figures 2, 3 and 7: fio's random overwrites with a sync after every so many of them.
+
+use super::programs::{self, Goal};
+use super::{DJFS, Experiment, Scale};
+use crate::error::Result;
+use crate::lab::{Device, Lab};
+use crate::measure::{Key, Metric, Samples, Watch};
+use crate::programs::fio::{self, FioArgs, Pattern, Sync};
+use crate::results::{Plot, Section};
+use crate::systems::{self, Ext4, Journal, OneJournal, Running, Site, System, Xfs};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    id: "djfs-fio",
+    title: "Random overwrites and fsync",
+    paper: DJFS,
+    figure: "Figures 2, 3 and 7",
+    about: "fio overwrites random blocks of 4 KiB in a file of 64 MiB, with an `fsync` after every 1, 4, 16, 64 of them or \
+            never, on a model of the paper's disk, a Samsung 840 (`ssd840`). Writes a second, the syncs included; and what the disk \
+            gets for each write: flushes, KiB, and of them KiB of journal. The paper counted FUA writes apart; a loop device has none, \
+            so each is a write and a flush here. *OneJournal delta, NVRAM* is the paper's DJFS (four regions), *OneJournal journal, NVRAM* \
+            the same with whole blocks, *ext4 journal, journal in memory* the paper's step between: ext4's own journaling on NVRAM. \
+            Every byte that fio writes is random: the worst case for deltas.",
+    paper_claim: "With fsync, 5.1 times as many writes a second as ext4 ordered and journal, 4.0 times as many as with an external \
+                  journal, 1.8 times as many as ext4 with its journal on NVRAM; without fsync, 1.7 times as many as ext4 journal and \
+                  about as many as ordered.",
+    goal: "With an fsync after every write, 5.1 times as many writes a second as ext4 ordered.",
+    run,
+};
+
+const IOPS: Metric = Metric::higher("writes a second", "1/s");
+const SIZE_MIB: u32 = 384;
+const EVERY: [(&str, Sync); 5] = [
+    ("fsync every 1", Sync::Fsync(1)),
+    ("every 4", Sync::Fsync(4)),
+    ("every 16", Sync::Fsync(16)),
+    ("every 64", Sync::Fsync(64)),
+    ("never", Sync::Never),
+];
+
+fn recipes() -> Vec<Box<dyn System>> {
+    vec![
+        Box::new(Ext4::no_journal()),
+        Box::new(Ext4::ordered()),
+        Box::new(Ext4::journal()),
+        Box::new(Ext4::journal().external()),
+        Box::new(Ext4::journal().external_in_memory()),
+        Box::new(Xfs),
+        Box::new(OneJournal::new()),
+        Box::new(OneJournal::new().journal(Journal::SameKind)),
+        Box::new(OneJournal::new().nvram()),
+        Box::new(OneJournal::new().data("journal").nvram()),
+        Box::new(djfs()),
+        Box::new(djfs().option("regions=2")),
+    ]
+}
+
+/// As in the paper: deltas, and a checkpoint for each of four regions.
+fn djfs() -> OneJournal {
+    OneJournal::new().data("delta").nvram()
+}
+
+fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+    programs::need(section, &[("fio", "fio")])?;
+    let millis = scale.pick(250, 2000);
+    section.set("milliseconds a case and round", millis);
+    let mut samples = Samples::default();
+    let mut done = Ok(());
+    for device in scale.devices(&["ssd840"]) {
+        done = on_device(lab, scale, section, &device, millis, &mut samples);
+        if done.is_err() {
+            break;
+        }
+        judge(section, &samples, &device)?;
+    }
+    plot(section);
+    samples.write_to(section);
+    done
+}
+
+fn on_device(
+    lab: &Lab,
+    scale: &Scale,
+    section: &mut Section,
+    device: &Device,
+    millis: u64,
+    samples: &mut Samples,
+) -> Result<()> {
+    let running = systems::start(lab, &recipes(), &Site::new(device, SIZE_MIB), section)?;
+    let args = |running: &Running, sync, seed| FioArgs {
+        dir: running.dir.clone(),
+        file_kib: 64 << 10,
+        block_bytes: 4096,
+        pattern: Pattern::Overwrite,
+        sync,
+        processes: 1,
+        millis,
+        seed,
+        environment: running.client.variables(),
+    };
+    for running in &running {
+        running.speed_up()?;
+        fio::lay_out(std::slice::from_ref(&running.dir), &args(running, Sync::Never, 0))?;
+        running.sync()?;
+        running.slow_down()?;
+    }
+    let mut rng = scale.rng();
+    let mut watch = Watch::begin(lab, &running)?;
+    for round in 0..scale.rounds() {
+        eprintln!("onejournal-bench: round {} of {} on {device}", round + 1, scale.rounds());
+        for (case, sync) in EVERY.into_iter().step_by(scale.pick(2, 1)) {
+            let key = Key::case(device.to_string(), case);
+            // The same for all systems, but other bytes than before: what did not change is no work for a journal of deltas.
+            let seed = rng.u64(..1 << 62);
+            programs::round(&mut rng, &running, (samples, &key, IOPS), |running| {
+                let dirs = std::slice::from_ref(&running.dir);
+                let found = fio::measure(dirs, &args(running, sync, seed))?;
+                Ok((found.iops, found.writes))
+            })?;
+        }
+        watch.end_round(&running, section)?;
+    }
+    systems::stop(running)
+}
+
+fn plot(section: &mut Section) {
+    let plot = |title| Plot::bars(title, IOPS.name, Vec::new());
+    section.plots.extend([
+        plot("Figures 2a, 3a and 7: writes a second").log_y(),
+        plot("Figure 2b: flushes a write").of_count("flushes"),
+        plot("KiB written a write").of_count("written KiB"),
+        plot("Figure 2d: KiB of journal a write").of_count("journal KiB"),
+    ]);
+}
+
+fn judge(section: &mut Section, samples: &Samples, device: &Device) -> Result<()> {
+    let goal = |ours: OneJournal, theirs: Ext4, case: &str, paper, wanted| Goal {
+        key: Key::case(device.to_string(), case),
+        metric: IOPS,
+        ours: ours.name(),
+        theirs: theirs.name(),
+        paper,
+        wanted,
+    };
+    let in_memory = || Ext4::journal().external_in_memory();
+    let nvram = || OneJournal::new().nvram();
+    let (always, never) = (EVERY[0].0, EVERY[4].0);
+    for goal in [
+        goal(djfs(), Ext4::ordered(), always, "5.1", Some(5.1)),
+        goal(djfs(), Ext4::journal(), always, "5.1", Some(5.1)),
+        goal(djfs(), Ext4::journal().external(), always, "4.0", Some(4.0)),
+        goal(djfs(), in_memory(), always, "1.8", Some(1.8)),
+        goal(OneJournal::new(), Ext4::ordered(), always, "", Some(1.0)),
+        goal(OneJournal::new(), Ext4::ordered(), EVERY[2].0, "", Some(1.0)),
+        goal(OneJournal::new(), Ext4::ordered(), EVERY[3].0, "", Some(1.0)),
+        goal(djfs(), Ext4::journal(), never, "1.7", Some(1.7)),
+        goal(nvram(), Ext4::ordered(), never, "about 1", None),
+        goal(OneJournal::new(), Ext4::journal(), never, "", Some(1.0)),
+        goal(OneJournal::new(), Ext4::ordered(), never, "", None),
+    ] {
+        goal.judge(section, samples)?;
+    }
+    Ok(())
+}

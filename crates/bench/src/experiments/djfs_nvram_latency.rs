@@ -1,0 +1,161 @@
+//! DJFS, figure 9: TPC-C while NVRAM becomes slower.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::{DJFS, Experiment, Scale};
+use crate::error::{Error, Result};
+use crate::lab::{Child, Device, Lab};
+use crate::measure::{self, Key, Metric, Samples, Watch};
+use crate::results::{Plot, Section, Verdict};
+use crate::systems::{self, Ext4, Journal, OneJournal, Running, Site, System};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    id: "djfs-nvram-latency",
+    title: "TPC-C, and the write latency of NVRAM",
+    paper: DJFS,
+    figure: "Figure 9",
+    about: "TPC-C on SQLite (rollback journal, PERSIST) on the model of a Samsung 840, the journal in memory that takes 0 to 40 ns \
+            longer for each cache line. *OneJournal delta, NVRAM* is DJFS, *OneJournal journal, NVRAM* logs whole blocks.",
+    paper_claim: "DJFS loses little while NVRAM becomes slower, and is up to 3.52 times as fast as NVRAM journaling of whole blocks; at \
+                  +40 ns still 38.9 times as fast as ext4 data journaling.",
+    goal: "40 ns cost at most 10 %; at +40 ns at least 38.9 times as fast as ext4 data journaling.",
+    run,
+};
+
+const TPMC: Metric = Metric::higher("tpmC", "new orders/min");
+const PANEL: &str = "TPC-C, PERSIST";
+const DELTA: &str = "OneJournal delta, NVRAM";
+const WHOLE: &str = "OneJournal journal, NVRAM";
+
+/// What a turn of the client prints, as far as it is wanted here.
+#[derive(Deserialize)]
+struct Turn {
+    #[serde(rename = "tpmC")]
+    tpm_c: f64,
+    transactions: usize,
+}
+
+fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+    let latencies: &[u32] = scale.pick(&[0, 40], &[0, 10, 20, 30, 40]);
+    let turn = scale.pick(100, 1000);
+    let size = if scale.is_quick {
+        ["--warehouses", "1", "--scale", "small"]
+    } else {
+        ["--warehouses", "1", "--scale", "full"]
+    };
+    section.set("TPC-C", size.join(" "));
+    section.set("transactions a turn", turn);
+    let database = lab.scratch().join("tpcc.db");
+    lab.client("tpcc").arg("load").args(size).arg(&database).run()?;
+    let mut samples = Samples::default();
+    for device in scale.devices(&["ssd840"]) {
+        on_device(lab, scale, section, &device, (&database, latencies, turn), &mut samples)?;
+    }
+    judge(section, &samples, *latencies.last().expect("some latency"))?;
+    samples.write_to(section);
+    let x = "ns that a cache line takes longer";
+    section.plots.push(Plot::lines("New orders a minute", TPMC.name, x, Vec::new()).log_y());
+    std::fs::remove_file(&database).map_err(Error::at(&database))
+}
+
+/// All latencies take turns, so all systems are there at once.
+fn on_device(
+    lab: &Lab,
+    scale: &Scale,
+    section: &mut Section,
+    device: &Device,
+    (database, latencies, turn): (&Path, &[u32], usize),
+    samples: &mut Samples,
+) -> Result<()> {
+    let mut recipes: Vec<Box<dyn System>> =
+        vec![Box::new(Ext4::journal()), Box::new(Ext4::journal().external())];
+    for latency_ns_per_line in latencies {
+        for data in ["journal", "delta"] {
+            let nvram = Journal::Nvram { latency_ns_per_line: *latency_ns_per_line };
+            recipes.push(Box::new(OneJournal::new().data(data).journal(nvram)));
+        }
+    }
+    let running = systems::start(lab, &recipes, &Site::new(device, 320), section)?;
+    let mut clients = running
+        .iter()
+        .map(|system| Client::start(lab, system, database))
+        .collect::<Result<Vec<_>>>()?;
+    let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
+    for _ in 0..scale.rounds() {
+        measure::in_turns(&mut rng, &mut clients, |_, client| {
+            let before = client.system.counts()?;
+            let done = client.turn(turn)?;
+            let counts = client.system.counts()? - before;
+            let (name, own) = line_of(&client.system.name);
+            for latency in latencies.iter().filter(|latency| own.is_none_or(|own| own == **latency))
+            {
+                let key = Key::at(PANEL, f64::from(*latency));
+                samples.add(&key, name, TPMC, done.tpm_c);
+                samples.count(&key, name, TPMC, done.transactions, &counts);
+            }
+            Ok(())
+        })?;
+        watch.end_round(&running, section)?;
+    }
+    clients.into_iter().try_for_each(Client::finish)?;
+    systems::stop(running)
+}
+
+/// The figure's line that a system belongs to, and its latency; that of a system without NVRAM is the same everywhere.
+fn line_of(name: &str) -> (&str, Option<u32>) {
+    match name.split_once(" +") {
+        Some((line, latency)) => (line, latency.trim_end_matches(" ns").parse().ok()),
+        None => (name, name.contains("NVRAM").then_some(0)),
+    }
+}
+
+/// TPC-C on a copy of the database.
+struct Client<'a> {
+    system: &'a Running,
+    child: Child,
+    path: PathBuf,
+}
+
+impl<'a> Client<'a> {
+    fn start(lab: &Lab, system: &'a Running, database: &Path) -> Result<Client<'a>> {
+        let path = system.dir.join("tpcc.db");
+        system.speed_up()?;
+        std::fs::copy(database, &path).map_err(Error::at(&path))?;
+        system.sync()?;
+        system.slow_down()?;
+        let program = system.client.apply_to_sqlite(lab.client("tpcc").arg("run"));
+        let program = program.args(["--journal-mode", "PERSIST", "--turns"]).arg(&path);
+        Ok(Client { system, child: program.start()?, path })
+    }
+
+    fn turn(&mut self, transactions: usize) -> Result<Turn> {
+        let line = self.child.ask(&transactions.to_string())?;
+        serde_json::from_str(&line).map_err(Error::json("TPC-C's answer"))
+    }
+
+    fn finish(self) -> Result<()> {
+        self.child.finish()?;
+        std::fs::remove_file(&self.path).map_err(Error::at(&self.path))
+    }
+}
+
+fn judge(section: &mut Section, samples: &Samples, slowest_ns: u32) -> Result<()> {
+    let (fast, slow) = (Key::at(PANEL, 0.0), Key::at(PANEL, f64::from(slowest_ns)));
+    let journal = Ext4::journal().name();
+    let of = |key: &Key| {
+        let samples = samples.of(key, DELTA, TPMC);
+        samples.map(measure::statistics::median).ok_or_else(|| Error::other("no samples"))
+    };
+    let cost = of(&fast)? / of(&slow)?;
+    let claim = format!("throughput at 0 over that at +{slowest_ns} ns, deltas");
+    section.verdicts.push(Verdict::at_most(claim, "", cost, 1.1));
+    let over_whole = samples.ratio(&slow, TPMC, DELTA, WHOLE)?.of_medians;
+    let claim = format!("at +{slowest_ns} ns, deltas over whole blocks");
+    section.verdicts.push(Verdict::shown(claim, "3.52", over_whole));
+    let over_ext4 = samples.ratio(&slow, TPMC, DELTA, &journal)?.of_medians;
+    let claim = format!("at +{slowest_ns} ns, {DELTA} over {journal}");
+    section.verdicts.push(Verdict::at_least(claim, "38.9", over_ext4, 38.9));
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! FAST'14, figure 4: what the protection of transactions costs.
+
+use super::sqlite_clients::{OPERATIONS, SqliteClients, transactions};
+use super::{Experiment, FAST14, Scale};
+use crate::error::Result;
+use crate::lab::Lab;
+use crate::measure::{Key, Metric, Samples, Watch};
+use crate::results::{Plot, Section, Verdict};
+use crate::systems::client::SqliteArguments;
+use crate::systems::{self, Ext4, OneJournal, Running, Site, System};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    id: "fast14-protection",
+    title: "What transactional protection costs",
+    paper: FAST14,
+    figure: "Figure 4",
+    about: "SQLite's transactions with full protection (its write-ahead log on OneJournal), with the application's own \
+            protection only (its log on ext4 without a journal), and with none (no log, no sync, on ext4 without a journal): \
+            that is memory.",
+    paper_claim: "Full protection costs almost nothing beyond the application's own; protection costs almost an order of \
+                  magnitude for small transactions and less than a factor of two for large ones.",
+    goal: "Full protection no slower than the application's own.",
+    run,
+};
+
+const TIME: Metric = Metric::lower("transaction time", "ms");
+const SIZE_MIB: u32 = 256;
+const FULL: &str = "OneJournal";
+const OWN: &str = "ext4 no journal";
+const NONE: &str = "ext4 no journal, no protection";
+const WAL: [&str; 2] = ["--journal-mode", "WAL"];
+const NOTHING: [&str; 4] = ["--journal-mode", "OFF", "--synchronous", "OFF"];
+
+fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+    let mut samples = Samples::default();
+    for device in scale.devices(&["emmc", "ssd311"]) {
+        let with = |system: Box<dyn System>, suffix, arguments| {
+            Box::new(SqliteArguments { system, suffix, arguments }) as Box<dyn System>
+        };
+        let recipes = [
+            with(Box::new(OneJournal::new()), "", &WAL[..]),
+            with(Box::new(Ext4::no_journal()), "", &WAL[..]),
+            with(Box::new(Ext4::no_journal()), ", no protection", &NOTHING[..]),
+        ];
+        let running = systems::start(lab, &recipes, &Site::new(&device, SIZE_MIB), section)?;
+        let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
+        for _ in 0..scale.rounds() {
+            for (operations, count) in [(1, scale.pick(60, 1000)), (1000, scale.pick(2, 10))] {
+                let panel = panel(&device, operations);
+                round(lab, &running, &panel, (operations, count), &mut rng, &mut samples)?;
+            }
+            watch.end_round(&running, section)?;
+        }
+        systems::stop(running)?;
+        let panels = vec![panel(&device, 1), panel(&device, 1000)];
+        for panel in &panels {
+            judge(section, &samples, panel)?;
+        }
+        let title = format!("Transaction time on {device}");
+        section.plots.push(Plot::bars(title, TIME.name, panels).log_y());
+    }
+    samples.write_to(section);
+    Ok(())
+}
+
+fn panel(device: &crate::lab::Device, operations: usize) -> String {
+    format!("{device}: {operations} op/txn")
+}
+
+fn round(
+    lab: &Lab,
+    running: &[Running],
+    panel: &str,
+    (operations, count): (usize, usize),
+    rng: &mut fastrand::Rng,
+    samples: &mut Samples,
+) -> Result<()> {
+    let mut clients = SqliteClients::start(lab, running, "protection", &[])?;
+    let mut keys: Vec<usize> = (0..operations * count).collect();
+    for operation in OPERATIONS {
+        if operation != "insert" {
+            rng.shuffle(&mut keys);
+        }
+        let lines = transactions(operation, &keys, operations);
+        let group = if operations == 1 { 10 } else { 1 };
+        clients.round(rng, &lines, group, (samples, &Key::case(panel, operation), TIME))?;
+    }
+    clients.finish()
+}
+
+fn judge(section: &mut Section, samples: &Samples, panel: &str) -> Result<()> {
+    let mut worst: Option<(f64, &str)> = None;
+    let mut price = 0.0_f64;
+    for operation in OPERATIONS {
+        let key = Key::case(panel, operation);
+        let full = samples.ratio(&key, TIME, FULL, OWN)?.of_medians;
+        price = price.max(samples.ratio(&key, TIME, FULL, NONE)?.of_medians);
+        if worst.is_none_or(|(ratio, _)| full > ratio) {
+            worst = Some((full, operation));
+        }
+    }
+    let (ratio, operation) = worst.expect("three operations");
+    let claim = format!("{panel}: full protection over the application's own at most 1");
+    section.verdicts.push(
+        Verdict::at_most(claim, "almost 1", ratio, 1.0)
+            .saying(format!("The worst of three operations: {operation}.")),
+    );
+    let paper = if panel.contains("1000") { "less than 2" } else { "almost 10" };
+    let claim = format!("{panel}: full protection over none");
+    section
+        .verdicts
+        .push(Verdict::shown(claim, paper, price).saying("The worst of three operations."));
+    Ok(())
+}

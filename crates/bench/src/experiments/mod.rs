@@ -1,0 +1,121 @@
+//! The experiments, each a module with a description and a function, a subcommand of its own and a section of the
+//! report. `docs/bench.md` tells how to add one.
+
+mod atomic_writes;
+mod bulk;
+mod directory;
+mod djfs_cache;
+mod djfs_fio;
+mod djfs_nvram_latency;
+mod djfs_tpcc;
+mod engine;
+mod etcd;
+mod fast14_cases;
+mod fast14_commit_bytes;
+mod fast14_protection;
+mod group_commit;
+mod memory;
+mod okeanos;
+mod okeanos_gluster;
+mod okeanos_postmark;
+mod okeanos_recovery;
+mod okeanos_replay;
+mod okeanos_streams;
+mod okeanos_traffic;
+mod pgbench;
+mod programs;
+mod rocksdb_fillsync;
+mod run;
+mod scale;
+mod sqlite_clients;
+mod sqlite_extension;
+mod sqlite_nvram;
+mod sqlite_one_row;
+mod tpcc_clients;
+mod xlog;
+mod xlog_amplification;
+mod xlog_append;
+mod xlog_clients;
+mod xlog_leveldb;
+
+pub use run::{ReportArgs, RunArgs, report, run_all, run_one};
+pub use scale::Scale;
+
+use crate::error::Result;
+use crate::lab::Lab;
+use crate::results::Section;
+
+/// One experiment.
+pub struct Experiment {
+    /// Its subcommand, and the name of its files.
+    pub id: &'static str,
+    pub title: &'static str,
+    /// The paper it repeats; empty for one of our own.
+    pub paper: &'static str,
+    /// Figure or table of the paper.
+    pub figure: &'static str,
+    /// What is done and what the reader sees, in Markdown.
+    pub about: &'static str,
+    /// What the paper found.
+    pub paper_claim: &'static str,
+    /// What OneJournal must reach.
+    pub goal: &'static str,
+    /// Fills the section. What it holds when this fails is kept.
+    pub run: fn(&Lab, &Scale, &mut Section) -> Result<()>,
+}
+
+/// All, in the order of the report.
+pub const EXPERIMENTS: &[Experiment] = &[
+    fast14_cases::EXPERIMENT,
+    fast14_protection::EXPERIMENT,
+    fast14_commit_bytes::EXPERIMENT,
+    djfs_fio::EXPERIMENT,
+    djfs_tpcc::EXPERIMENT,
+    djfs_nvram_latency::EXPERIMENT,
+    djfs_cache::EXPERIMENT,
+    okeanos_traffic::EXPERIMENT,
+    okeanos_streams::EXPERIMENT,
+    okeanos_recovery::EXPERIMENT,
+    okeanos_postmark::EXPERIMENT,
+    okeanos_replay::EXPERIMENT,
+    okeanos_gluster::EXPERIMENT,
+    xlog_append::EXPERIMENT,
+    xlog_amplification::EXPERIMENT,
+    xlog_clients::EXPERIMENT,
+    xlog_leveldb::EXPERIMENT,
+    rocksdb_fillsync::EXPERIMENT,
+    pgbench::EXPERIMENT,
+    etcd::EXPERIMENT,
+    engine::EXPERIMENT,
+    sqlite_one_row::EXPERIMENT,
+    sqlite_nvram::EXPERIMENT,
+    atomic_writes::EXPERIMENT,
+    sqlite_extension::EXPERIMENT,
+    group_commit::EXPERIMENT,
+    bulk::EXPERIMENT,
+    directory::EXPERIMENT,
+    memory::EXPERIMENT,
+];
+
+/// Papers as they are named here.
+const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";
+const DJFS: &str = "Kim, Lee, Song, Eom: DJFS: Providing Highly Reliable and High-Performance File System with Small-Sized NVRAM, ETRI Journal 2017";
+const OKEANOS: &str = "Hatzieleftheriou, Anastasiadis: Okeanos: Wasteless Journaling for Fast and Reliable Multistream Storage, \
+                       USENIX ATC 2011";
+const XLOG: &str = "xLog: transaction logging in NVRAM for mobile databases";
+
+impl Experiment {
+    /// A section that has the description.
+    fn section(&self) -> Section {
+        Section {
+            id: self.id.to_owned(),
+            title: self.title.to_owned(),
+            paper: self.paper.to_owned(),
+            figure: self.figure.to_owned(),
+            about: self.about.to_owned(),
+            paper_claim: self.paper_claim.to_owned(),
+            goal: self.goal.to_owned(),
+            ..Section::default()
+        }
+    }
+}

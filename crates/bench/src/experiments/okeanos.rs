@@ -1,0 +1,65 @@
+//! What the experiments of Okeanos share: its systems, and clients that print JSON.
+
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, Result};
+use crate::lab::Program;
+use crate::systems::{Ext4, Journal, OneJournal, Running, System};
+
+/// The paper.
+pub const PAPER: &str = "Hatzieleftheriou, Anastasiadis: Okeanos: Wasteless Journaling for Fast and Reliable Multistream Storage, USENIX ATC 2011";
+
+/// The journal on a device of its own, as in the paper: so its traffic is counted apart.
+pub fn systems() -> Vec<Box<dyn System>> {
+    let ours = |mode| OneJournal::new().data(mode).journal(Journal::SameKind);
+    vec![
+        Box::new(Ext4::ordered().external()),
+        Box::new(Ext4::writeback().external()),
+        Box::new(Ext4::journal().external()),
+        Box::new(ours("ordered")),
+        Box::new(ours("selective")),
+        Box::new(ours("wasteless")),
+        Box::new(ours("auto")),
+    ]
+}
+
+/// Names of systems that verdicts are about.
+pub fn data_journaling() -> String {
+    Ext4::journal().external().name()
+}
+
+/// ext4 in its default mode.
+pub fn ordered() -> String {
+    Ext4::ordered().external().name()
+}
+
+/// The paper's mode.
+pub fn wasteless() -> String {
+    OneJournal::new().data("wasteless").journal(Journal::SameKind).name()
+}
+
+/// The default mode.
+pub fn ours() -> String {
+    OneJournal::new().journal(Journal::SameKind).name()
+}
+
+/// Runs a client to its end; what it printed.
+pub fn json<T: DeserializeOwned>(client: Program) -> Result<T> {
+    let text = client.run()?;
+    serde_json::from_str(&text).map_err(Error::json("a client's answer"))
+}
+
+/// An empty folder on a system.
+pub fn fresh_dir(running: &Running, name: &str) -> Result<PathBuf> {
+    let dir = running.dir.join(name);
+    std::fs::create_dir(&dir).map_err(Error::at(&dir))?;
+    Ok(dir)
+}
+
+/// The folder goes, and everything about it is on disk.
+pub fn remove_dir(running: &Running, dir: PathBuf) -> Result<()> {
+    std::fs::remove_dir_all(&dir).map_err(Error::at(&dir))?;
+    running.sync()
+}

@@ -1,0 +1,128 @@
+//! Okeanos, figures 5c and 5d: many processes write small records synchronously over a parallel file system.
+
+use super::programs::{self, Goal};
+use super::{Experiment, OKEANOS, Scale};
+use crate::error::Result;
+use crate::lab::{Device, Lab};
+use crate::measure::{Key, Metric, Samples, Watch};
+use crate::programs::gluster::{self, GlusterArgs};
+use crate::results::{Plot, Section};
+use crate::systems::{self, Ext4, OneJournal, Site, System};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    id: "okeanos-gluster",
+    title: "Records of many processes over a parallel file system",
+    paper: OKEANOS,
+    figure: "Figures 5c and 5d",
+    about: "GlusterFS with its brick on the file system under test, and clients in network namespaces of their own on a virtual bridge. \
+            Every process appends records of 1,024 bytes to a file of its own, opened with `O_SYNC`. Records a second of all processes \
+            together, and what the disk gets for each; making the volume is among the counts. The paper had PVFS2, thirteen client \
+            machines and 52 to 520 processes; here all share this machine's CPUs. Disks: a 7200 rpm disk (`hdd`) and an Intel 311 \
+            SSD (`ssd311`).",
+    paper_claim: "Wasteless journaling almost doubles the throughput of ordered mode; data and selective journaling lie between. Wasteless \
+                  writes 42 % less to the journal than data journaling, selective still less.",
+    goal: "Twice the records a second of ext4 ordered.",
+    run,
+};
+
+const RATE: Metric = Metric::higher("records a second", "1/s");
+const SIZE_MIB: u32 = 512;
+/// Processes of a client in the paper: 4 to 40.
+const PROCESSES: u32 = 10;
+
+fn recipes() -> Vec<Box<dyn System>> {
+    let ours = |mode| Box::new(OneJournal::new().data(mode));
+    vec![
+        Box::new(Ext4::ordered()),
+        Box::new(Ext4::journal()),
+        ours("wasteless"),
+        ours("selective"),
+        ours("auto"),
+    ]
+}
+
+fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+    programs::need(section, &[("glusterd", "glusterfs-server"), ("fio", "fio")])?;
+    let clients = scale.pick(vec![2], vec![1, 4, 8]);
+    let devices = scale.pick(&["hdd"][..], &["hdd", "ssd311"]);
+    let seconds = scale.pick(1, 5);
+    section.set("processes of a client", PROCESSES);
+    section.set("seconds of a round", seconds);
+    let mut samples = Samples::default();
+    let mut done = Ok(());
+    for device in scale.devices(devices) {
+        done = on_device(lab, scale, section, &device, (&clients, seconds), &mut samples);
+        if done.is_err() {
+            break;
+        }
+        for clients in &clients {
+            judge(section, &samples, &key(&device, *clients))?;
+        }
+    }
+    plot(section);
+    samples.write_to(section);
+    done
+}
+
+fn key(device: &Device, clients: u32) -> Key {
+    Key::at(device.to_string(), f64::from(clients * PROCESSES))
+}
+
+fn on_device(
+    lab: &Lab,
+    scale: &Scale,
+    section: &mut Section,
+    device: &Device,
+    (all_clients, seconds): (&[u32], u64),
+    samples: &mut Samples,
+) -> Result<()> {
+    let running = systems::start(lab, &recipes(), &Site::new(device, SIZE_MIB), section)?;
+    let mut rng = scale.rng();
+    let mut watch = Watch::begin(lab, &running)?;
+    for round in 0..scale.rounds() {
+        for &clients in all_clients {
+            eprintln!(
+                "onejournal-bench: round {} of {} on {device}, {clients} clients",
+                round + 1,
+                scale.rounds()
+            );
+            let key = key(device, clients);
+            programs::round(&mut rng, &running, (samples, &key, RATE), |running| {
+                let found = gluster::run(&GlusterArgs {
+                    clients,
+                    processes: PROCESSES,
+                    seconds,
+                    environment: running.client.variables(),
+                    ..GlusterArgs::on(&running.dir)
+                })?;
+                Ok((found.iops, found.writes))
+            })?;
+        }
+        watch.end_round(&running, section)?;
+    }
+    systems::stop(running)
+}
+
+fn plot(section: &mut Section) {
+    let plot = |title| Plot::lines(title, RATE.name, "processes", Vec::new());
+    section.plots.extend([
+        plot("Figure 5c: records a second"),
+        plot("Figure 5d: KiB written a record").of_count("written KiB"),
+        plot("Figure 5d: of them to the journal").of_count("journal KiB"),
+    ]);
+}
+
+fn judge(section: &mut Section, samples: &Samples, key: &Key) -> Result<()> {
+    for (ours, paper) in [("wasteless", "almost 2"), ("selective", "above 1"), ("auto", "")] {
+        let goal = Goal {
+            key: key.clone(),
+            metric: RATE,
+            ours: OneJournal::new().data(ours).name(),
+            theirs: Ext4::ordered().name(),
+            paper,
+            wanted: Some(if ours == "selective" { 1.0 } else { 2.0 }),
+        };
+        goal.judge(section, samples)?;
+    }
+    Ok(())
+}

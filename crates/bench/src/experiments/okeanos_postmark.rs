@@ -1,0 +1,127 @@
+//! Okeanos, figure 5a: Postmark with synchronous writes, by the size of its calls.
+
+use super::programs::{self, Goal};
+use super::{Experiment, OKEANOS, Scale};
+use crate::error::Result;
+use crate::lab::{Device, Lab};
+use crate::measure::{Key, Metric, Samples, Watch};
+use crate::programs::postmark::{self, PostmarkArgs};
+use crate::results::{Plot, Section};
+use crate::systems::{self, Ext4, OneJournal, Site, System};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    id: "okeanos-postmark",
+    title: "Postmark with synchronous writes",
+    paper: OKEANOS,
+    figure: "Figure 5a",
+    about: "Postmark makes files of 500 bytes to 9.77 KiB, and in each transaction reads one or appends to one, and makes or deletes one; all \
+            writes with `O_SYNC`, in calls of the size on the axis. Several processes share the transactions, as the paper's threads did. \
+            Transactions a second, making and deleting of the files included; and what the disk gets for each. On a model of an Intel \
+            311 SSD (`ssd311`); the paper had a disk (`--device hdd`), where small calls take hours.",
+    paper_claim: "Wasteless journaling is faster than all other modes at all sizes, up to 738 transactions a second; selective lies between \
+                  data journaling and ordered, which are slower.",
+    goal: "More transactions a second than ext4 in any mode, at all sizes.",
+    run,
+};
+
+const RATE: Metric = Metric::higher("transactions a second", "1/s");
+const SIZE_MIB: u32 = 384;
+const PROCESSES: u64 = 10;
+
+fn recipes() -> Vec<Box<dyn System>> {
+    let ours = |mode| Box::new(OneJournal::new().data(mode));
+    vec![
+        Box::new(Ext4::ordered()),
+        Box::new(Ext4::writeback_async()),
+        Box::new(Ext4::journal()),
+        ours("wasteless"),
+        ours("selective"),
+        ours("auto"),
+    ]
+}
+
+fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+    programs::need(section, &[("postmark", "postmark"), ("cc", "gcc")])?;
+    let sizes = scale.pick(vec![512, 16 << 10], vec![128, 512, 1024, 4096, 16 << 10, 128 << 10]);
+    // The paper: 10,000 transactions.
+    let (files, transactions) = scale.pick((50, 100), (500, 1000));
+    section.set("files", files);
+    section.set("transactions", transactions);
+    section.set("processes", PROCESSES);
+    let mut samples = Samples::default();
+    let mut done = Ok(());
+    for device in scale.devices(&["ssd311"]) {
+        let sizes = (&sizes[..], files, transactions);
+        done = on_device(lab, scale, section, &device, sizes, &mut samples);
+        if done.is_err() {
+            break;
+        }
+        judge(section, &samples, &device, sizes.0)?;
+    }
+    section.plots.push(
+        Plot::lines("Transactions a second", RATE.name, "bytes of a call", Vec::new()).log_x(),
+    );
+    samples.write_to(section);
+    done
+}
+
+fn key(device: &Device, block_bytes: u64) -> Key {
+    Key::at(device.to_string(), block_bytes as f64)
+}
+
+fn on_device(
+    lab: &Lab,
+    scale: &Scale,
+    section: &mut Section,
+    device: &Device,
+    (sizes, files, transactions): (&[u64], u64, u64),
+    samples: &mut Samples,
+) -> Result<()> {
+    let running = systems::start(lab, &recipes(), &Site::new(device, SIZE_MIB), section)?;
+    let mut rng = scale.rng();
+    let mut watch = Watch::begin(lab, &running)?;
+    for round in 0..scale.rounds() {
+        for &block_bytes in sizes {
+            eprintln!(
+                "onejournal-bench: round {} of {} on {device}, {block_bytes} bytes",
+                round + 1,
+                scale.rounds()
+            );
+            let key = key(device, block_bytes);
+            programs::round(&mut rng, &running, (samples, &key, RATE), |running| {
+                let found = postmark::run(&PostmarkArgs {
+                    dir: running.dir.clone(),
+                    files,
+                    transactions,
+                    processes: PROCESSES,
+                    block_bytes,
+                    unsynced: false,
+                    environment: running.client.variables(),
+                })?;
+                Ok((found.transactions_per_second, found.transactions))
+            })?;
+        }
+        watch.end_round(&running, section)?;
+    }
+    systems::stop(running)
+}
+
+fn judge(section: &mut Section, samples: &Samples, device: &Device, sizes: &[u64]) -> Result<()> {
+    let theirs = [Ext4::ordered(), Ext4::writeback_async(), Ext4::journal()];
+    for &block_bytes in sizes {
+        for ours in ["wasteless", "auto"] {
+            for theirs in &theirs {
+                let goal = Goal {
+                    key: key(device, block_bytes),
+                    metric: RATE,
+                    ours: OneJournal::new().data(ours).name(),
+                    theirs: theirs.name(),
+                    paper: "above 1",
+                    wanted: Some(1.0),
+                };
+                goal.judge(section, samples)?;
+            }
+        }
+    }
+    Ok(())
+}

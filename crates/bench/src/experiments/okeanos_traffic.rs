@@ -1,0 +1,182 @@
+//! Okeanos, figure 1: bytes that go to the journal, by the size of the requests.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{Experiment, Scale, okeanos};
+use crate::error::{Error, Result};
+use crate::lab::{Device, Lab};
+use crate::measure::{Key, Metric, Samples, Watch};
+use crate::results::{Better, Outcome, Plot, PlotKind, Section, Verdict};
+use crate::systems::{self, Running, Site};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    id: "okeanos-traffic",
+    title: "Journal traffic by request size",
+    paper: okeanos::PAPER,
+    figure: "Figure 1",
+    about: "100 streams, each a synchronous write (O_DSYNC) a second to a file of its own, appending or at random places of a \
+            file of 256 KiB. Bytes that the journal's device gets, for each request; the journal is on a device of its own. The systems run side \
+            by side, because bytes are counted and not times.",
+    paper_claim: "Data journaling writes about as much for 128 bytes as for 4 KiB; ordered and writeback little, growing \
+                  with the size.",
+    goal: "A tenth of data journaling's traffic, or less, for requests of 125 bytes.",
+    run,
+};
+
+const TRAFFIC: Metric =
+    Metric { name: "journal traffic", unit: "KiB a request", better: Better::Lower };
+const SIZE_MIB: u32 = 384;
+const STREAMS: u32 = 100;
+const FILE_BYTES: u32 = 256 << 10;
+const APPEND: &str = "append";
+const RANDOM: &str = "random";
+
+#[derive(Deserialize)]
+struct Written {
+    records: usize,
+}
+
+fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+    let sizes = scale.pick(vec![125, 4096], vec![125, 256, 512, 1024, 2048, 4096, 8192]);
+    let seconds = scale.pick(1, 10);
+    section.set("seconds", seconds);
+    let mut samples = Samples::default();
+    let mut done = Ok(());
+    for device in scale.devices(&["hdd"]) {
+        done = on_device(lab, scale, section, &device, &sizes, seconds, &mut samples);
+        if done.is_err() {
+            break;
+        }
+        judge(section, &samples, &device, &sizes)?;
+        section.plots.push(Plot {
+            title: format!("Journal traffic on {device}"),
+            kind: PlotKind::Lines,
+            metric: TRAFFIC.name.to_owned(),
+            panels: [APPEND, RANDOM].map(|place| panel(&device, place)).to_vec(),
+            count: None,
+            x_label: "bytes a request".into(),
+            log_x: true,
+            log_y: true,
+        });
+    }
+    samples.write_to(section);
+    done
+}
+
+fn panel(device: &Device, place: &str) -> String {
+    format!("{device}: {place}")
+}
+
+fn on_device(
+    lab: &Lab,
+    scale: &Scale,
+    section: &mut Section,
+    device: &Device,
+    sizes: &[u32],
+    seconds: u32,
+    samples: &mut Samples,
+) -> Result<()> {
+    let running = systems::start(lab, &okeanos::systems(), &Site::new(device, SIZE_MIB), section)?;
+    let mut watch = Watch::begin(lab, &running)?;
+    for round in 0..scale.rounds() {
+        eprintln!("onejournal-bench: round {} of {} on {device}", round + 1, scale.rounds());
+        for place in [APPEND, RANDOM] {
+            for size in sizes {
+                let key = Key::at(panel(device, place), f64::from(*size));
+                side_by_side(lab, &running, place, *size, seconds, (samples, &key))?;
+            }
+        }
+        watch.end_round(&running, section)?;
+    }
+    systems::stop(running)
+}
+
+/// The same on all systems at once.
+fn side_by_side(
+    lab: &Lab,
+    running: &[Running],
+    place: &str,
+    size: u32,
+    seconds: u32,
+    (samples, key): (&mut Samples, &Key),
+) -> Result<()> {
+    let mut dirs = Vec::new();
+    for system in running {
+        let dir = okeanos::fresh_dir(system, "traffic")?;
+        system.speed_up()?;
+        // Appends find a block that is there, as those of a log do.
+        let bytes = if place == RANDOM { FILE_BYTES } else { 10 };
+        let client = lab.client("streams").arg("prepare").arg(&dir);
+        let client = client.args(["--count", &STREAMS.to_string()]);
+        system.client.apply(client.args(["--file-bytes", &bytes.to_string()])).run()?;
+        system.sync()?;
+        system.slow_down()?;
+        dirs.push(dir);
+    }
+    let before = running.iter().map(Running::counts).collect::<Result<Vec<_>>>()?;
+    let mut clients = Vec::new();
+    for (system, dir) in running.iter().zip(&dirs) {
+        let client = lab.client("streams").arg("write").arg(dir).args(["--place", place]);
+        let client = client.args(["--count", &STREAMS.to_string()]);
+        let client = client.args(["--record-bytes", &size.to_string()]);
+        let client = client.args(["--seconds", &seconds.to_string()]);
+        let limit = Duration::from_secs(60 + u64::from(seconds));
+        clients.push(system.client.apply(client).time_limit(limit).start()?);
+    }
+    for ((system, before), client) in running.iter().zip(before).zip(clients) {
+        let text = client.finish()?.join("\n");
+        let written: Written = serde_json::from_str(&text).map_err(Error::json("streams"))?;
+        let counts = system.counts()? - before;
+        let each = |bytes: u64| bytes as f64 / 1024.0 / written.records.max(1) as f64;
+        samples.add(key, &system.name, TRAFFIC, each(counts.journal.write_bytes));
+        let requests = written.records;
+        samples.count_named(
+            key,
+            &system.name,
+            TRAFFIC,
+            requests,
+            &[
+                ("journal writes", counts.journal.writes as f64),
+                ("flushes", counts.total().flushes as f64),
+                ("KiB to the file system's device", counts.device.write_bytes as f64 / 1024.0),
+            ],
+        );
+    }
+    for (system, dir) in running.iter().zip(dirs) {
+        system.speed_up()?;
+        okeanos::remove_dir(system, dir)?;
+    }
+    Ok(())
+}
+
+fn judge(section: &mut Section, samples: &Samples, device: &Device, sizes: &[u32]) -> Result<()> {
+    for place in [APPEND, RANDOM] {
+        for size in [sizes[0], sizes[sizes.len() - 1]] {
+            let key = Key::at(panel(device, place), f64::from(size));
+            let ratio =
+                samples.ratio(&key, TRAFFIC, &okeanos::ours(), &okeanos::data_journaling())?;
+            let is_small = size == sizes[0];
+            section.verdicts.push(Verdict {
+                claim: format!(
+                    "{device}, {place}, {size} bytes: a part of data journaling's journal traffic"
+                ),
+                paper: if is_small { "4 of 27 MB/s (0.15)" } else { "about half" }.into(),
+                measured: format!("{:.3}", ratio.of_medians),
+                outcome: match is_small {
+                    true if ratio.of_medians <= 0.1 => Outcome::Reached,
+                    true => Outcome::Missed,
+                    false => Outcome::Shown,
+                },
+                sentence: format!(
+                    "{}; {:.3} to {:.3} from round to round.",
+                    okeanos::ours(),
+                    ratio.low,
+                    ratio.high
+                ),
+            });
+        }
+    }
+    Ok(())
+}

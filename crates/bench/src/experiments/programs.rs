@@ -1,0 +1,91 @@
+//! What experiments with programs of others share.
+
+use fastrand::Rng;
+
+use crate::error::{Error, Result};
+use crate::lab::is_installed;
+use crate::measure::{self, Key, Metric, Samples};
+use crate::results::{Better, Outcome, Section, Verdict};
+use crate::systems::Running;
+
+/// An error, and a note for the reader, when one of these programs is missing: name and package.
+pub fn need(section: &mut Section, programs: &[(&str, &str)]) -> Result<()> {
+    for (program, package) in programs {
+        if !is_installed(program) {
+            let why = format!("{program} is not installed: scripts/setup-bench installs {package}");
+            section.leave_out("the experiment", &why);
+            return Err(Error::other(why));
+        }
+    }
+    Ok(())
+}
+
+/// Each system once, in a shuffled order: a sample, and what the devices were asked for. `each` returns
+/// what it measured and the number of operations that the counts are divided by.
+pub fn round(
+    rng: &mut Rng,
+    running: &[Running],
+    into: (&mut Samples, &Key, Metric),
+    mut each: impl FnMut(&Running) -> Result<(f64, u64)>,
+) -> Result<()> {
+    let (samples, key, metric) = into;
+    let mut order: Vec<&Running> = running.iter().collect();
+    measure::in_turns(rng, &mut order, |_, running| {
+        // Nothing of the case before is left to write.
+        running.sync()?;
+        let (before, journal_before) = (running.counts()?, running.journal_bytes()?);
+        let (value, operations) = each(running)?;
+        let counts = running.counts()? - before;
+        let journal_after = running.journal_bytes()?;
+        let operations = operations as usize;
+        samples.add(key, &running.name, metric, value);
+        samples.count(key, &running.name, metric, operations, &counts);
+        if let (Some(before), Some(after)) = (journal_before, journal_after) {
+            let journal_kib = (after - before) as f64 / 1024.0;
+            samples.count_named(key, &running.name, metric, 0, &[("journal KiB", journal_kib)]);
+        }
+        Ok(())
+    })
+}
+
+/// How many times as fast one system has to be as another.
+pub struct Goal {
+    pub key: Key,
+    pub metric: Metric,
+    pub ours: String,
+    pub theirs: String,
+    /// The paper's number.
+    pub paper: &'static str,
+    /// `None`: only shown.
+    pub wanted: Option<f64>,
+}
+
+impl Goal {
+    /// Adds the verdict; none where one of the systems is missing.
+    pub fn judge(&self, section: &mut Section, samples: &Samples) -> Result<()> {
+        let Goal { key, metric, ours, theirs, .. } = self;
+        let is_missing = |system: &str| samples.of(key, system, *metric).is_none();
+        if is_missing(ours) || is_missing(theirs) {
+            return Ok(());
+        }
+        let (left, right) = match metric.better {
+            Better::Higher => (ours, theirs),
+            Better::Lower => (theirs, ours),
+        };
+        let ratio = samples.ratio(key, *metric, left, right)?;
+        let (place, found) = (format!("{}, {}", key.panel, key.case), ratio.of_medians);
+        let (claim, outcome) = match self.wanted {
+            Some(wanted) if found >= wanted => (format!("{wanted} times"), Outcome::Reached),
+            Some(wanted) => (format!("{wanted} times"), Outcome::Missed),
+            None => ("how many times".to_owned(), Outcome::Shown),
+        };
+        section.verdicts.push(Verdict {
+            claim: format!("{place}: {ours} {claim} as fast as {theirs}"),
+            paper: self.paper.to_owned(),
+            measured: format!("{found:.2}"),
+            outcome,
+            sentence: format!("{:.2} to {:.2} from round to round.", ratio.low, ratio.high),
+        });
+        Ok(())
+    }
+}

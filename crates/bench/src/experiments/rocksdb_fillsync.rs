@@ -1,0 +1,112 @@
+//! RocksDB's synchronous puts on the file system under test.
+
+use super::programs::{self, Goal};
+use super::{Experiment, Scale};
+use crate::error::Result;
+use crate::lab::{Device, Lab};
+use crate::measure::{Key, Metric, Samples, Watch};
+use crate::programs::fillsync::{self, Database, FillsyncArgs};
+use crate::results::{Plot, Section};
+use crate::systems::client::Eatmydata;
+use crate::systems::{self, Ext4, OneJournal, Site, System, Xfs};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    id: "rocksdb-fillsync",
+    title: "RocksDB and LevelDB with their own logs",
+    paper: "",
+    figure: "",
+    about: "Puts of 100-byte values at random keys, each synchronous, into a new RocksDB and a new LevelDB with their default settings: \
+            both grow a log file and `fdatasync` it. Median time of a put, and what the disk gets for each. On a model of an \
+            Intel 311 SSD (`ssd311`). The ceiling is libeatmydata, with which nothing is durable.",
+    paper_claim: "",
+    goal: "Faster than ext4 ordered.",
+    run,
+};
+
+const TIME: Metric = Metric::lower("put", "µs");
+const SIZE_MIB: u32 = 384;
+const DATABASES: [(Database, &str); 2] =
+    [(Database::Rocksdb, "RocksDB"), (Database::Leveldb, "LevelDB")];
+
+fn recipes() -> Vec<Box<dyn System>> {
+    vec![
+        Box::new(Ext4::no_journal()),
+        Box::new(Ext4::ordered()),
+        Box::new(Ext4::journal()),
+        Box::new(Xfs),
+        Box::new(OneJournal::new()),
+        Box::new(OneJournal::new().nvram()),
+        Box::new(Eatmydata(Box::new(Ext4::ordered()))),
+    ]
+}
+
+fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+    if let Err(error) = fillsync::need() {
+        section.leave_out("the experiment", &error.to_string());
+        return Err(error);
+    }
+    let puts = scale.pick(500, 5000);
+    section.set("puts of a round", puts);
+    let mut samples = Samples::default();
+    let mut done = Ok(());
+    for device in scale.devices(&["ssd311"]) {
+        done = on_device(lab, scale, section, &device, puts, &mut samples);
+        if done.is_err() {
+            break;
+        }
+        judge(section, &samples, &device)?;
+    }
+    section.plots.push(Plot::bars("Time of a put", TIME.name, Vec::new()));
+    samples.write_to(section);
+    done
+}
+
+fn on_device(
+    lab: &Lab,
+    scale: &Scale,
+    section: &mut Section,
+    device: &Device,
+    puts: u64,
+    samples: &mut Samples,
+) -> Result<()> {
+    let running = systems::start(lab, &recipes(), &Site::new(device, SIZE_MIB), section)?;
+    let mut rng = scale.rng();
+    let mut watch = Watch::begin(lab, &running)?;
+    for round in 0..scale.rounds() {
+        eprintln!("onejournal-bench: round {} of {} on {device}", round + 1, scale.rounds());
+        for (database, name) in DATABASES {
+            let key = Key::case(device.to_string(), name);
+            programs::round(&mut rng, &running, (samples, &key, TIME), |running| {
+                let found = fillsync::run(&FillsyncArgs {
+                    database,
+                    dir: running.dir.clone(),
+                    puts,
+                    value_bytes: 100,
+                    plain: true,
+                    nvram: None,
+                    environment: running.client.variables(),
+                })?;
+                Ok((found.plain.median_us, puts))
+            })?;
+        }
+        watch.end_round(&running, section)?;
+    }
+    systems::stop(running)
+}
+
+fn judge(section: &mut Section, samples: &Samples, device: &Device) -> Result<()> {
+    for (_, name) in DATABASES {
+        for ours in [OneJournal::new(), OneJournal::new().nvram()] {
+            let goal = Goal {
+                key: Key::case(device.to_string(), name),
+                metric: TIME,
+                ours: ours.name(),
+                theirs: Ext4::ordered().name(),
+                paper: "",
+                wanted: Some(1.0),
+            };
+            goal.judge(section, samples)?;
+        }
+    }
+    Ok(())
+}

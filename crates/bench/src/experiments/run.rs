@@ -1,0 +1,149 @@
+//! Running experiments from the command line: one, or all; results are written after each.
+
+use std::any::Any;
+use std::error::Error as StdError;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+
+use super::{EXPERIMENTS, Experiment, Scale};
+use crate::error::{Error, Result};
+use crate::lab::{Device, Lab, Program};
+use crate::report;
+use crate::results::{self, Build, Machine, SCHEMA, Section, SectionFile};
+
+/// How an experiment is run
+#[derive(Args)]
+pub struct RunArgs {
+    /// Shrunk, to see that everything works (the default)
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// As much as the report needs
+    #[arg(long)]
+    full: bool,
+    /// Rounds; 1 or 2 in a quick run, 5 in a full one
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Seed of all that is random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Devices instead of those that the experiment is about: loop, memory, PRESET[+KEY=VALUE...],
+    /// dir:PATH, block:PATH (its content is lost)
+    #[arg(long, value_delimiter = ',')]
+    device: Vec<Device>,
+    /// Directory of the results; the report of all that are there is drawn anew
+    #[arg(long, default_value = "target/bench-results")]
+    out: PathBuf,
+    /// Where the scratch folder is made
+    #[arg(long, env = "TMPDIR", default_value = "/var/tmp")]
+    scratch: PathBuf,
+    /// With `all`: go on behind what has results of the same build and scale already
+    #[arg(long)]
+    resume: bool,
+}
+
+/// Draws the report of a directory of results anew
+#[derive(Args)]
+pub struct ReportArgs {
+    /// The directory
+    dir: PathBuf,
+}
+
+type Done = Result<(), Box<dyn StdError>>;
+
+/// Runs the experiment of a name.
+pub fn run_one(id: &str, args: &RunArgs) -> Done {
+    let experiment = EXPERIMENTS.iter().find(|experiment| experiment.id == id);
+    run(&[experiment.expect("a subcommand is an experiment")], args)
+}
+
+/// Runs all.
+pub fn run_all(args: &RunArgs) -> Done {
+    run(&EXPERIMENTS.iter().collect::<Vec<_>>(), args)
+}
+
+/// Draws the report.
+pub fn report(args: &ReportArgs) -> Done {
+    Ok(report::write(&args.dir, &read(&args.dir)?)?)
+}
+
+fn read(dir: &std::path::Path) -> Result<Vec<SectionFile>> {
+    results::read_all(dir, EXPERIMENTS.iter().map(|experiment| experiment.id))
+}
+
+fn run(experiments: &[&Experiment], args: &RunArgs) -> Done {
+    let rounds = args.rounds.map(|rounds| rounds as usize);
+    let scale = Scale::new(!args.full, rounds, args.seed, args.device.clone());
+    let lab = Lab::new(&args.scratch)?;
+    let (machine, build) = (Machine::this(lab.scratch()), Build::this());
+    let mut failed = Vec::new();
+    for experiment in experiments {
+        if args.resume && has_results(experiment, &scale, &build, args) {
+            eprintln!("onejournal-bench: {} has results", experiment.id);
+            continue;
+        }
+        let section = run_experiment(experiment, &lab, &scale)?;
+        failed.extend(section.error.as_ref().map(|_| experiment.id));
+        let (schema, date) = (SCHEMA, date()?);
+        let (machine, build) = (machine.clone(), build.clone());
+        results::write(&args.out, &SectionFile { schema, date, machine, build, section })?;
+        report::write(&args.out, &read(&args.out)?)?;
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(format!("failed: {}; see the report", failed.join(", ")).into())
+}
+
+fn has_results(experiment: &Experiment, scale: &Scale, build: &Build, args: &RunArgs) -> bool {
+    let path = results::section_path(&args.out, experiment.id);
+    results::read(&path).is_ok_and(|file| {
+        let settings = scale_settings(scale);
+        let is_same =
+            |(name, value): &(&str, String)| file.section.settings.get(*name) == Some(value);
+        // With changes that are not committed, the same revision may be another build.
+        let is_committed = !build.revision.is_empty() && !build.revision.ends_with('+');
+        let is_whole = file.section.error.is_none() && settings.iter().all(is_same);
+        is_whole && is_committed && file.build == *build
+    })
+}
+
+fn scale_settings(scale: &Scale) -> Vec<(&'static str, String)> {
+    let mut settings = vec![("scale", scale.name().to_owned()), ("seed", scale.seed.to_string())];
+    settings.extend(scale.wanted_rounds().map(|rounds| ("rounds", rounds.to_string())));
+    settings
+}
+
+/// Its section, also when it fails; an error only when a signal came.
+fn run_experiment(experiment: &Experiment, lab: &Lab, scale: &Scale) -> Result<Section> {
+    eprintln!("onejournal-bench: {}", experiment.id);
+    let mut section = experiment.section();
+    for (name, value) in scale_settings(scale) {
+        section.set(name, value);
+    }
+    let start = Instant::now();
+    let done = catch_unwind(AssertUnwindSafe(|| (experiment.run)(lab, scale, &mut section)));
+    let done = done.unwrap_or_else(|panic| Err(Error::other(panic_text(panic.as_ref()))));
+    section.seconds = start.elapsed().as_secs_f64();
+    match done {
+        Err(Error::Interrupted) => return Err(Error::Interrupted),
+        Err(error) => {
+            eprintln!("onejournal-bench: {} failed: {error}", experiment.id);
+            section.error = Some(error.to_string());
+        }
+        Ok(()) => eprintln!("onejournal-bench: {}: {:.0} s", experiment.id, section.seconds),
+    }
+    Ok(section)
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("panic: {}", text.unwrap_or("?"))
+}
+
+fn date() -> Result<String> {
+    Ok(Program::new("date").args(["-u", "+%Y-%m-%d %H:%M"]).run()?.trim().to_owned())
+}

@@ -1,0 +1,183 @@
+//! Clients of SQLite (`onejournal-bench sqlite`), one for each system, that do the same transactions in turns.
+
+use std::path::PathBuf;
+
+use fastrand::Rng;
+
+use crate::error::{Error, Result};
+use crate::lab::{Child, Lab, interrupt, processes};
+use crate::measure::{self, Key, Metric, Samples};
+use crate::systems::{Counts, Running};
+
+/// Operations of the papers' table.
+pub const OPERATIONS: [&str; 3] = ["insert", "update", "delete"];
+
+/// A line for each transaction of so many keys.
+pub fn transactions(operation: &str, keys: &[usize], operations: usize) -> Vec<String> {
+    let line = |keys: &[usize]| {
+        let keys: Vec<String> = keys.iter().map(usize::to_string).collect();
+        format!("{operation} {}", keys.join(" "))
+    };
+    keys.chunks(operations).map(line).collect()
+}
+
+/// One client a system, on a database of its own.
+pub struct SqliteClients<'a> {
+    all: Vec<(&'a Running, Child, PathBuf)>,
+}
+
+impl<'a> SqliteClients<'a> {
+    /// Starts them on new databases `name`, with arguments for the client.
+    pub fn start(
+        lab: &Lab,
+        systems: &'a [Running],
+        name: &str,
+        arguments: &[&str],
+    ) -> Result<SqliteClients<'a>> {
+        let mut all = Vec::new();
+        for running in systems {
+            let path = running.dir.join(format!("{name}.db"));
+            let program = running.client.apply_to_sqlite(lab.client("sqlite"));
+            let mut child = program.args(arguments).arg(&path).start()?;
+            let line = child.read_line()?;
+            if line != "ready" {
+                return Err(Error::other(format!("{}: the client said `{line}`", running.name)));
+            }
+            all.push((running, child, path));
+        }
+        Ok(SqliteClients { all })
+    }
+
+    /// Each line once by each client, `group` lines a turn; one sample a system, the mean milliseconds
+    /// of a line, with the devices' counts.
+    pub fn round(
+        &mut self,
+        rng: &mut Rng,
+        lines: &[String],
+        group: usize,
+        into: (&mut Samples, &Key, Metric),
+    ) -> Result<()> {
+        let (samples, key, metric) = into;
+        let mut micros = vec![0.0; self.all.len()];
+        let mut counts = vec![Counts::default(); self.all.len()];
+        for chunk in lines.chunks(group) {
+            measure::in_turns(rng, &mut self.all, |index, (running, child, _)| {
+                let before = running.counts()?;
+                for line in chunk {
+                    micros[index] += micros_of(&child.ask(line)?)?;
+                }
+                let done = running.counts()? - before;
+                counts[index] = counts[index] + done;
+                Ok(())
+            })?;
+        }
+        for (index, (running, ..)) in self.all.iter().enumerate() {
+            let mean_ms = micros[index] / 1e3 / lines.len() as f64;
+            samples.add(key, &running.name, metric, mean_ms);
+            samples.count(key, &running.name, metric, lines.len(), &counts[index]);
+        }
+        Ok(())
+    }
+
+    /// Each line once by the client of one system, without measuring.
+    pub fn tell(&mut self, index: usize, lines: &[String]) -> Result<()> {
+        interrupt::check()?;
+        for line in lines {
+            micros_of(&self.all[index].1.ask(line)?)?;
+        }
+        Ok(())
+    }
+
+    /// What a system's client has written so far, in bytes, by any call.
+    pub fn written_bytes(&self, index: usize) -> Result<u64> {
+        let pid = self.all[index].1.pid();
+        processes::written_bytes(pid)
+            .ok_or_else(|| Error::other(format!("/proc/{pid}/io says nothing")))
+    }
+
+    /// Ends them and removes their databases.
+    pub fn finish(self) -> Result<()> {
+        for (_, child, path) in self.all {
+            child.finish()?;
+            for suffix in ["", "-wal", "-shm", "-journal"] {
+                let mut path = path.clone().into_os_string();
+                path.push(suffix);
+                match std::fs::remove_file(&path) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(Error::at(path.as_ref())(error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn micros_of(line: &str) -> Result<f64> {
+    line.parse().map_err(|_| Error::other(format!("the client said `{line}`")))
+}
+
+/// Rows that are there when one-row transactions begin.
+const ROWS: usize = 2000;
+const GROUP: usize = 10;
+
+/// One-row transactions on a new table with some rows: so many of each operation, in turns of ten.
+pub struct OneRow<'a> {
+    pub panel: &'a str,
+    /// For the client; such as its journal mode.
+    pub arguments: &'a [&'a str],
+    /// Transactions of each operation.
+    pub count: usize,
+}
+
+/// What one-row transactions measure.
+pub const TIME: Metric = Metric::lower("transaction time", "ms");
+
+impl OneRow<'_> {
+    /// Where an operation's samples are.
+    pub fn key(&self, operation: &str) -> Key {
+        Key::case(self.panel, operation)
+    }
+
+    /// A round of all systems.
+    pub fn round(
+        &self,
+        lab: &Lab,
+        systems: &[Running],
+        rng: &mut Rng,
+        samples: &mut Samples,
+    ) -> Result<()> {
+        let rows = ROWS.to_string();
+        let arguments = [self.arguments, &["--rows", &rows]].concat();
+        let mut clients = SqliteClients::start(lab, systems, "one-row", &arguments)?;
+        for operation in OPERATIONS {
+            let first = if operation == "update" { 0 } else { 10 * ROWS };
+            let mut keys: Vec<usize> = (first..first + self.count).collect();
+            rng.shuffle(&mut keys);
+            let lines = transactions(operation, &keys, 1);
+            clients.round(rng, &lines, GROUP, (samples, &self.key(operation), TIME))?;
+        }
+        clients.finish()
+    }
+}
+
+/// The largest ratio of `left` over `right` among the operations of these panels, and where it is.
+pub fn worst_ratio(
+    samples: &Samples,
+    panels: &[String],
+    left: &str,
+    right: &str,
+) -> Result<(f64, String)> {
+    let mut worst = (0.0, String::new());
+    for panel in panels {
+        for operation in OPERATIONS {
+            let key = Key::case(panel, operation);
+            let ratio = samples.ratio(&key, TIME, left, right)?.of_medians;
+            if ratio > worst.0 {
+                worst = (ratio, format!("{panel}, {operation}"));
+            }
+        }
+    }
+    Ok(worst)
+}

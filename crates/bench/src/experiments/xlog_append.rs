@@ -1,0 +1,131 @@
+//! xLog, figure 3: how long it takes to make a log record durable, by its size.
+
+use super::xlog::{self, Place, Way};
+use super::{Experiment, Scale};
+use crate::error::Result;
+use crate::lab::{Device, Lab};
+use crate::measure::{self, Key, Metric, Samples, Watch};
+use crate::results::{Better, Outcome, Plot, PlotKind, Section, Verdict};
+use crate::systems::{self, Ext4, Site, System};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    id: "xlog-append",
+    title: "Latency of a durable append",
+    paper: xlog::PAPER,
+    figure: "Figure 3",
+    about: "A client appends records one after the other, each durable before the next: to a lane of the log service (through its daemon, the \
+            lane in tmpfs, which stands for NVRAM), to xLog's central ring (in the client's process, as the paper measured it, and behind a \
+            socket), and to a file on ext4 with fsync or fdatasync. All files are on the same ext4. Median time of an append; a run ends when all records are in files.",
+    paper_claim: "100-byte records 77 times as fast as write + fsync (20 µs), 1 KB 37, 10 KB 7, 100 KB 3 times; the IPC, 100 µs, not counted.",
+    goal: "At most 1 µs for 100 bytes; over write + fdatasync on this machine's disk 100 times for 100 bytes, 60 for 1 KB, 15 for 10 KB, 5 for 100 KB.",
+    run,
+};
+
+const TIME: Metric = Metric { name: "append", unit: "µs", better: Better::Lower };
+const SIZE_MIB: u32 = 768;
+/// Bytes a record, how much faster the paper was than write + fsync, and what is wanted.
+const SIZES: [(u32, u32, f64); 4] =
+    [(100, 77, 100.0), (1000, 37, 60.0), (10_000, 7, 15.0), (100_000, 3, 5.0)];
+const LATENCY_MAX_US: f64 = 1.0;
+
+fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+    let mut samples = Samples::default();
+    let mut done = Ok(());
+    for device in scale.devices(scale.pick(&["loop"][..], &["loop", "ssd311", "emmc"])) {
+        done = on_device(lab, scale, section, &device, &mut samples);
+        if done.is_err() {
+            break;
+        }
+        judge(section, &samples, &device)?;
+        section.plots.push(Plot {
+            title: format!("A durable append, files on {device}"),
+            kind: PlotKind::Lines,
+            metric: TIME.name.to_owned(),
+            panels: vec![device.to_string()],
+            count: None,
+            x_label: "bytes a record".into(),
+            log_x: true,
+            log_y: true,
+        });
+    }
+    samples.write_to(section);
+    done
+}
+
+fn on_device(
+    lab: &Lab,
+    scale: &Scale,
+    section: &mut Section,
+    device: &Device,
+    samples: &mut Samples,
+) -> Result<()> {
+    let ext4: [Box<dyn System>; 1] = [Box::new(Ext4::ordered())];
+    let running = systems::start(lab, &ext4, &Site::new(device, SIZE_MIB), section)?;
+    let mut place = Place::new(lab, &running[0])?;
+    let mut rng = scale.rng();
+    let mut watch = Watch::begin(lab, &running)?;
+    for round in 0..scale.rounds() {
+        eprintln!("onejournal-bench: round {} of {} on {device}", round + 1, scale.rounds());
+        for (size, ..) in SIZES {
+            let key = Key::at(device.to_string(), f64::from(size));
+            measure::in_turns(&mut rng, &mut Way::ALL.clone(), |_, way| {
+                // As much as the ring and the lanes' pool hold without waiting, so that appends are measured and not the disk.
+                let memory = scale.pick(2000, 20_000).min(8_000_000 / u64::from(size));
+                let records = if way.is_on_disk() { scale.pick(50, 500) } else { memory };
+                let appended = place.append(*way, size, records)?;
+                samples.add(&key, way.name(), TIME, appended.latency.p50_ns as f64 / 1e3);
+                samples.count_named(
+                    &key,
+                    way.name(),
+                    TIME,
+                    1,
+                    &[
+                        ("mean, µs", appended.latency.mean_ns as f64 / 1e3),
+                        ("99th percentile, µs", appended.latency.p99_ns as f64 / 1e3),
+                    ],
+                );
+                Ok(())
+            })?;
+        }
+        watch.end_round(&running, section)?;
+    }
+    place.stop();
+    systems::stop(running)
+}
+
+fn judge(section: &mut Section, samples: &Samples, device: &Device) -> Result<()> {
+    let is_here = *device == Device::Scratch;
+    let outcome = |is_reached: bool| match is_reached {
+        _ if !is_here => Outcome::Shown,
+        true => Outcome::Reached,
+        false => Outcome::Missed,
+    };
+    for (size, paper, wanted) in SIZES {
+        let key = Key::at(device.to_string(), f64::from(size));
+        let against = |way: Way| samples.ratio(&key, TIME, way.name(), Way::Lane.name());
+        let (fdatasync, ring) = (against(Way::Fdatasync)?, against(Way::Ring)?);
+        section.verdicts.push(Verdict {
+            claim: format!("{device}: records of {size} bytes {wanted} times as fast as write + fdatasync"),
+            paper: format!("{paper} (over write + fsync)"),
+            measured: format!("{:.0}", fdatasync.of_medians),
+            outcome: outcome(fdatasync.of_medians >= wanted),
+            sentence: format!(
+                "{:.0} to {:.0} from round to round; {:.0} times as fast as write + fsync, {:.0} as xLog's ring with its IPC.",
+                fdatasync.low, fdatasync.high, against(Way::Fsync)?.of_medians, ring.of_medians
+            ),
+        });
+    }
+    let key = Key::at(device.to_string(), f64::from(SIZES[0].0));
+    let times = samples.of(&key, Way::Lane.name(), TIME).unwrap_or_default();
+    let median = measure::statistics::median(times);
+    section.verdicts.push(Verdict {
+        claim: format!(
+            "{device}: a record of 100 bytes in at most 1 µs from a process that is not the daemon"
+        ),
+        paper: "20 µs, and 100 µs of IPC".into(),
+        measured: format!("{median:.2} µs"),
+        outcome: if median <= LATENCY_MAX_US { Outcome::Reached } else { Outcome::Missed },
+        sentence: "Median of an append while the daemon flushes.".into(),
+    });
+    Ok(())
+}

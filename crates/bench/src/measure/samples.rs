@@ -1,0 +1,197 @@
+//! What was measured, by case, system and metric: one sample a round, and counts of what the devices were asked
+//! for beside the times.
+
+use std::collections::BTreeMap;
+
+use super::statistics::{self, Ratio, quantile};
+use crate::error::{Error, Result};
+use crate::results::{Better, Row, Section};
+use crate::systems::Counts;
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// Such as `time`.
+    pub name: &'static str,
+    /// Such as `ms`.
+    pub unit: &'static str,
+    pub better: Better,
+}
+
+impl Metric {
+    /// Less is better.
+    pub const fn lower(name: &'static str, unit: &'static str) -> Metric {
+        Metric { name, unit, better: Better::Lower }
+    }
+
+    /// More is better.
+    pub const fn higher(name: &'static str, unit: &'static str) -> Metric {
+        Metric { name, unit, better: Better::Higher }
+    }
+}
+
+/// Where a sample belongs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Key {
+    /// A group of cases that are drawn together, such as `WAL, 1 operation, ssd311`.
+    pub panel: String,
+    /// One of them, such as `insert`; for a sweep the value of `x` as text.
+    pub case: String,
+    /// The place on the axis of a sweep.
+    pub x: Option<f64>,
+}
+
+impl Key {
+    /// One case of several.
+    pub fn case(panel: impl Into<String>, case: impl Into<String>) -> Key {
+        Key { panel: panel.into(), case: case.into(), x: None }
+    }
+
+    /// A point of a sweep.
+    pub fn at(panel: impl Into<String>, x: f64) -> Key {
+        Key { panel: panel.into(), case: x.to_string(), x: Some(x) }
+    }
+}
+
+struct Series {
+    key: Key,
+    system: String,
+    metric: Metric,
+    samples: Vec<f64>,
+    counts: BTreeMap<String, f64>,
+    operations: f64,
+}
+
+/// All samples of an experiment, in the order in which their series began.
+#[derive(Default)]
+pub struct Samples {
+    series: Vec<Series>,
+}
+
+impl Samples {
+    /// Adds a round's sample.
+    pub fn add(&mut self, key: &Key, system: &str, metric: Metric, value: f64) {
+        self.series(key, system, metric).samples.push(value);
+    }
+
+    /// Adds what the devices were asked for during so many operations; shown for each operation.
+    pub fn count(
+        &mut self,
+        key: &Key,
+        system: &str,
+        metric: Metric,
+        operations: usize,
+        counts: &Counts,
+    ) {
+        let total = counts.total();
+        let all = [
+            ("flushes", total.flushes as f64),
+            ("writes", total.writes as f64),
+            ("written KiB", total.write_bytes as f64 / 1024.0),
+        ];
+        self.count_named(key, system, metric, operations, &all);
+    }
+
+    /// Adds counts by name, for so many operations.
+    pub fn count_named(
+        &mut self,
+        key: &Key,
+        system: &str,
+        metric: Metric,
+        operations: usize,
+        counts: &[(&str, f64)],
+    ) {
+        let series = self.series(key, system, metric);
+        series.operations += operations as f64;
+        for (name, count) in counts {
+            *series.counts.entry((*name).to_owned()).or_default() += count;
+        }
+    }
+
+    /// The samples of a series.
+    pub fn of(&self, key: &Key, system: &str, metric: Metric) -> Option<&[f64]> {
+        let found = self.series.iter().find(|series| series.is(key, system, metric))?;
+        Some(&found.samples)
+    }
+
+    /// One system over another in a case.
+    pub fn ratio(&self, key: &Key, metric: Metric, left: &str, right: &str) -> Result<Ratio> {
+        let of = |system: &str| {
+            let missing = || Error::other(format!("{}, {}: no {system}", key.panel, key.case));
+            self.of(key, system, metric).filter(|samples| !samples.is_empty()).ok_or_else(missing)
+        };
+        Ok(statistics::ratio(of(left)?, of(right)?))
+    }
+
+    /// The count of a series by name, for each operation.
+    pub fn count_of(&self, key: &Key, system: &str, metric: Metric, name: &str) -> Option<f64> {
+        let found = self.series.iter().find(|series| series.is(key, system, metric))?;
+        Some(found.counts.get(name)? / found.operations.max(1.0))
+    }
+
+    /// Hands everything to the section: panels and cases as they came, systems as they were set up (and not as turns
+    /// shuffled them).
+    pub fn write_to(mut self, section: &mut Section) {
+        let first = |is: &dyn Fn(&Series) -> bool| self.series.iter().position(is);
+        let place = |series: &Series| {
+            let panel = first(&|other| other.key.panel == series.key.panel);
+            let case = first(&|other| other.key == series.key);
+            let system = section.systems.iter().position(|name| *name == series.system);
+            (panel, case, system.unwrap_or(usize::MAX))
+        };
+        let mut places: Vec<_> = self.series.iter().map(place).zip(0..).collect();
+        places.sort_unstable();
+        let mut ranks = vec![0; places.len()];
+        for (rank, (_, index)) in places.into_iter().enumerate() {
+            ranks[index] = rank;
+        }
+        let mut ranks = ranks.into_iter();
+        self.series.sort_by_cached_key(|_| ranks.next().expect("a rank for each series"));
+        section.rows.extend(self.series.into_iter().filter_map(Series::into_row));
+    }
+
+    fn series(&mut self, key: &Key, system: &str, metric: Metric) -> &mut Series {
+        let found = self.series.iter().position(|series| series.is(key, system, metric));
+        let index = found.unwrap_or_else(|| {
+            self.series.push(Series {
+                key: key.clone(),
+                system: system.to_owned(),
+                metric,
+                samples: Vec::new(),
+                counts: BTreeMap::new(),
+                operations: 0.0,
+            });
+            self.series.len() - 1
+        });
+        &mut self.series[index]
+    }
+}
+
+impl Series {
+    fn is(&self, key: &Key, system: &str, metric: Metric) -> bool {
+        self.key == *key && self.system == system && self.metric == metric
+    }
+
+    /// `None` without a sample: its round did not end.
+    fn into_row(self) -> Option<Row> {
+        if self.samples.is_empty() {
+            return None;
+        }
+        let operations = self.operations.max(1.0);
+        let each = |(name, count)| (name, count / operations);
+        Some(Row {
+            panel: self.key.panel,
+            case: self.key.case,
+            x: self.key.x,
+            system: self.system,
+            metric: self.metric.name.to_owned(),
+            unit: self.metric.unit.to_owned(),
+            better: self.metric.better,
+            median: statistics::median(&self.samples),
+            low: quantile(&self.samples, 0.25),
+            high: quantile(&self.samples, 0.75),
+            samples: self.samples,
+            counts: self.counts.into_iter().map(each).collect(),
+        })
+    }
+}

@@ -1,0 +1,338 @@
+//! etcd: one member on loopback, whose every put is an fdatasync of its write-ahead log.
+//!
+//! Three measures: puts by several clients through the member's HTTP gateway; etcd's own `check perf`, which takes a
+//! minute; and the disk benchmark of its documentation, fio's fdatasync of 2,300 bytes, which says
+//! that a disk is fast enough when its 99th percentile is below 10 ms.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+
+use super::fio::{self, FioArgs, FioResult, Pattern, Sync};
+use super::http::Connection;
+use super::latency::Latency;
+use super::{Variable, need, unparsable};
+use crate::error::{Error, Result};
+use crate::lab::{Child, Program, interrupt};
+
+/// Runs etcd in a directory
+#[derive(Debug, Clone, Args)]
+pub struct EtcdArgs {
+    /// Where its data are
+    pub dir: PathBuf,
+    /// Clients, each with a put at a time
+    #[arg(long, default_value_t = 8)]
+    pub clients: u32,
+    /// How long they put
+    #[arg(long, default_value_t = 5)]
+    pub seconds: u64,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 256)]
+    pub value_bytes: usize,
+    /// KiB that the disk benchmark writes
+    #[arg(long, default_value_t = 22 << 10)]
+    pub disk_kib: u64,
+    /// Also run `etcdctl check perf`, for a minute
+    #[arg(long)]
+    pub check_perf: bool,
+    /// NAME=VALUE for the environment of etcd and fio
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    pub environment: Vec<Variable>,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EtcdResult {
+    pub puts: u64,
+    pub puts_per_second: f64,
+    pub put: Latency,
+    /// Syncs of the write-ahead log while clients put, as etcd counts them.
+    pub wal_fsync: WalFsync,
+    pub check_perf: Option<CheckPerf>,
+    /// etcd's recommended disk benchmark; its verdict is about `sync.p99_ns`.
+    pub disk: FioResult,
+}
+
+/// From `etcd_disk_wal_fsync_duration_seconds`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct WalFsync {
+    pub count: u64,
+    pub mean_ns: u64,
+    /// The histogram's bound that 99 % do not exceed; `None`: beyond its last one.
+    pub p99_below_ms: Option<f64>,
+}
+
+/// From `etcdctl check perf`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CheckPerf {
+    pub passed: bool,
+    pub writes_per_second: f64,
+    pub slowest_s: f64,
+}
+
+const READY_LIMIT: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// All of it.
+pub fn run(args: &EtcdArgs) -> Result<EtcdResult> {
+    let disk = disk_benchmark(&args.dir, args.disk_kib, &args.environment)?;
+    let member = Member::start(&args.dir, &args.environment)?;
+    let before = member.wal_histogram()?;
+    let (put, seconds) = put_all(member.client, args)?;
+    let wal_fsync = member.wal_histogram()?.since(&before)?;
+    let check_perf = if args.check_perf { Some(member.check_perf()?) } else { None };
+    member.stop()?;
+    Ok(EtcdResult {
+        puts: put.count,
+        puts_per_second: put.count as f64 / seconds,
+        put,
+        wal_fsync,
+        check_perf,
+        disk,
+    })
+}
+
+/// fio as etcd's documentation has it.
+pub fn disk_benchmark(dir: &Path, kib: u64, environment: &[Variable]) -> Result<FioResult> {
+    fio::run(&FioArgs {
+        dir: dir.to_owned(),
+        file_kib: kib,
+        block_bytes: 2300,
+        pattern: Pattern::Append,
+        sync: Sync::Fdatasync(1),
+        processes: 1,
+        millis: 60_000,
+        seed: 7,
+        environment: environment.to_vec(),
+    })
+}
+
+/// A cluster of one.
+pub struct Member {
+    data: PathBuf,
+    client: SocketAddr,
+    server: Child,
+}
+
+impl Member {
+    /// Starts it with new data below `dir`.
+    pub fn start(dir: &Path, environment: &[Variable]) -> Result<Member> {
+        need("etcd", "etcd-server")?;
+        let data = dir.join("etcd");
+        let [client, peer] = free_addresses()?;
+        let url = |address: SocketAddr| format!("http://{address}");
+        let server = Variable::add(environment, Program::new("etcd"))
+            .args(["--name", "bench", "--data-dir"])
+            .arg(&data)
+            .args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)])
+            .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)])
+            .args(["--initial-cluster", &format!("bench={}", url(peer))])
+            .args(["--logger", "zap", "--log-level", "error"])
+            .start()?;
+        let mut member = Member { data, client, server };
+        member.wait_until_ready()?;
+        Ok(member)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let deadline = Instant::now() + READY_LIMIT;
+        let is_ready = |client| {
+            let health = Connection::open(client).and_then(|mut server| server.get("/health"));
+            health.is_ok_and(|health| health.contains("true"))
+        };
+        while !is_ready(self.client) {
+            self.server.must_run()?;
+            interrupt::check()?;
+            if Instant::now() > deadline {
+                let text = format!("etcd was not ready within {} s", READY_LIMIT.as_secs());
+                return Err(Error::other(text));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    fn wal_histogram(&self) -> Result<Histogram> {
+        let metrics = Connection::open(self.client).and_then(|mut server| server.get("/metrics"));
+        Histogram::parse(&metrics.map_err(Error::io("etcd's metrics"))?)
+    }
+
+    fn check_perf(&self) -> Result<CheckPerf> {
+        need("etcdctl", "etcd-client")?;
+        // It fails when etcd is too slow, and that is a result.
+        let script = "ETCDCTL_API=3 etcdctl --endpoints=$0 check perf || true";
+        let output = Program::new("sh").args(["-c", script, &self.client.to_string()]).run()?;
+        parse_check_perf(&output)
+    }
+
+    /// Stops it and removes its data.
+    pub fn stop(self) -> Result<()> {
+        self.server.end_by(Signal::TERM)?;
+        fs::remove_dir_all(&self.data).map_err(Error::at(&self.data))
+    }
+}
+
+/// Loopback ports that nobody had a moment ago.
+fn free_addresses() -> Result<[SocketAddr; 2]> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let address = |listener: &TcpListener| listener.local_addr();
+    let both = bind().and_then(|one| bind().map(|other| (one, other)));
+    let (one, other) = both.map_err(Error::io("a free port"))?;
+    let both = address(&one).and_then(|one| address(&other).map(|other| [one, other]));
+    both.map_err(Error::io("a free port"))
+}
+
+/// All clients' puts, and the time from the first to the last.
+fn put_all(server: SocketAddr, args: &EtcdArgs) -> Result<(Latency, f64)> {
+    let begin = Instant::now();
+    let end = begin + Duration::from_secs(args.seconds);
+    let samples_ns = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..args.clients)
+            .map(|number| scope.spawn(move || put_until(end, server, number, args.value_bytes)))
+            .collect();
+        let joined = clients.into_iter().map(|client| client.join().expect("no panic"));
+        joined.collect::<Result<Vec<_>>>()
+    })?;
+    interrupt::check()?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let latency = Latency::of(samples_ns.concat());
+    Ok((latency.ok_or_else(|| Error::other("etcd: no put was finished"))?, seconds))
+}
+
+/// One client: each put's time.
+fn put_until(
+    end: Instant,
+    server: SocketAddr,
+    number: u32,
+    value_bytes: usize,
+) -> Result<Vec<u64>> {
+    let put = || -> std::io::Result<Vec<u64>> {
+        let mut random = fastrand::Rng::with_seed(u64::from(number));
+        let mut connection = Connection::open(server)?;
+        let mut samples_ns = Vec::new();
+        while Instant::now() < end && interrupt::check().is_ok() {
+            let body = put_request(&mut random, value_bytes);
+            let begin = Instant::now();
+            connection.post("/v3/kv/put", &body)?;
+            samples_ns.push(begin.elapsed().as_nanos() as u64);
+        }
+        Ok(samples_ns)
+    };
+    put().map_err(Error::io("a put into etcd"))
+}
+
+/// Keys and values go in Base64, four letters for three bytes; any letters will do.
+fn put_request(random: &mut fastrand::Rng, value_bytes: usize) -> String {
+    let mut letters =
+        |count: usize| -> String { (0..count).map(|_| random.alphanumeric()).collect() };
+    let (key, value) = (letters(16), letters(value_bytes.div_ceil(3) * 4));
+    format!(r#"{{"key":"{key}","value":"{value}"}}"#)
+}
+
+/// Counts of a Prometheus histogram: of all that were not longer than each bound.
+#[derive(Debug, Clone, PartialEq)]
+struct Histogram {
+    buckets: Vec<(f64, u64)>,
+    sum_s: f64,
+    count: u64,
+}
+
+impl Histogram {
+    fn parse(metrics: &str) -> Result<Histogram> {
+        const NAME: &str = "etcd_disk_wal_fsync_duration_seconds_";
+        let lines = || metrics.lines().filter_map(|line| line.strip_prefix(NAME));
+        let missing = || unparsable("etcd", NAME, metrics);
+        let value = |name: &str| lines().find_map(|line| line.strip_prefix(name)?.parse().ok());
+        let buckets = lines().filter_map(|line| {
+            let (bound, count) = line.strip_prefix("bucket{le=\"")?.split_once("\"} ")?;
+            Some((bound.parse().ok()?, count.parse().ok()?))
+        });
+        let count: f64 = value("count ").ok_or_else(missing)?;
+        let sum_s = value("sum ").ok_or_else(missing)?;
+        Ok(Histogram { buckets: buckets.collect(), sum_s, count: count as u64 })
+    }
+
+    fn since(&self, before: &Histogram) -> Result<WalFsync> {
+        let count = self.count - before.count;
+        if count == 0 || self.buckets.len() != before.buckets.len() {
+            return Err(Error::other("etcd counted no sync of its log"));
+        }
+        let within = self.buckets.iter().zip(&before.buckets);
+        let p99 = within
+            .map(|((bound_s, after), (_, before))| (*bound_s, after - before))
+            .find(|(_, within)| within * 100 >= count * 99);
+        let mean_ns = ((self.sum_s - before.sum_s) / count as f64 * 1e9) as u64;
+        let p99_below_ms = p99.map(|(bound_s, _)| bound_s * 1e3).filter(|ms| ms.is_finite());
+        Ok(WalFsync { count, mean_ns, p99_below_ms })
+    }
+}
+
+fn parse_check_perf(output: &str) -> Result<CheckPerf> {
+    let number_after = |words: &str| -> Result<f64> {
+        let rest = output.split_once(words).map(|(_, rest)| rest);
+        let end =
+            |rest: &str| rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let number = rest.and_then(|rest| rest[..end(rest)].parse().ok());
+        number.ok_or_else(|| unparsable("etcdctl check perf", words, output))
+    };
+    // For example `PASS: Throughput is 150 writes/s`, or `FAIL: Throughput too low: 90 writes/s`.
+    let throughput =
+        number_after("Throughput is ").or_else(|_| number_after("Throughput too low: "));
+    let slowest = number_after("Slowest request took ")
+        .or_else(|_| number_after("Slowest request took too long: "));
+    Ok(CheckPerf {
+        passed: !output.contains("FAIL"),
+        writes_per_second: throughput?,
+        slowest_s: slowest?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn histogram(counts: [u64; 3], sum_s: f64) -> Histogram {
+        let [one, two, all] = counts;
+        Histogram::parse(&format!(
+            "# HELP x\n\
+             etcd_disk_wal_fsync_duration_seconds_bucket{{le=\"0.001\"}} {one}\n\
+             etcd_disk_wal_fsync_duration_seconds_bucket{{le=\"0.002\"}} {two}\n\
+             etcd_disk_wal_fsync_duration_seconds_bucket{{le=\"+Inf\"}} {all}\n\
+             etcd_disk_wal_fsync_duration_seconds_sum {sum_s}\n\
+             etcd_disk_wal_fsync_duration_seconds_count {all}\n"
+        ))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_log_s_syncs_between_two_looks() {
+        let before = histogram([5, 5, 5], 0.005);
+        let found = histogram([105, 204, 205], 0.405).since(&before).unwrap();
+        assert_eq!((found.count, found.p99_below_ms), (200, Some(2.0)));
+        assert!((1_999_999..=2_000_001).contains(&found.mean_ns), "{}", found.mean_ns);
+        let slow = histogram([5, 10, 205], 9.0).since(&before).unwrap();
+        assert_eq!(slow.p99_below_ms, None);
+        assert!(before.since(&before).is_err());
+        assert!(Histogram::parse("").is_err());
+    }
+
+    #[test]
+    fn verdicts_of_check_perf() {
+        let output = "60 / 60 Booo! 100.00% 1m0s\nPASS: Throughput is 150 writes/s\n\
+                      PASS: Slowest request took 0.05s\nPASS: Stddev is 0.001s\nPASS\n";
+        let found = parse_check_perf(output).unwrap();
+        let expected = CheckPerf { passed: true, writes_per_second: 150.0, slowest_s: 0.05 };
+        assert_eq!(found, expected);
+        let output =
+            "FAIL: Throughput too low: 41 writes/s\nSlowest request took too long: 2.5s\nFAIL\n";
+        let found = parse_check_perf(output).unwrap();
+        let expected = CheckPerf { passed: false, writes_per_second: 41.0, slowest_s: 2.5 };
+        assert_eq!(found, expected);
+        assert!(parse_check_perf("Error: timeout").is_err());
+    }
+}

@@ -1,0 +1,110 @@
+//! Real programs, run in a directory of the file system under test, and their output as numbers.
+//!
+//! One module a program, with the structure that is its command line (`onejournal-bench program NAME DIR`) and its
+//! parameters at the same time, and one that is its result. When `run` returns, no process and no namespace of a program
+//! is left, and no file in the directory unless it failed. All come from Debian's packages (`scripts/setup-bench`).
+
+pub mod etcd;
+pub mod fillsync;
+pub mod fio;
+pub mod gluster;
+mod http;
+pub mod latency;
+pub mod pgbench;
+mod postgres;
+pub mod postmark;
+
+use std::fmt::Debug;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::lab::{Program, interrupt, is_installed};
+
+/// Runs a program on a directory and prints its numbers as JSON
+#[derive(Args)]
+pub struct ProgramArgs {
+    #[command(subcommand)]
+    program: Name,
+}
+
+#[derive(Subcommand)]
+enum Name {
+    Fio(fio::FioArgs),
+    Postmark(postmark::PostmarkArgs),
+    Pgbench(pgbench::PgbenchArgs),
+    Etcd(etcd::EtcdArgs),
+    Gluster(gluster::GlusterArgs),
+    Fillsync(fillsync::FillsyncArgs),
+}
+
+/// Runs it.
+pub fn run(args: &ProgramArgs) -> Result<()> {
+    interrupt::install()?;
+    match &args.program {
+        Name::Fio(args) => print(&fio::run(args)?),
+        Name::Postmark(args) => print(&postmark::run(args)?),
+        Name::Pgbench(args) => print(&pgbench::run(args)?),
+        Name::Etcd(args) => print(&etcd::run(args)?),
+        Name::Gluster(args) => print(&gluster::run(args)?),
+        Name::Fillsync(args) => print(&fillsync::run(args)?),
+    }
+}
+
+fn print(result: &impl Serialize) -> Result<()> {
+    println!("{}", serde_json::to_string_pretty(result).map_err(Error::json("a result"))?);
+    Ok(())
+}
+
+/// An error that says what to install when a program is missing.
+fn need(program: &str, package: &str) -> Result<()> {
+    if is_installed(program) {
+        return Ok(());
+    }
+    let text = format!("{program} is not installed: scripts/setup-bench installs {package}");
+    Err(Error::other(text))
+}
+
+/// For output that is not what we know; with its end, where the reason stands.
+fn unparsable(program: &str, wanted: &str, output: &str) -> Error {
+    const LINE_COUNT: usize = 25;
+    let lines: Vec<&str> = output.trim_end().lines().collect();
+    let end = lines[lines.len().saturating_sub(LINE_COUNT)..].join("\n");
+    Error::other(format!("{program} printed no {wanted}:\n{end}"))
+}
+
+/// `NAME=VALUE` for the environment of a program under test, for example `LD_PRELOAD=libeatmydata.so`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variable {
+    pub name: String,
+    pub value: String,
+}
+
+impl Variable {
+    /// `program` with these in its environment.
+    fn add(variables: &[Variable], program: Program) -> Program {
+        variables
+            .iter()
+            .fold(program, |program, variable| program.env(&variable.name, &variable.value))
+    }
+}
+
+impl std::fmt::Display for Variable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}={}", self.name, self.value)
+    }
+}
+
+impl std::str::FromStr for Variable {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Variable, String> {
+        match text.split_once('=') {
+            Some((name, value)) if !name.is_empty() => {
+                Ok(Variable { name: name.into(), value: value.into() })
+            }
+            _ => Err("must be NAME=VALUE".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The report of a directory of results: `README.md` with SVG files in `plots/`, and `report.html`, one page that
+//! needs nothing else. Both are drawn from the same [`document`].
+
+mod axis;
+mod chart;
+mod document;
+mod html;
+mod markdown;
+mod number;
+mod palette;
+mod sections;
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::results::SectionFile;
+use document::Block;
+use palette::Palette;
+
+const PLOTS: &str = "plots";
+
+/// Draws everything anew.
+pub fn write(dir: &Path, files: &[SectionFile]) -> Result<()> {
+    let palette = Palette::of(files);
+    let blocks = sections::report(files, &palette)?;
+    let plots = dir.join(PLOTS);
+    if plots.exists() {
+        fs::remove_dir_all(&plots).map_err(Error::at(&plots))?;
+    }
+    fs::create_dir_all(&plots).map_err(Error::at(&plots))?;
+    for block in &blocks {
+        if let Block::Figure { name, svg, .. } = block {
+            save(&plots.join(name), svg)?;
+        }
+    }
+    save(&dir.join("README.md"), &markdown::render(&blocks))?;
+    save(&dir.join("report.html"), &html::render(&blocks))
+}
+
+fn save(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).map_err(Error::at(path))
+}

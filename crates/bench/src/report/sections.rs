@@ -1,0 +1,247 @@
+//! What the page says: the machine, all verdicts, and a section for each experiment.
+
+use super::chart;
+use super::document::{Block, Table};
+use super::number::shown;
+use super::palette::Palette;
+use crate::error::Result;
+use crate::results::{Build, Disturbance, Machine, Outcome, Row, Section, SectionFile};
+
+/// The whole page.
+pub fn report(files: &[SectionFile], palette: &Palette) -> Result<Vec<Block>> {
+    let mut blocks = vec![Block::heading(1, "OneJournal: measurements", "top")];
+    blocks.push(Block::Paragraph(
+        "Each experiment of the papers, done again with OneJournal and with what one would use instead. Systems take turns in \
+         each round; values are medians over the rounds, in brackets the quartiles; whiskers are quartiles too. Counts are \
+         what the device was asked for, for each operation. Drawn by `onejournal-bench` from the JSON files beside this page."
+            .into(),
+    ));
+    blocks.extend(machines(files));
+    blocks.push(Block::heading(2, "Claims and what was measured", "verdicts"));
+    blocks.push(Block::Table(all_verdicts(files)));
+    for file in files {
+        blocks.extend(section(file, palette)?);
+    }
+    Ok(blocks)
+}
+
+/// Of all results if they are the same, else of each.
+fn machines(files: &[SectionFile]) -> Vec<Block> {
+    let mut items: Vec<String> = Vec::new();
+    for file in files {
+        let item = format!("{} {}", of_machine(&file.machine), of_build(&file.build));
+        if !items.contains(&item) {
+            items.push(item);
+        }
+    }
+    vec![Block::heading(2, "Machine", "machine"), Block::Items(items)]
+}
+
+fn of_machine(machine: &Machine) -> String {
+    format!(
+        "{}, {} CPUs, {} GiB, Linux {}, {}; disk {}.",
+        machine.cpu,
+        machine.cpu_count,
+        machine.memory_gib,
+        machine.kernel,
+        machine.distribution,
+        machine.disk
+    )
+}
+
+fn of_build(build: &Build) -> String {
+    let revision =
+        if build.revision.is_empty() { String::new() } else { format!(" ({})", build.revision) };
+    format!("OneJournal {}{revision}, {}, SQLite {}.", build.version, build.profile, build.sqlite)
+}
+
+fn all_verdicts(files: &[SectionFile]) -> Table {
+    let header = ["experiment", "claim", "paper", "measured", ""].map(str::to_owned).to_vec();
+    let rows = files.iter().flat_map(|file| {
+        let link = format!("[{}](#{})", file.section.id, file.section.id);
+        file.section.verdicts.iter().map(move |verdict| {
+            let outcome = outcome(verdict.outcome).to_owned();
+            vec![
+                link.clone(),
+                verdict.claim.clone(),
+                verdict.paper.clone(),
+                verdict.measured.clone(),
+                outcome,
+            ]
+        })
+    });
+    Table { header, rows: rows.collect(), left_columns: 5 }
+}
+
+fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Reached => "reached",
+        Outcome::Missed => "**missed**",
+        Outcome::Shown => "shown",
+    }
+}
+
+fn section(file: &SectionFile, palette: &Palette) -> Result<Vec<Block>> {
+    let section = &file.section;
+    let mut blocks = vec![Block::heading(2, &section.title, &section.id)];
+    blocks.extend(about(section));
+    blocks.extend(results(section));
+    for (index, plot) in section.plots.iter().enumerate() {
+        if let Some(svg) = chart::draw(section, plot, palette)? {
+            let name = format!("{}-{}.svg", section.id, index + 1);
+            blocks.push(Block::Figure { name, svg, title: plot.title.clone() });
+        }
+    }
+    blocks.extend(section.notes.iter().map(|note| Block::Paragraph(note.clone())));
+    blocks.push(Block::Details { summary: "All numbers".into(), blocks: tables(section) });
+    blocks.push(Block::Paragraph(how(file)));
+    if !section.disturbances.is_empty() {
+        let summary = "Rounds that were disturbed".to_owned();
+        blocks.push(Block::Details { summary, blocks: vec![disturbances(&section.disturbances)] });
+    }
+    Ok(blocks)
+}
+
+fn about(section: &Section) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    if !section.paper.is_empty() {
+        blocks.push(Block::Paragraph(format!("*{}: {}*", section.paper, section.figure)));
+    }
+    blocks.push(Block::Paragraph(section.about.clone()));
+    let lines = [("The paper", &section.paper_claim), ("Wanted", &section.goal)];
+    for (what, text) in lines.into_iter().filter(|(_, text)| !text.is_empty()) {
+        blocks.push(Block::Paragraph(format!("**{what}:** {text}")));
+    }
+    blocks
+}
+
+fn results(section: &Section) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    if let Some(error) = &section.error {
+        blocks.push(Block::Paragraph(format!(
+            "**This experiment failed:** {}",
+            error.replace('\n', " ")
+        )));
+    }
+    let verdict = |verdict: &crate::results::Verdict| {
+        let outcome = outcome(verdict.outcome);
+        format!(
+            "{}: {} (paper: {}): {outcome}. {}",
+            verdict.claim, verdict.measured, verdict.paper, verdict.sentence
+        )
+    };
+    if !section.verdicts.is_empty() {
+        blocks.push(Block::Items(section.verdicts.iter().map(verdict).collect()));
+    }
+    let left_out =
+        |left: &crate::results::LeftOut| format!("{} is left out: {}.", left.what, left.why);
+    if !section.left_out.is_empty() {
+        blocks.push(Block::Items(section.left_out.iter().map(left_out).collect()));
+    }
+    blocks
+}
+
+/// How it was run, in a line.
+fn how(file: &SectionFile) -> String {
+    let section = &file.section;
+    let settings = section.settings.iter().map(|(name, value)| format!("{name} {value}"));
+    let settings: Vec<String> = settings.collect();
+    format!(
+        "`onejournal-bench {}`, {}, {:.0} s; {}. {} of {} rounds were disturbed.",
+        section.id,
+        file.date,
+        section.seconds,
+        settings.join(", "),
+        section.disturbances.len(),
+        section.rounds
+    )
+}
+
+/// A table for each panel and metric: cases down, systems across.
+fn tables(section: &Section) -> Vec<Block> {
+    let mut heads: Vec<(&str, &str, &str)> = Vec::new();
+    for row in &section.rows {
+        let head = (row.panel.as_str(), row.metric.as_str(), row.unit.as_str());
+        if !heads.contains(&head) {
+            heads.push(head);
+        }
+    }
+    let mut blocks = Vec::new();
+    for (panel, metric, unit) in heads {
+        let rows: Vec<&Row> =
+            section.rows.iter().filter(|row| row.panel == panel && row.metric == metric).collect();
+        blocks.push(Block::Paragraph(format!("**{panel}**: {metric}, {unit}")));
+        blocks.push(Block::Table(values(&rows)));
+    }
+    blocks
+}
+
+fn values(rows: &[&Row]) -> Table {
+    let systems = unique(rows.iter().map(|row| row.system.as_str()));
+    let cases = unique(rows.iter().map(|row| row.case.as_str()));
+    let mut header = vec![String::new(), String::new()];
+    header.extend(systems.iter().map(|system| (*system).to_owned()));
+    let mut table = Table { header, rows: Vec::new(), left_columns: 2 };
+    for case in cases {
+        let of = |system: &str| rows.iter().find(|row| row.case == case && row.system == system);
+        let mut line = |name: &str, cell: &dyn Fn(&Row) -> String| {
+            let mut cells = vec![
+                if name.is_empty() { case.to_owned() } else { String::new() },
+                name.to_owned(),
+            ];
+            cells.extend(
+                systems.iter().map(|system| of(system).map_or(String::new(), |row| cell(row))),
+            );
+            table.rows.push(cells);
+        };
+        line("", &|row| {
+            format!("{} ({} to {})", shown(row.median), shown(row.low), shown(row.high))
+        });
+        let names = unique(
+            rows.iter()
+                .filter(|row| row.case == case)
+                .flat_map(|row| row.counts.keys())
+                .map(String::as_str),
+        );
+        for name in names {
+            line(name, &|row| row.counts.get(name).map_or(String::new(), |count| shown(*count)));
+        }
+    }
+    table
+}
+
+fn unique<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for one in all {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    found
+}
+
+fn disturbances(all: &[Disturbance]) -> Block {
+    let header = [
+        "round",
+        "seconds",
+        "CPUs others used",
+        "steal",
+        "waits for CPU",
+        "waits for I/O",
+        "MB/s others wrote",
+    ];
+    let row = |one: &Disturbance| {
+        let numbers = [
+            one.seconds,
+            one.others_cpu,
+            one.steal,
+            one.cpu_stall,
+            one.io_stall,
+            one.others_write_mb_s,
+        ];
+        let cells = std::iter::once((one.round + 1).to_string());
+        cells.chain(numbers.map(|number| format!("{number:.2}"))).collect()
+    };
+    let header = header.map(str::to_owned).to_vec();
+    Block::Table(Table { header, rows: all.iter().map(row).collect(), left_columns: 0 })
+}

@@ -1,0 +1,156 @@
+//! The kernel's ext4, with each kind of journal it has.
+
+use std::ops::Range;
+use std::path::Path;
+
+use super::{Running, Site, System, missing_kernel_system};
+use crate::error::Result;
+use crate::lab::{Device, Lab, Program};
+
+/// The size of an external journal.
+const EXTERNAL_MIB: u32 = 64;
+const BLOCK_BYTES: u64 = 4096;
+
+/// How ext4 is made and mounted. Always `noatime`, blocks of 4 KiB, tables initialised.
+#[derive(Clone)]
+pub struct Ext4 {
+    name: String,
+    features: &'static str,
+    options: &'static str,
+    external: Option<External>,
+}
+
+/// Where an external journal lies.
+#[derive(Clone)]
+enum External {
+    /// On another device of the same kind.
+    SameKind,
+    /// On a device without latency.
+    Memory,
+}
+
+impl Ext4 {
+    fn with(name: &str, features: &'static str, options: &'static str) -> Ext4 {
+        Ext4 { name: format!("ext4 {name}"), features, options, external: None }
+    }
+
+    /// No journal at all: no consistency after a crash, the papers' ceiling.
+    pub fn no_journal() -> Ext4 {
+        Ext4::with("no journal", "^has_journal", "")
+    }
+
+    /// `data=ordered`, the default of distributions.
+    pub fn ordered() -> Ext4 {
+        Ext4::with("ordered", "has_journal", ",data=ordered")
+    }
+
+    /// `data=writeback`.
+    pub fn writeback() -> Ext4 {
+        Ext4::with("writeback", "has_journal", ",data=writeback")
+    }
+
+    /// `data=writeback` with `journal_async_commit` (which `ordered` does not allow).
+    pub fn writeback_async() -> Ext4 {
+        Ext4::with("writeback+async", "has_journal", ",data=writeback,journal_async_commit")
+    }
+
+    /// `data=journal`.
+    pub fn journal() -> Ext4 {
+        Ext4::with("journal", "has_journal", ",data=journal")
+    }
+
+    /// `data=journal` with `journal_async_commit`.
+    pub fn journal_async() -> Ext4 {
+        Ext4::with("journal+async", "has_journal", ",data=journal,journal_async_commit")
+    }
+
+    /// `data=ordered` with fast commits.
+    pub fn fast_commit() -> Ext4 {
+        Ext4::with("fast_commit", "has_journal,fast_commit", ",data=ordered")
+    }
+
+    /// The journal on another device of the same kind.
+    pub fn external(mut self) -> Ext4 {
+        self.name.push_str(", ext. journal");
+        self.external = Some(External::SameKind);
+        self
+    }
+
+    /// The journal on a device without latency.
+    pub fn external_in_memory(mut self) -> Ext4 {
+        self.name.push_str(", journal in memory");
+        self.external = Some(External::Memory);
+        self
+    }
+}
+
+impl System for Ext4 {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn missing(&self) -> Option<String> {
+        missing_kernel_system("ext4", &["mke2fs"])
+    }
+
+    fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running> {
+        let mut running = Running::begin(lab, self.name(), site)?;
+        let mke2fs = || Program::new("mke2fs").args(["-q", "-F", "-b", "4096"]);
+        let mut make = mke2fs().args(["-t", "ext4", "-O", self.features]);
+        if let Some(external) = &self.external {
+            let device = match external {
+                External::SameKind => site.device,
+                External::Memory => &Device::Memory,
+            };
+            let journal = running.add_journal(lab, device, EXTERNAL_MIB)?;
+            mke2fs().args(["-O", "journal_dev"]).arg(&journal).run()?;
+            make = make.arg("-J").arg(format!("device={}", journal.display()));
+        }
+        make = make.args(["-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"]);
+        make.arg(running.block()).run()?;
+        if self.external.is_none() {
+            let extents = journal_extents(&running.block())?;
+            running.count_journal(&extents)?;
+        }
+        let mount = Program::new("mount").args(["-t", "ext4", "-o"]);
+        let mount = mount.arg(format!("noatime{}", self.options));
+        let mount = mount.arg(running.block()).arg(&running.dir);
+        running.mount(mount, Program::new("umount"))?;
+        Ok(running)
+    }
+}
+
+/// The bytes of the journal in the volume, as debugfs shows its inode; none without a journal.
+fn journal_extents(volume: &Path) -> Result<Vec<Range<u64>>> {
+    let text = Program::new("debugfs").args(["-R", "stat <8>"]).arg(volume).run()?;
+    Ok(parse_extents(&text))
+}
+
+/// `(0-8191):98304-106495, (8192):7` behind `EXTENTS:`; blocks of 4 KiB.
+fn parse_extents(text: &str) -> Vec<Range<u64>> {
+    let Some((_, list)) = text.split_once("EXTENTS:") else { return Vec::new() };
+    let extent = |word: &str| {
+        // Index blocks of the extent tree have letters in their brackets.
+        let (logical, blocks) = word.trim_end_matches(',').split_once("):")?;
+        logical
+            .trim_start_matches('(')
+            .starts_with(|first: char| first.is_ascii_digit())
+            .then_some(())?;
+        let (first, last) = blocks.split_once('-').unwrap_or((blocks, blocks));
+        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+        Some(first * BLOCK_BYTES..(last + 1) * BLOCK_BYTES)
+    };
+    list.split_whitespace().filter_map(extent).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_of_a_journal() {
+        let text = "Inode: 8\nEXTENTS:\n(ETB0):1050, (0-3):10-13, (4):7\n";
+        assert_eq!(parse_extents(text), [10 * 4096..14 * 4096, 7 * 4096..8 * 4096]);
+        assert_eq!(parse_extents("Inode: 8\nSize: 0\n"), []);
+    }
+}

@@ -1,0 +1,152 @@
+//! OneJournal, in each data mode and with each kind of journal.
+
+use super::{Running, Site, System, missing_programs};
+use crate::error::{Error, Result};
+use crate::lab::{Device, Lab, Program};
+
+/// The size of a journal of its own: DJFS's.
+const JOURNAL_MIB: u32 = 128;
+
+/// Where the journal is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Journal {
+    /// In the volume.
+    Internal,
+    /// In a tmpfs, which stands for NVRAM; a cache line costs so many nanoseconds more.
+    Nvram { latency_ns_per_line: u32 },
+    /// On another device of the same kind.
+    SameKind,
+}
+
+/// How a volume is mounted.
+#[derive(Debug, Clone)]
+pub struct OneJournal {
+    data: &'static str,
+    journal: Journal,
+    has_uring: bool,
+    options: Vec<String>,
+}
+
+impl OneJournal {
+    /// The defaults: `data=auto`, the journal in the volume, io_uring where the kernel has it.
+    pub fn new() -> OneJournal {
+        let options = Vec::new();
+        OneJournal { data: "auto", journal: Journal::Internal, has_uring: true, options }
+    }
+
+    /// With another `data=`.
+    pub fn data(mut self, mode: &'static str) -> OneJournal {
+        self.data = mode;
+        self
+    }
+
+    /// With its journal elsewhere.
+    pub fn journal(mut self, journal: Journal) -> OneJournal {
+        self.journal = journal;
+        self
+    }
+
+    /// With its journal in memory that stands for NVRAM.
+    pub fn nvram(self) -> OneJournal {
+        self.journal(Journal::Nvram { latency_ns_per_line: 0 })
+    }
+
+    /// Through `/dev/fuse`.
+    pub fn without_uring(mut self) -> OneJournal {
+        self.has_uring = false;
+        self
+    }
+
+    /// With one more mount option, which the name shows.
+    pub fn option(mut self, option: &str) -> OneJournal {
+        self.options.push(option.to_owned());
+        self
+    }
+}
+
+impl System for OneJournal {
+    fn name(&self) -> String {
+        let mut name = "OneJournal".to_owned();
+        if self.data != "auto" {
+            name.push_str(&format!(" {}", self.data));
+        }
+        match &self.journal {
+            Journal::Internal => {}
+            Journal::Nvram { latency_ns_per_line: 0 } => name.push_str(", NVRAM"),
+            Journal::Nvram { latency_ns_per_line } => {
+                name.push_str(&format!(", NVRAM +{latency_ns_per_line} ns"));
+            }
+            Journal::SameKind => name.push_str(", ext. journal"),
+        }
+        if !self.has_uring {
+            name.push_str(", /dev/fuse");
+        }
+        for option in &self.options {
+            name.push_str(&format!(", {option}"));
+        }
+        name
+    }
+
+    fn missing(&self) -> Option<String> {
+        missing_programs(&["mke2fs"])
+    }
+
+    fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running> {
+        let mut running = Running::begin(lab, self.name(), site)?;
+        let onejournal = || Program::new(&lab.programs().onejournal);
+        onejournal().args(["mkfs", "--force"]).arg(running.block()).run()?;
+        let mut options = vec![
+            format!("data={}", self.data),
+            format!("io_uring={}", if self.has_uring { "auto" } else { "off" }),
+            "noatime".to_owned(),
+        ];
+        options.extend(self.options.iter().cloned());
+        options.extend(self.journal_options(lab, site, &mut running)?);
+        let in_memory =
+            *site.device == Device::Memory || matches!(self.journal, Journal::Nvram { .. });
+        if in_memory {
+            // It has to be said: what is in a tmpfs survives the process only.
+            options.push("durability=process".into());
+        }
+        let log = lab.scratch().join(format!("{}.log", running.label));
+        let mount = onejournal().args(["mount", "-o", &options.join(","), "--log"]).arg(log);
+        let mount = mount.arg(running.block()).arg(&running.dir);
+        running.mount(mount, onejournal().arg("umount"))?;
+        running.has_stat();
+        Ok(running)
+    }
+}
+
+impl OneJournal {
+    fn journal_options(
+        &self,
+        lab: &Lab,
+        site: &Site<'_>,
+        running: &mut Running,
+    ) -> Result<Vec<String>> {
+        match &self.journal {
+            Journal::Internal => Ok(Vec::new()),
+            Journal::Nvram { latency_ns_per_line } => {
+                Ok(nvram_options(lab, *latency_ns_per_line, running))
+            }
+            Journal::SameKind => {
+                let path = running.add_journal(lab, site.device, JOURNAL_MIB)?;
+                Ok(vec![format!("journal={}", path.display())])
+            }
+        }
+    }
+}
+
+fn nvram_options(lab: &Lab, latency_ns_per_line: u32, running: &mut Running) -> Vec<String> {
+    let path = lab.memory().join(format!("{}.journal", running.label));
+    let mut options =
+        vec![format!("journal={}", path.display()), format!("journal_size={JOURNAL_MIB}M")];
+    if latency_ns_per_line > 0 {
+        options.push(format!("journal_latency={latency_ns_per_line}"));
+    }
+    running.undo("removing the journal", move || match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::at(&path)(error)),
+        _ => Ok(()),
+    });
+    options
+}

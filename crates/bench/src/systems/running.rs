@@ -1,0 +1,337 @@
+//! A system that is set up and mounted.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde_json::Value;
+
+use super::Site;
+use super::client::ClientSettings;
+use crate::error::{Error, Result};
+use crate::lab::{Device, DeviceCounts, EmulatedDisk, Lab, Medium, Program, Teardown, interrupt};
+
+/// How long a device may be busy after its mount has gone.
+const UNUSED_WAIT: Duration = Duration::from_secs(20);
+
+/// What its devices were asked to do.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    /// The file system's device.
+    pub device: DeviceCounts,
+    /// A journal's own device; zero if it has none, or if it is memory.
+    pub journal: DeviceCounts,
+}
+
+impl Counts {
+    /// Both together.
+    pub fn total(&self) -> DeviceCounts {
+        self.device + self.journal
+    }
+}
+
+impl std::ops::Add for Counts {
+    type Output = Counts;
+
+    fn add(self, other: Counts) -> Counts {
+        Counts { device: self.device + other.device, journal: self.journal + other.journal }
+    }
+}
+
+impl std::ops::Sub for Counts {
+    type Output = Counts;
+
+    fn sub(self, earlier: Counts) -> Counts {
+        Counts { device: self.device - earlier.device, journal: self.journal - earlier.journal }
+    }
+}
+
+/// A mounted system. Dropped, it is taken down.
+pub struct Running {
+    /// As the report shows it.
+    pub name: String,
+    /// For names of files that belong to it.
+    pub label: String,
+    /// Where it is mounted.
+    pub dir: PathBuf,
+    /// What its clients get.
+    pub client: ClientSettings,
+    medium: Medium,
+    journal: Option<Medium>,
+    has_stat: bool,
+    mounting: Option<Mounting>,
+    has_journal_regions: bool,
+    teardown: Teardown,
+}
+
+/// How it is mounted and unmounted.
+struct Mounting {
+    mount: Program,
+    unmount: Program,
+}
+
+impl Running {
+    /// The medium and an empty directory; not mounted yet.
+    pub fn begin(lab: &Lab, name: String, site: &Site<'_>) -> Result<Running> {
+        let mut teardown = Teardown::default();
+        let name = name + &site.suffix;
+        let label = label(&name);
+        let dir = lab.scratch().join(&label);
+        std::fs::create_dir(&dir).map_err(Error::at(&dir))?;
+        let removed = dir.clone();
+        teardown.push(format!("removing {}", dir.display()), move || {
+            std::fs::remove_dir(&removed).map_err(Error::at(&removed))
+        });
+        let medium = Medium::prepare(lab, site.device, &label, site.size_mib, &mut teardown)?;
+        let (client, journal) = (ClientSettings::default(), None);
+        Ok(Running {
+            name,
+            label,
+            dir,
+            client,
+            medium,
+            journal,
+            has_stat: false,
+            mounting: None,
+            has_journal_regions: false,
+            teardown,
+        })
+    }
+
+    /// To make a file system on.
+    pub fn block(&self) -> PathBuf {
+        self.medium.block.clone()
+    }
+
+    /// Another device, for a journal; its path.
+    pub fn add_journal(&mut self, lab: &Lab, device: &Device, size_mib: u32) -> Result<PathBuf> {
+        let label = format!("{}-journal", self.label);
+        let medium = Medium::prepare(lab, device, &label, size_mib, &mut self.teardown)?;
+        let path = medium.block.clone();
+        self.journal = Some(medium);
+        Ok(path)
+    }
+
+    /// Adds a step of taking down.
+    pub fn undo(&mut self, what: &str, step: impl FnOnce() -> Result<()> + 'static) {
+        self.teardown.push(format!("{what} of {}", self.name), step);
+    }
+
+    /// Mounted by this program; `unmount` ends it, with the directory as its last argument.
+    pub fn mount(&mut self, mount: Program, unmount: Program) -> Result<()> {
+        mount.copy().run()?;
+        let unmount = unmount.arg(&self.dir).uninterrupted();
+        self.mounting = Some(Mounting { mount, unmount: unmount.copy() });
+        self.undo("unmounting", move || unmount.run().map(drop));
+        Ok(())
+    }
+
+    /// Everything is brought home, and nothing stays in memory: it is unmounted and mounted again, without
+    /// latency, then devices get theirs.
+    pub fn remount(&self) -> Result<()> {
+        self.speed_up()?;
+        self.unmount()?;
+        self.mount_again()?;
+        self.slow_down()
+    }
+
+    /// It answers `onejournal stat`.
+    pub fn has_stat(&mut self) {
+        self.has_stat = true;
+    }
+
+    /// What its devices were asked to do so far.
+    pub fn counts(&self) -> Result<Counts> {
+        let journal = self.journal.as_ref().map(Medium::counts).transpose()?;
+        Ok(Counts { device: self.medium.counts()?, journal: journal.unwrap_or_default() })
+    }
+
+    /// What was written to disks that are neither emulated nor memory.
+    pub fn disk_write_bytes(&self) -> Result<u64> {
+        let media = [Some(&self.medium), self.journal.as_ref()].into_iter().flatten();
+        let counts = media.filter(|medium| medium.is_on_disk()).map(Medium::counts);
+        counts.map(|counts| Ok(counts?.write_bytes)).sum()
+    }
+
+    /// The counters of OneJournal; `None` of other systems.
+    pub fn stat(&self) -> Result<Option<Value>> {
+        if !self.has_stat {
+            return Ok(None);
+        }
+        let what = format!("{}: counters", self.name);
+        let mut text = vec![0; 64 << 10];
+        let read = rustix::fs::getxattr(&self.dir, "user.onejournal.stat", text.as_mut_slice());
+        let len = read.map_err(|errno| Error::Io { what: what.clone(), source: errno.into() })?;
+        serde_json::from_slice(&text[..len]).map(Some).map_err(Error::json(what))
+    }
+
+    /// The daemon's process, of OneJournal.
+    pub fn daemon(&self) -> Result<Option<i32>> {
+        if !self.has_stat {
+            return Ok(None);
+        }
+        let mut text = [0; 32];
+        let read = rustix::fs::getxattr(&self.dir, "user.onejournal.pid", text.as_mut_slice());
+        let what = format!("{}: the daemon's number", self.name);
+        let len = read.map_err(|errno| Error::Io { what, source: errno.into() })?;
+        Ok(std::str::from_utf8(&text[..len]).ok().and_then(|text| text.trim().parse().ok()))
+    }
+
+    /// Bytes written to the journal, wherever it lies; `None` when they cannot be told from the others'.
+    pub fn journal_bytes(&self) -> Result<Option<u64>> {
+        if let Some(stat) = self.stat()? {
+            return Ok(stat["journal_bytes"].as_u64());
+        }
+        match (&self.journal, self.medium.disk()) {
+            (Some(journal), _) => Ok(Some(journal.counts()?.write_bytes)),
+            (None, Some(disk)) if self.has_journal_regions => disk.region_write_bytes().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// An emulated disk counts what is written to these bytes, a journal.
+    pub fn count_journal(&mut self, extents: &[std::ops::Range<u64>]) -> Result<()> {
+        let Some(disk) = self.medium.disk() else { return Ok(()) };
+        for (index, extent) in extents.iter().enumerate() {
+            disk.command(&format!("region journal{index} {} {}", extent.start, extent.end))?;
+        }
+        self.has_journal_regions = true;
+        Ok(())
+    }
+
+    /// Everything that was written reaches the devices.
+    pub fn sync(&self) -> Result<()> {
+        Program::new("sync").arg("-f").arg(&self.dir).run().map(drop)
+    }
+
+    /// Emulated devices get their latency.
+    pub fn slow_down(&self) -> Result<()> {
+        self.disks().try_for_each(|disk| disk.slow_down())
+    }
+
+    /// Emulated devices have none, for filling and the like, until [`Running::slow_down`].
+    pub fn speed_up(&self) -> Result<()> {
+        self.disks().try_for_each(|disk| disk.speed_up())
+    }
+
+    /// The power of its emulated devices goes: each sector that they had not flushed survives with this
+    /// probability. It is unmounted then; the devices are on again, without latency.
+    pub fn cut_power(&self, survival: f64, seed: u64) -> Result<()> {
+        self.tell_disks("power off")?;
+        self.tell_disks(&format!("crash {survival} {seed}"))?;
+        if self.has_stat {
+            self.kill_daemon()?;
+        }
+        // A file system without a device, and a mount without a daemon, have nothing to write any more.
+        Program::new("umount").arg("--lazy").arg(&self.dir).run()?;
+        self.wait_until_unused()?;
+        self.tell_disks("power on")?;
+        self.speed_up()
+    }
+
+    fn kill_daemon(&self) -> Result<()> {
+        let what = || format!("{}: its daemon", self.name);
+        let mut text = [0; 16];
+        let read = rustix::fs::getxattr(&self.dir, "user.onejournal.pid", text.as_mut_slice());
+        let len = read.map_err(|errno| Error::Io { what: what(), source: errno.into() })?;
+        let pid = std::str::from_utf8(&text[..len]).ok().and_then(|text| text.trim().parse().ok());
+        let pid = pid.and_then(Pid::from_raw).ok_or_else(|| Error::other(what()))?;
+        let daemon = pidfd_open(pid, PidfdFlags::empty());
+        let daemon = daemon.map_err(|errno| Error::Io { what: what(), source: errno.into() })?;
+        let killed = pidfd_send_signal(&daemon, Signal::KILL).and_then(|()| {
+            let end = Timespec { tv_sec: 10, tv_nsec: 0 };
+            poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&end))
+        });
+        match killed {
+            Ok(1) => Ok(()),
+            Ok(_) => Err(Error::other(format!("{} does not end", what()))),
+            Err(errno) => Err(Error::Io { what: what(), source: errno.into() }),
+        }
+    }
+
+    /// Nobody has its devices: they can be opened exclusively.
+    fn wait_until_unused(&self) -> Result<()> {
+        let blocks = [Some(&self.medium), self.journal.as_ref()].into_iter().flatten();
+        for block in blocks.map(|medium| &medium.block) {
+            let deadline = Instant::now() + UNUSED_WAIT;
+            let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+            while let Err(errno) = rustix::fs::open(block, flags, Mode::empty()) {
+                if Instant::now() > deadline {
+                    return Err(Error::Io {
+                        what: block.display().to_string(),
+                        source: errno.into(),
+                    });
+                }
+                interrupt::check()?;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(())
+    }
+
+    /// What its emulated devices hold now comes back with [`Running::restore`]. Not while it is mounted.
+    pub fn save(&self) -> Result<()> {
+        self.tell_disks("save")
+    }
+
+    /// The devices hold what was saved. Not while it is mounted.
+    pub fn restore(&self) -> Result<()> {
+        self.tell_disks("restore")?;
+        let media = [Some(&self.medium), self.journal.as_ref()].into_iter().flatten();
+        for medium in media {
+            Program::new("blockdev").arg("--flushbufs").arg(&medium.block).run()?;
+        }
+        Ok(())
+    }
+
+    /// Mounts what [`Running::unmount`] or [`Running::cut_power`] left.
+    pub fn mount_again(&self) -> Result<()> {
+        self.mounting.as_ref().expect("it was mounted").mount.copy().run().map(drop)
+    }
+
+    /// Unmounts it until [`Running::mount_again`].
+    pub fn unmount(&self) -> Result<()> {
+        self.mounting.as_ref().expect("it is mounted").unmount.copy().run().map(drop)
+    }
+
+    fn tell_disks(&self, command: &str) -> Result<()> {
+        self.disks().try_for_each(|disk| disk.command(command))
+    }
+
+    fn disks(&self) -> impl Iterator<Item = &EmulatedDisk> {
+        [Some(&self.medium), self.journal.as_ref()].into_iter().flatten().filter_map(Medium::disk)
+    }
+
+    /// Unmounts it and removes what it was made of.
+    pub fn tear_down(mut self) -> Result<()> {
+        // Without latency it is over sooner; if that fails, it takes longer.
+        let _ = self.speed_up();
+        self.teardown.run()
+    }
+}
+
+/// A name that files can have.
+fn label(name: &str) -> String {
+    let mut label = String::new();
+    for letter in name.chars() {
+        match letter {
+            'a'..='z' | '0'..='9' => label.push(letter),
+            'A'..='Z' => label.push(letter.to_ascii_lowercase()),
+            '+' => label.push('p'),
+            _ if !label.ends_with('-') => label.push('-'),
+            _ => {}
+        }
+    }
+    label.trim_matches('-').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn labels_tell_systems_apart() {
+        assert_eq!(super::label("ext4 journal+async"), "ext4-journalpasync");
+        assert_eq!(super::label("OneJournal, NVRAM (40 ns)"), "onejournal-nvram-40-ns");
+    }
+}

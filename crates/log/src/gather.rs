@@ -1,0 +1,117 @@
+//! A group commit's leader waits for those who will come at once.
+//!
+//! A group commit wakes all who waited for it. The first of them to commit again would lead the next one for itself
+//! alone, and all others would wait for a second device write: two writes where one is enough. So a leader
+//! waits until as many streams wait as took part in the last entry or waited behind it; half of what a
+//! write has lately taken is the most it waits. Who writes alone never waits: nobody is expected then.
+//!
+//! Nothing but speed depends on these words, so they need not agree with each other.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::service::Service;
+use crate::shared::Control;
+
+/// The longest wait, on whatever device.
+const GATHER_MAX: Duration = Duration::from_millis(10);
+
+impl Service {
+    /// Waits until everybody who is expected waits for a group commit, but not long. The caller leads.
+    pub(crate) fn gather(&self) {
+        let control = &self.control;
+        let expected = control.group_expected().load(Ordering::Relaxed);
+        let missing = expected.saturating_sub(waiting(control));
+        if expected < 2 || missing == 0 {
+            return;
+        }
+        let write_ns = control.group_write_ns().load(Ordering::Relaxed);
+        control.wait_arrivals(missing, Duration::from_nanos(write_ns / 2).min(GATHER_MAX));
+    }
+
+    /// Notes that `taken_count` streams were taken from those that wait.
+    pub(crate) fn took(&self, taken_count: usize) {
+        self.control.group_taken().fetch_add(taken_count as u64, Ordering::Relaxed);
+    }
+
+    /// Notes what an entry of `member_count` streams, whose write began at `begin`, tells about the next one.
+    pub(crate) fn gathered(&self, member_count: usize, begin: Instant) {
+        let control = &self.control;
+        let written_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let known_ns = control.group_write_ns().load(Ordering::Relaxed);
+        // One slow write is not taken for all.
+        let smoothed_ns = match known_ns {
+            0 => written_ns,
+            known_ns => (3 * known_ns + written_ns.min(2 * known_ns)) / 4,
+        };
+        control.group_write_ns().store(smoothed_ns, Ordering::Relaxed);
+        let expected = member_count as u64 + waiting(control);
+        control.group_expected().store(expected, Ordering::Relaxed);
+    }
+}
+
+/// Streams that wait for a group commit and were not taken yet.
+fn waiting(control: &Control) -> u64 {
+    let taken = control.group_taken().load(Ordering::Relaxed);
+    // Both only grow, and the futex's word has 32 bits.
+    u64::from(control.arrivals().wrapping_sub(taken as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::host::StreamMeta;
+    use crate::lane::Lane;
+    use crate::place::{Options, Place};
+    use crate::recovery::recover_service;
+
+    /// Appends a record; where the lane ends then.
+    fn append(service: &Service, lane: &Arc<Lane>) -> u64 {
+        let appended = service.with_writer(lane, |writer, lender| writer.append(lender, b"record"));
+        appended.expect("append");
+        lane.words.appended().load(Ordering::Acquire)
+    }
+
+    #[test]
+    fn as_many_are_expected_as_took_part_and_nobody_by_who_writes_alone() {
+        let root = tempfile::tempdir().expect("directory");
+        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+        let options =
+            Options { memory: memory.path().into(), pool_bytes: 1 << 20, ..Options::default() };
+        let place = Place::join(root.path(), &options, None, |place| {
+            recover_service(&Service::new(place, options.full_wait))
+        });
+        // Without the flush worker, which drains when it likes.
+        let service = Service::new(place.expect("join"), options.full_wait);
+        let control = &service.control;
+        let expected = || control.group_expected().load(Ordering::Relaxed);
+        let count = || control.group_count().load(Ordering::Relaxed);
+        let members = || control.group_members().load(Ordering::Relaxed);
+        let meta = StreamMeta { id: 0, salt: 1, uid: 0, gid: 0, mode: 0o600, quota_bytes: 0 };
+        let [first, second] = ["first", "second"].map(|name| {
+            let name = name.parse().expect("a name");
+            let meta = service.host.create_stream(&name, &meta).expect("made");
+            service.lane(&name, &meta).expect("lane")
+        });
+
+        // The second waits already when the first leads.
+        let end = append(&service, &second);
+        second.words.wanted().store(end, Ordering::Release);
+        control.set_pending(second.identity().stream.place());
+        assert_eq!(waiting(control), 1);
+        let end_of_first = append(&service, &first);
+        service.commit_to(&first, end_of_first).expect("commit");
+        assert_eq!(second.words.synced().load(Ordering::Acquire), end);
+        assert_eq!((waiting(control), expected(), count(), members()), (0, 2, 1, 2));
+
+        // The second is waited for in vain, and then no more.
+        for round in 1..3 {
+            let end_of_first = append(&service, &first);
+            service.commit_to(&first, end_of_first).expect("commit");
+            let numbers = (waiting(control), expected(), count(), members());
+            assert_eq!(numbers, (0, 1, 1 + round, 2 + round));
+        }
+    }
+}

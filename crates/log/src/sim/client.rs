@@ -1,0 +1,188 @@
+//! A client of the simulated daemon. Its writer is the real one; it dies between two steps of its own.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use device::SharedWords;
+
+use super::daemon::{Answer, Daemon};
+use crate::chunk::Lent;
+use crate::client::parse_records;
+use crate::host::Settings;
+use crate::mortal::{self, Death, Name};
+use crate::protocol::{FILES_MAX, Kind, Request};
+use crate::record::Identity;
+use crate::shared::LaneWords;
+use crate::transport::Peer;
+use crate::writer::{Lender, Sizes, Writer};
+use crate::{Lsn, Record, Result, StreamId};
+
+/// A client and the leases it holds.
+pub(super) struct Client {
+    pub(super) name: Name,
+    daemon: Rc<Daemon>,
+    settings: Settings,
+    leases: BTreeMap<String, Lease>,
+}
+
+struct Lease {
+    id: u32,
+    token: u64,
+    writer: Writer,
+    words: LaneWords,
+    /// Chunks that it was lent before it needed them.
+    ready: RefCell<BTreeMap<u64, Lent>>,
+    _lock: OwnedFd,
+}
+
+/// All clients are one user, who is nobody special.
+fn peer() -> Peer {
+    Peer { uid: 60_000, gid: 60_000, groups: Vec::new() }
+}
+
+impl Client {
+    pub(super) fn new(name: Name, daemon: Rc<Daemon>, settings: Settings) -> Client {
+        Client { name, daemon, settings, leases: BTreeMap::new() }
+    }
+
+    /// Runs `f` as this client; `None`: it died, and its leases with it.
+    pub(super) fn live<T>(&mut self, f: impl FnOnce(&mut Client) -> T) -> Option<T> {
+        match mortal::run_as(self.name, || f(self)) {
+            Ok(done) => Some(done),
+            Err(Death) => {
+                self.leases.clear();
+                None
+            }
+        }
+    }
+
+    /// It ends: the kernel closes what it had open.
+    pub(super) fn die(&mut self) {
+        self.leases.clear();
+    }
+
+    pub(super) fn ask(&self, request: &Request) -> Result<Answer> {
+        mortal::step();
+        let answer = self.daemon.ask(&peer(), request);
+        mortal::step();
+        answer
+    }
+
+    /// The number of stream `name`, which is made when there is none.
+    pub(super) fn open(&self, name: &str) -> Result<u32> {
+        let request = Request { name: name.into(), count: 1, ..Request::new(Kind::Open) };
+        Ok(u32::try_from(self.ask(&request)?.reply.values[0]).expect("a number"))
+    }
+
+    /// Takes the lease of the stream; where its first record will begin.
+    pub(super) fn acquire(&mut self, name: &str) -> Result<Lsn> {
+        let stream = self.open(name)?;
+        let Answer { reply, mut files, .. } =
+            self.ask(&Request { stream, ..Request::new(Kind::Lease) })?;
+        let [token, position, salt, ..] = reply.values;
+        let lock = files.remove(0);
+        let words = LaneWords(Arc::new(SharedWords::of_file(&lock, LaneWords::COUNT)?));
+        let identity = Identity { stream: StreamId(stream), salt };
+        let (chunk_bytes, pool_bytes) = (self.settings.chunk_bytes, self.settings.pool_bytes());
+        let (sizes, is_nvram) = (Sizes { chunk_bytes, pool_bytes }, self.settings.nvram.is_some());
+        let writer = Writer::new(identity, words.clone(), sizes, is_nvram, position, Vec::new());
+        let ready = RefCell::default();
+        let lease = Lease { id: stream, token, writer, words, ready, _lock: lock };
+        self.leases.insert(name.into(), lease);
+        Ok(Lsn(position))
+    }
+
+    pub(super) fn append(&mut self, name: &str, payloads: &[&[u8]]) -> Result<Lsn> {
+        let mut lease = self.leases.remove(name).expect("it has the lease");
+        let (id, token) = (lease.id, lease.token);
+        let lender = Ahead { client: self, id, token, words: &lease.words, ready: &lease.ready };
+        let appended = lease.writer.append_batch(&lender, payloads);
+        self.leases.insert(name.into(), lease);
+        appended
+    }
+
+    /// Makes the stream durable, up to the record at `at` or to its end.
+    pub(super) fn sync(&self, name: &str, stream: u32, at: Option<u64>) -> Result<()> {
+        let kind = at.map_or(Kind::Flush, |_| Kind::Sync);
+        let request = Request { stream, at: at.unwrap_or(0), ..Request::new(kind) };
+        let durable = self.ask(&request)?.reply.values[0];
+        if let Some(lease) = self.leases.get(name) {
+            lease.words.synced().fetch_max(durable, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// Below which LSN the stream is durable, as far as its writer knows.
+    pub(super) fn synced(&self, name: &str) -> u64 {
+        self.leases.get(name).map_or(0, |lease| lease.words.synced().load(Ordering::Acquire))
+    }
+
+    /// Gives the lease back, as the library does: the lock first.
+    pub(super) fn release(&mut self, name: &str) -> Result<()> {
+        let Some(Lease { id: stream, token, .. }) = self.leases.remove(name) else { return Ok(()) };
+        self.ask(&Request { stream, token, ..Request::new(Kind::Release) }).map(drop)
+    }
+
+    /// All records from `at` on.
+    pub(super) fn read(&self, stream: u32, mut at: Lsn) -> Result<Vec<Record>> {
+        let mut records = Vec::new();
+        loop {
+            let request = Request { stream, at: at.0, count: 20_000, ..Request::new(Kind::Read) };
+            let Answer { reply, files, .. } = self.ask(&request)?;
+            let more = parse_records(&reply, files)?;
+            if more.is_empty() {
+                return Ok(records);
+            }
+            records.extend(more);
+            at = Lsn(reply.values[0]);
+        }
+    }
+
+    /// Chunks from `ordinal` on; `count` 0: one, for which the daemon waits.
+    fn borrow(&self, id: u32, token: u64, ordinal: u64, count: u32) -> Result<Vec<Lent>> {
+        let request = Request { stream: id, token, at: ordinal, count, ..Request::new(Kind::Lend) };
+        let Answer { reply, chunks, .. } = self.ask(&request)?;
+        assert_eq!(reply.values[0], chunks.len() as u64);
+        let lent = chunks.into_iter().zip(ordinal..);
+        Ok(lent.map(|(memory, ordinal)| Lent { ordinal, memory }).collect())
+    }
+}
+
+/// Lends the writer what was asked for before, or asks.
+struct Ahead<'a> {
+    client: &'a Client,
+    id: u32,
+    token: u64,
+    words: &'a LaneWords,
+    ready: &'a RefCell<BTreeMap<u64, Lent>>,
+}
+
+impl Lender for Ahead<'_> {
+    fn lend(&self, ordinal: u64) -> Result<Lent> {
+        if let Some(lent) = self.ready.borrow_mut().remove(&ordinal) {
+            return Ok(lent);
+        }
+        let lent = self.client.borrow(self.id, self.token, ordinal, 0);
+        // It was told that they were taken back.
+        let lent = lent.inspect_err(|_| self.ready.borrow_mut().clear())?;
+        Ok(lent.into_iter().next().expect("one"))
+    }
+
+    fn extend_usn(&self) -> Result<()> {
+        let request = Request { stream: self.id, ..Request::new(Kind::ExtendUsn) };
+        let reply = self.client.ask(&request)?.reply;
+        self.words.usn_base().store(reply.values[0], Ordering::Release);
+        self.words.usn_limit().store(reply.values[1], Ordering::Release);
+        Ok(())
+    }
+
+    fn announce(&self, ordinal: u64) {
+        let count = 1 + ordinal as u32 % FILES_MAX as u32;
+        let lent = self.client.borrow(self.id, self.token, ordinal, count).unwrap_or_default();
+        self.ready.borrow_mut().extend(lent.into_iter().map(|lent| (lent.ordinal, lent)));
+    }
+}

@@ -1,0 +1,101 @@
+//! The daemon of a simulated machine, which may die in the middle of anything; then the next one is started.
+
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::host::{Machine, SimHost};
+use super::media::ChunkFile;
+use crate::host::Host;
+use crate::mortal::{self, Death, Name};
+use crate::protocol::{Reply, Request, accepted};
+use crate::server::Limits;
+use crate::server::desk::Desk;
+use crate::service::Service;
+use crate::transport::Peer;
+use crate::{LogError, Result};
+
+pub(super) const DAEMON: Name = Name(0);
+
+/// The daemon, or none when it died.
+pub(super) struct Daemon {
+    machine: Arc<Machine>,
+    process: RefCell<Option<Process>>,
+}
+
+struct Process {
+    host: Arc<SimHost>,
+    desk: Desk,
+}
+
+/// What a client gets for a request: an answer, its descriptors, and what those of chunks stand for.
+pub(super) struct Answer {
+    pub(super) reply: Reply,
+    pub(super) files: Vec<OwnedFd>,
+    pub(super) chunks: Vec<Arc<ChunkFile>>,
+}
+
+impl Daemon {
+    pub(super) fn new(machine: Arc<Machine>) -> Daemon {
+        Daemon { machine, process: RefCell::new(None) }
+    }
+
+    /// The answer of this daemon or, if it dies, of the next.
+    pub(super) fn ask(&self, peer: &Peer, request: &Request) -> Result<Answer> {
+        let mut is_again = false;
+        loop {
+            self.machine.take_handed();
+            if let Some((reply, files)) = self.run(|desk| desk.answer(peer, request))? {
+                let removed_before = is_again && request.kind == crate::protocol::Kind::Remove;
+                return match accepted(reply) {
+                    Err(LogError::NotFound(_)) if removed_before => {
+                        Ok(Answer { reply: Reply::default(), files, chunks: Vec::new() })
+                    }
+                    Err(e) => Err(e),
+                    Ok(reply) => Ok(Answer { reply, files, chunks: self.machine.take_handed() }),
+                };
+            }
+            is_again = true;
+        }
+    }
+
+    /// Runs `f` in the daemon, which is started if there is none; `None`: it died.
+    pub(super) fn run<T>(&self, f: impl FnOnce(&Desk) -> T) -> Result<Option<T>> {
+        self.start()?;
+        let done = {
+            let process = self.process.borrow();
+            mortal::run_as(DAEMON, || f(&process.as_ref().expect("started").desk))
+        };
+        if done.is_err() {
+            self.kill();
+        }
+        Ok(done.ok())
+    }
+
+    fn start(&self) -> Result<()> {
+        while self.process.borrow().is_none() {
+            let host = self.machine.process();
+            let limits = Limits { user_chunk_count: Some(16), ..Limits::default() };
+            let service = Service::new(host.clone(), Duration::from_millis(200));
+            match mortal::run_as(DAEMON, || Desk::new(Arc::new(service), limits)) {
+                Ok(desk) => *self.process.borrow_mut() = Some(Process { host, desk: desk? }),
+                Err(Death) => host.die(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends it without a word.
+    pub(super) fn kill(&self) {
+        if let Some(process) = self.process.borrow_mut().take() {
+            process.host.die();
+        }
+    }
+
+    /// Whether there is a stream of that name, as anybody sees it who looks into the directory.
+    pub(super) fn has_stream(&self, name: &str) -> Result<bool> {
+        let streams = self.machine.process().streams()?;
+        Ok(streams.iter().any(|(found, _)| found.as_str() == name))
+    }
+}

@@ -1,0 +1,204 @@
+//! The machine's media as its processes reach them, which may die before each access, and in the middle of a store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use device::{
+    BlockDevice, Durability, FileStore, MappedNvram, Nvram, Result, SimDevice, SimNvram, StoredFile,
+};
+
+use crate::mortal;
+
+/// Goes on with a store of `data`, of which whoever dies in the middle stores the first half.
+fn store_mortally(data: &[u8], store: impl Fn(&[u8]) -> Result<()>) -> Result<()> {
+    if mortal::is_last_step() {
+        // It is dead already: nobody hears of an error.
+        let _ = store(&data[..data.len() / 2]);
+        mortal::die();
+    }
+    store(data)
+}
+
+/// A directory.
+pub(super) struct Directory<S>(pub(super) S);
+
+impl<S: FileStore> FileStore for Directory<S> {
+    fn names(&self) -> Result<Vec<String>> {
+        self.0.names()
+    }
+
+    fn create(&self, name: &str, len_bytes: u64) -> Result<Box<dyn StoredFile>> {
+        mortal::step();
+        let file = self.0.create(name, len_bytes)?;
+        mortal::step();
+        Ok(Box::new(File(file)))
+    }
+
+    fn open(&self, name: &str) -> Result<Box<dyn StoredFile>> {
+        Ok(Box::new(File(self.0.open(name)?)))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        mortal::step();
+        self.0.remove(name)?;
+        mortal::step();
+        Ok(())
+    }
+
+    fn sync_names(&self) -> Result<()> {
+        mortal::step();
+        self.0.sync_names()
+    }
+}
+
+struct File(Box<dyn StoredFile>);
+
+impl StoredFile for File {
+    fn len_bytes(&self) -> Result<u64> {
+        self.0.len_bytes()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.0.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        mortal::step();
+        self.0.write(offset, data)
+    }
+
+    fn sync(&self) -> Result<()> {
+        mortal::step();
+        self.0.sync()
+    }
+}
+
+/// The group log's device.
+pub(super) struct Disk(pub(super) SimDevice);
+
+impl BlockDevice for Disk {
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+
+    fn sector_bytes(&self) -> usize {
+        self.0.sector_bytes()
+    }
+
+    fn durability(&self) -> Durability {
+        self.0.durability()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.0.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        mortal::step();
+        self.0.write(offset, data)
+    }
+
+    fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
+        mortal::step();
+        self.0.write_durable(offset, data)?;
+        mortal::step();
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        mortal::step();
+        self.0.flush()
+    }
+}
+
+/// Where a chunk's bytes are.
+enum Bytes {
+    /// A part of the NVRAM: a fence is one for all of it, as on a real machine.
+    Part {
+        all: Arc<SimNvram>,
+        begin: u64,
+    },
+    Own(MappedNvram),
+}
+
+/// The file of a chunk, until it is another one.
+pub(super) struct ChunkFile {
+    bytes: Bytes,
+    len_bytes: u64,
+    /// It was cut to nothing: who maps it still stores nowhere.
+    is_cut: AtomicBool,
+}
+
+impl ChunkFile {
+    pub(super) fn on_nvram(all: Arc<SimNvram>, begin: u64, len_bytes: u64) -> ChunkFile {
+        ChunkFile { bytes: Bytes::Part { all, begin }, len_bytes, is_cut: AtomicBool::new(false) }
+    }
+
+    pub(super) fn in_memory(len_bytes: u64) -> ChunkFile {
+        let own = MappedNvram::in_memory(usize::try_from(len_bytes).expect("small"));
+        let bytes = Bytes::Own(own.expect("memory"));
+        ChunkFile { bytes, len_bytes, is_cut: AtomicBool::new(false) }
+    }
+
+    pub(super) fn cut(&self) {
+        self.is_cut.store(true, Ordering::Release);
+    }
+
+    /// The medium, and where on it `offset` lies; `None`: the file was cut.
+    fn at(&self, offset: u64, len_bytes: usize) -> Option<(&dyn Nvram, u64)> {
+        assert!(offset + len_bytes as u64 <= self.len_bytes, "outside of the chunk");
+        (!self.is_cut.load(Ordering::Acquire)).then_some(match &self.bytes {
+            Bytes::Part { all, begin } => (&**all, begin + offset),
+            Bytes::Own(own) => (own, offset),
+        })
+    }
+}
+
+impl Nvram for ChunkFile {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn durability(&self) -> Durability {
+        match &self.bytes {
+            Bytes::Part { all, .. } => all.durability(),
+            Bytes::Own(own) => own.durability(),
+        }
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        match self.at(offset, buf.len()) {
+            Some((medium, at)) => medium.read(at, buf),
+            None => {
+                buf.fill(0);
+                Ok(())
+            }
+        }
+    }
+
+    fn store(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let Some((medium, at)) = self.at(offset, data.len()) else { return Ok(()) };
+        store_mortally(data, |data| medium.store(at, data))
+    }
+
+    fn persist(&self) -> Result<()> {
+        mortal::step();
+        match &self.bytes {
+            Bytes::Part { all, .. } => all.persist(),
+            Bytes::Own(own) => own.persist(),
+        }
+    }
+
+    fn write_durable(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+        let len_bytes = pieces.iter().map(|piece| piece.len()).sum();
+        let Some((medium, at)) = self.at(offset, len_bytes) else { return Ok(()) };
+        if mortal::is_last_step() {
+            let all = pieces.concat();
+            let _ = medium.store(at, &all[..all.len() / 2]);
+            mortal::die();
+        }
+        medium.write_durable(at, pieces)?;
+        mortal::step();
+        Ok(())
+    }
+}

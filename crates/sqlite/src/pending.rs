@@ -1,0 +1,172 @@
+//! What a transaction wrote to the WAL since the last sync, kept so that its commit need not read it back.
+//!
+//! SQLite writes the frames of a transaction one behind the other, header and page in two, and sometimes writes over
+//! some of them again before it syncs (savepoints, checksums). What is kept is what the file holds, or nothing:
+//! after a gap, a failed write or too many bytes the commit reads the file. A transaction that is rolled back
+//! says nothing, and others may write in the same places after it, so each begins with nothing
+//! (`Pending::belongs_to`), and whoever uses these bytes follows their chain of checksums (`tail`).
+
+use std::ops::Range;
+
+use crate::wal::{FRAME_HEADER_BYTES, FrameHeader, Header};
+
+/// So much is kept; what is more goes to the file itself at the commit (`database`).
+const KEPT_BYTES_MAX: usize = (1 << 20) + (128 << 10);
+/// So much memory stays for the next transaction.
+const IDLE_BYTES_MAX: usize = 64 << 10;
+
+/// What a transaction wrote since the last sync.
+#[derive(Debug, Default)]
+pub struct Pending {
+    /// Where, with whatever lies between.
+    written: Range<u64>,
+    /// What, from the front of `written` on; all of it if `is_whole`.
+    bytes: Vec<u8>,
+    is_whole: bool,
+    /// The number of the transaction that wrote it.
+    transaction: u64,
+}
+
+impl Pending {
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.written.is_empty()
+    }
+
+    /// Where it was written, with whatever lies between.
+    pub fn written(&self) -> Range<u64> {
+        self.written.clone()
+    }
+
+    /// All that was written, if it was kept; it begins where [`Pending::written`] does.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        (self.is_whole && !self.is_empty()).then_some(&self.bytes)
+    }
+
+    /// The header of the first frame that was written, if it was kept and lies where frames do.
+    pub fn first_frame(&self, header: &Header) -> Option<FrameHeader> {
+        let first = header.frames_before(self.written.start) + 1;
+        let is_frame = self.written.start == header.frame_at(first);
+        let bytes = self.bytes().filter(|bytes| is_frame && bytes.len() >= FRAME_HEADER_BYTES)?;
+        Some(FrameHeader::parse(bytes))
+    }
+
+    /// What is written next is of transaction `number`.
+    pub fn belongs_to(&mut self, number: u64) {
+        if self.transaction != number {
+            self.clear();
+            self.transaction = number;
+        }
+    }
+
+    /// `bytes` were written at `at`.
+    pub fn wrote(&mut self, at: u64, bytes: &[u8]) {
+        if self.is_empty() {
+            self.clear();
+            (self.written.start, self.is_whole) = (at, true);
+        }
+        if self.is_whole {
+            self.is_whole = self.keep(at, bytes);
+        }
+        self.extend(at..at + bytes.len() as u64);
+    }
+
+    fn extend(&mut self, at: Range<u64>) {
+        self.written = match self.is_empty() {
+            true => at,
+            false => self.written.start.min(at.start)..self.written.end.max(at.end),
+        };
+    }
+
+    /// A write failed: what the file holds there is not known.
+    pub fn failed(&mut self, at: Range<u64>) {
+        self.is_whole = false;
+        self.extend(at);
+    }
+
+    /// A sync has come, or the WAL begins from its front.
+    pub fn clear(&mut self) {
+        (self.written, self.is_whole) = (0..0, false);
+        self.bytes.clear();
+        self.bytes.shrink_to(IDLE_BYTES_MAX);
+    }
+
+    /// Whether everything is still kept.
+    fn keep(&mut self, at: u64, bytes: &[u8]) -> bool {
+        let offset = at.checked_sub(self.written.start).and_then(|at| usize::try_from(at).ok());
+        let Some(offset) = offset.filter(|&offset| offset <= self.bytes.len()) else {
+            return false;
+        };
+        if offset + bytes.len() > KEPT_BYTES_MAX {
+            return false;
+        }
+        let (over, behind) = bytes.split_at(bytes.len().min(self.bytes.len() - offset));
+        self.bytes[offset..offset + over.len()].copy_from_slice(over);
+        self.bytes.extend_from_slice(behind);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_written_again_replaces_what_was_kept() {
+        let mut pending = Pending::default();
+        assert_eq!(pending.bytes(), None);
+        pending.wrote(32, &[1; 24]);
+        pending.wrote(56, &[2; 8]);
+        pending.wrote(54, &[3; 4]);
+        pending.wrote(62, &[4; 4]);
+        let wanted = [&[1; 22][..], &[3; 4], &[2; 4], &[4; 4]].concat();
+        assert_eq!((pending.written(), pending.bytes()), (32..66, Some(&wanted[..])));
+        pending.clear();
+        assert!(pending.is_empty() && pending.bytes().is_none());
+    }
+
+    #[test]
+    fn gaps_failures_and_too_much_leave_only_where_it_was() {
+        let mut pending = Pending::default();
+        pending.wrote(32, &[1; 8]);
+        pending.wrote(41, &[1; 8]);
+        assert_eq!((pending.written(), pending.bytes()), (32..49, None), "a gap");
+        pending.clear();
+        pending.wrote(32, &[1; 8]);
+        pending.wrote(31, &[1; 4]);
+        assert_eq!((pending.written(), pending.bytes()), (31..40, None), "before the front");
+        pending.clear();
+        pending.failed(32..36);
+        pending.wrote(33, &[1; 8]);
+        assert_eq!((pending.written(), pending.bytes()), (32..41, None), "a failure");
+        pending.clear();
+        let page = vec![5; 65536];
+        for number in 0..64 {
+            pending.wrote(32 + number * 65536, &page);
+        }
+        assert_eq!((pending.written(), pending.bytes()), (32..32 + (4 << 20), None), "too much");
+        assert!(pending.bytes.len() <= KEPT_BYTES_MAX);
+        pending.clear();
+        assert!(pending.bytes.capacity() <= IDLE_BYTES_MAX);
+    }
+
+    proptest! {
+        /// Whatever is written where: what is kept is what the file holds.
+        #[test]
+        fn as_the_file(writes in proptest::collection::vec((0..40_usize, 1..30_usize, 0..9_u8), 1..20)) {
+            let (mut pending, mut file) = (Pending::default(), [0; 80]);
+            for (value, (at, count, how)) in (1..).zip(writes) {
+                let at = if how < 6 { pending.written().end.min(49) as usize } else { at };
+                let bytes = vec![value; count];
+                file[at..at + count].copy_from_slice(&bytes);
+                pending.wrote(at as u64, &bytes);
+                let Range { start, end } = pending.written();
+                prop_assert!(start <= at as u64 && end >= (at + count) as u64);
+                if let Some(kept) = pending.bytes() {
+                    prop_assert_eq!(kept, &file[start as usize..end as usize]);
+                }
+            }
+        }
+    }
+}
