@@ -108,20 +108,24 @@ fn hash(connection: &Connection) -> rusqlite::Result<u64> {
     Ok(u64::from(crc32c::crc32c(&all)) << 32 | all.len() as u64)
 }
 
+/// A value that is more than half of the log's pool, which takes no such record.
+const REFUSED_BYTES: usize = 600_000;
+/// One that a record takes, with the index's copy of it: a few of them end a period.
+const LARGE_BYTES: usize = 200_000;
+
 /// One transaction, the next in number. Whether it was committed.
 fn transact(
     connection: &Connection,
     random: &mut fastrand::Rng,
     model: &Mutex<Model>,
-    is_large: bool,
+    value_bytes: Option<usize>,
 ) -> rusqlite::Result<bool> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    if is_large {
-        // More than half of the log's pool, which takes no such record.
-        let bytes: Vec<u8> = (0..600_000).map(|_| random.u8(..)).collect();
+    if let Some(count) = value_bytes {
+        let bytes: Vec<u8> = (0..count).map(|_| random.u8(..)).collect();
         connection.execute("REPLACE INTO kv VALUES (60, ?1)", [bytes])?;
     }
-    if is_large || random.u32(..6) == 0 {
+    if value_bytes == Some(REFUSED_BYTES) || random.u32(..6) == 0 {
         connection.execute_batch("SAVEPOINT s; DELETE FROM kv; ROLLBACK TO s; RELEASE s")?;
     }
     for _ in 0..random.usize(1..8) {
@@ -256,9 +260,15 @@ fn work(
     let page_bytes: usize =
         reader.query_row("PRAGMA page_size", [], |row| row.get(0)).expect("size");
     let can_be_large = about == About::Rollback && page_bytes >= 4096;
+    let is_heavy = random.u32(..4) == 0;
     for _ in 0..random.usize(5..40) {
         let (connection, is_full) = &all[random.usize(..all.len())];
-        let is_large = can_be_large && cache == 1000 && random.u32(..12) == 0;
+        let value_bytes = match random.u32(..12) {
+            _ if !can_be_large || cache < 1000 => None,
+            0 if !is_heavy => Some(REFUSED_BYTES),
+            0..9 if is_heavy => Some(LARGE_BYTES),
+            _ => None,
+        };
         match random.u32(..20) {
             0 if is_wal => {
                 let how = ["PASSIVE", "FULL", "RESTART", "TRUNCATE"][random.usize(..4)];
@@ -275,7 +285,7 @@ fn work(
                 drop(connection.execute_batch("VACUUM"));
             }
             _ => {
-                let done = transact(connection, random, model, is_large);
+                let done = transact(connection, random, model, value_bytes);
                 if done.expect("transaction") && *is_full {
                     acknowledge(model);
                 }
