@@ -102,7 +102,8 @@ const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, F
 const DJFS: &str = "Kim, Lee, Song, Eom: DJFS: Providing Highly Reliable and High-Performance File System with Small-Sized NVRAM, ETRI Journal 2017";
 const OKEANOS: &str = "Hatzieleftheriou, Anastasiadis: Okeanos: Wasteless Journaling for Fast and Reliable Multistream Storage, \
                        USENIX ATC 2011";
-const XLOG: &str = "xLog: transaction logging in NVRAM for mobile databases";
+const XLOG: &str =
+    "xLog: fast transaction logging with qNVRAM for mobile databases and key-value stores";
 
 impl Experiment {
     /// A section that has the description.

@@ -8,9 +8,6 @@ use crate::error::{Error, Result};
 use crate::lab::Program;
 use crate::systems::{Ext4, Journal, OneJournal, Running, System};
 
-/// The paper.
-pub const PAPER: &str = "Hatzieleftheriou, Anastasiadis: Okeanos: Wasteless Journaling for Fast and Reliable Multistream Storage, USENIX ATC 2011";
-
 /// The journal on a device of its own, as in the paper: so its traffic is counted apart.
 pub fn systems() -> Vec<Box<dyn System>> {
     let ours = |mode| OneJournal::new().data(mode).journal(Journal::SameKind);

@@ -15,7 +15,7 @@ use crate::systems::{self, Running, Site};
 pub const EXPERIMENT: Experiment = Experiment {
     id: "okeanos-recovery",
     title: "Recovery after a power cut",
-    paper: okeanos::PAPER,
+    paper: super::OKEANOS,
     figure: "Section 6, text",
     about: "100 streams append synchronously (O_DSYNC), 125 bytes or 4 KiB at a time, to files of their own; then the power of \
             the disks goes (of what was not flushed, half of the sectors survive), and mounting is measured on the same disks: the \

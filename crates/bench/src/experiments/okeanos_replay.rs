@@ -16,7 +16,7 @@ use crate::systems::{self, Ext4, OneJournal, Running, Site, System};
 pub const EXPERIMENT: Experiment = Experiment {
     id: "okeanos-replay",
     title: "Many databases' redo logs on one disk",
-    paper: okeanos::PAPER,
+    paper: super::OKEANOS,
     figure: "Figure 5b",
     about: "Traces of redo logs, taken with strace from MariaDB (InnoDB, its three ways to flush) under sysbench and from PostgreSQL under \
             pgbench, 20 clients each (`scripts/trace-redo-log`). Instances replay a trace at once, each in a log file of its own that is there and written, \

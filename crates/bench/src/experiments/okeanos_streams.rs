@@ -16,7 +16,7 @@ use crate::systems::{self, Running, Site};
 pub const EXPERIMENT: Experiment = Experiment {
     id: "okeanos-streams",
     title: "Many streams of synchronous appends",
-    paper: okeanos::PAPER,
+    paper: super::OKEANOS,
     figure: "Figures 4a to 4d",
     about: "Streams that append a record a second to files of their own, synchronously (O_DSYNC): 125 bytes (1 Kb/s) or 125,000 (1 Mb/s), \
             on a model of a 7200 rpm disk, the journal on another. Bytes written to the journal's disk and to the file system's, all brought \

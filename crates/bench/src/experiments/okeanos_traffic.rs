@@ -14,7 +14,7 @@ use crate::systems::{self, Running, Site};
 pub const EXPERIMENT: Experiment = Experiment {
     id: "okeanos-traffic",
     title: "Journal traffic by request size",
-    paper: okeanos::PAPER,
+    paper: super::OKEANOS,
     figure: "Figure 1",
     about: "100 streams, each a synchronous write (O_DSYNC) a second to a file of its own, appending or at random places of a \
             file of 256 KiB. Bytes that the journal's device gets, for each request; the journal is on a device of its own. The systems run side \

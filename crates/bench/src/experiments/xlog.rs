@@ -10,10 +10,6 @@ use crate::lab::{Child, Lab, Program, Teardown};
 use crate::programs::latency::Latency;
 use crate::systems::Running;
 
-/// The paper.
-pub const PAPER: &str =
-    "xLog: a fast transaction logging service for mobile devices on nearly non-volatile memory";
-
 /// A way; the order is that of the figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {

@@ -1,6 +1,6 @@
 //! xLog, figure 4: bytes written to the device for a byte logged, sustained.
 
-use super::xlog::{self, Place, Way};
+use super::xlog::{Place, Way};
 use super::{Experiment, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
@@ -11,7 +11,7 @@ use crate::systems::{self, Ext4, Site, System};
 pub const EXPERIMENT: Experiment = Experiment {
     id: "xlog-amplification",
     title: "Write amplification of logging",
-    paper: xlog::PAPER,
+    paper: super::XLOG,
     figure: "Figure 4",
     about: "Records are logged without pauses until all of them are in files on ext4, in each of the ways of Figure 3; what the \
             device was written, with all metadata and journals, over the bytes of the records. Beside it the rate.",

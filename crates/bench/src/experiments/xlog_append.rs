@@ -1,6 +1,6 @@
 //! xLog, figure 3: how long it takes to make a log record durable, by its size.
 
-use super::xlog::{self, Place, Way};
+use super::xlog::{Place, Way};
 use super::{Experiment, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
@@ -11,7 +11,7 @@ use crate::systems::{self, Ext4, Site, System};
 pub const EXPERIMENT: Experiment = Experiment {
     id: "xlog-append",
     title: "Latency of a durable append",
-    paper: xlog::PAPER,
+    paper: super::XLOG,
     figure: "Figure 3",
     about: "A client appends records one after the other, each durable before the next: to a lane of the log service (through its daemon, the \
             lane in tmpfs, which stands for NVRAM), to xLog's central ring (in the client's process, as the paper measured it, and behind a \

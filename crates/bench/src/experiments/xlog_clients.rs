@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::xlog::{self, Place, Way};
+use super::xlog::{Place, Way};
 use super::{Experiment, Scale};
 use crate::error::{Error, Result};
 use crate::lab::{Child, Lab, interrupt};
@@ -13,7 +13,7 @@ use crate::systems::{self, Ext4, Site, System};
 pub const EXPERIMENT: Experiment = Experiment {
     id: "xlog-clients",
     title: "Two clients of the log service at once",
-    paper: xlog::PAPER,
+    paper: super::XLOG,
     figure: "Section 3, the central design",
     about: "Processes append records of 100 bytes in bursts of 1.5 ms that begin together, less than what wakes the flush worker, which has no CPU of its own here: \
             what two of them append over what one does alone. Beside it the same for checksums of as many bytes, which share nothing: the most that \

@@ -107,7 +107,8 @@ impl System for SqliteExtension {
 
     fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running> {
         let mut running = self.0.set_up(lab, &site.variant(self.suffix()))?;
-        let mut query = "vfs=onejournal".to_owned();
+        // The log's shared memory goes with the run's folder.
+        let mut query = format!("vfs=onejournal&memory={}", lab.memory().display());
         if self.1 == Log::Nvram {
             let lanes = lab.memory().join(format!("{}-lanes", running.label));
             std::fs::create_dir(&lanes).map_err(Error::at(&lanes))?;
