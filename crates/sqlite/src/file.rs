@@ -1,19 +1,17 @@
 //! A file of the VFS: ours in front, the file below behind it in the same memory.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
 use crate::batch::{Connection, Then};
-use crate::database::{self, Database, Files};
+use crate::database::{self, Database};
 use crate::ffi::*;
 use crate::main_file::{
     before, before_journal, connection_of, file_control, lock, truncate, unlock,
 };
-use crate::pending::Pending;
 use crate::real::{Real, call};
 use crate::vfs::tell;
 use crate::volume::Volume;
-use crate::wal::{FRAME_HEADER_BYTES, HEADER_BYTES};
+use crate::wal_file::Wal;
 use crate::{Failure, guard};
 
 /// What SQLite sees.
@@ -32,14 +30,7 @@ pub enum Role {
     /// A rollback journal of the same connection's database, which is closed after this.
     Journal(*mut File),
     /// A database's WAL.
-    Wal {
-        /// Whose.
-        database: Arc<Database>,
-        /// The same connection's database, which is closed after this.
-        main: *mut File,
-        /// What was written since the last sync.
-        pending: Pending,
-    },
+    Wal(Wal),
     /// A database or its WAL on a volume.
     Volume(Volume),
     /// Anything else is passed on.
@@ -134,17 +125,8 @@ pub unsafe fn role<'a>(file: *mut sqlite3_file) -> &'a mut Role {
     unsafe { &mut *(*file.cast::<File>()).role }
 }
 
-/// The files of the connection whose WAL `file` is.
-///
-/// # Safety
-/// As [`role`]; `main` is that connection's database.
-unsafe fn files(file: *mut sqlite3_file, main: *mut File) -> Files {
-    // SAFETY: the database is open while its WAL is, and used by the same thread as that.
-    unsafe { Files { main: real_file(main), wal: real_file(file.cast()) } }
-}
-
 /// Reports an error to SQLite's log; its code.
-fn report(database: &Database, e: &Failure) -> c_int {
+pub fn report(database: &Database, e: &Failure) -> c_int {
     let code = e.code(SQLITE_IOERR_FSYNC);
     tell(code, &format!("{}: {e}", database.path.display()));
     code
@@ -270,61 +252,19 @@ unsafe extern "C" fn write(
     {
         return settled(|| volume.write(start, data));
     }
-    if let Role::Wal { database, main, pending } = role {
-        // SAFETY: as above.
-        let files = unsafe { files(file, *main) };
-        // SAFETY: the database is open while its WAL is; nothing else refers to its role now.
-        let connection = unsafe { connection_of(*main) };
-        pending.belongs_to(connection.map_or(0, |connection| connection.wal_transaction_count));
-        let begun = guard(SQLITE_IOERR, || {
-            begin_write(database, files, pending, start, data)
-                .map_or_else(|e| report(database, &e), |()| SQLITE_OK)
-        });
-        if begun != SQLITE_OK {
-            return begun;
-        }
-        // SAFETY: as above.
-        let rc = call!(unsafe { real_of(file.cast()) }, xWrite, bytes, count, offset);
-        if start >= HEADER_BYTES as u64 {
-            guard((), || match rc {
-                SQLITE_OK => pending.wrote(start, data),
-                _ => pending.failed(start..start + data.len() as u64),
-            });
-        }
-        return rc;
+    if let Role::Wal(wal) = role {
+        // SAFETY: as above; SQLite's arguments.
+        return unsafe { wal.write(file, data, start) };
     }
     // SAFETY: as above.
     call!(unsafe { real_of(file.cast()) }, xWrite, bytes, count, offset)
 }
 
-/// Before `new` is written at `at` of a WAL.
-pub fn begin_write(
-    database: &Database,
-    files: Files,
-    pending: &mut Pending,
-    at: u64,
-    new: &[u8],
-) -> Result<(), Failure> {
-    if at == 0 && new.len() >= HEADER_BYTES {
-        pending.clear();
-        return database.begin_generation(files, &new[..HEADER_BYTES]);
-    }
-    if pending.is_empty() || new.len() == FRAME_HEADER_BYTES {
-        return database.begin_frame(files, at);
-    }
-    Ok(())
-}
-
 unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     // SAFETY: SQLite's call of a method.
-    if let Role::Wal { database, main, pending } = unsafe { role(file) } {
+    if let Role::Wal(wal) = unsafe { role(file) } {
         // SAFETY: as above.
-        let files = unsafe { files(file, *main) };
-        return guard(SQLITE_IOERR_FSYNC, || {
-            let synced = database.sync_wal(files, pending);
-            pending.clear();
-            synced.map_or_else(|e| report(database, &e), |()| SQLITE_OK)
-        });
+        return unsafe { wal.sync(file) };
     }
     // SAFETY: as above.
     if let Then::Return(code) = unsafe { before(file, SQLITE_IOERR_FSYNC, |it, _| Ok(it.sync())) } {

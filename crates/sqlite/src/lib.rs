@@ -100,6 +100,7 @@ mod versions;
 mod vfs;
 mod volume;
 mod wal;
+mod wal_file;
 
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -16,9 +16,9 @@ use crate::ffi::*;
 use crate::file::{self, File, Role};
 use crate::guard;
 use crate::main_file;
-use crate::pending::Pending;
 use crate::place::Settings;
 use crate::volume::{self, Volume};
+use crate::wal_file::Wal;
 
 /// Name of the VFS.
 pub const NAME: &CStr = c"onejournal";
@@ -288,7 +288,7 @@ unsafe fn role_of(
         let opened = database.open_log(true).and_then(|_| database.release(real));
         opened.map_err(|e| report(&e))?;
     }
-    Ok(Role::Wal { database, main, pending: Pending::default() })
+    Ok(Role::Wal(Wal::new(database, main)))
 }
 
 unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
