@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use log::{Log, Lsn, Stream};
+use log::{Log, LogError, Lsn, Stream};
 use parking_lot::Mutex;
 
 use crate::Failure;
@@ -188,7 +188,13 @@ impl Database {
                 if logged.is_err() {
                     *versions = Versions::default();
                 }
-                logged?
+                match logged {
+                    // A record that the log's pool is too small for.
+                    Err(Failure::Log(LogError::Usage(_))) => {
+                        make_durable(stream, &header, files, tail.last)?
+                    }
+                    logged => logged?,
+                }
             }
         };
         drop(lease);

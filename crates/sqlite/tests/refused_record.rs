@@ -1,4 +1,4 @@
-//! Power cuts while SQLite writes a rollback journal because the log took no record: what is torn of it is not rolled back.
+//! Transactions that the log takes no record of: SQLite's rollback journal in its place, which power cuts tear, and syncs of a WAL.
 
 #![allow(missing_docs)]
 
@@ -23,8 +23,8 @@ fn new_value(random: &mut fastrand::Rng) -> Vec<u8> {
     (0..VALUE_BYTES).map(|_| random.u8(..)).collect()
 }
 
-/// The databases that power cuts leave, at many moments of one large transaction; in the log is nothing then.
-fn cuts(mode: &str, new: &[u8], random: &mut fastrand::Rng) -> Vec<tempfile::TempDir> {
+/// One with a log of a small pool.
+fn place() -> Place {
     let place = Place::new(false);
     let options = log::Options {
         pool_bytes: 1 << 20,
@@ -34,6 +34,12 @@ fn cuts(mode: &str, new: &[u8], random: &mut fastrand::Rng) -> Vec<tempfile::Tem
         ..log::Options::default()
     };
     log::Log::open(place.path(".onejournal"), &options).expect("log");
+    place
+}
+
+/// The databases that power cuts leave, at many moments of one large transaction; in the log is nothing then.
+fn cuts(mode: &str, new: &[u8], random: &mut fastrand::Rng) -> Vec<tempfile::TempDir> {
+    let place = place();
     let setup = format!("PRAGMA journal_mode={mode}; PRAGMA synchronous=FULL");
     let first = place.open("a.db");
     first.execute_batch(&format!("PRAGMA page_size=4096; {setup}")).expect("setup");
@@ -106,6 +112,25 @@ fn failures() -> usize {
 #[test]
 fn regression_a_torn_journal_behind_a_refused_batch_is_not_rolled_back() {
     assert_eq!(failures(), 0);
+}
+
+#[cfg(not(feature = "canary"))]
+#[test]
+fn regression_a_wal_transaction_that_the_pool_is_too_small_for_is_committed() {
+    crash_vfs::register();
+    load();
+    let place = place();
+    let connection = place.wal("b.db");
+    connection
+        .execute_batch("INSERT INTO t VALUES (1, 1); INSERT INTO t VALUES (2, 1)")
+        .expect("small");
+    let real_syncs = || common::stat(&connection)["real_syncs"].as_u64().expect("a number");
+    let before = real_syncs();
+    let value = new_value(&mut fastrand::Rng::with_seed(4));
+    connection.execute("INSERT INTO t VALUES (3, ?1)", [&value]).expect("large");
+    assert!(real_syncs() > before, "the WAL itself is durable");
+    connection.execute_batch("INSERT INTO t VALUES (4, 1)").expect("small");
+    assert_eq!(common::count(&connection), 4);
 }
 
 #[cfg(feature = "canary")]
