@@ -18,6 +18,16 @@ pub enum Broken {
     TrustsVersions = 4,
     /// The chain of checksums of what was kept of a transaction is not followed.
     TrustsPending = 5,
+    /// A transaction of pages is acknowledged before its record is durable.
+    SkipsRecordSync = 6,
+    /// A period begins without the database being durable.
+    SkipsPeriodSync = 7,
+    /// Others write to the database while the log holds transactions for it.
+    SkipsRelease = 8,
+    /// What a process that died wrote in part stays so.
+    SkipsReplay = 9,
+    /// A journal behind a refused batch counts before it is durable.
+    CountsJournalEarly = 10,
 }
 
 static BROKEN: AtomicU8 = AtomicU8::new(0);

@@ -5,8 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use log::{Log, LogError, Lsn, Stream};
 use parking_lot::Mutex;
@@ -18,6 +17,7 @@ use crate::place::{self, Settings};
 use crate::real::{Opened, Real};
 use crate::record::{Base, Kind, Record, Stale, encode_base};
 use crate::stat::COUNTERS;
+use crate::stream::{Lease, append, close, find_note, leave, note_of, truncate};
 use crate::tail::Tail;
 use crate::versions::Versions;
 use crate::vfs::Below;
@@ -29,8 +29,6 @@ pub const DIRECT_BYTES: u64 = 1 << 20;
 const LIVE_BYTES_MAX: u64 = 32 << 20;
 /// So many generations may be newer than the durable one.
 const STALE_COUNT_MAX: usize = 32;
-/// How long another process may keep the lease, which it does for microseconds.
-const LEASE_WAIT: Duration = Duration::from_secs(10);
 
 /// A database that is open in this process, by any number of connections.
 pub struct Database {
@@ -42,6 +40,8 @@ pub struct Database {
     pub below: Below,
     /// Connections that have it open.
     pub connections: AtomicUsize,
+    /// Whether transactions of pages become records.
+    pub has_batches: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -66,8 +66,9 @@ pub struct Files {
 impl Database {
     /// A database without a log yet.
     pub fn new(path: PathBuf, settings: Settings, below: Below) -> Database {
-        let (connections, state) = (AtomicUsize::new(0), Mutex::default());
-        Database { path, settings, below, connections, state }
+        let (connections, has_batches) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let state = Mutex::default();
+        Database { path, settings, below, connections, has_batches, state }
     }
 
     /// Where its WAL is.
@@ -187,7 +188,13 @@ impl Database {
                 if logged.is_err() {
                     *versions = Versions::default();
                 }
-                logged?
+                match logged {
+                    // A record that the log's pool is too small for.
+                    Err(Failure::Log(LogError::Usage(_))) => {
+                        make_durable(stream, &header, files, tail.last)?
+                    }
+                    logged => logged?,
+                }
             }
         };
         drop(lease);
@@ -285,86 +292,6 @@ impl Note {
         let (salts, base_lsn, last_lsn) = (header.salts, lsn, lsn);
         Note { salts, page_bytes, logged, checksum, base_lsn, last_lsn, ..Note::default() }
     }
-}
-
-/// The stream's lease, for as long as this lives.
-pub struct Lease<'a>(&'a Stream);
-
-impl Lease<'_> {
-    /// Waits until no other process has it.
-    pub fn take(stream: &Stream) -> Result<Lease<'_>, Failure> {
-        let mut busy_since = None;
-        loop {
-            match stream.acquire() {
-                Ok(()) => return Ok(Lease(stream)),
-                Err(LogError::Busy(_))
-                    if busy_since.get_or_insert_with(Instant::now).elapsed() < LEASE_WAIT =>
-                {
-                    std::thread::sleep(Duration::from_micros(20));
-                }
-                Err(e) => return Err(e.into()),
-            }
-        }
-    }
-}
-
-impl Drop for Lease<'_> {
-    fn drop(&mut self) {
-        self.0.release();
-    }
-}
-
-fn append(stream: &Stream, record: &[u8]) -> Result<u64, Failure> {
-    Ok(stream.append(record)?.0)
-}
-
-/// What the stream's note says.
-pub fn find_note(stream: &Stream) -> Found {
-    match Note::find(&stream.note()) {
-        Found::Note(note) if note.end_lsn != stream.appended().0 => Found::Torn,
-        found => found,
-    }
-}
-
-/// Leaves `note` behind the last record. With the lease.
-fn leave(stream: &Stream, note: Note) -> Note {
-    let note = Note { end_lsn: stream.appended().0, ..note };
-    stream.set_note(&note.to_bytes());
-    note
-}
-
-/// The stream's note; one that is none knows no generation.
-fn note_of(stream: &Stream) -> Note {
-    match find_note(stream) {
-        Found::Note(note) => note,
-        Found::Nothing | Found::Torn => Note::default(),
-    }
-}
-
-/// Says durably that nothing of the stream is wanted any more. With the lease.
-pub fn close(stream: &Stream) -> Result<(), Failure> {
-    let base = Base {
-        kind: Kind::Closed,
-        salts: [0; 8],
-        page_bytes: 0,
-        change_counter: 0,
-        frames: 0,
-        checksum: [0; 2],
-        stale: Vec::new(),
-    };
-    let lsn = append(stream, &encode_base(&base))?;
-    let note = leave(stream, Note { base_lsn: lsn, last_lsn: lsn, ..Note::default() });
-    stream.sync(Lsn(lsn))?;
-    truncate(stream, &note)
-}
-
-/// Gives back what lies before a base that is durable.
-fn truncate(stream: &Stream, note: &Note) -> Result<(), Failure> {
-    let base = Lsn(note.base_lsn);
-    if stream.head() < base && stream.end() > base {
-        stream.truncate_before(base)?;
-    }
-    Ok(())
 }
 
 fn real_sync(wal: Real) -> Result<(), Failure> {

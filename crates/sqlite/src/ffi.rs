@@ -19,7 +19,10 @@ pub const SQLITE_FULL: c_int = 13;
 pub const SQLITE_CANTOPEN: c_int = 14;
 pub const SQLITE_WARNING: c_int = 28;
 pub const SQLITE_IOERR_SHORT_READ: c_int = SQLITE_IOERR | (2 << 8);
+pub const SQLITE_IOERR_WRITE: c_int = SQLITE_IOERR | (3 << 8);
 pub const SQLITE_IOERR_FSYNC: c_int = SQLITE_IOERR | (4 << 8);
+pub const SQLITE_READONLY_ROLLBACK: c_int = 8 | (3 << 8);
+pub const SQLITE_IOERR_LOCK: c_int = SQLITE_IOERR | (15 << 8);
 pub const SQLITE_OK_LOAD_PERMANENTLY: c_int = SQLITE_OK | (1 << 8);
 
 pub const SQLITE_OPEN_READONLY: c_int = 0x1;
@@ -33,7 +36,15 @@ pub const SQLITE_SYNC_FULL: c_int = 0x3;
 
 pub const SQLITE_LOCK_NONE: c_int = 0;
 pub const SQLITE_LOCK_SHARED: c_int = 1;
+pub const SQLITE_LOCK_RESERVED: c_int = 2;
 pub const SQLITE_LOCK_EXCLUSIVE: c_int = 4;
+
+pub const SQLITE_FCNTL_SIZE_HINT: c_int = 5;
+pub const SQLITE_FCNTL_PRAGMA: c_int = 14;
+pub const SQLITE_FCNTL_COMMIT_PHASETWO: c_int = 22;
+pub const SQLITE_FCNTL_BEGIN_ATOMIC_WRITE: c_int = 31;
+pub const SQLITE_FCNTL_COMMIT_ATOMIC_WRITE: c_int = 32;
+pub const SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE: c_int = 33;
 
 pub const SQLITE_SHM_UNLOCK: c_int = 1;
 /// Place of the lock that a writer in WAL mode holds (the file format: "WAL-index", §2.3.1).
@@ -42,6 +53,7 @@ pub const WAL_WRITE_LOCK: c_int = 0;
 pub const SQLITE_IOCAP_SAFE_APPEND: c_int = 0x200;
 pub const SQLITE_IOCAP_SEQUENTIAL: c_int = 0x400;
 pub const SQLITE_IOCAP_POWERSAFE_OVERWRITE: c_int = 0x1000;
+pub const SQLITE_IOCAP_BATCH_ATOMIC: c_int = 0x4000;
 
 pub const SQLITE_UTF8: c_int = 1;
 
@@ -142,6 +154,7 @@ pub mod place {
     pub const RESULT_TEXT: usize = 85;
     pub const VFS_FIND: usize = 141;
     pub const VFS_REGISTER: usize = 142;
+    pub const COMPILEOPTION_USED: usize = 161;
     pub const CREATE_FUNCTION_V2: usize = 162;
     pub const LOG: usize = 167;
     pub const URI_PARAMETER: usize = 189;
@@ -169,6 +182,8 @@ pub struct Api {
     pub log: unsafe extern "C" fn(c_int, *const c_char, ...),
     pub uri_parameter: unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char,
     pub database_file_object: unsafe extern "C" fn(*const c_char) -> *mut sqlite3_file,
+    /// A SQLite may be compiled without it.
+    pub compileoption_used: Option<unsafe extern "C" fn(*const c_char) -> c_int>,
 }
 
 /// The first release with `sqlite3_database_file_object`.
@@ -226,6 +241,9 @@ impl Api {
                     place::DATABASE_FILE_OBJECT,
                 ))
                 .ok_or(0)?,
+                compileoption_used: std::mem::transmute::<*const c_void, Option<_>>(at(
+                    place::COMPILEOPTION_USED,
+                )),
             })
         }
     }

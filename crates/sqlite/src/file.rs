@@ -1,15 +1,17 @@
 //! A file of the VFS: ours in front, the file below behind it in the same memory.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
-use crate::database::{self, Database, Files};
+use crate::batch::{Connection, Then};
+use crate::database::{self, Database};
 use crate::ffi::*;
-use crate::pending::Pending;
+use crate::main_file::{
+    before, before_journal, connection_of, file_control, lock, truncate, unlock,
+};
 use crate::real::{Real, call};
 use crate::vfs::tell;
 use crate::volume::Volume;
-use crate::wal::{FRAME_HEADER_BYTES, HEADER_BYTES};
+use crate::wal_file::Wal;
 use crate::{Failure, guard};
 
 /// What SQLite sees.
@@ -24,23 +26,11 @@ pub struct File {
 /// What a file is to us.
 pub enum Role {
     /// A database.
-    Main {
-        /// Which.
-        database: Arc<Database>,
-        /// Whether it may be written.
-        is_writable: bool,
-        /// How often this connection took the lock for writing the WAL.
-        transaction_count: u64,
-    },
+    Main(Connection),
+    /// A rollback journal of the same connection's database, which is closed after this.
+    Journal(*mut File),
     /// A database's WAL.
-    Wal {
-        /// Whose.
-        database: Arc<Database>,
-        /// The same connection's database, which is closed after this.
-        main: *mut File,
-        /// What was written since the last sync.
-        pending: Pending,
-    },
+    Wal(Wal),
     /// A database or its WAL on a volume.
     Volume(Volume),
     /// Anything else is passed on.
@@ -130,22 +120,13 @@ static METHODS: [sqlite3_io_methods; 3] = [methods(1), methods(2), methods(3)];
 ///
 /// # Safety
 /// SQLite's pointer to an open file, in a call of one of its methods: SQLite calls them one at a time.
-unsafe fn role<'a>(file: *mut sqlite3_file) -> &'a mut Role {
+pub unsafe fn role<'a>(file: *mut sqlite3_file) -> &'a mut Role {
     // SAFETY: set in `begin`, dropped in `close` only.
     unsafe { &mut *(*file.cast::<File>()).role }
 }
 
-/// The files of the connection whose WAL `file` is.
-///
-/// # Safety
-/// As [`role`]; `main` is that connection's database.
-unsafe fn files(file: *mut sqlite3_file, main: *mut File) -> Files {
-    // SAFETY: the database is open while its WAL is, and used by the same thread as that.
-    unsafe { Files { main: real_file(main), wal: real_file(file.cast()) } }
-}
-
 /// Reports an error to SQLite's log; its code.
-fn report(database: &Database, e: &Failure) -> c_int {
+pub fn report(database: &Database, e: &Failure) -> c_int {
     let code = e.code(SQLITE_IOERR_FSYNC);
     tell(code, &format!("{}: {e}", database.path.display()));
     code
@@ -161,12 +142,20 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
         _ => SQLITE_OK,
     };
     guard((), || {
-        if let Role::Main { database, is_writable, .. } = &*role
-            && database::went(database)
-            && *is_writable
-            && let Err(e) = database.left(real)
-        {
-            report(database, &e);
+        match &*role {
+            Role::Main(Connection { database, is_writable, .. }) if database::went(database) => {
+                let left = if *is_writable { database.left(real) } else { Ok(()) };
+                if let Err(e) = left.and_then(|()| database.release(real)) {
+                    report(database, &e);
+                }
+            }
+            Role::Journal(main) => {
+                // SAFETY: the same connection's database is open, and one of ours.
+                if let Some(connection) = unsafe { connection_of(*main) } {
+                    connection.close_journal();
+                }
+            }
+            _ => {}
         }
     });
     // SAFETY: as above.
@@ -192,7 +181,7 @@ fn settled(f: impl FnOnce() -> Result<(), Failure>) -> c_int {
 ///
 /// # Safety
 /// As [`role`].
-unsafe fn settle(file: *mut sqlite3_file) -> c_int {
+pub unsafe fn settle(file: *mut sqlite3_file) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { role(file) } {
         Role::Volume(volume) => settled(|| volume.settle()),
@@ -210,32 +199,29 @@ pub unsafe fn is_ours(file: *mut File) -> bool {
     METHODS.as_ptr_range().contains(&methods)
 }
 
-/// How often the connection whose database `main` is took the lock for writing.
-///
-/// # Safety
-/// `main` is ours and open, and used by this thread only.
-unsafe fn transaction_of(main: *mut File) -> u64 {
-    // SAFETY: the caller's promise.
-    match unsafe { role(main.cast()) } {
-        Role::Main { transaction_count, .. } => *transaction_count,
-        _ => 0,
-    }
-}
-
 /// The volume that the open database `file` lies on; nothing when the file is none of ours.
 ///
 /// # Safety
 /// `file` is an open file of any VFS, used by this thread only.
 pub unsafe fn volume_of<'a>(file: *mut File) -> Option<&'a Volume> {
     // SAFETY: the caller's promise.
+    match unsafe { role_if_ours(file) } {
+        Some(Role::Volume(volume)) => Some(volume),
+        _ => None,
+    }
+}
+
+/// The role of an open file if it is one of this VFS.
+///
+/// # Safety
+/// As [`volume_of`], and no other reference to it is used meanwhile.
+pub unsafe fn role_if_ours<'a>(file: *mut File) -> Option<&'a mut Role> {
+    // SAFETY: the caller's promise.
     if !unsafe { is_ours(file) } {
         return None;
     }
     // SAFETY: a file with these methods is ours, and open.
-    match unsafe { role(file.cast()) } {
-        Role::Volume(volume) => Some(volume),
-        _ => None,
-    }
+    Some(unsafe { role(file.cast()) })
 }
 
 unsafe extern "C" fn write(
@@ -244,76 +230,45 @@ unsafe extern "C" fn write(
     count: c_int,
     offset: i64,
 ) -> c_int {
+    let (Ok(start), Ok(len)) = (u64::try_from(offset), usize::try_from(count)) else {
+        return SQLITE_IOERR;
+    };
+    // SAFETY: SQLite passes so many bytes.
+    let data = unsafe { std::slice::from_raw_parts(bytes.cast(), len) };
     // SAFETY: SQLite's call of a method.
+    let then = unsafe { before(file, SQLITE_IOERR_WRITE, |it, real| it.write(real, start, data)) };
+    if let Then::Return(code) = then {
+        return code;
+    }
+    // SAFETY: as above.
+    let then = unsafe { before_journal(file, |it| it.write_journal(start, data)) };
+    if let Then::Return(code) = then {
+        return code;
+    }
+    // SAFETY: as above.
     let role = unsafe { role(file) };
     if let Role::Volume(volume) = role
         && volume.is_wal()
     {
-        let (Ok(at), Ok(len)) = (u64::try_from(offset), usize::try_from(count)) else {
-            return SQLITE_IOERR;
-        };
-        // SAFETY: SQLite passes so many bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(bytes.cast(), len) };
-        return settled(|| volume.write(at, bytes));
+        return settled(|| volume.write(start, data));
     }
-    if let Role::Wal { database, main, pending } = role {
-        // SAFETY: as above.
-        let files = unsafe { files(file, *main) };
-        let at = u64::try_from(offset).unwrap_or(0);
-        // SAFETY: the database is open while its WAL is; nothing else refers to its role now.
-        pending.belongs_to(unsafe { transaction_of(*main) });
-        // SAFETY: SQLite passes so many bytes.
-        let new =
-            unsafe { std::slice::from_raw_parts(bytes.cast(), count.unsigned_abs() as usize) };
-        let begun = guard(SQLITE_IOERR, || {
-            begin_write(database, files, pending, at, new)
-                .map_or_else(|e| report(database, &e), |()| SQLITE_OK)
-        });
-        if begun != SQLITE_OK {
-            return begun;
-        }
-        // SAFETY: as above.
-        let rc = call!(unsafe { real_of(file.cast()) }, xWrite, bytes, count, offset);
-        if at >= HEADER_BYTES as u64 {
-            guard((), || match rc {
-                SQLITE_OK => pending.wrote(at, new),
-                _ => pending.failed(at..at + new.len() as u64),
-            });
-        }
-        return rc;
+    if let Role::Wal(wal) = role {
+        // SAFETY: as above; SQLite's arguments.
+        return unsafe { wal.write(file, data, start) };
     }
     // SAFETY: as above.
     call!(unsafe { real_of(file.cast()) }, xWrite, bytes, count, offset)
 }
 
-/// Before `new` is written at `at` of a WAL.
-pub fn begin_write(
-    database: &Database,
-    files: Files,
-    pending: &mut Pending,
-    at: u64,
-    new: &[u8],
-) -> Result<(), Failure> {
-    if at == 0 && new.len() >= HEADER_BYTES {
-        pending.clear();
-        return database.begin_generation(files, &new[..HEADER_BYTES]);
-    }
-    if pending.is_empty() || new.len() == FRAME_HEADER_BYTES {
-        return database.begin_frame(files, at);
-    }
-    Ok(())
-}
-
 unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     // SAFETY: SQLite's call of a method.
-    if let Role::Wal { database, main, pending } = unsafe { role(file) } {
+    if let Role::Wal(wal) = unsafe { role(file) } {
         // SAFETY: as above.
-        let files = unsafe { files(file, *main) };
-        return guard(SQLITE_IOERR_FSYNC, || {
-            let synced = database.sync_wal(files, pending);
-            pending.clear();
-            synced.map_or_else(|e| report(database, &e), |()| SQLITE_OK)
-        });
+        return unsafe { wal.sync(file) };
+    }
+    // SAFETY: as above.
+    if let Then::Return(code) = unsafe { before(file, SQLITE_IOERR_FSYNC, |it, _| Ok(it.sync())) } {
+        return code;
     }
     // SAFETY: as above.
     let settled = unsafe { settle(file) };
@@ -341,12 +296,8 @@ macro_rules! pass {
     };
 }
 
-pass!(truncate, xTruncate, (size: i64), after settle);
 pass!(file_size, xFileSize, (out: *mut i64), after settle);
-pass!(lock, xLock, (level: c_int));
-pass!(unlock, xUnlock, (level: c_int));
 pass!(check_reserved_lock, xCheckReservedLock, (out: *mut c_int));
-pass!(file_control, xFileControl, (operation: c_int, argument: *mut c_void));
 pass!(sector_size, xSectorSize, ());
 pass!(shm_map, xShmMap, (region: c_int, size: c_int, extend: c_int, out: *mut *mut c_void));
 pass!(shm_unmap, xShmUnmap, (delete: c_int));
@@ -360,6 +311,10 @@ unsafe extern "C" fn read(
     offset: i64,
 ) -> c_int {
     // SAFETY: SQLite's call of a method.
+    if let Then::Return(code) = unsafe { before(file, SQLITE_IOERR, |it, _| Ok(it.read())) } {
+        return code;
+    }
+    // SAFETY: as above.
     if let Role::Volume(volume) = unsafe { role(file) }
         && volume.is_wal()
     {
@@ -378,6 +333,7 @@ unsafe extern "C" fn device_characteristics(file: *mut sqlite3_file) -> c_int {
     // SAFETY: as above.
     match unsafe { role(file) } {
         Role::Volume(volume) => volume.characteristics(below),
+        Role::Main(connection) => connection.characteristics(below),
         _ => below,
     }
 }
@@ -398,8 +354,8 @@ unsafe extern "C" fn shm_lock(
                 return settled;
             }
         }
-        Role::Main { transaction_count, .. } if is_write_lock && flags & SQLITE_SHM_UNLOCK == 0 => {
-            *transaction_count += 1;
+        Role::Main(connection) if is_write_lock && flags & SQLITE_SHM_UNLOCK == 0 => {
+            connection.wal_transaction_count += 1;
         }
         _ => {}
     }

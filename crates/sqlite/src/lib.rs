@@ -65,21 +65,26 @@
 //! note is zeros then), under SQLite's exclusive lock. It rolls forward into the database file and empties the
 //! WAL, which needs neither frames nor checksums to be made again, and refuses what was changed meanwhile.
 //!
-//! Rollback modes are passed through.
+//! **Rollback modes** are passed through, but for the transactions of a SQLite with
+//! `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`: each is one record and there is no journal (`batch`).
 //!
 //! **On a OneJournal volume** no log is opened: `volume` says what SQLite is told there, `frames` how
 //! the frames of a transaction become one write.
 //!
 //! Locks, in this order: SQLite's; table of databases; a database's state; table of logs; the stream's lease.
 
+mod batch;
 #[cfg(feature = "canary")]
 pub mod canary;
 mod database;
 mod failure;
 pub mod ffi;
 mod file;
+#[cfg(test)]
+mod format_page;
 mod frames;
 mod functions;
+mod main_file;
 mod note;
 mod page;
 mod pending;
@@ -87,12 +92,15 @@ mod place;
 mod real;
 mod record;
 mod recovery;
+mod roll_forward;
 mod stat;
+mod stream;
 mod tail;
 mod versions;
 mod vfs;
 mod volume;
 mod wal;
+mod wal_file;
 
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -23,6 +23,12 @@ pub struct Note {
     pub is_new: bool,
     /// There are frames behind the base.
     pub has_frames: bool,
+    /// A period of transactions of pages has begun (`batch`).
+    pub has_pages: bool,
+    /// Pages of the last of them are being written to the database.
+    pub is_applying: bool,
+    /// CRC of the database's header behind the last of them.
+    pub front_crc: u32,
     /// LSN of the base.
     pub base_lsn: u64,
     /// LSN of the last record.
@@ -45,14 +51,20 @@ pub enum Found {
 const DIRTY: u32 = 2;
 const NEW: u32 = 4;
 const FRAMES: u32 = 8;
+const PAGES: u32 = 16;
+const APPLYING: u32 = 32;
 
 impl Note {
     /// The bytes to leave.
     pub fn to_bytes(self) -> [u8; NOTE_BYTES] {
         let mut bytes = [0; NOTE_BYTES];
         let flag = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
-        let flags =
-            1 | flag(self.is_dirty, DIRTY) | flag(self.is_new, NEW) | flag(self.has_frames, FRAMES);
+        let flags = 1
+            | flag(self.is_dirty, DIRTY)
+            | flag(self.is_new, NEW)
+            | flag(self.has_frames, FRAMES)
+            | flag(self.has_pages, PAGES)
+            | flag(self.is_applying, APPLYING);
         bytes[4..8].copy_from_slice(&flags.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.salts);
         bytes[16..20].copy_from_slice(&self.logged.to_le_bytes());
@@ -62,6 +74,7 @@ impl Note {
         bytes[40..48].copy_from_slice(&self.end_lsn.to_le_bytes());
         bytes[48..52].copy_from_slice(&self.checksum[0].to_le_bytes());
         bytes[52..56].copy_from_slice(&self.checksum[1].to_le_bytes());
+        bytes[56..60].copy_from_slice(&self.front_crc.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[4..]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -86,6 +99,9 @@ impl Note {
             is_dirty: flags & DIRTY != 0,
             is_new: flags & NEW != 0,
             has_frames: flags & FRAMES != 0,
+            has_pages: flags & PAGES != 0,
+            is_applying: flags & APPLYING != 0,
+            front_crc: u32_at(56),
             base_lsn: u64_at(24),
             last_lsn: u64_at(32),
             end_lsn: u64_at(40),
@@ -107,6 +123,9 @@ mod tests {
             checksum: [5, 6],
             is_dirty: true,
             has_frames: true,
+            has_pages: true,
+            is_applying: true,
+            front_crc: 8,
             base_lsn: 1 << 40,
             last_lsn: 3,
             ..Note::default()

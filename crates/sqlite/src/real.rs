@@ -85,6 +85,20 @@ impl Real {
         check(call!(self.0, xTruncate, offset(size)?), "truncating")
     }
 
+    /// From SQLite's shared lock to its exclusive one; `false`: somebody is in.
+    pub fn lock_exclusive_too(&self) -> Result<bool, Failure> {
+        let rc = call!(self.0, xLock, SQLITE_LOCK_EXCLUSIVE);
+        if rc & 0xff == SQLITE_BUSY {
+            return Ok(false);
+        }
+        check(rc, "locking").map(|()| true)
+    }
+
+    /// Back to the shared lock.
+    pub fn unlock_to_shared(&self) -> Result<(), Failure> {
+        check(call!(self.0, xUnlock, SQLITE_LOCK_SHARED), "unlocking")
+    }
+
     /// Keeps everybody else out of the database; `false`: somebody is in.
     pub fn lock_exclusive(&self) -> Result<bool, Failure> {
         for level in [SQLITE_LOCK_SHARED, SQLITE_LOCK_EXCLUSIVE] {

@@ -6,6 +6,7 @@
 //!          | count times: salts 8, u32 frames |
 //! frames:  | salts 8 | u32 page bytes | u32 change counter | u32 first frame | checksum 8 | u32 count
 //!          | count times: u32 page, u32 commit pages, u32 CRC32C of the page, u8 form, u32 bytes, bytes |
+//! pages:   see `batch::record`
 //! ```
 //!
 //! Little endian; the log's own record around it has length and CRC32C. A *base* voids everything before
@@ -14,6 +15,7 @@
 use journal::codec::compress;
 
 use crate::Failure;
+use crate::batch::record as batch;
 use crate::page::Form;
 use crate::wal::{Checksum, Salts};
 
@@ -99,6 +101,8 @@ pub enum Record {
     Base(Base),
     /// Frames of one generation; the bytes behind the head, to be read with [`frames`].
     Frames(FramesHead, Vec<u8>),
+    /// Pages of a transaction in a rollback mode; the bytes behind the head.
+    Pages(batch::Head, Vec<u8>),
 }
 
 impl Record {
@@ -126,6 +130,7 @@ impl Record {
             2 => take.base(Kind::Durable).map(Record::Base),
             3 => take.base(Kind::Closed).map(Record::Base),
             4 => take.head().map(|head| Record::Frames(head, take.0.to_vec())),
+            batch::KIND => batch::head(&mut take).map(|head| Record::Pages(head, take.0.to_vec())),
             _ => None,
         };
         record.ok_or_else(damaged)
@@ -206,14 +211,14 @@ impl FramesWriter {
 }
 
 /// A record's header, to be filled in, and room for what most bodies take.
-fn empty() -> Vec<u8> {
+pub(crate) fn empty() -> Vec<u8> {
     let mut record = Vec::with_capacity(1024);
     record.extend_from_slice(&[0; HEADER_BYTES]);
     record
 }
 
 /// The record of a body that lies behind its header.
-fn finish(kind: u8, mut record: Vec<u8>) -> Vec<u8> {
+pub(crate) fn finish(kind: u8, mut record: Vec<u8>) -> Vec<u8> {
     let body_bytes = u32_of(record.len() - HEADER_BYTES);
     let mut packed = vec![0; HEADER_BYTES];
     let is_packed = compress::compress_if_gain(&record[HEADER_BYTES..], &mut packed);
@@ -225,25 +230,27 @@ fn finish(kind: u8, mut record: Vec<u8>) -> Vec<u8> {
     record
 }
 
-fn put(out: &mut Vec<u8>, number: u32) {
+/// Appends a number.
+pub(crate) fn put(out: &mut Vec<u8>, number: u32) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-fn u32_of(number: usize) -> u32 {
+/// A length as a record has it.
+pub(crate) fn u32_of(number: usize) -> u32 {
     u32::try_from(number).expect("a record is small")
 }
 
 /// Reads from the front; `None` at the end.
-struct Take<'a>(&'a [u8]);
+pub(crate) struct Take<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Take<'a> {
-    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(front)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         Some(u32::from_le_bytes(self.bytes(4)?.try_into().ok()?))
     }
 
@@ -251,7 +258,7 @@ impl<'a> Take<'a> {
         self.bytes(8)?.try_into().ok()
     }
 
-    fn page_bytes(&mut self) -> Option<usize> {
+    pub(crate) fn page_bytes(&mut self) -> Option<usize> {
         let bytes = self.u32()? as usize;
         let is_sound = bytes == 0 || bytes.is_power_of_two() && (512..=65536).contains(&bytes);
         is_sound.then_some(bytes)

@@ -16,29 +16,37 @@
 //! A *conflict* is found before anything is written.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use log::Stream;
 
 use crate::Failure;
-use crate::database::{self, Database, Lease, read_header};
+use crate::batch::{self, Batches, Refused};
+use crate::database::{Database, read_header};
 use crate::note::Found;
 use crate::real::{Opened, Real};
 use crate::record::{self, Base, Frame, FramesHead, Kind, Record};
+use crate::roll_forward::{Plan, roll_forward};
 use crate::stat::COUNTERS;
+use crate::stream::{self, Lease};
 use crate::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
 
 /// How long somebody else may recover, or have the database open, before opening fails.
 const OTHERS_WAIT: Duration = Duration::from_secs(5);
 
-/// What the log holds for a database.
-struct Live {
-    base: Base,
-    frames: Vec<(FramesHead, Vec<u8>)>,
+/// What the log holds for a database: frames of a WAL, or transactions of pages.
+pub struct Live {
+    /// The last base.
+    pub base: Base,
+    /// Behind it.
+    pub frames: Vec<(FramesHead, Vec<u8>)>,
+    /// What `batch` replays.
+    pub batches: Batches,
 }
 
 /// One logged frame, and its number.
-type Logged<'a> = (u32, Frame<'a>);
+pub type Logged<'a> = (u32, Frame<'a>);
 
 /// What is to be done.
 enum Verdict {
@@ -52,7 +60,7 @@ impl Database {
     pub fn recover(&self, main: Real, is_writable: bool) -> Result<(), Failure> {
         let done = self.with_stream(|stream| {
             let begin = Instant::now();
-            while database::find_note(stream) == Found::Nothing {
+            while stream::find_note(stream) == Found::Nothing {
                 if self.try_recover(stream, main, is_writable, begin.elapsed() >= OTHERS_WAIT)? {
                     break;
                 }
@@ -78,7 +86,7 @@ impl Database {
             Err(e) => return Err(e),
         };
         let is_locked = is_writable && main.lock_exclusive()?;
-        if database::find_note(stream) != Found::Nothing {
+        if stream::find_note(stream) != Found::Nothing {
             // Whoever had it locked has recovered it.
             return if is_locked { main.unlock().map(|()| true) } else { Ok(true) };
         }
@@ -99,6 +107,9 @@ impl Database {
         live: &Live,
         may_write: bool,
     ) -> Result<(), Failure> {
+        if !live.batches.is_empty() {
+            return self.recover_batches(stream, main, live, may_write);
+        }
         // SAFETY: the VFS below is registered for good.
         let mut wal = unsafe { Opened::wal(self.below.0, &self.wal_path(), may_write)? };
         let wal = wal.as_mut().map(Opened::real);
@@ -110,26 +121,13 @@ impl Database {
         let held = wal.zip(scan.as_ref());
         match judge(live, &logged, held, main)? {
             Verdict::Leave => {}
-            Verdict::RollForward if !may_write => {
-                return Err(Failure::CannotOpen(format!(
-                    "{}: the log holds transactions that are not in the database yet: open it for \
-                     writing once, while no other program has it open",
-                    self.path.display()
-                )));
-            }
+            Verdict::RollForward if !may_write => return Err(self.not_home()),
             Verdict::RollForward => {
                 roll_forward(live, &logged, held, main)?;
                 COUNTERS.recovery();
             }
             Verdict::Conflict(_) if self.settings.may_discard && may_write => {}
-            Verdict::Conflict(what) => {
-                return Err(Failure::Conflict(format!(
-                    "{}: {what}. It was changed or replaced after a crash without this extension; \
-                     nothing was overwritten. Either put the database and its WAL back as the crash \
-                     left them, or give up the logged transactions by opening with recover=discard",
-                    self.path.display()
-                )));
-            }
+            Verdict::Conflict(what) => return Err(conflict(&self.path, &what)),
         }
         if !may_write {
             return Ok(());
@@ -141,22 +139,61 @@ impl Database {
         self.settle(stream)
     }
 
+    fn recover_batches(
+        &self,
+        stream: &Stream,
+        main: Real,
+        live: &Live,
+        may_write: bool,
+    ) -> Result<(), Failure> {
+        if !may_write {
+            return Err(self.not_home());
+        }
+        match batch::replay(&live.batches, main) {
+            Ok(()) => COUNTERS.recovery(),
+            Err(Refused::Conflict(_)) if self.settings.may_discard => {}
+            Err(Refused::Conflict(what)) => return Err(conflict(&self.path, &what)),
+            Err(Refused::Failed(e)) => return Err(e),
+        }
+        self.settle(stream)
+    }
+
+    fn not_home(&self) -> Failure {
+        Failure::CannotOpen(format!(
+            "{}: the log holds transactions that are not in the database yet: open it for \
+             writing once, while no other program has it open",
+            self.path.display()
+        ))
+    }
+
     /// Says that the log holds nothing for the database.
     fn settle(&self, stream: &Stream) -> Result<(), Failure> {
         let _lease = Lease::take(stream)?;
-        match database::find_note(stream) {
-            Found::Nothing => database::close(stream),
+        match stream::find_note(stream) {
+            Found::Nothing => stream::close(stream),
             Found::Torn | Found::Note(_) => Ok(()),
         }
     }
 }
 
+/// What was changed is refused.
+pub fn conflict(path: &Path, what: &str) -> Failure {
+    Failure::Conflict(format!(
+        "{}: {what}. It was changed or replaced after a crash without this extension; nothing was \
+         overwritten. Either put the database and its WAL back as the crash left them, or give up \
+         the logged transactions by opening with recover=discard",
+        path.display()
+    ))
+}
+
 /// What the stream holds; `None`: nothing that matters.
-fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
+pub fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
     let mut live: Option<Live> = None;
     for record in stream.read_from(stream.head())? {
         match Record::parse(&record?.payload)? {
-            Record::Base(base) => live = Some(Live { base, frames: Vec::new() }),
+            Record::Base(base) => {
+                live = Some(Live { base, frames: Vec::new(), batches: Vec::new() });
+            }
             Record::Frames(head, bytes) => {
                 // Before the first base: of a part of the stream that was given back.
                 let Some(live) = &mut live else { continue };
@@ -170,9 +207,17 @@ fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
                 }
                 live.frames.push((head, bytes));
             }
+            Record::Pages(head, bytes) => {
+                let Some(live) = &mut live else { continue };
+                if live.base.kind != Kind::Closed {
+                    let text = "the log has pages in a generation of a WAL";
+                    return Err(Failure::Damaged(text.into()));
+                }
+                live.batches.push((head, bytes));
+            }
         }
     }
-    Ok(live.filter(|live| live.base.kind != Kind::Closed))
+    Ok(live.filter(|live| live.base.kind != Kind::Closed || !live.batches.is_empty()))
 }
 
 /// All logged frames, in order, without a gap.
@@ -188,10 +233,11 @@ fn logged_frames(live: &Live) -> Result<Vec<Logged<'_>>, Failure> {
 }
 
 /// What a WAL file holds.
-struct Scan {
-    header: Header,
+pub struct Scan {
+    /// Its header.
+    pub header: Header,
     /// The frames of the valid chain, with the CRC of their pages.
-    frames: Vec<(FrameHeader, u32)>,
+    pub frames: Vec<(FrameHeader, u32)>,
 }
 
 impl Scan {
@@ -218,7 +264,7 @@ impl Scan {
     }
 
     /// Frames up to the last that ends a transaction.
-    fn committed(&self) -> u32 {
+    pub fn committed(&self) -> u32 {
         let last = self.frames.iter().rposition(|(frame, _)| frame.commit_pages > 0);
         last.map_or(0, |index| u32::try_from(index + 1).expect("counted with 32 bits"))
     }
@@ -311,8 +357,14 @@ fn judge_pages(
     }
     let newest =
         live.frames.last().map_or(live.base.change_counter, |(head, _)| head.change_counter);
-    let since = wal::change_counter(&front).wrapping_sub(live.base.change_counter);
-    if since > newest.wrapping_sub(live.base.change_counter) {
+    let counter = wal::change_counter(&front);
+    let since = |counter: u32| counter.wrapping_sub(live.base.change_counter);
+    let is_known = match live.base.kind {
+        // The database may have been written since the generation began, and not be durable yet.
+        Kind::Durable => newest.wrapping_sub(counter) <= u32::MAX / 2,
+        Kind::Begin | Kind::Closed => since(counter) <= since(newest),
+    };
+    if !is_known {
         return Ok(Verdict::Conflict("its change counter is none that the log knows".into()));
     }
     let plan = Plan::new(live, logged, held.map(|(_, scan)| scan));
@@ -343,116 +395,7 @@ fn is_settled(base: &Base, logged: &[Logged<'_>], main: Real) -> Result<bool, Fa
     Ok(true)
 }
 
-fn page_at(page: u32, page_bytes: usize) -> u64 {
+/// Where a page lies in the database.
+pub fn page_at(page: u32, page_bytes: usize) -> u64 {
     u64::from(page - 1) * page_bytes as u64
-}
-
-/// Where the last version of each page comes from.
-struct Plan {
-    page_bytes: usize,
-    /// The database's size behind the last transaction.
-    page_count: u32,
-    pages: BTreeMap<u32, Steps>,
-}
-
-/// Where a page comes from: from a frame of the WAL file or else the database, then by these logged frames.
-#[derive(Default)]
-struct Steps {
-    file_frame: Option<u32>,
-    logged: Vec<usize>,
-}
-
-impl Plan {
-    fn new(live: &Live, logged: &[Logged<'_>], scan: Option<&Scan>) -> Plan {
-        let first = logged.first().map_or(u32::MAX, |(number, _)| *number);
-        let mut plan =
-            Plan { page_bytes: live.base.page_bytes, page_count: 0, pages: BTreeMap::new() };
-        let in_file = scan.map_or(&[][..], |scan| &scan.frames[..scan.committed() as usize]);
-        for ((frame, _), number) in in_file.iter().zip(1..) {
-            // A frame that is in the file counts more than how it was logged.
-            let steps = Steps { file_frame: Some(number), logged: Vec::new() };
-            plan.pages.insert(frame.page, steps);
-            if frame.commit_pages > 0 {
-                plan.page_count = frame.commit_pages;
-            }
-        }
-        let known = u32::try_from(in_file.len()).expect("counted with 32 bits");
-        debug_assert!(logged.is_empty() || known + 1 >= first);
-        for (index, (number, frame)) in logged.iter().enumerate() {
-            if *number > known {
-                plan.pages.entry(frame.page).or_default().logged.push(index);
-            }
-            if frame.commit_pages > 0 && *number > known {
-                plan.page_count = frame.commit_pages;
-            }
-        }
-        let page_count = plan.page_count;
-        plan.pages.retain(|page, _| *page <= page_count);
-        plan
-    }
-}
-
-impl Steps {
-    fn crc(&self, logged: &[Logged<'_>]) -> Option<u32> {
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::AppliesBackwards) {
-            return None;
-        }
-        self.logged.last().map(|index| logged[*index].1.crc)
-    }
-
-    /// The last version of the page.
-    fn version(
-        &self,
-        page: u32,
-        plan: &Plan,
-        logged: &[Logged<'_>],
-        wal: Option<(Real, &Scan)>,
-        main: Real,
-    ) -> Result<Vec<u8>, Failure> {
-        let mut version = vec![0; plan.page_bytes];
-        match (self.file_frame, wal) {
-            (Some(number), Some((wal, scan))) => {
-                let at = scan.header.frame_at(number) + FRAME_HEADER_BYTES as u64;
-                wal.read(at, &mut version)?;
-            }
-            _ => {
-                main.read(page_at(page, plan.page_bytes), &mut version)?;
-            }
-        }
-        #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "the canary turns it"))]
-        let mut order = self.logged.clone();
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::AppliesBackwards) {
-            order.reverse();
-        }
-        for index in &order {
-            let frame = &logged[*index].1;
-            crate::page::apply(frame.form, frame.bytes, &mut version)?;
-        }
-        Ok(version)
-    }
-}
-
-fn roll_forward(
-    live: &Live,
-    logged: &[Logged<'_>],
-    wal: Option<(Real, &Scan)>,
-    main: Real,
-) -> Result<(), Failure> {
-    let is_same = |scan: &Scan| scan.header.salts == live.base.salts;
-    let source = wal.filter(|(_, scan)| is_same(scan));
-    let plan = Plan::new(live, logged, source.map(|(_, scan)| scan));
-    for (page, steps) in &plan.pages {
-        let version = steps.version(*page, &plan, logged, source, main)?;
-        main.write(page_at(*page, plan.page_bytes), &version)?;
-    }
-    if plan.page_count > 0 {
-        main.truncate(u64::from(plan.page_count) * plan.page_bytes as u64)?;
-        main.sync()?;
-    }
-    match wal {
-        Some((wal, _)) => wal.truncate(0),
-        None => Ok(()),
-    }
 }

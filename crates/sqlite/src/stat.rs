@@ -14,6 +14,10 @@ pub static COUNTERS: Counters = Counters {
     record_bytes: AtomicU64::new(0),
     real_syncs: AtomicU64::new(0),
     recoveries: AtomicU64::new(0),
+    transactions: AtomicU64::new(0),
+    pages: AtomicU64::new(0),
+    page_record_bytes: AtomicU64::new(0),
+    database_syncs: AtomicU64::new(0),
 };
 
 /// See [`Stat`].
@@ -24,6 +28,10 @@ pub struct Counters {
     record_bytes: AtomicU64,
     real_syncs: AtomicU64,
     recoveries: AtomicU64,
+    transactions: AtomicU64,
+    pages: AtomicU64,
+    page_record_bytes: AtomicU64,
+    database_syncs: AtomicU64,
 }
 
 impl Counters {
@@ -38,6 +46,18 @@ impl Counters {
     /// A WAL was made durable itself.
     pub fn real_sync(&self) {
         self.real_syncs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A transaction of a rollback mode became a record.
+    pub fn transaction(&self, pages: u64, record_bytes: u64) {
+        self.transactions.fetch_add(1, Ordering::Relaxed);
+        self.pages.fetch_add(pages, Ordering::Relaxed);
+        self.page_record_bytes.fetch_add(record_bytes, Ordering::Relaxed);
+    }
+
+    /// A database file was synced, so that the log need not hold what it holds.
+    pub fn database_sync(&self) {
+        self.database_syncs.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Syncs of WAL files so far.
@@ -65,6 +85,12 @@ struct Stat {
     /// Syncs of a WAL file.
     real_syncs: u64,
     recoveries: u64,
+    /// Transactions of rollback modes that became records.
+    transactions: u64,
+    pages: u64,
+    page_record_bytes: u64,
+    /// Syncs of a database file because of them.
+    database_syncs: u64,
     databases: Vec<Database>,
 }
 
@@ -93,6 +119,10 @@ pub fn to_json() -> String {
         record_bytes: get(&COUNTERS.record_bytes),
         real_syncs: get(&COUNTERS.real_syncs),
         recoveries: get(&COUNTERS.recoveries),
+        transactions: get(&COUNTERS.transactions),
+        pages: get(&COUNTERS.pages),
+        page_record_bytes: get(&COUNTERS.page_record_bytes),
+        database_syncs: get(&COUNTERS.database_syncs),
         databases: databases.collect(),
     };
     serde_json::to_string(&stat).expect("plain data")

@@ -4,18 +4,21 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
 use crate::Failure;
+use crate::batch::Connection;
 use crate::database::{self, Database};
 use crate::ffi::*;
 use crate::file::{self, File, Role};
 use crate::guard;
-use crate::pending::Pending;
+use crate::main_file;
 use crate::place::Settings;
 use crate::volume::{self, Volume};
+use crate::wal_file::Wal;
 
 /// Name of the VFS.
 pub const NAME: &CStr = c"onejournal";
@@ -234,7 +237,7 @@ unsafe fn role_of(
             false => Ok(()),
         });
         return match ready {
-            Ok(()) => Ok(Role::Main { database, is_writable, transaction_count: 0 }),
+            Ok(()) => Ok(Role::Main(Connection::new(database, is_writable))),
             Err(e) => {
                 database::went(&database);
                 Err(report(&e))
@@ -256,9 +259,21 @@ unsafe fn role_of(
         }
         .map_err(|e| report(&e));
     }
+    if flags & SQLITE_OPEN_WAL == 0 {
+        // SAFETY: as above; nobody else refers to it in this call.
+        return Ok(match unsafe { main_file::connection_of(main) } {
+            Some(connection) if is_writable => {
+                // SAFETY: it is open until `close`, which takes this away again.
+                let journal = unsafe { file::real_file(file) };
+                connection.open_journal(journal).map_err(|e| report(&e))?;
+                Role::Journal(main)
+            }
+            _ => Role::Other,
+        });
+    }
     // Over a database that another VFS stands for, a WAL is synced as ever.
     // SAFETY: as above.
-    if flags & SQLITE_OPEN_WAL == 0 || !unsafe { file::is_ours(main) } {
+    if !unsafe { file::is_ours(main) } {
         return Ok(Role::Other);
     }
     let main_path = path.as_os_str().as_bytes().strip_suffix(b"-wal");
@@ -268,20 +283,27 @@ unsafe fn role_of(
         return Ok(Role::Other);
     };
     if is_writable {
-        database.open_log(true).map_err(|e| report(&e))?;
+        // SAFETY: the same connection's database is open.
+        let real = unsafe { file::real_file(main) };
+        let opened = database.open_log(true).and_then(|_| database.release(real));
+        opened.map_err(|e| report(&e))?;
     }
-    Ok(Role::Wal { database, main, pending: Pending::default() })
+    Ok(Role::Wal(Wal::new(database, main)))
 }
 
 unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
     let below = loaded().below.0;
-    let database = guard(None, || {
+    let find = |suffix: &[u8]| {
         // SAFETY: SQLite's names end with a zero.
         let path = unsafe { path_of(name) };
-        let main = path.as_os_str().as_bytes().strip_suffix(b"-wal")?;
+        let main = path.as_os_str().as_bytes().strip_suffix(suffix)?;
         find_database(Path::new(OsStr::from_bytes(main)))
-    });
-    let sync = if database.is_some() { 1 } else { sync };
+    };
+    let database = guard(None, || find(b"-wal"));
+    let has_batches = |database: Arc<Database>| database.has_batches.load(Ordering::Relaxed);
+    // A journal that comes back would undo what follows it in the log.
+    let is_rare = guard(false, || find(b"-journal").is_some_and(has_batches));
+    let sync = if database.is_some() || is_rare { 1 } else { sync };
     // SAFETY: passed on as it came. The removal of a WAL is made durable, because the log forgets it next
     // and its content on the disk may be an old one.
     let rc = unsafe { ((*below).xDelete.expect("every VFS can delete"))(below, name, sync) };

@@ -15,12 +15,7 @@ use common::{Place, count, is_sound, load, stat};
 #[test]
 #[ignore = "run by the tests below"]
 fn role() {
-    let place = Place {
-        root: std::env::var("ROOT").expect("ROOT").into(),
-        memory: std::env::var("MEMORY").expect("MEMORY").into(),
-        is_nvram: std::env::var("NVRAM").is_ok(),
-        ..Place::new(false)
-    };
+    let place = Place::of_environment();
     match std::env::var("ROLE").expect("ROLE").parse::<i64>() {
         Ok(me) => write(&place, me),
         Err(_) => serve(&place),
@@ -67,10 +62,8 @@ impl Other {
     fn start(place: &Place, role: &str) -> Other {
         let mut command = Command::new(std::env::current_exe().expect("myself"));
         command.args(["--exact", "role", "--ignored", "--nocapture"]);
-        command.env("ROOT", &place.root).env("MEMORY", &place.memory).env("ROLE", role);
-        if place.is_nvram {
-            command.env("NVRAM", "1");
-        }
+        place.tell(&mut command);
+        command.env("ROLE", role);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("spawn");
         let lines = BufReader::new(child.stdout.take().expect("output")).lines();
@@ -101,12 +94,14 @@ impl Other {
 #[test]
 fn commits_go_on_when_the_daemon_is_killed_and_started_again() {
     load();
-    for is_nvram in [false, true] {
+    for (is_nvram, mode) in [(false, "WAL"), (true, "WAL"), (false, "DELETE"), (true, "DELETE")] {
         let place = Place::new(is_nvram);
         let mut daemon = Other::start(&place, "daemon");
         let connection = place.try_open("a.db", &log_of(&place)).expect("open");
         connection
-            .execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
+            .execute_batch(&format!(
+                "PRAGMA journal_mode={mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, v)"
+            ))
             .expect("table");
         let mut acknowledged = Vec::new();
         for round in 0..2 {
@@ -128,7 +123,7 @@ fn commits_go_on_when_the_daemon_is_killed_and_started_again() {
                 let sql = "SELECT count(*) FROM t WHERE id = ?1";
                 connection.query_row(sql, [id], |row| row.get::<_, i64>(0)).expect("row") == 0
             });
-            assert_eq!(missing.count(), 0, "of {} rows", acknowledged.len());
+            assert_eq!(missing.count(), 0, "of {} rows, {mode}", acknowledged.len());
         }
         assert!(!place.root.join(".onejournal").exists(), "another log was made");
         drop(connection);

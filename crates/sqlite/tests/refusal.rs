@@ -129,17 +129,149 @@ fn a_wal_that_began_again() {
     refused(&place, "generation that the log does not know");
 }
 
+/// After a power cut, the disk shows the WAL as it was before its last restart, which was never synced: ten
+/// transactions are in the log only.
+fn crashed_with_the_earlier_generation() -> Place {
+    load();
+    let (before, after) = (Place::new(false), Place::new(false));
+    let connection = before.wal("a.db");
+    connection.execute_batch("INSERT INTO t(v) VALUES ('old')").expect("old");
+    let earlier = std::fs::read(before.path("a.db-wal")).expect("WAL");
+    connection.execute_batch("PRAGMA wal_checkpoint(RESTART)").expect("restart");
+    for number in 0..10 {
+        connection.execute("INSERT INTO t(v) VALUES (?1)", [number]).expect("insert");
+    }
+    std::fs::remove_dir_all(&after.root).expect("empty");
+    copy_tree(&before.root, &after.root);
+    std::fs::remove_file(after.path("a.db-shm")).expect("shared memory");
+    let now = std::fs::read(after.path("a.db-wal")).expect("WAL");
+    assert!(now[16..24] != earlier[16..24], "another generation");
+    std::fs::write(after.path("a.db-wal"), earlier).expect("write");
+    after
+}
+
+#[test]
+fn an_earlier_generation_is_known() {
+    let place = crashed_with_the_earlier_generation();
+    let connection = place.open("a.db");
+    assert_eq!(count(&connection), 11);
+    is_sound(&connection);
+}
+
+/// A checkpoint that a reader holds up writes to the database and does not sync it: what counts as known about the database
+/// when the WAL becomes durable itself may not be on the disk.
+#[test]
+fn regression_a_checkpoint_in_part_before_the_wal_is_durable() {
+    load();
+    let (before, after) = (Place::new(false), Place::new(false));
+    let connection = before.wal("a.db");
+    let insert = |connection: &Connection| {
+        let sql = "INSERT INTO t(v) VALUES (hex(randomblob(900)))";
+        for _ in 0..5 {
+            connection.execute(sql, []).expect("insert");
+        }
+    };
+    connection.execute_batch("PRAGMA wal_checkpoint(RESTART)").expect("restart");
+    let database = std::fs::read(before.path("a.db")).expect("database");
+    // A connection counts its changes from what it read first.
+    insert(&before.open("a.db"));
+    let reader = before.open("a.db");
+    reader.execute_batch("BEGIN; SELECT * FROM t").expect("reader");
+    // Not of page 1, which would not be checkpointed then.
+    connection.execute_batch("UPDATE t SET v = 1 WHERE id = 1").expect("update");
+    connection.execute_batch("PRAGMA wal_checkpoint(PASSIVE)").expect("checkpoint");
+    let now = std::fs::read(before.path("a.db")).expect("database");
+    assert!(database[24..28] != now[24..28], "page 1 was checkpointed");
+    insert(&Connection::open(before.path("a.db")).expect("plain"));
+    insert(&connection);
+    let wal = std::fs::read(before.path("a.db-wal")).expect("WAL");
+    insert(&connection);
+    std::fs::remove_dir_all(&after.root).expect("empty");
+    copy_tree(&before.root, &after.root);
+    std::fs::remove_file(after.path("a.db-shm")).expect("shared memory");
+    std::fs::write(after.path("a.db"), database).expect("write");
+    std::fs::write(after.path("a.db-wal"), wal).expect("write");
+    let recovered = after.open("a.db");
+    assert_eq!(count(&recovered), 20);
+    is_sound(&recovered);
+}
+
 #[test]
 fn an_earlier_generation_that_went_on() {
+    let place = crashed_with_the_earlier_generation();
+    used(&place, "INSERT INTO t(v) VALUES ('foreign')");
+    refused(&place, "earlier generation and went on");
+}
+
+#[test]
+fn a_wal_without_a_valid_header() {
     let place = crashed(4);
-    // The header that was there before the last restart never left the disk: make one from the log's view by
-    // running the same history again is not possible, so the present one is given the earlier salts.
     let mut wal = std::fs::read(place.path("a.db-wal")).expect("WAL");
-    let first = u32::from_be_bytes(wal[16..20].try_into().expect("four"));
-    wal[16..20].copy_from_slice(&first.wrapping_sub(1).to_be_bytes());
+    wal[16] ^= 1;
     std::fs::write(place.path("a.db-wal"), wal).expect("write");
-    // Not a valid header: as good as none.
     refused(&place, "gone or empty");
+}
+
+/// A database in a rollback mode after a power cut: ten transactions are in the log, and the disk has the file as it was
+/// before them.
+fn crashed_without_a_journal() -> Place {
+    load();
+    let (before, after) = (Place::new(false), Place::new(false));
+    let connection = before.open("a.db");
+    connection
+        .execute_batch("CREATE TABLE t(id INTEGER PRIMARY KEY, v); INSERT INTO t(v) VALUES ('old')")
+        .expect("old");
+    let earlier = std::fs::read(before.path("a.db")).expect("database");
+    for number in 0..10 {
+        let sql = "INSERT INTO t(v) VALUES (?1 || hex(randomblob(900)))";
+        connection.execute(sql, [number]).expect("insert");
+    }
+    std::fs::remove_dir_all(&after.root).expect("empty");
+    copy_tree(&before.root, &after.root);
+    std::fs::write(after.path("a.db"), earlier).expect("write");
+    after
+}
+
+#[test]
+fn without_changes_all_transactions_are_replayed() {
+    let place = crashed_without_a_journal();
+    let connection = place.open("a.db");
+    assert_eq!(count(&connection), 11);
+    is_sound(&connection);
+    drop(connection);
+    place.reboot();
+    assert_eq!(count(&place.open("a.db")), 11);
+    assert_eq!(count(&Connection::open(place.path("a.db")).expect("plain")), 11);
+}
+
+#[test]
+fn a_database_in_a_rollback_mode_that_was_used() {
+    // As many transactions as the log has, and more.
+    for (count, why) in [(5, "is not one that the log knows"), (11, "change counter")] {
+        let place = crashed_without_a_journal();
+        let plain = Connection::open(place.path("a.db")).expect("plain");
+        for _ in 0..count {
+            plain.execute("INSERT INTO t(v) VALUES (hex(randomblob(950)))", []).expect("insert");
+        }
+        drop(plain);
+        refused(&place, why);
+    }
+}
+
+#[test]
+fn a_database_in_a_rollback_mode_with_other_pages() {
+    let place = crashed_without_a_journal();
+    let plain = Connection::open(place.path("a.db")).expect("plain");
+    plain.execute_batch("PRAGMA page_size=1024; VACUUM").expect("vacuum");
+    drop(plain);
+    refused(&place, "page size");
+}
+
+#[test]
+fn no_database_in_its_place() {
+    let place = crashed_without_a_journal();
+    std::fs::write(place.path("a.db"), []).expect("write");
+    refused(&place, "no database");
 }
 
 #[test]
@@ -183,4 +315,7 @@ fn read_only_waits_for_somebody_who_may_write() {
     assert_eq!(count(&place.open("a.db")), 11);
     let connection = Connection::open_with_flags(place.uri("a.db", ""), flags).expect("recovered");
     assert_eq!(count(&connection), 11);
+    let place = crashed_without_a_journal();
+    Connection::open_with_flags(place.uri("a.db", ""), flags).expect_err("refused too");
+    assert_eq!(count(&place.open("a.db")), 11);
 }

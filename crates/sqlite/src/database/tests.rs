@@ -6,10 +6,10 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::*;
-use crate::file::begin_write;
 use crate::page;
 use crate::record::{self, Frame};
 use crate::wal::FrameHeader;
+use crate::wal_file::begin_write;
 
 const PAGE_BYTES: usize = 512;
 const PAGE_COUNT: u32 = 6;

@@ -61,6 +61,18 @@ impl Model {
         }
         content
     }
+
+    /// The directory was synced: what it names is durable, and what was deleted is gone.
+    fn sync_name(&mut self) {
+        if let Some(last) = self.pending.iter().rposition(|op| matches!(op, Op::Delete)) {
+            self.durable = None;
+            self.pending.drain(..=last);
+        }
+        if self.durable.is_none() && matches!(self.pending.first(), Some(Op::Create)) {
+            self.durable = Some(Vec::new());
+            self.pending.remove(0);
+        }
+    }
 }
 
 type Hook = Box<dyn FnMut(&Recorder) + Send>;
@@ -73,6 +85,20 @@ pub struct Recorder {
     hook: Option<Hook>,
     pub op_count: u64,
     pub sync_count: u64,
+    /// Writes come in pieces of so many bytes, when it is set.
+    pub piece_bytes: Option<usize>,
+    /// What was done to which file, in order.
+    pub events: Vec<(String, Event)>,
+}
+
+/// What was done to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    Create,
+    Write,
+    Truncate,
+    Delete,
+    Sync,
 }
 
 static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
@@ -93,6 +119,11 @@ impl Recorder {
             }
         }
         *recorder() = Some(new);
+    }
+
+    /// From now on writes come in pieces.
+    pub fn tear(piece_bytes: usize) {
+        with(|recorder| recorder.piece_bytes = Some(piece_bytes));
     }
 
     /// Ends that.
@@ -130,7 +161,26 @@ impl Recorder {
     fn change(&mut self, path: &Path, op: Op) {
         if self.directory.as_deref() == path.parent() {
             self.call();
+            let event = match op {
+                Op::Create => Event::Create,
+                Op::Write(..) => Event::Write,
+                Op::Truncate(_) => Event::Truncate,
+                Op::Delete => Event::Delete,
+            };
+            self.event(path, event);
             self.files.entry(path.into()).or_default().pending.push(op);
+        }
+    }
+
+    fn event(&mut self, path: &Path, event: Event) {
+        let name = path.file_name().expect("name").to_string_lossy().into_owned();
+        self.events.push((name, event));
+    }
+
+    fn sync_directory(&mut self, path: &Path) {
+        if self.directory.as_deref() == Some(path) {
+            self.call();
+            self.files.values_mut().for_each(Model::sync_name);
         }
     }
 
@@ -138,6 +188,7 @@ impl Recorder {
         if self.directory.as_deref() == path.parent() {
             self.call();
             self.sync_count += 1;
+            self.event(path, Event::Sync);
             let model = self.files.entry(path.into()).or_default();
             model.durable = model.play(|| true);
             model.pending.clear();
@@ -149,6 +200,24 @@ fn with(f: impl FnOnce(&mut Recorder)) {
     if let Some(recorder) = recorder().as_mut() {
         f(recorder);
     }
+}
+
+unsafe extern "C" {
+    fn fdatasync(file: c_int) -> c_int;
+}
+
+/// Takes the place of the C library's for this program, to see the syncs that go past the VFS: those of directories.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fsync(file: c_int) -> c_int {
+    if let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{file}")) {
+        with(|recorder| match path.is_dir() {
+            true => recorder.sync_directory(&path),
+            // A journal that is opened by its path.
+            false => recorder.sync(&path),
+        });
+    }
+    // What it adds is nothing to a test.
+    unsafe { fdatasync(file) }
 }
 
 #[repr(C)]
@@ -272,11 +341,21 @@ unsafe extern "C" fn write(
     offset: i64,
 ) -> c_int {
     unsafe {
-        if let Some(path) = path(file) {
-            let data = std::slice::from_raw_parts(bytes.cast::<u8>(), count as usize).to_vec();
-            with(|recorder| recorder.change(path, Op::Write(offset as usize, data)));
+        let data = std::slice::from_raw_parts(bytes.cast::<u8>(), count as usize);
+        let pieces = recorder().as_ref().and_then(|recorder| recorder.piece_bytes);
+        let write = (*(*real(file)).pMethods).xWrite.unwrap();
+        let mut at = offset;
+        for piece in data.chunks(pieces.unwrap_or(data.len()).max(1)) {
+            if let Some(path) = path(file) {
+                with(|recorder| recorder.change(path, Op::Write(at as usize, piece.to_vec())));
+            }
+            let rc = write(real(file), piece.as_ptr().cast(), piece.len() as c_int, at);
+            if rc != SQLITE_OK {
+                return rc;
+            }
+            at += piece.len() as i64;
         }
-        ((*(*real(file)).pMethods).xWrite.unwrap())(real(file), bytes, count, offset)
+        SQLITE_OK
     }
 }
 

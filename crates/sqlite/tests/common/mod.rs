@@ -82,6 +82,21 @@ impl Place {
         Place { root, memory, is_nvram, kept }
     }
 
+    /// The place that another process made, which is in ROOT, MEMORY and NVRAM of the environment ([`Place::tell`]).
+    pub fn of_environment() -> Place {
+        let path = |name| PathBuf::from(std::env::var_os(name).expect(name));
+        let is_nvram = std::env::var_os("NVRAM").is_some();
+        Place { root: path("ROOT"), memory: path("MEMORY"), is_nvram, kept: Vec::new() }
+    }
+
+    /// Tells a process where it is.
+    pub fn tell(&self, command: &mut std::process::Command) {
+        command.env("ROOT", &self.root).env("MEMORY", &self.memory);
+        if self.is_nvram {
+            command.env("NVRAM", "1");
+        }
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }

@@ -1,0 +1,267 @@
+//! A transaction of pages becomes a record, then the database file has it; and the periods of such records.
+
+use std::path::PathBuf;
+
+use log::{Lsn, Stream};
+
+use super::front::Front;
+use super::held::Held;
+use super::record::{Head, Writer};
+use crate::Failure;
+use crate::database::Database;
+use crate::note::{Found, Note};
+use crate::real::Real;
+use crate::stat::COUNTERS;
+use crate::stream::{Lease, append, append_closed, close, leave, truncate};
+
+/// So much log behind the beginning of a period ends it.
+pub const PERIOD_BYTES_MAX: u64 = 4 << 20;
+
+/// Why a transaction was not committed as a record.
+pub enum CommitError {
+    /// The database is as it was: SQLite may write a journal instead.
+    Refused(Failure),
+    /// The record is durable, and the database has a part of the pages: replay is due.
+    Applying(Failure),
+}
+
+impl From<Failure> for CommitError {
+    fn from(e: Failure) -> CommitError {
+        CommitError::Refused(e)
+    }
+}
+
+impl Database {
+    /// Commits the pages that are held, under SQLite's exclusive lock; the size of the database then.
+    pub(super) fn commit_batch(&self, main: Real, held: &Held) -> Result<u64, CommitError> {
+        let nothing = || Failure::CannotOpen("the database has no log".into());
+        self.with_stream(|stream| Ok(self.commit_to(stream, main, held)))?.ok_or_else(nothing)?
+    }
+
+    fn commit_to(&self, stream: &Stream, main: Real, held: &Held) -> Result<u64, CommitError> {
+        let _lease = Lease::take(stream)?;
+        let transaction = Transaction::new(main, held)?;
+        let note = self.period(stream, main, &transaction)?;
+        transaction.extend(main)?;
+        let record = transaction.record(main)?;
+        let lsn = append(stream, &record)?;
+        #[cfg(feature = "canary")]
+        let is_synced = !crate::canary::is(crate::canary::Broken::SkipsRecordSync);
+        #[cfg(not(feature = "canary"))]
+        let is_synced = true;
+        if is_synced {
+            stream.sync(Lsn(lsn)).map_err(Failure::from)?;
+        }
+        let front_crc = transaction.behind.crc;
+        let note = Note { last_lsn: lsn, front_crc, is_applying: true, ..note };
+        let note = leave(stream, note);
+        transaction.apply(main).map_err(CommitError::Applying)?;
+        leave(stream, Note { is_applying: false, ..note });
+        COUNTERS.transaction(transaction.count(), record.len() as u64);
+        // What is left behind is given back later.
+        let _ = truncate(stream, &note);
+        Ok(transaction.bytes_behind())
+    }
+
+    /// The period that the transaction goes into.
+    fn period(
+        &self,
+        stream: &Stream,
+        main: Real,
+        transaction: &Transaction<'_>,
+    ) -> Result<Note, Failure> {
+        let page_bytes = u32::try_from(transaction.before.page_bytes).expect("64 KiB at most");
+        let end_lsn = stream.appended().0;
+        match Note::find(&stream.note()) {
+            Found::Note(note) if note.is_applying => {
+                let text = "a transaction was written to the database in part";
+                Err(Failure::Damaged(text.into()))
+            }
+            Found::Note(note)
+                if note.has_pages
+                    && note.end_lsn == end_lsn
+                    && note.page_bytes == page_bytes
+                    && note.front_crc == transaction.before.crc
+                    && end_lsn - note.base_lsn <= PERIOD_BYTES_MAX =>
+            {
+                Ok(note)
+            }
+            _ => {
+                self.make_durable_home(main)?;
+                let lsn = append_closed(stream)?;
+                let (base_lsn, last_lsn) = (lsn, lsn);
+                let front_crc = transaction.before.crc;
+                let has_pages = true;
+                let note = Note {
+                    page_bytes,
+                    base_lsn,
+                    last_lsn,
+                    front_crc,
+                    has_pages,
+                    ..Note::default()
+                };
+                Ok(leave(stream, note))
+            }
+        }
+    }
+
+    /// Rule 2: makes the database durable as it is, and that its journals are done with.
+    fn make_durable_home(&self, main: Real) -> Result<(), Failure> {
+        #[cfg(feature = "canary")]
+        if crate::canary::is(crate::canary::Broken::SkipsPeriodSync) {
+            return Ok(());
+        }
+        COUNTERS.database_sync();
+        main.sync()?;
+        let directory = self.path.parent().unwrap_or(std::path::Path::new("/"));
+        for path in [&self.journal_path(), directory] {
+            match std::fs::File::open(path).and_then(|file| file.sync_all()) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    let text = format!("syncing {}: {e}", path.display());
+                    return Err(Failure::CannotOpen(text));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Where its rollback journal is.
+    fn journal_path(&self) -> PathBuf {
+        let mut path = self.path.as_os_str().to_owned();
+        path.push("-journal");
+        PathBuf::from(path)
+    }
+
+    /// Ends the period, if there is one: the database is durable then without the log.
+    pub fn release(&self, main: Real) -> Result<(), Failure> {
+        let released = self.with_stream(|stream| {
+            // Nothing ends it but what waits for SQLite's locks.
+            if matches!(Note::find(&stream.note()), Found::Note(note) if !note.has_pages) {
+                return Ok(());
+            }
+            let _lease = Lease::take(stream)?;
+            match Note::find(&stream.note()) {
+                Found::Note(note) if note.has_pages && !note.is_applying => {
+                    #[cfg(feature = "canary")]
+                    if crate::canary::is(crate::canary::Broken::SkipsRelease) {
+                        return Ok(());
+                    }
+                    COUNTERS.database_sync();
+                    main.sync()?;
+                    close(stream)
+                }
+                // Whoever gets SQLite's lock next finds that and replays.
+                Found::Note(_) | Found::Torn | Found::Nothing => Ok(()),
+            }
+        })?;
+        released.map_or(Ok(()), Ok)
+    }
+}
+
+/// A transaction's pages and what the database is before and behind it.
+struct Transaction<'a> {
+    held: &'a Held,
+    before: Front,
+    behind: Front,
+    head: Head,
+    /// Bytes that the file has now.
+    file_bytes: u64,
+}
+
+impl Transaction<'_> {
+    fn new(main: Real, held: &Held) -> Result<Transaction<'_>, Failure> {
+        let odd = || Failure::CannotOpen("a transaction that is not one of pages".into());
+        let before = Front::read(main)?.ok_or_else(odd)?;
+        let behind = match held.first() {
+            Some(page) => Front::parse(page).ok_or_else(odd)?,
+            None => before,
+        };
+        let file_bytes = main.size()?;
+        let pages_before = before.pages_in(file_bytes);
+        let last = held.pages().next_back().map(|(page, _)| page);
+        let pages_behind = behind.page_count().or(last).ok_or_else(odd)?;
+        let is_whole = last.is_some_and(|last| last <= pages_behind)
+            && (pages_behind <= pages_before || last == Some(pages_behind));
+        // SQLite goes on to write pages behind such a commit, when it changes the size of pages.
+        let is_same_size = [before.page_bytes, behind.page_bytes] == [held.page_bytes(); 2];
+        if !is_whole || !is_same_size {
+            return Err(odd());
+        }
+        let head = Head {
+            page_bytes: before.page_bytes,
+            counter_before: before.change_counter,
+            counter_behind: behind.change_counter,
+            pages_before,
+            pages_behind,
+        };
+        Ok(Transaction { held, before, behind, head, file_bytes })
+    }
+
+    fn count(&self) -> u64 {
+        self.held.pages().count() as u64
+    }
+
+    fn at(&self, page: u32) -> u64 {
+        u64::from(page - 1) * self.head.page_bytes as u64
+    }
+
+    fn bytes_before(&self) -> u64 {
+        u64::from(self.head.pages_before) * self.head.page_bytes as u64
+    }
+
+    fn bytes_behind(&self) -> u64 {
+        u64::from(self.head.pages_behind) * self.head.page_bytes as u64
+    }
+
+    /// Writes the pages behind the database's end, where nobody reads. A full disk shows here, before the record.
+    fn extend(&self, main: Real) -> Result<(), Failure> {
+        if self.head.pages_behind <= self.head.pages_before {
+            return Ok(());
+        }
+        // What is not written of the new pages is zeros, in the file as in replay.
+        if self.file_bytes > self.bytes_before() {
+            main.truncate(self.bytes_before())?;
+        }
+        let written = self.write(main, |page| page > self.head.pages_before);
+        if written.is_err() {
+            // It says no more than that it is full.
+            let _ = main.truncate(self.bytes_before());
+        }
+        written
+    }
+
+    /// Writes the other pages.
+    fn apply(&self, main: Real) -> Result<(), Failure> {
+        self.write(main, |page| page <= self.head.pages_before)
+    }
+
+    /// Writes pages, those that follow each other at once.
+    fn write(&self, main: Real, which: impl Fn(u32) -> bool) -> Result<(), Failure> {
+        let (mut begin, mut run) = (0, Vec::new());
+        for (page, bytes) in self.held.pages().filter(|(page, _)| which(*page)) {
+            if !run.is_empty() && begin + run.len() as u64 != self.at(page) {
+                main.write(begin, &run)?;
+                run.clear();
+            }
+            if run.is_empty() {
+                begin = self.at(page);
+            }
+            run.extend_from_slice(bytes);
+        }
+        main.write(begin, &run)
+    }
+
+    fn record(&self, main: Real) -> Result<Vec<u8>, Failure> {
+        let mut writer = Writer::new(&self.head);
+        let mut base = vec![0; self.head.page_bytes];
+        for (page, bytes) in self.held.pages() {
+            let is_there = page <= self.head.pages_before;
+            if is_there {
+                main.read(self.at(page), &mut base)?;
+            }
+            writer.push(page, is_there.then_some(&base[..]), bytes);
+        }
+        Ok(writer.finish())
+    }
+}

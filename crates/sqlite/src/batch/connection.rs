@@ -1,0 +1,362 @@
+//! A connection's database file: what SQLite is told of batches, and what becomes of its calls.
+//!
+//! The methods come before the call of the file below, and say whether that is still to be made.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::commit::CommitError;
+use super::held::Held;
+use crate::Failure;
+use crate::database::Database;
+use crate::ffi::*;
+use crate::real::Real;
+use crate::vfs::{loaded, tell};
+
+/// What is still to be done for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing: this is SQLite's code.
+    Return(c_int),
+    /// The file below is to be called.
+    Below,
+}
+
+/// The front of a rollback journal, which makes it one: its magic and how many records it has.
+type JournalFront = [u8; JOURNAL_FRONT_BYTES];
+const JOURNAL_FRONT_BYTES: usize = 12;
+
+/// A connection's database.
+pub struct Connection {
+    /// Which.
+    pub database: Arc<Database>,
+    /// Whether it may be written.
+    pub is_writable: bool,
+    /// How often it took the lock for writing the WAL.
+    pub wal_transaction_count: u64,
+    /// SQLite's lock.
+    level: c_int,
+    /// Whether SQLite is told `BATCH_ATOMIC`. Does not change during a transaction.
+    is_offered: bool,
+    /// Whether it was told why not.
+    is_told: bool,
+    /// Whether SQLite syncs (rule 8). After it was told not to, it is when a sync was seen.
+    is_syncing: bool,
+    /// Between *begin* and *commit*.
+    held: Option<Held>,
+    /// Behind a commit, while it has the lock: bytes of the database, which SQLite may cut the file to.
+    committed_bytes: Option<u64>,
+    /// The next sync is that of a commit whose record is durable.
+    is_synced: bool,
+    /// Whether something was written in this transaction that is not part of a batch, and the log holds nothing that it
+    /// could contradict (rule 3).
+    is_released: bool,
+    /// Its rollback journal, while it is open.
+    pub journal: Option<Real>,
+    /// Whether SQLite writes that without a sync (rule 7).
+    is_journal_unsynced: bool,
+    /// What its front will be when the rest is durable.
+    journal_front: Option<JournalFront>,
+    /// The file has a part of a transaction, and this connection may still have the lock.
+    is_partial: bool,
+}
+
+impl Connection {
+    /// One that has no lock.
+    pub fn new(database: Arc<Database>, is_writable: bool) -> Connection {
+        Connection {
+            database,
+            is_writable,
+            wal_transaction_count: 0,
+            level: SQLITE_LOCK_NONE,
+            is_offered: false,
+            is_told: false,
+            is_syncing: true,
+            held: None,
+            committed_bytes: None,
+            is_synced: false,
+            is_released: false,
+            journal: None,
+            is_journal_unsynced: false,
+            journal_front: None,
+            is_partial: false,
+        }
+    }
+
+    /// What the file is good for; `below`: what the VFS below says.
+    pub fn characteristics(&self, below: c_int) -> c_int {
+        if self.is_offered { below | SQLITE_IOCAP_BATCH_ATOMIC } else { below }
+    }
+
+    /// Behind the taking of a lock. [`Then::Return`] of anything but success: it was given back.
+    pub fn locked(&mut self, main: Real, level: c_int) -> Result<Then, Failure> {
+        let before = self.level;
+        self.level = before.max(level);
+        if before == SQLITE_LOCK_NONE {
+            let entered = self.enter(main);
+            if !matches!(entered, Ok(true)) {
+                self.level = SQLITE_LOCK_NONE;
+                main.unlock()?;
+                return entered.map(|_| Then::Return(SQLITE_BUSY));
+            }
+        }
+        if level >= SQLITE_LOCK_RESERVED && before < SQLITE_LOCK_RESERVED {
+            self.is_released = false;
+            self.offer();
+        }
+        Ok(Then::Return(SQLITE_OK))
+    }
+
+    /// With the shared lock, before anything is read (rule 5); `false`: others are in who have to leave first.
+    fn enter(&mut self, main: Real) -> Result<bool, Failure> {
+        if !self.database.open_log(false)? || !self.database.is_hot()? {
+            return Ok(true);
+        }
+        if !self.is_writable {
+            return Err(Failure::Sqlite { code: SQLITE_READONLY_ROLLBACK, what: "replaying into" });
+        }
+        if !main.lock_exclusive_too()? {
+            return Ok(false);
+        }
+        self.database.finish_hot(main)?;
+        self.is_partial = false;
+        main.unlock_to_shared().map(|()| true)
+    }
+
+    /// Decides what SQLite is told in the transaction that begins.
+    fn offer(&mut self) {
+        self.is_offered = self.is_writable && self.is_syncing && knows_batches() && self.has_log();
+        if self.is_offered {
+            self.database.has_batches.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn has_log(&mut self) -> bool {
+        match self.database.open_log(true) {
+            Ok(has_log) => has_log,
+            Err(e) => {
+                if !std::mem::replace(&mut self.is_told, true) {
+                    let path = self.database.path.display();
+                    tell(SQLITE_WARNING, &format!("{path}: with rollback journals: {e}"));
+                }
+                false
+            }
+        }
+    }
+
+    /// Behind the giving back of a lock.
+    pub fn unlocked(&mut self, level: c_int) {
+        self.level = self.level.min(level);
+        if self.level < SQLITE_LOCK_RESERVED {
+            self.held = None;
+            self.committed_bytes = None;
+            self.is_synced = false;
+            self.is_journal_unsynced = false;
+            self.journal_front = None;
+        }
+    }
+
+    /// Its rollback journal was opened for writing. Behind a batch that failed SQLite writes all of it at once, and does not look
+    /// whether what an earlier transaction left behind its end (PERSIST) could be taken for a part of it (rule 7).
+    pub fn open_journal(&mut self, journal: Real) -> Result<(), Failure> {
+        if self.is_journal_unsynced {
+            journal.truncate(0)?;
+        }
+        self.journal = Some(journal);
+        Ok(())
+    }
+
+    /// Its rollback journal was closed.
+    pub fn close_journal(&mut self) {
+        self.journal = None;
+        self.journal_front = None;
+    }
+
+    /// Before a write to its rollback journal. Behind a batch that failed SQLite writes the records with a front that counts
+    /// them already, and their checksum is of every 200th byte: what a power cut leaves of them would be rolled back. So
+    /// the front stays zeros until they are durable (rule 7).
+    pub fn write_journal(&mut self, at: u64, bytes: &[u8]) -> Result<Then, Failure> {
+        #[cfg(feature = "canary")]
+        if crate::canary::is(crate::canary::Broken::CountsJournalEarly) {
+            return Ok(Then::Below);
+        }
+        let (true, Some(journal)) = (self.is_journal_unsynced, self.journal) else {
+            return Ok(Then::Below);
+        };
+        if at >= JOURNAL_FRONT_BYTES as u64 {
+            return Ok(Then::Below);
+        }
+        let room = &mut self.journal_front.get_or_insert_default()[at as usize..];
+        let count = room.len().min(bytes.len());
+        room[..count].copy_from_slice(&bytes[..count]);
+        let mut blank = bytes.to_vec();
+        blank[..count].fill(0);
+        journal.write(at, &blank)?;
+        Ok(Then::Return(SQLITE_OK))
+    }
+
+    /// Makes the journal durable, and one that counts only then.
+    fn sync_journal(&mut self) -> Result<(), Failure> {
+        if let Some(journal) = self.journal {
+            journal.sync()?;
+            if let Some(front) = self.journal_front {
+                journal.write(0, &front)?;
+                journal.sync()?;
+            }
+        }
+        self.journal_front = None;
+        self.is_journal_unsynced = false;
+        Ok(())
+    }
+
+    /// Before a read.
+    pub fn read(&self) -> Then {
+        if self.is_partial { Then::Return(SQLITE_IOERR) } else { Then::Below }
+    }
+
+    /// Before a write.
+    pub fn write(&mut self, main: Real, at: u64, bytes: &[u8]) -> Result<Then, Failure> {
+        if let Some(held) = &mut self.held {
+            let is_held = held.push(at, bytes);
+            return Ok(Then::Return(if is_held { SQLITE_OK } else { SQLITE_IOERR_WRITE }));
+        }
+        self.direct(main).map(|()| Then::Below)
+    }
+
+    /// Before the file gets another size.
+    pub fn truncate(&mut self, main: Real, size: i64) -> Result<Then, Failure> {
+        if self.held.is_some() {
+            return Ok(Then::Return(SQLITE_IOERR));
+        }
+        // What the last record says too.
+        let is_logged = u64::try_from(size).is_ok_and(|size| self.committed_bytes == Some(size));
+        if !is_logged {
+            self.direct(main)?;
+        }
+        Ok(Then::Below)
+    }
+
+    /// Before a sync.
+    pub fn sync(&mut self) -> Then {
+        if std::mem::take(&mut self.is_synced) {
+            return Then::Return(SQLITE_OK);
+        }
+        self.is_syncing = true;
+        Then::Below
+    }
+
+    /// Before anything is written that is not part of a batch (rules 3 and 7).
+    fn direct(&mut self, main: Real) -> Result<(), Failure> {
+        if self.is_partial {
+            return Err(Failure::Sqlite { code: SQLITE_IOERR, what: "writing before replaying" });
+        }
+        self.committed_bytes = None;
+        self.is_synced = false;
+        if self.is_journal_unsynced {
+            self.sync_journal()?;
+        }
+        if !self.is_released {
+            self.database.release(main)?;
+            self.is_released = true;
+        }
+        Ok(())
+    }
+
+    /// SQLite's *commit*.
+    fn commit(&mut self, main: Real, held: &Held) -> c_int {
+        let path = self.database.path.display();
+        match self.database.commit_batch(main, held) {
+            Ok(bytes) => {
+                self.committed_bytes = Some(bytes);
+                self.is_synced = true;
+                self.is_released = false;
+                SQLITE_OK
+            }
+            Err(CommitError::Refused(e)) => {
+                tell(SQLITE_WARNING, &format!("{path}: with a rollback journal: {e}"));
+                SQLITE_IOERR
+            }
+            // Not an I/O error: SQLite must not write a journal of what is committed.
+            Err(CommitError::Applying(e)) => {
+                self.is_partial = true;
+                let code = match e.code(SQLITE_ERROR) {
+                    SQLITE_FULL => SQLITE_FULL,
+                    _ => SQLITE_ERROR,
+                };
+                tell(code, &format!("{path}: a transaction that is in the log: {e}"));
+                code
+            }
+        }
+    }
+
+    /// Before the other controls.
+    fn control(&mut self, main: Real, operation: c_int) -> Result<Then, Failure> {
+        Ok(match operation {
+            SQLITE_FCNTL_BEGIN_ATOMIC_WRITE if self.is_offered && self.is_partial => {
+                Then::Return(SQLITE_ERROR)
+            }
+            // Pages of the transaction are in the file already, which happens with journal_mode=MEMORY.
+            SQLITE_FCNTL_BEGIN_ATOMIC_WRITE if self.is_offered && self.is_released => {
+                self.is_journal_unsynced = true;
+                Then::Return(SQLITE_IOERR)
+            }
+            SQLITE_FCNTL_BEGIN_ATOMIC_WRITE if self.is_offered => {
+                self.held = Some(Held::default());
+                Then::Return(SQLITE_OK)
+            }
+            SQLITE_FCNTL_COMMIT_ATOMIC_WRITE if self.held.is_some() => {
+                let held = self.held.take().unwrap_or_default();
+                Then::Return(self.commit(main, &held))
+            }
+            SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE if self.is_offered => {
+                self.held = None;
+                self.is_journal_unsynced = true;
+                Then::Return(SQLITE_OK)
+            }
+            // It would change the file.
+            SQLITE_FCNTL_SIZE_HINT if self.held.is_some() => Then::Return(SQLITE_OK),
+            SQLITE_FCNTL_SIZE_HINT => {
+                self.direct(main)?;
+                Then::Below
+            }
+            SQLITE_FCNTL_COMMIT_PHASETWO => {
+                // With locking_mode=EXCLUSIVE the next transaction takes no lock.
+                self.is_released = false;
+                self.offer();
+                Then::Below
+            }
+            _ => Then::Below,
+        })
+    }
+}
+
+/// Before a control of the database's file.
+///
+/// # Safety
+/// SQLite's call: `argument` is what `operation` says.
+pub unsafe fn control(
+    connection: &mut Connection,
+    main: Real,
+    operation: c_int,
+    argument: *mut c_void,
+) -> Result<Then, Failure> {
+    if operation == SQLITE_FCNTL_PRAGMA {
+        // SAFETY: the argument of this control: a message, a name, and a value or null.
+        let is_off = unsafe {
+            let [_, name, value] = *argument.cast::<[*const c_char; 3]>();
+            let of = |text: *const c_char| CStr::from_ptr(text).to_bytes().to_ascii_lowercase();
+            let is_it = !name.is_null() && of(name) == b"synchronous" && !value.is_null();
+            is_it && [&b"off"[..], b"0", b"no", b"false"].contains(&&of(value)[..])
+        };
+        connection.is_syncing &= !is_off;
+    }
+    connection.control(main, operation)
+}
+
+/// Whether this SQLite was built to write without a journal.
+fn knows_batches() -> bool {
+    let Some(used) = loaded().api.compileoption_used else { return false };
+    // SAFETY: the name ends with a zero.
+    unsafe { used(c"ENABLE_BATCH_ATOMIC_WRITE".as_ptr()) != 0 }
+}

@@ -1,0 +1,304 @@
+//! Transactions of the rollback modes as a program sees them, without crashes: what is written and synced, and that the
+//! database is what it would be without the extension.
+
+#![allow(missing_docs)]
+
+mod common;
+
+use std::sync::{Mutex, MutexGuard};
+
+use common::crash_vfs::{self, Event, Recorder};
+use common::{Place, count, is_sound, load, stat};
+use rusqlite::Connection;
+
+/// What happens is recorded for the process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    crash_vfs::register();
+    load();
+    ALONE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn set(connection: &Connection, sql: &str) {
+    let mut statement = connection.prepare(sql).expect(sql);
+    let mut rows = statement.query([]).expect(sql);
+    while rows.next().expect(sql).is_some() {}
+}
+
+/// A database in a rollback mode with a table.
+fn rollback(place: &Place, name: &str, mode: &str) -> Connection {
+    let connection = place.open(name);
+    set(&connection, &format!("PRAGMA journal_mode={mode}"));
+    set(&connection, "CREATE TABLE t(id INTEGER PRIMARY KEY, v)");
+    connection
+}
+
+/// What `f` does to the files.
+fn events(place: &Place, f: impl FnOnce()) -> Vec<(String, Event)> {
+    Recorder::begin(&place.root, Box::new(|_| {}));
+    f();
+    Recorder::end().events
+}
+
+fn number(connection: &Connection, name: &str) -> u64 {
+    stat(connection)[name].as_u64().expect(name)
+}
+
+fn records(connection: &Connection, place: &Place) -> u64 {
+    let path = place.path("a.db").display().to_string();
+    let found = stat(connection);
+    let databases = found["databases"].as_array().expect("list");
+    let mine = databases.iter().find(|database| database["path"] == *path).expect("mine");
+    mine["stream"]["record_count"].as_u64().expect("count")
+}
+
+fn insert(connection: &Connection, count: usize) {
+    for number in 0..count {
+        connection.execute("INSERT INTO t(v) VALUES (?1)", [number]).expect("insert");
+    }
+}
+
+#[test]
+fn a_transaction_is_one_record_and_there_is_no_journal() {
+    let _alone = alone();
+    let modes = ["DELETE", "TRUNCATE", "PERSIST", "MEMORY"];
+    let cases =
+        modes.iter().flat_map(|mode| ["FULL", "NORMAL", "EXTRA"].map(|level| (mode, level)));
+    for (mode, level) in cases {
+        for locking in ["NORMAL", "EXCLUSIVE"] {
+            let case = format!("{mode}, {level}, {locking}");
+            let place = Place::new(false);
+            let connection = rollback(&place, "a.db", mode);
+            set(&connection, &format!("PRAGMA synchronous={level}"));
+            set(&connection, &format!("PRAGMA locking_mode={locking}"));
+            // The period begins.
+            let begun = events(&place, || insert(&connection, 1));
+            assert!(begun.contains(&("a.db".into(), Event::Sync)), "{case}: {begun:?}");
+            let names = ["transactions", "database_syncs"];
+            let before = names.map(|name| number(&connection, name));
+            let before_records = records(&connection, &place);
+            let done = events(&place, || insert(&connection, 50));
+            let after = names.map(|name| number(&connection, name));
+            assert_eq!((after[0] - before[0], after[1] - before[1]), (50, 0), "{case}");
+            assert_eq!(records(&connection, &place) - before_records, 50, "{case}");
+            let is_page =
+                |(name, event): &(String, Event)| name == "a.db" && *event == Event::Write;
+            assert!(done.iter().all(is_page), "{case}: {done:?}");
+            drop(connection);
+            let plain = Connection::open(place.path("a.db")).expect("plain");
+            assert_eq!(count(&plain), 51, "{case}");
+            is_sound(&plain);
+        }
+    }
+}
+
+/// Without a journal SQLite's own answer to a killed process would be a broken database.
+#[test]
+fn synchronous_off_has_its_journal() {
+    let _alone = alone();
+    let place = Place::new(false);
+    let connection = rollback(&place, "a.db", "DELETE");
+    insert(&connection, 1);
+    for (level, has_journal) in [("OFF", true), ("FULL", true), ("FULL", false), ("0", true)] {
+        set(&connection, &format!("PRAGMA synchronous={level}"));
+        let done = events(&place, || insert(&connection, 1));
+        let found = done.contains(&("a.db-journal".into(), Event::Create));
+        // It is believed to sync again when it has.
+        assert_eq!(found, has_journal, "{level}: {done:?}");
+    }
+}
+
+/// What does not go into the log has a journal, which is durable before the database is touched, and whose removal is.
+#[test]
+fn a_large_transaction_has_a_journal_that_is_synced() {
+    let _alone = alone();
+    for mode in ["DELETE", "TRUNCATE", "PERSIST"] {
+        let place = Place::new(false);
+        let connection = rollback(&place, "a.db", mode);
+        set(&connection, "PRAGMA cache_size=-40000");
+        insert(&connection, 2);
+        let done = events(&place, || {
+            connection.execute("INSERT INTO t(v) VALUES (randomblob(9000000))", []).expect("large");
+        });
+        let at = |name: &str, event| {
+            let is_it = |found: &(String, Event)| found.0 == name && found.1 == event;
+            done.iter().position(is_it).unwrap_or_else(|| panic!("{name} {event:?}: {done:?}"))
+        };
+        let journal_synced = at("a.db-journal", Event::Sync);
+        assert!(at("a.db-journal", Event::Write) < journal_synced, "{done:?}");
+        assert!(journal_synced < at("a.db", Event::Write), "{done:?}");
+        let last = &done[done.len() - 1];
+        let is_final = matches!(last.1, Event::Sync) || mode == "PERSIST";
+        assert!(is_final && last.0 == "a.db-journal", "{mode}: {last:?}");
+        insert(&connection, 2);
+        drop(connection);
+        let plain = Connection::open(place.path("a.db")).expect("plain");
+        assert_eq!(count(&plain), 5);
+        is_sound(&plain);
+    }
+}
+
+/// After 4 MiB of records the database is synced and the log given back.
+#[test]
+fn the_log_is_bounded() {
+    let _alone = alone();
+    let place = Place::new(false);
+    let connection = rollback(&place, "a.db", "DELETE");
+    let before = number(&connection, "database_syncs");
+    let sql = "INSERT INTO t(v) VALUES (randomblob(100000))";
+    for _ in 0..100 {
+        connection.execute(sql, []).expect("insert");
+    }
+    let syncs = number(&connection, "database_syncs") - before;
+    assert!((3..=4).contains(&syncs), "{syncs} syncs for 10 MB");
+    let path = place.path("a.db").display().to_string();
+    let found = stat(&connection);
+    let databases = found["databases"].as_array().expect("list");
+    let stream = &databases.iter().find(|it| it["path"] == *path).expect("mine")["stream"];
+    let live = stream["appended"].as_u64().expect("end") - stream["head"].as_u64().expect("head");
+    assert!(live < 5 << 20, "{stream}");
+}
+
+#[test]
+fn two_databases_in_one_transaction_have_a_super_journal() {
+    let _alone = alone();
+    let place = Place::new(false);
+    let first = rollback(&place, "a.db", "DELETE");
+    drop(rollback(&place, "b.db", "DELETE"));
+    first.execute("ATTACH ?1 AS other", [place.uri("b.db", "")]).expect("attach");
+    insert(&first, 1);
+    let done = events(&place, || {
+        set(&first, "BEGIN");
+        set(&first, "INSERT INTO t(v) VALUES (1)");
+        set(&first, "INSERT INTO other.t(v) VALUES (2)");
+        set(&first, "COMMIT");
+    });
+    for name in ["a.db-journal", "b.db-journal"] {
+        assert!(done.contains(&(name.into(), Event::Create)), "{done:?}");
+    }
+    let done = events(&place, || set(&first, "INSERT INTO other.t(v) VALUES (3)"));
+    assert!(done.iter().all(|(name, _)| name == "b.db"), "{done:?}");
+    drop(first);
+    for (name, rows) in [("a.db", 2), ("b.db", 2)] {
+        let plain = Connection::open(place.path(name)).expect("plain");
+        assert_eq!(count(&plain), rows, "{name}");
+        is_sound(&plain);
+    }
+}
+
+#[test]
+fn programs_with_and_without_the_extension_and_both_modes_take_turns() {
+    let _alone = alone();
+    let place = Place::new(false);
+    let ours = rollback(&place, "a.db", "DELETE");
+    let plain = Connection::open(place.path("a.db")).expect("plain");
+    plain.busy_timeout(std::time::Duration::from_secs(5)).expect("timeout");
+    for round in 0..10 {
+        let before = number(&ours, "database_syncs");
+        insert(&ours, 2);
+        insert(&plain, 1);
+        insert(&ours, 2);
+        assert_eq!(number(&ours, "database_syncs") - before, if round == 0 { 2 } else { 1 });
+    }
+    for (mode, other) in [("WAL", &plain), ("DELETE", &ours), ("WAL", &ours), ("TRUNCATE", &ours)] {
+        // SQLite refuses while another connection has the WAL open.
+        let asked = format!("PRAGMA journal_mode={mode}");
+        let found = other.query_row(&asked, [], |row| row.get::<_, String>(0)).unwrap_or_default();
+        if found.eq_ignore_ascii_case(mode) {
+            insert(&ours, 3);
+            insert(&plain, 3);
+        }
+        is_sound(&ours);
+        is_sound(&plain);
+        assert_eq!(count(&ours), count(&plain), "{mode}");
+    }
+    assert!(count(&ours) >= 50 + 6);
+}
+
+/// Any statements in any order leave what they leave without the extension.
+#[test]
+fn the_database_is_what_it_would_be() {
+    let _alone = alone();
+    for seed in 0..30 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let place = Place::new(random.bool());
+        let ours = place.open("a.db");
+        let plain = Connection::open(place.path("plain.db")).expect("plain");
+        let modes = ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "WAL"];
+        let both = |sql: &str| {
+            let done = [&ours, &plain].map(|connection| {
+                let mut statement = connection.prepare(sql).map_err(|e| e.to_string())?;
+                let mut rows = statement.query([]).map_err(|e| e.to_string())?;
+                let mut text = String::new();
+                while let Some(row) = rows.next().map_err(|e| e.to_string())? {
+                    text.push_str(&format!("{:?} ", row.get_ref(0)));
+                }
+                Ok::<String, String>(text)
+            });
+            assert_eq!(done[0], done[1], "seed {seed}: {sql}");
+        };
+        let vacuum = ["NONE", "FULL", "INCREMENTAL"][random.usize(..3)];
+        both(&format!("PRAGMA auto_vacuum={vacuum}"));
+        both("CREATE TABLE t(id INTEGER PRIMARY KEY, v)");
+        both("CREATE INDEX i ON t(v)");
+        for _ in 0..150 {
+            let id = random.u32(..40);
+            let size = [10, 500, 20_000][random.usize(..3)];
+            let sql = match random.u32(..24) {
+                0 => format!("PRAGMA journal_mode={}", modes[random.usize(..5)]),
+                1 => format!("PRAGMA cache_size={}", [2, 100, 1000][random.usize(..3)]),
+                2 => format!("PRAGMA synchronous={}", ["OFF", "NORMAL", "FULL"][random.usize(..3)]),
+                3 => format!("PRAGMA page_size={}", [512, 1024, 4096][random.usize(..3)]),
+                4 if random.bool() => "VACUUM".into(),
+                5 => "PRAGMA incremental_vacuum(2)".into(),
+                6 => format!("PRAGMA locking_mode={}", ["NORMAL", "EXCLUSIVE"][random.usize(..2)]),
+                7 | 8 => "BEGIN".into(),
+                9 | 10 => "COMMIT".into(),
+                11 => "ROLLBACK".into(),
+                12 => "SAVEPOINT s".into(),
+                13 => "ROLLBACK TO s".into(),
+                14 => "RELEASE s".into(),
+                15 => format!("DELETE FROM t WHERE id > {id}"),
+                16 => format!("UPDATE t SET v = v || 'x' WHERE id < {id}"),
+                17 => format!("PRAGMA mmap_size={}", [0, 1 << 20][random.usize(..2)]),
+                _ => format!("REPLACE INTO t VALUES ({id}, hex(zeroblob({size})) || {id})"),
+            };
+            both(&sql);
+        }
+        while !ours.is_autocommit() {
+            both("COMMIT");
+        }
+        both("SELECT count(*) || ' ' || total(length(v)) FROM t");
+        both("PRAGMA integrity_check");
+        drop(ours);
+        let closed = Connection::open(place.path("a.db")).expect("closed");
+        is_sound(&closed);
+        let sum = "SELECT group_concat(id || v) FROM (SELECT * FROM t ORDER BY id)";
+        let of = |connection: &Connection| {
+            connection.query_row(sum, [], |row| row.get::<_, Option<String>>(0)).expect("sum")
+        };
+        assert!(of(&closed) == of(&plain), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_backup_into_a_database_with_larger_pages() {
+    let _alone = alone();
+    let place = Place::new(false);
+    let source = Connection::open_in_memory().expect("source");
+    set(&source, "PRAGMA page_size=1024");
+    set(&source, "CREATE TABLE t(id INTEGER PRIMARY KEY, v)");
+    insert(&source, 300);
+    let mut target = rollback(&place, "a.db", "DELETE");
+    insert(&target, 3);
+    rusqlite::backup::Backup::new(&source, &mut target)
+        .and_then(|backup| backup.run_to_completion(5, std::time::Duration::ZERO, None))
+        .expect("backup");
+    assert_eq!(count(&target), 300);
+    is_sound(&target);
+    insert(&target, 1);
+    drop(target);
+    let plain = Connection::open(place.path("a.db")).expect("plain");
+    assert_eq!(count(&plain), 301);
+    is_sound(&plain);
+}
