@@ -196,6 +196,35 @@ impl Drop for Lines {
     }
 }
 
+#[test]
+fn a_sqlite_client_takes_its_databases_in_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = ["a.db", "b.db"].map(|name| dir.path().join(name));
+    let [first, second] = paths.each_ref().map(|path| path.to_str().unwrap());
+    let options = ["sqlite", "--journal-mode", "WAL", "--rows", "1", "--value-bytes", "300"];
+    let mut client = Lines::start(&[&options[..], &[first, second]].concat());
+    // Several at once, each answered.
+    let mut answers = vec![client.ask("insert 7\ninsert 8\ninsert 9 10")];
+    answers.extend([client.read(), client.read(), client.ask("update 0")]);
+    for answer in answers {
+        assert!(answer.parse::<f64>().unwrap() > 0.0, "{answer}");
+    }
+    client.finish();
+    let found = paths.map(|path| {
+        let database = rusqlite::Connection::open(path).unwrap();
+        let sql = "SELECT group_concat(k), min(length(v)), max(length(v)), sum(v LIKE 'x%') FROM t";
+        let row = |row: &rusqlite::Row<'_>| {
+            Ok((row.get(0)?, [row.get(1)?, row.get(2)?], row.get::<_, u32>(3)?))
+        };
+        database.query_row(sql, (), row).unwrap()
+    });
+    // The update was the second database's turn: its first value is another one now.
+    let expected = [("0,7,9,10", [300, 300], 1), ("0,8", [300, 300], 0)];
+    assert_eq!(found, expected.map(|(keys, sizes, filled)| (keys.to_owned(), sizes, filled)));
+    let message = refused(&["sqlite", "--value-bytes", "19"], &dir.path().join("c.db"));
+    assert!(message.contains("19 is not in 20.."), "{message}");
+}
+
 /// Payloads of a log file of xLog's layout.
 fn records(path: &Path) -> Vec<Vec<u8>> {
     let (bytes, mut at, mut found) = (fs::read(path).unwrap(), 0, Vec::new());

@@ -1,19 +1,19 @@
 //! A client of SQLite on the papers' table, `t(k INTEGER PRIMARY KEY, v TEXT)` with values of 100
-//! characters, for who measures several systems in turns: one process a database. The SQLite is the one that this
-//! repository builds, with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`.
+//! characters, for who measures several systems in turns: one process and one or more databases, which it takes in
+//! turns. The SQLite is the one that this repository builds, with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`.
 //!
-//! It prints `ready`, then reads lines and answers each:
+//! It prints `ready`, then reads lines and answers each, the next line with the next database:
 //!
 //! | line | answer |
 //! |---|---|
 //! | `insert KEY...`, `update KEY...`, `delete KEY...` | one transaction with all keys; its microseconds |
 //! | `checkpoint MODE` | `wal_checkpoint(MODE)`; its microseconds |
 //!
-//! It ends with its input, closing the database.
+//! It ends with its input, closing the databases.
 
 use std::error::Error;
-use std::io::{BufRead, Write};
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -21,11 +21,15 @@ use rusqlite::Connection;
 
 use super::SqliteOptions;
 
+/// What a value begins with, so that no two are alike.
+const HEAD_BYTES: u32 = 20;
+
 /// Transactions read from standard input; answers with microseconds
 #[derive(Args)]
 pub struct SqliteArgs {
-    /// The database; made if it is not there
-    database: PathBuf,
+    /// The databases; made if they are not there
+    #[arg(required = true)]
+    databases: Vec<PathBuf>,
     #[command(flatten)]
     options: SqliteOptions,
     /// Pages of the WAL after which SQLite checkpoints; 0: never
@@ -34,38 +38,60 @@ pub struct SqliteArgs {
     /// Rows that are there from the start, with keys from 0
     #[arg(long, default_value_t = 0)]
     rows: u32,
+    /// Size of a value
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(i64::from(HEAD_BYTES)..))]
+    value_bytes: u32,
 }
 
 /// Serves standard input.
 pub fn run(args: &SqliteArgs) -> Result<(), Box<dyn Error>> {
-    let mut database = open(args)?;
-    let mut output = std::io::stdout();
+    let open_one = |path: &PathBuf| open(args, path);
+    let mut databases = args.databases.iter().map(open_one).collect::<Result<Vec<_>, _>>()?;
+    let tail: String =
+        "abcdefghij".chars().cycle().take((args.value_bytes - HEAD_BYTES) as usize).collect();
+    let mut output = BufWriter::new(std::io::stdout().lock());
     writeln!(output, "ready")?;
-    for (count, line) in std::io::stdin().lock().lines().enumerate() {
-        let micros = obey(&mut database, &line?, count)?;
+    output.flush()?;
+    let mut input = BufReader::new(std::io::stdin().lock());
+    let (mut line, mut count) = (String::new(), 0);
+    while input.read_line(&mut line)? > 0 {
+        let turn = count % databases.len();
+        let micros = obey(&mut databases[turn], &line, (count, &tail))?;
         writeln!(output, "{micros:.1}")?;
-        output.flush()?;
+        // Who sent many lines at once is not woken for each.
+        if !input.buffer().contains(&b'\n') {
+            output.flush()?;
+        }
+        line.clear();
+        count += 1;
     }
-    database.close().map_err(|(_, error)| error)?;
+    for database in databases {
+        database.close().map_err(|(_, error)| error)?;
+    }
     Ok(())
 }
 
-fn open(args: &SqliteArgs) -> Result<Connection, Box<dyn Error>> {
-    let mut database = args.options.open(&args.database)?;
+fn open(args: &SqliteArgs, path: &Path) -> Result<Connection, Box<dyn Error>> {
+    let mut database = args.options.open(path)?;
     if let Some(pages) = args.autocheckpoint {
         database.pragma_update(None, "wal_autocheckpoint", pages)?;
     }
     database.execute("CREATE TABLE IF NOT EXISTS t(k INTEGER PRIMARY KEY, v TEXT)", ())?;
+    let value = "x".repeat(args.value_bytes as usize);
     let fill = database.transaction()?;
     for key in 0..args.rows {
-        fill.execute("INSERT OR REPLACE INTO t VALUES(?1, ?2)", (key, "x".repeat(100)))?;
+        fill.execute("INSERT OR REPLACE INTO t VALUES(?1, ?2)", (key, &value))?;
     }
     fill.commit()?;
     Ok(database)
 }
 
 /// Its time in microseconds.
-fn obey(database: &mut Connection, line: &str, count: usize) -> Result<f64, Box<dyn Error>> {
+fn obey(
+    database: &mut Connection,
+    line: &str,
+    value: (usize, &str),
+) -> Result<f64, Box<dyn Error>> {
     let mut words = line.split_whitespace();
     let operation = words.next().unwrap_or_default();
     if operation == "checkpoint" {
@@ -75,7 +101,7 @@ fn obey(database: &mut Connection, line: &str, count: usize) -> Result<f64, Box<
         return Ok(micros_since(start));
     }
     let keys = words.map(str::parse).collect::<Result<Vec<i64>, _>>()?;
-    transaction(database, operation, &keys, count)
+    transaction(database, operation, &keys, value)
 }
 
 /// One transaction; its time in microseconds. No two values are alike: SQLite writes nothing when nothing
@@ -84,7 +110,7 @@ fn transaction(
     database: &mut Connection,
     operation: &str,
     keys: &[i64],
-    count: usize,
+    (count, tail): (usize, &str),
 ) -> Result<f64, Box<dyn Error>> {
     let sql = match operation {
         "insert" => "INSERT INTO t VALUES(?1, ?2)",
@@ -92,7 +118,7 @@ fn transaction(
         "delete" => "DELETE FROM t WHERE k = ?1 AND ?2 NOTNULL",
         _ => return Err(format!("unknown operation `{operation}`").into()),
     };
-    let value = |key: i64| format!("{count:>8} {key:>10} {}", "abcdefghij".repeat(8));
+    let value = |key: i64| format!("{count:>8} {key:>10} {tail}");
     let values: Vec<String> = keys.iter().map(|key| value(*key)).collect();
     let start = Instant::now();
     let transaction = (keys.len() > 1).then(|| database.unchecked_transaction()).transpose()?;

@@ -31,12 +31,14 @@ mod sqlite_clients;
 mod sqlite_extension;
 mod sqlite_nvram;
 mod sqlite_one_row;
+mod sqlite_writers;
 mod tpcc_clients;
 mod xlog;
 mod xlog_amplification;
 mod xlog_append;
 mod xlog_clients;
 mod xlog_leveldb;
+mod xlog_sqlite;
 
 pub use run::{ReportArgs, RunArgs, report, run_all, run_one};
 pub use scale::Scale;
@@ -79,6 +81,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     okeanos_postmark::EXPERIMENT,
     okeanos_replay::EXPERIMENT,
     okeanos_gluster::EXPERIMENT,
+    xlog_sqlite::EXPERIMENT,
     xlog_append::EXPERIMENT,
     xlog_amplification::EXPERIMENT,
     xlog_clients::EXPERIMENT,

@@ -21,9 +21,9 @@ pub struct DeviceCounts {
 }
 
 impl DeviceCounts {
-    /// Of a whole block device, by its name in `/sys/block`.
+    /// Of a block device or a partition, by its name in `/sys/class/block`.
     pub fn of_block_device(name: &str) -> Result<DeviceCounts> {
-        let path = Path::new("/sys/block").join(name).join("stat");
+        let path = Path::new("/sys/class/block").join(name).join("stat");
         let text = fs::read_to_string(&path).map_err(Error::at(&path))?;
         let field = |index: usize| -> u64 {
             // Flushes are counted since Linux 5.5; a kernel without has fewer fields.

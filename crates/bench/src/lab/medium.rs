@@ -3,8 +3,11 @@
 use std::fmt;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+use rustix::fs::{major, minor};
 
 use super::Lab;
 use super::counts::DeviceCounts;
@@ -105,6 +108,15 @@ impl Medium {
             }
         };
         Ok(Medium { block, disk: None, is_on_disk: *device != Device::Memory })
+    }
+
+    /// The block device that a directory's file system is on, for its counts.
+    pub fn below(dir: &Path) -> Result<Medium> {
+        let device = dir.metadata().map_err(Error::at(dir))?.dev();
+        let link = format!("/sys/dev/block/{}:{}", major(device), minor(device));
+        let found = std::fs::canonicalize(&link).map_err(Error::at(Path::new(&link)))?;
+        let block = Path::new("/dev").join(found.file_name().unwrap_or_default());
+        Ok(Medium { block, disk: None, is_on_disk: true })
     }
 
     /// The emulated disk below, if it is one.

@@ -11,12 +11,14 @@ mod fuse2fs;
 mod onejournal;
 mod other;
 mod running;
+mod scratch_folder;
 
 pub use ext4::Ext4;
 pub use fuse2fs::Fuse2fs;
 pub use onejournal::{Journal, OneJournal};
 pub use other::{Btrfs, Xfs};
 pub use running::{Counts, Running};
+pub use scratch_folder::ScratchFolder;
 
 use crate::error::Result;
 use crate::lab::{Device, Lab, Program, interrupt, is_installed};

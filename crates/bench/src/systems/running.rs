@@ -75,8 +75,32 @@ struct Mounting {
 impl Running {
     /// The medium and an empty directory; not mounted yet.
     pub fn begin(lab: &Lab, name: String, site: &Site<'_>) -> Result<Running> {
+        Running::make(lab, name + &site.suffix, |label, teardown| {
+            Medium::prepare(lab, site.device, label, site.size_mib, teardown)
+        })
+    }
+
+    /// A directory of the scratch folder's file system; nothing is made, mounted or slowed down. Requests of
+    /// others to that disk count, too.
+    pub fn in_scratch_folder(lab: &Lab, name: String, site: &Site<'_>) -> Result<Running> {
+        let mut running =
+            Running::make(lab, name + &site.suffix, |_, _| Medium::below(lab.scratch()))?;
+        running.dir.push("files");
+        let dir = running.dir.clone();
+        std::fs::create_dir(&dir).map_err(Error::at(&dir))?;
+        // No unmount takes what clients leave.
+        running.undo("removing the files", move || {
+            std::fs::remove_dir_all(&dir).map_err(Error::at(&dir))
+        });
+        Ok(running)
+    }
+
+    fn make(
+        lab: &Lab,
+        name: String,
+        medium: impl FnOnce(&str, &mut Teardown) -> Result<Medium>,
+    ) -> Result<Running> {
         let mut teardown = Teardown::default();
-        let name = name + &site.suffix;
         let label = label(&name);
         let dir = lab.scratch().join(&label);
         std::fs::create_dir(&dir).map_err(Error::at(&dir))?;
@@ -84,7 +108,7 @@ impl Running {
         teardown.push(format!("removing {}", dir.display()), move || {
             std::fs::remove_dir(&removed).map_err(Error::at(&removed))
         });
-        let medium = Medium::prepare(lab, site.device, &label, site.size_mib, &mut teardown)?;
+        let medium = medium(&label, &mut teardown)?;
         let (client, journal) = (ClientSettings::default(), None);
         Ok(Running {
             name,
