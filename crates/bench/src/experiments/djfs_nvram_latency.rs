@@ -1,15 +1,14 @@
 //! DJFS, figure 9: TPC-C while NVRAM becomes slower.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::Deserialize;
-
+use super::tpcc_clients::{self, Client};
 use super::{DJFS, Experiment, Scale};
 use crate::error::{Error, Result};
-use crate::lab::{Child, Device, Lab};
+use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::results::{Plot, Section, Verdict};
-use crate::systems::{self, Ext4, Journal, OneJournal, Running, Site, System};
+use crate::systems::{self, Ext4, Journal, OneJournal, Site, System};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "djfs-nvram-latency",
@@ -25,30 +24,19 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const TPMC: Metric = Metric::higher("tpmC", "new orders/min");
+const PAGE_BYTES: u32 = 4096;
 const PANEL: &str = "TPC-C, PERSIST";
 const DELTA: &str = "OneJournal delta, NVRAM";
 const WHOLE: &str = "OneJournal journal, NVRAM";
 
-/// What a turn of the client prints, as far as it is wanted here.
-#[derive(Deserialize)]
-struct Turn {
-    #[serde(rename = "tpmC")]
-    tpm_c: f64,
-    transactions: usize,
-}
-
 fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
     let latencies: &[u32] = scale.pick(&[0, 40], &[0, 10, 20, 30, 40]);
     let turn = scale.pick(100, 1000);
-    let size = if scale.is_quick {
-        ["--warehouses", "1", "--scale", "small"]
-    } else {
-        ["--warehouses", "1", "--scale", "full"]
-    };
+    // All latencies are there at once: one warehouse instead of the paper's ten.
+    let size = scale.pick(&tpcc_clients::TWO_SMALL[..], &["--warehouses", "1"]);
     section.set("TPC-C", size.join(" "));
     section.set("transactions a turn", turn);
-    let database = lab.scratch().join("tpcc.db");
-    lab.client("tpcc").arg("load").args(size).arg(&database).run()?;
+    let database = tpcc_clients::load(lab, "tpcc.db", size, PAGE_BYTES)?;
     let mut samples = Samples::default();
     for device in scale.devices(&["ssd840"]) {
         on_device(lab, scale, section, &device, (&database, latencies, turn), &mut samples)?;
@@ -66,7 +54,7 @@ fn on_device(
     scale: &Scale,
     section: &mut Section,
     device: &Device,
-    (database, latencies, turn): (&Path, &[u32], usize),
+    (database, latencies, turn_transactions): (&Path, &[u32], u64),
     samples: &mut Samples,
 ) -> Result<()> {
     let mut recipes: Vec<Box<dyn System>> =
@@ -78,22 +66,25 @@ fn on_device(
         }
     }
     let running = systems::start(lab, &recipes, &Site::new(device, 320), section)?;
-    let mut clients = running
-        .iter()
-        .map(|system| Client::start(lab, system, database))
-        .collect::<Result<Vec<_>>>()?;
+    tpcc_clients::copy(&running, database)?;
+    let start = |system| {
+        let mut client = Client::start(lab, system, "PERSIST")?;
+        client.turn_transactions = turn_transactions;
+        Ok(client)
+    };
+    let mut clients = running.iter().map(start).collect::<Result<Vec<_>>>()?;
     let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
     for _ in 0..scale.rounds() {
         measure::in_turns(&mut rng, &mut clients, |_, client| {
-            let before = client.system.counts()?;
-            let done = client.turn(turn)?;
-            let counts = client.system.counts()? - before;
-            let (name, own) = line_of(&client.system.name);
+            let before = client.running.counts()?;
+            let done = client.turn()?;
+            let counts = client.running.counts()? - before;
+            let (name, own) = line_of(&client.running.name);
             for latency in latencies.iter().filter(|latency| own.is_none_or(|own| own == **latency))
             {
                 let key = Key::at(PANEL, f64::from(*latency));
                 samples.add(&key, name, TPMC, done.tpm_c);
-                samples.count(&key, name, TPMC, done.transactions, &counts);
+                samples.count(&key, name, TPMC, done.transactions as usize, &counts);
             }
             Ok(())
         })?;
@@ -108,36 +99,6 @@ fn line_of(name: &str) -> (&str, Option<u32>) {
     match name.split_once(" +") {
         Some((line, latency)) => (line, latency.trim_end_matches(" ns").parse().ok()),
         None => (name, name.contains("NVRAM").then_some(0)),
-    }
-}
-
-/// TPC-C on a copy of the database.
-struct Client<'a> {
-    system: &'a Running,
-    child: Child,
-    path: PathBuf,
-}
-
-impl<'a> Client<'a> {
-    fn start(lab: &Lab, system: &'a Running, database: &Path) -> Result<Client<'a>> {
-        let path = system.dir.join("tpcc.db");
-        system.speed_up()?;
-        std::fs::copy(database, &path).map_err(Error::at(&path))?;
-        system.sync()?;
-        system.slow_down()?;
-        let program = system.client.apply_to_sqlite(lab.client("tpcc").arg("run"));
-        let program = program.args(["--journal-mode", "PERSIST", "--turns"]).arg(&path);
-        Ok(Client { system, child: program.start()?, path })
-    }
-
-    fn turn(&mut self, transactions: usize) -> Result<Turn> {
-        let line = self.child.ask(&transactions.to_string())?;
-        serde_json::from_str(&line).map_err(Error::json("TPC-C's answer"))
-    }
-
-    fn finish(self) -> Result<()> {
-        self.child.finish()?;
-        std::fs::remove_file(&self.path).map_err(Error::at(&self.path))
     }
 }
 

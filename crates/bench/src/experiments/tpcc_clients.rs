@@ -25,13 +25,15 @@ pub struct Turn {
     pub extension: Option<Value>,
 }
 
-/// Loads the database `name` into the scratch folder; a smaller one if `is_small`.
-pub fn load(lab: &Lab, name: &str, is_small: bool, page_bytes: u32) -> Result<PathBuf> {
+/// Sizes of a database as arguments of the client that loads it: the papers' ten warehouses, and one for quick runs.
+pub const TEN_WAREHOUSES: [&str; 2] = ["--warehouses", "10"];
+pub const TWO_SMALL: [&str; 4] = ["--warehouses", "2", "--scale", "small"];
+
+/// Loads the database `name` into the scratch folder.
+pub fn load(lab: &Lab, name: &str, size: &[&str], page_bytes: u32) -> Result<PathBuf> {
     let path = lab.scratch().join(name);
     let program = lab.client("tpcc").args(["load", "--page-size", &page_bytes.to_string()]);
-    let program =
-        if is_small { program.args(["--warehouses", "2", "--scale", "small"]) } else { program };
-    program.arg(&path).run()?;
+    program.args(size).arg(&path).run()?;
     Ok(path)
 }
 

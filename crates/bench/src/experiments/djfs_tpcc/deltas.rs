@@ -75,7 +75,8 @@ fn percent((blocks, bytes): (f64, f64)) -> f64 {
 pub fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let device: Device = "zero".parse().map_err(Error::Other)?;
     for page_bytes in PAGE_SIZES {
-        let loaded = tpcc_clients::load(lab, "tpcc.db", scale.is_quick, page_bytes)?;
+        let size = scale.pick(&tpcc_clients::TWO_SMALL[..], &tpcc_clients::TEN_WAREHOUSES);
+        let loaded = tpcc_clients::load(lab, "tpcc.db", size, page_bytes)?;
         // One after the other: sizes are compared, not times.
         for contender in contenders() {
             let (recipes, names) = split(vec![contender]);

@@ -78,7 +78,8 @@ impl Tally {
 type Group = Vec<Tally>;
 
 pub fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
-    let loaded = tpcc_clients::load(lab, "tpcc.db", scale.is_quick, PAGE_BYTES)?;
+    let size = scale.pick(&tpcc_clients::TWO_SMALL[..], &tpcc_clients::TEN_WAREHOUSES);
+    let loaded = tpcc_clients::load(lab, "tpcc.db", size, PAGE_BYTES)?;
     section.set("warehouses", scale.pick("2 small", "10"));
     section.set("page size", PAGE_BYTES);
     for device in scale.devices(scale.pick(&["ssd840"][..], &["ssd840", "ssd311"])) {
