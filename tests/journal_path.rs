@@ -186,7 +186,7 @@ fn what_is_not_this_volumes_journal_is_refused() {
 }
 
 #[test]
-fn slower_memory_is_slower_and_small_journals_stall() {
+fn slower_memory_is_slower_and_a_small_journal_is_reused() {
     let Some(mut scratch) = Scratch::new() else { return };
     let journal = OnTmpfs::new("slow");
     scratch.mount(&journal.options()); // Writes the whole journal once, without the latency.
@@ -201,6 +201,5 @@ fn slower_memory_is_slower_and_small_journals_stall() {
         File::open(scratch.path("large")).unwrap().sync_all().unwrap();
     }
     assert!(scratch.counter("checkpoints") > 2);
-    assert!(scratch.counter("stalls") > 0);
     scratch.close_and_check();
 }
