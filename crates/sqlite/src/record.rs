@@ -166,12 +166,7 @@ pub fn encode_base(base: &Base) -> Vec<u8> {
 }
 
 /// Makes a record of frames.
-pub struct FramesWriter {
-    /// Behind room for the header.
-    body: Vec<u8>,
-    count_at: usize,
-    count: u32,
-}
+pub struct FramesWriter(Items);
 
 impl FramesWriter {
     /// A record without frames yet.
@@ -183,15 +178,40 @@ impl FramesWriter {
         put(&mut body, head.first);
         put(&mut body, head.checksum[0]);
         put(&mut body, head.checksum[1]);
-        let count_at = body.len();
-        put(&mut body, 0);
-        FramesWriter { body, count_at, count: 0 }
+        FramesWriter(Items::behind(body))
     }
 
     /// Adds a frame: `page` against `base`.
     pub fn push(&mut self, number: u32, commit_pages: u32, base: Option<&[u8]>, page: &[u8]) {
-        put(&mut self.body, number);
-        put(&mut self.body, commit_pages);
+        self.0.push(&[number, commit_pages], base, page);
+    }
+
+    /// The record's bytes.
+    pub fn finish(self) -> Vec<u8> {
+        self.0.finish(4)
+    }
+}
+
+/// What a record of frames or of pages has behind its head: how many there are, and each with numbers of its kind, the
+/// page's CRC32C, form, bytes.
+pub(crate) struct Items {
+    /// Behind room for the record's header.
+    body: Vec<u8>,
+    count_at: usize,
+    count: u32,
+}
+
+impl Items {
+    /// None yet, behind a head.
+    pub(crate) fn behind(mut body: Vec<u8>) -> Items {
+        let count_at = body.len();
+        put(&mut body, 0);
+        Items { body, count_at, count: 0 }
+    }
+
+    /// Adds one: `page` against `base`.
+    pub(crate) fn push(&mut self, numbers: &[u32], base: Option<&[u8]>, page: &[u8]) {
+        numbers.iter().for_each(|number| put(&mut self.body, *number));
         put(&mut self.body, crc32c::crc32c(page));
         let form_at = self.body.len();
         self.body.extend_from_slice(&[0; 5]);
@@ -202,11 +222,11 @@ impl FramesWriter {
         self.count += 1;
     }
 
-    /// The record's bytes.
-    pub fn finish(mut self) -> Vec<u8> {
+    /// The record of this kind.
+    pub(crate) fn finish(mut self, kind: u8) -> Vec<u8> {
         let count = self.count.to_le_bytes();
         self.body[self.count_at..self.count_at + 4].copy_from_slice(&count);
-        finish(4, self.body)
+        finish(kind, self.body)
     }
 }
 
@@ -218,7 +238,7 @@ pub(crate) fn empty() -> Vec<u8> {
 }
 
 /// The record of a body that lies behind its header.
-pub(crate) fn finish(kind: u8, mut record: Vec<u8>) -> Vec<u8> {
+fn finish(kind: u8, mut record: Vec<u8>) -> Vec<u8> {
     let body_bytes = u32_of(record.len() - HEADER_BYTES);
     let mut packed = vec![0; HEADER_BYTES];
     let is_packed = compress::compress_if_gain(&record[HEADER_BYTES..], &mut packed);
@@ -285,13 +305,19 @@ impl<'a> Take<'a> {
             .filter(|head| head.first > 0)
     }
 
+    /// A page of [`Items`]: its CRC32C, form and bytes.
+    pub(crate) fn encoded_page(&mut self) -> Option<(u32, Form, &'a [u8])> {
+        let crc = self.u32()?;
+        let form = Form::from_number(self.bytes(1)?[0])?;
+        let count = self.u32()? as usize;
+        Some((crc, form, self.bytes(count)?))
+    }
+
     fn frames(&mut self) -> Option<Vec<Frame<'a>>> {
         let mut frames = Vec::new();
         for _ in 0..self.u32()? {
-            let (page, commit_pages, crc) = (self.u32()?, self.u32()?, self.u32()?);
-            let form = Form::from_number(self.bytes(1)?[0])?;
-            let count = self.u32()? as usize;
-            let bytes = self.bytes(count)?;
+            let (page, commit_pages) = (self.u32()?, self.u32()?);
+            let (crc, form, bytes) = self.encoded_page()?;
             frames.push(Frame { page, commit_pages, crc, form, bytes });
         }
         (self.0.is_empty() && frames.iter().all(|frame| frame.page > 0)).then_some(frames)

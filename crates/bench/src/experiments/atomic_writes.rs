@@ -20,12 +20,12 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let atomic = OneJournal::new().option("atomic_writes");
     let (ours, peer) = (atomic.name(), Ext4::ordered().name());
     let recipes: [Box<dyn System>; 3] =
         [Box::new(Ext4::ordered()), Box::new(OneJournal::new()), Box::new(atomic)];
-    let (mut samples, mut panels) = (Samples::default(), Vec::new());
+    let mut panels = Vec::new();
     for device in scale.devices(&["ssd311", "emmc"]) {
         let running = systems::start(lab, &recipes, &Site::new(&device, 192), section)?;
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
@@ -33,16 +33,15 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         let arguments = ["--journal-mode", "DELETE"];
         let one_row = OneRow { panel: &panel, arguments: &arguments, count: scale.pick(40, 400) };
         for _ in 0..scale.rounds() {
-            one_row.round(lab, &running, &mut rng, &mut samples)?;
+            one_row.round(lab, &running, &mut rng, samples)?;
             watch.end_round(&running, section)?;
         }
         systems::stop(running)?;
-        let (time, place) = worst_ratio(&samples, std::slice::from_ref(&panel), &ours, &peer)?;
+        let (time, place) = worst_ratio(samples, std::slice::from_ref(&panel), &ours, &peer)?;
         let claim = format!("{device}: speed over {peer}, the least of 3 cases");
         section.verdicts.push(Verdict::at_least(claim, "", 1.0 / time, 3.0).saying(place));
         panels.push(panel);
     }
     section.plots.push(Plot::bars("Transaction time", TIME.name, panels));
-    samples.write_to(section);
     Ok(())
 }

@@ -29,7 +29,7 @@ const TIME: Metric = Metric::lower("time", "s");
 const SMALL: &str = "small files";
 const LARGE: &str = "large file";
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let (folders, large_mib) = (scale.pick(20, 200), scale.pick(128, 1024));
     section.set("small files", folders * FILES_A_FOLDER);
     section.set("large file MiB", large_mib);
@@ -41,23 +41,21 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         Box::new(OneJournal::new().without_uring()),
         Box::new(OneJournal::new()),
     ];
-    let mut samples = Samples::default();
     for device in scale.devices(&["memory"]) {
         let site = Site::new(&device, scale.pick(384, 1536));
         let mut running = systems::start(lab, &recipes, &site, section)?;
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
         for _ in 0..scale.rounds() {
             measure::in_turns(&mut rng, &mut running, |_, system| {
-                sources.measure(system, &mut samples)
+                sources.measure(system, samples)
             })?;
             watch.end_round(&running, section)?;
         }
         let has_fuse2fs = running.iter().any(|system| system.name == Fuse2fs.name());
         systems::stop(running)?;
-        judge(section, &samples, has_fuse2fs)?;
+        judge(section, samples, has_fuse2fs)?;
     }
     section.plots.push(Plot::bars("Time", TIME.name, vec![SMALL.into(), LARGE.into()]));
-    samples.write_to(section);
     sources.remove()
 }
 

@@ -27,19 +27,18 @@ const PANEL: &str = "a large directory";
 const CASES: [&str; 4] = ["create", "lookup", "lookup, 99 %", "idle fsync"];
 const IDLE_SYNCS: usize = 1000;
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let (entries, lookups) = (scale.pick(3000, 100_000), scale.pick(500, 2000));
     section.set("entries", entries);
     let recipes: [Box<dyn System>; 4] =
         [Box::new(Ext4::ordered()), Box::new(Xfs), Box::new(Fuse2fs), Box::new(OneJournal::new())];
-    let mut samples = Samples::default();
     for device in scale.devices(&["memory"]) {
         let site = Site::new(&device, scale.pick(320, 512));
         let mut running = systems::start(lab, &recipes, &site, section)?;
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
         for _ in 0..scale.rounds() {
             measure::in_turns(&mut rng, &mut running, |_, system| {
-                measure_one(lab, system, entries, lookups, &mut samples)
+                measure_one(lab, system, entries, lookups, samples)
             })?;
             watch.end_round(&running, section)?;
         }
@@ -55,7 +54,6 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         section.verdicts.push(Verdict::at_most(claim, "", count, 0.0));
     }
     section.plots.push(Plot::bars("Time of a call", TIME.name, Vec::new()).log_y());
-    samples.write_to(section);
     Ok(())
 }
 

@@ -31,7 +31,7 @@ const SIZE_MIB: u32 = 512;
 /// What fio itself takes of the group's memory.
 const FIO_MIB: u64 = 24;
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     if !is_installed("fio") {
         section.leave_out("all of it", "fio is not installed");
         return Ok(());
@@ -51,7 +51,6 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         Box::new(OneJournal::new().data("journal")),
         Box::new(OneJournal::new().data("delta")),
     ];
-    let mut samples = Samples::default();
     for device in scale.devices(&["nvme"]) {
         let mut running = systems::start(lab, &recipes, &Site::new(&device, SIZE_MIB), section)?;
         for system in &running {
@@ -65,18 +64,17 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
                     limit.set(mib << 20)?;
                     let operations = scale.pick(20_000, 200_000);
                     let run = Run { system, limit: &limit, file_mib, operations };
-                    run.measure(&Key::at(PANEL, *part as f64), &mut samples)
+                    run.measure(&Key::at(PANEL, *part as f64), samples)
                 })?;
             }
             watch.end_round(&running, section)?;
         }
         systems::stop(running)?;
     }
-    judge(section, &samples, parts)?;
+    judge(section, samples, parts)?;
     let x = "memory, % of the file";
     section.plots.push(Plot::lines("Misses of the cache", MISSES.name, x, Vec::new()));
     section.plots.push(Plot::lines("Memory of the daemon", MEMORY.name, x, Vec::new()));
-    samples.write_to(section);
     Ok(())
 }
 

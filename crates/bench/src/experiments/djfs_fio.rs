@@ -59,22 +59,16 @@ fn djfs() -> OneJournal {
     OneJournal::new().data("delta").nvram()
 }
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     programs::need(section, &[("fio", "fio")])?;
     let millis = scale.pick(250, 2000);
     section.set("milliseconds a case and round", millis);
-    let mut samples = Samples::default();
-    let mut done = Ok(());
-    for device in scale.devices(&["ssd840"]) {
-        done = on_device(lab, scale, section, &device, millis, &mut samples);
-        if done.is_err() {
-            break;
-        }
-        judge(section, &samples, &device)?;
-    }
     plot(section);
-    samples.write_to(section);
-    done
+    for device in scale.devices(&["ssd840"]) {
+        on_device(lab, scale, section, &device, millis, samples)?;
+        judge(section, samples, &device)?;
+    }
+    Ok(())
 }
 
 fn on_device(

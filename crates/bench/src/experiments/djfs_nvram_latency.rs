@@ -29,7 +29,7 @@ const PANEL: &str = "TPC-C, PERSIST";
 const DELTA: &str = "OneJournal delta, NVRAM";
 const WHOLE: &str = "OneJournal journal, NVRAM";
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let latencies: &[u32] = scale.pick(&[0, 40], &[0, 10, 20, 30, 40]);
     let turn = scale.pick(100, 1000);
     // All latencies are there at once: one warehouse instead of the paper's ten.
@@ -37,12 +37,10 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
     section.set("TPC-C", size.join(" "));
     section.set("transactions a turn", turn);
     let database = tpcc_clients::load(lab, "tpcc.db", size, PAGE_BYTES)?;
-    let mut samples = Samples::default();
     for device in scale.devices(&["ssd840"]) {
-        on_device(lab, scale, section, &device, (&database, latencies, turn), &mut samples)?;
+        on_device(lab, scale, section, &device, (&database, latencies, turn), samples)?;
     }
-    judge(section, &samples, *latencies.last().expect("some latency"))?;
-    samples.write_to(section);
+    judge(section, samples, *latencies.last().expect("some latency"))?;
     let x = "ns that a cache line takes longer";
     section.plots.push(Plot::lines("New orders a minute", TPMC.name, x, Vec::new()).log_y());
     std::fs::remove_file(&database).map_err(Error::at(&database))

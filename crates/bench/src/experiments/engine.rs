@@ -28,9 +28,8 @@ const COMMIT: &str = "OneJournal";
 const NVRAM: &str = "NVRAM: changed bytes";
 const SIZE_MIB: u32 = 128;
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let examples = lab.programs().bench.with_file_name("examples");
-    let mut samples = Samples::default();
     let mut panels = Vec::new();
     for device in scale.devices(&["loop", "ssd311"]) {
         let panel = format!("{device}: blocks of a commit");
@@ -48,11 +47,10 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         panels.push(panel);
     }
     if let Some(program) = example(&examples, "nvram_commit", section) {
-        nvram(lab, scale, program, section, &mut samples)?;
+        nvram(lab, scale, program, section, samples)?;
         panels.push(NVRAM.to_owned());
     }
     section.plots.push(Plot::bars("Commit, and a bare write of its bytes", TIME.name, panels));
-    samples.write_to(section);
     Ok(())
 }
 

@@ -41,23 +41,17 @@ fn recipes() -> Vec<Box<dyn System>> {
     ]
 }
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     programs::need(section, &[("etcd", "etcd-server"), ("fio", "fio")])?;
     section.set("clients", CLIENTS);
-    let mut samples = Samples::default();
-    let mut done = Ok(());
-    for device in scale.devices(scale.pick(&["ssd840"][..], &["ssd840", "hdd"])) {
-        done = on_device(lab, scale, section, &device, &mut samples);
-        if done.is_err() {
-            break;
-        }
-        judge(section, &samples, &device)?;
-    }
     for metric in [DISK, SYNC, PUTS] {
         section.plots.push(Plot::bars(metric.name, metric.name, Vec::new()));
     }
-    samples.write_to(section);
-    done
+    for device in scale.devices(scale.pick(&["ssd840"][..], &["ssd840", "hdd"])) {
+        on_device(lab, scale, section, &device, samples)?;
+        judge(section, samples, &device)?;
+    }
+    Ok(())
 }
 
 fn key(device: &Device, metric: Metric) -> Key {

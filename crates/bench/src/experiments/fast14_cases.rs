@@ -44,29 +44,23 @@ struct Size {
     group: usize,
 }
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let sizes = [
         Size { operations: 1, transactions: scale.pick(60, 1000), group: GROUP },
         Size { operations: 1000, transactions: scale.pick(2, 10), group: 1 },
     ];
     section.set("transactions of 1 operation", sizes[0].transactions);
     section.set("transactions of 1,000 operations", sizes[1].transactions);
-    let mut samples = Samples::default();
-    let mut done = Ok(());
     for device in scale.devices(&["emmc", "ssd311"]) {
-        done = on_device(lab, scale, section, &device, &sizes, &mut samples);
-        if done.is_err() {
-            break;
-        }
+        on_device(lab, scale, section, &device, &sizes, samples)?;
         for ours in OURS {
-            judge(section, &samples, &device, &sizes, ours)?;
+            judge(section, samples, &device, &sizes, ours)?;
         }
         let panels = panels(&device, &sizes).map(|(panel, ..)| panel).collect();
         let title = format!("Transaction time on {device}");
         section.plots.push(Plot::bars(title, TIME.name, panels));
     }
-    samples.write_to(section);
-    done
+    Ok(())
 }
 
 fn on_device(

@@ -29,7 +29,7 @@ const SIZE_MIB: u32 = 256;
 const ROWS: &str = "2000";
 const MODES: [&str; 3] = ["DELETE", "PERSIST", "WAL"];
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     // A device whose region counters tell the journal's writes from the others; its latency does not matter here.
     let device: Device = "zero".parse().expect("a preset");
     let whole_blocks = Ext4::journal().name();
@@ -42,11 +42,10 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         Box::new(OneJournal::new()),
     ];
     let running = systems::start(lab, &recipes, &Site::new(&device, SIZE_MIB), section)?;
-    let mut samples = Samples::default();
     let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
     for _ in 0..scale.rounds() {
         for mode in MODES {
-            round(lab, scale, &running, mode, &mut rng, &mut samples)?;
+            round(lab, scale, &running, mode, &mut rng, samples)?;
         }
         watch.end_round(&running, section)?;
     }
@@ -70,7 +69,6 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         .plots
         .push(Plot::bars("Journal bytes of a transaction", BYTES.name, panels.clone()).log_y());
     section.plots.push(Plot::bars("Over what SQLite wrote", MULTIPLE.name, panels).log_y());
-    samples.write_to(section);
     Ok(())
 }
 

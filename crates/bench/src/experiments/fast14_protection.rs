@@ -31,8 +31,7 @@ const NONE: &str = "ext4 no journal, no protection";
 const WAL: [&str; 2] = ["--journal-mode", "WAL"];
 const NOTHING: [&str; 4] = ["--journal-mode", "OFF", "--synchronous", "OFF"];
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
-    let mut samples = Samples::default();
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     for device in scale.devices(&["emmc", "ssd311"]) {
         let with = |system: Box<dyn System>, suffix, arguments| {
             Box::new(SqliteArguments { system, suffix, arguments }) as Box<dyn System>
@@ -52,19 +51,18 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         for _ in 0..scale.rounds() {
             for (operations, count) in [(1, scale.pick(60, 1000)), (1000, scale.pick(2, 10))] {
                 let panel = panel(&device, operations);
-                round(lab, &running, &panel, (operations, count), &mut rng, &mut samples)?;
+                round(lab, &running, &panel, (operations, count), &mut rng, samples)?;
             }
             watch.end_round(&running, section)?;
         }
         systems::stop(running)?;
         let panels = vec![panel(&device, 1), panel(&device, 1000)];
         for (panel, full) in panels.iter().flat_map(|panel| FULL.map(|full| (panel, full))) {
-            judge(section, &samples, panel, full)?;
+            judge(section, samples, panel, full)?;
         }
         let title = format!("Transaction time on {device}");
         section.plots.push(Plot::bars(title, TIME.name, panels).log_y());
     }
-    samples.write_to(section);
     Ok(())
 }
 

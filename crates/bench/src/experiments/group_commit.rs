@@ -22,7 +22,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const RATE: Metric = Metric::higher("syncs a second", "1/s");
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     if !is_installed("fio") {
         section.leave_out("all of it", "fio is not installed");
         return Ok(());
@@ -33,7 +33,6 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         Box::new(Xfs),
         Box::new(OneJournal::new()),
     ];
-    let mut samples = Samples::default();
     for device in scale.devices(&["ssd311"]) {
         let mut running = systems::start(lab, &recipes, &Site::new(&device, 320), section)?;
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
@@ -45,7 +44,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
                         case: format!("{processes}"),
                         ..Key::at(&panel, f64::from(processes))
                     };
-                    measure_one(system, &key, processes, scale.pick(1, 5), &mut samples)
+                    measure_one(system, &key, processes, scale.pick(1, 5), samples)
                 })?;
             }
             watch.end_round(&running, section)?;
@@ -61,7 +60,6 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         let plot = Plot::lines("Syncs a second", RATE.name, "processes", vec![panel]);
         section.plots.push(plot.log_x().log_y());
     }
-    samples.write_to(section);
     Ok(())
 }
 

@@ -26,7 +26,7 @@ const PROCESSES: u32 = 8;
 const FIXED_MIB: u64 = 256 + 64 + 2 * 64;
 const THREAD_MIB: u64 = 4;
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     if !is_installed("fio") {
         section.leave_out("all of it", "fio is not installed");
         return Ok(());
@@ -35,19 +35,17 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
     section.set("file MiB", file_mib);
     let recipes: [Box<dyn System>; 2] =
         [Box::new(OneJournal::new()), Box::new(OneJournal::new().nvram())];
-    let mut samples = Samples::default();
     for device in scale.devices(&["nvme"]) {
         let size_mib = PROCESSES * file_mib + 512;
         let running = systems::start(lab, &recipes, &Site::new(&device, size_mib), section)?;
         let mut watch = Watch::begin(lab, &running)?;
         for system in &running {
-            measure(system, u64::from(file_mib) << 10, scale.pick(6, 120), section, &mut samples)?;
+            measure(system, u64::from(file_mib) << 10, scale.pick(6, 120), section, samples)?;
         }
         watch.end_round(&running, section)?;
         systems::stop(running)?;
     }
     section.plots.push(Plot::bars("Resident memory of the daemon", MEMORY.name, Vec::new()));
-    samples.write_to(section);
     Ok(())
 }
 

@@ -45,6 +45,7 @@ pub use scale::Scale;
 
 use crate::error::Result;
 use crate::lab::Lab;
+use crate::measure::Samples;
 use crate::results::Section;
 
 /// One experiment.
@@ -62,8 +63,8 @@ pub struct Experiment {
     pub paper_claim: &'static str,
     /// What OneJournal must reach.
     pub goal: &'static str,
-    /// Fills the section. What it holds when this fails is kept.
-    pub run: fn(&Lab, &Scale, &mut Section) -> Result<()>,
+    /// Fills the section and takes samples. What both hold when this fails is kept.
+    pub run: fn(&Lab, &Scale, &mut Section, &mut Samples) -> Result<()>,
 }
 
 /// All, in the order of the report.

@@ -41,27 +41,21 @@ fn recipes() -> Vec<Box<dyn System>> {
     ]
 }
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     programs::need(section, &[("glusterd", "glusterfs-server"), ("fio", "fio")])?;
     let clients = scale.pick(vec![2], vec![1, 4, 8]);
     let devices = scale.pick(&["hdd"][..], &["hdd", "ssd311"]);
     let seconds = scale.pick(1, 5);
     section.set("processes of a client", PROCESSES);
     section.set("seconds of a round", seconds);
-    let mut samples = Samples::default();
-    let mut done = Ok(());
+    plot(section);
     for device in scale.devices(devices) {
-        done = on_device(lab, scale, section, &device, (&clients, seconds), &mut samples);
-        if done.is_err() {
-            break;
-        }
+        on_device(lab, scale, section, &device, (&clients, seconds), samples)?;
         for clients in &clients {
-            judge(section, &samples, &key(&device, *clients))?;
+            judge(section, samples, &key(&device, *clients))?;
         }
     }
-    plot(section);
-    samples.write_to(section);
-    done
+    Ok(())
 }
 
 fn key(device: &Device, clients: u32) -> Key {

@@ -40,7 +40,7 @@ fn recipes() -> Vec<Box<dyn System>> {
     ]
 }
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     programs::need(section, &[("postmark", "postmark"), ("cc", "gcc")])?;
     let sizes = scale.pick(vec![512, 16 << 10], vec![128, 512, 1024, 4096, 16 << 10, 128 << 10]);
     // The paper: 10,000 transactions.
@@ -48,21 +48,15 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
     section.set("files", files);
     section.set("transactions", transactions);
     section.set("processes", PROCESSES);
-    let mut samples = Samples::default();
-    let mut done = Ok(());
-    for device in scale.devices(&["ssd311"]) {
-        let sizes = (&sizes[..], files, transactions);
-        done = on_device(lab, scale, section, &device, sizes, &mut samples);
-        if done.is_err() {
-            break;
-        }
-        judge(section, &samples, &device, sizes.0)?;
-    }
     section.plots.push(
         Plot::lines("Transactions a second", RATE.name, "bytes of a call", Vec::new()).log_x(),
     );
-    samples.write_to(section);
-    done
+    for device in scale.devices(&["ssd311"]) {
+        let sizes = (&sizes[..], files, transactions);
+        on_device(lab, scale, section, &device, sizes, samples)?;
+        judge(section, samples, &device, sizes.0)?;
+    }
+    Ok(())
 }
 
 fn key(device: &Device, block_bytes: u64) -> Key {

@@ -9,7 +9,7 @@ use super::{Experiment, Scale, okeanos};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
-use crate::results::{Better, Outcome, Plot, PlotKind, Section, Verdict};
+use crate::results::{Better, Outcome, Plot, Section, Verdict};
 use crate::systems::{self, Running, Site};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -51,7 +51,7 @@ struct Case {
     fill: Fill,
 }
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let mut cases = vec![
         Case { name: "1,000 records of 125 bytes", record_bytes: 125, fill: Fill::Records(10) },
         Case { name: "full journal, 4 KiB", record_bytes: 4096, fill: Fill::Full },
@@ -60,31 +60,19 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         let fill = Fill::Records(40);
         cases.push(Case { name: "4,000 records of 4 KiB", record_bytes: 4096, fill });
     }
-    let mut samples = Samples::default();
-    let mut done = Ok(());
     for device in scale.devices(scale.pick(&["ssd311"][..], &["ssd311", "hdd"])) {
         if !matches!(device, Device::Emulated(_)) {
             section.leave_out(&device.to_string(), "only an emulated device can lose its power");
             continue;
         }
-        done = on_device(lab, scale, section, &device, &cases, &mut samples);
-        if done.is_err() {
-            break;
-        }
-        judge(section, &samples, &device, &cases)?;
-        section.plots.push(Plot {
-            title: format!("Time to mount on {device}"),
-            kind: PlotKind::Bars,
-            metric: TIME.name.to_owned(),
-            panels: vec![device.to_string()],
-            count: None,
-            x_label: String::new(),
-            log_x: false,
-            log_y: true,
-        });
+        on_device(lab, scale, section, &device, &cases, samples)?;
+        judge(section, samples, &device, &cases)?;
+        section.plots.push(
+            Plot::bars(format!("Time to mount on {device}"), TIME.name, vec![device.to_string()])
+                .log_y(),
+        );
     }
-    samples.write_to(section);
-    done
+    Ok(())
 }
 
 fn on_device(

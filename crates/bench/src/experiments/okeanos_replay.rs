@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::programs::latency::Latency;
-use crate::results::{Better, Outcome, Plot, PlotKind, Section, Verdict};
+use crate::results::{Better, Outcome, Plot, Section, Verdict};
 use crate::systems::{self, Ext4, OneJournal, Running, Site, System};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -40,34 +40,28 @@ struct Played {
     flush: Latency,
 }
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let plan = Plan {
         traces: scale.pick(&TRACES[..COMMIT_TRACES], &TRACES),
         instances: scale.pick(vec![1, 32], vec![1, 4, 16, 64]),
         calls: scale.pick(60, 400),
     };
     section.set("calls of a trace", plan.calls);
-    let mut samples = Samples::default();
-    let mut done = Ok(());
     for device in scale.devices(scale.pick(&["ssd311"][..], &["ssd311", "hdd"])) {
-        done = plan.on_device(lab, scale, section, &device, &mut samples);
-        if done.is_err() {
-            break;
-        }
-        plan.judge(section, &samples, &device)?;
-        section.plots.push(Plot {
-            title: format!("Time of a log flush on {device}"),
-            kind: PlotKind::Lines,
-            metric: FLUSH.name.to_owned(),
-            panels: plan.traces.iter().map(|trace| panel(&device, trace)).collect(),
-            count: None,
-            x_label: "instances".into(),
-            log_x: true,
-            log_y: true,
-        });
+        plan.on_device(lab, scale, section, &device, samples)?;
+        plan.judge(section, samples, &device)?;
+        section.plots.push(
+            Plot::lines(
+                format!("Time of a log flush on {device}"),
+                FLUSH.name,
+                "instances",
+                plan.traces.iter().map(|trace| panel(&device, trace)).collect(),
+            )
+            .log_x()
+            .log_y(),
+        );
     }
-    samples.write_to(section);
-    done
+    Ok(())
 }
 
 fn panel(device: &Device, trace: &str) -> String {

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::programs::latency::Latency;
-use crate::results::{Better, Outcome, Plot, PlotKind, Section, Verdict};
+use crate::results::{Better, Outcome, Plot, Section, Verdict};
 use crate::systems::{self, Running, Site};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -58,7 +58,7 @@ struct Rate {
     is_read: bool,
 }
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let rates = [
         Rate {
             name: "1 Kb/s",
@@ -75,18 +75,12 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
     ];
     let seconds = scale.pick(1, 4);
     section.set("seconds", seconds);
-    let mut samples = Samples::default();
-    let mut done = Ok(());
     for device in scale.devices(&["hdd"]) {
-        done = on_device(lab, scale, section, &device, &rates, seconds, &mut samples);
-        if done.is_err() {
-            break;
-        }
-        judge(section, &samples, &device, &rates)?;
+        on_device(lab, scale, section, &device, &rates, seconds, samples)?;
+        judge(section, samples, &device, &rates)?;
         plots(section, &device, &rates);
     }
-    samples.write_to(section);
-    done
+    Ok(())
 }
 
 fn panel(device: &Device, rate: &Rate) -> String {
@@ -199,16 +193,16 @@ impl Case<'_> {
 
 fn plots(section: &mut Section, device: &Device, rates: &[Rate]) {
     let mut plot = |title: &str, metric: Metric, rates: &[Rate]| {
-        section.plots.push(Plot {
-            title: format!("{title}, on {device}"),
-            kind: PlotKind::Lines,
-            metric: metric.name.to_owned(),
-            panels: rates.iter().map(|rate| panel(device, rate)).collect(),
-            count: None,
-            x_label: "streams".into(),
-            log_x: true,
-            log_y: true,
-        });
+        section.plots.push(
+            Plot::lines(
+                format!("{title}, on {device}"),
+                metric.name,
+                "streams",
+                rates.iter().map(|rate| panel(device, rate)).collect(),
+            )
+            .log_x()
+            .log_y(),
+        );
     };
     plot("Figure 4a: bytes to the journal", JOURNAL, rates);
     plot("Figure 4b: bytes to the file system's device", HOME, rates);

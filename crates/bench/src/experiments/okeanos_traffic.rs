@@ -8,7 +8,7 @@ use super::{Experiment, Scale, okeanos};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch};
-use crate::results::{Better, Outcome, Plot, PlotKind, Section, Verdict};
+use crate::results::{Better, Outcome, Plot, Section, Verdict};
 use crate::systems::{self, Running, Site};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -38,31 +38,25 @@ struct Written {
     records: usize,
 }
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let sizes = scale.pick(vec![125, 4096], vec![125, 256, 512, 1024, 2048, 4096, 8192]);
     let seconds = scale.pick(1, 10);
     section.set("seconds", seconds);
-    let mut samples = Samples::default();
-    let mut done = Ok(());
     for device in scale.devices(&["hdd"]) {
-        done = on_device(lab, scale, section, &device, &sizes, seconds, &mut samples);
-        if done.is_err() {
-            break;
-        }
-        judge(section, &samples, &device, &sizes)?;
-        section.plots.push(Plot {
-            title: format!("Journal traffic on {device}"),
-            kind: PlotKind::Lines,
-            metric: TRAFFIC.name.to_owned(),
-            panels: [APPEND, RANDOM].map(|place| panel(&device, place)).to_vec(),
-            count: None,
-            x_label: "bytes a request".into(),
-            log_x: true,
-            log_y: true,
-        });
+        on_device(lab, scale, section, &device, &sizes, seconds, samples)?;
+        judge(section, samples, &device, &sizes)?;
+        section.plots.push(
+            Plot::lines(
+                format!("Journal traffic on {device}"),
+                TRAFFIC.name,
+                "bytes a request",
+                [APPEND, RANDOM].map(|place| panel(&device, place)).to_vec(),
+            )
+            .log_x()
+            .log_y(),
+        );
     }
-    samples.write_to(section);
-    done
+    Ok(())
 }
 
 fn panel(device: &Device, place: &str) -> String {

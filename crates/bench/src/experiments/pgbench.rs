@@ -39,32 +39,23 @@ fn recipes() -> Vec<Box<dyn System>> {
     ]
 }
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
-    if let Err(error) = crate::programs::pgbench::need() {
-        section.leave_out("the experiment", &error.to_string());
-        return Err(error);
-    }
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
+    programs::require(section, crate::programs::pgbench::need())?;
     let clients = scale.pick(vec![4], vec![1, 4, 16, 64]);
     let (branches, seconds) = (scale.pick(1, 20), scale.pick(1, 5));
     section.set("scale of pgbench", branches);
     section.set("seconds of a round", seconds);
-    let mut samples = Samples::default();
-    let mut done = Ok(());
-    for device in scale.devices(scale.pick(&["ssd840"][..], &["ssd840", "cloud"])) {
-        let load = Load { clients: &clients, branches, seconds };
-        done = on_device(lab, scale, section, &device, &load, &mut samples);
-        if done.is_err() {
-            break;
-        }
-        for &clients in &clients {
-            judge(section, &samples, &key(&device, clients))?;
-        }
-    }
     section.plots.push(
         Plot::lines("Transactions a second", RATE.name, "clients", Vec::new()).log_x().log_y(),
     );
-    samples.write_to(section);
-    done
+    for device in scale.devices(scale.pick(&["ssd840"][..], &["ssd840", "cloud"])) {
+        let load = Load { clients: &clients, branches, seconds };
+        on_device(lab, scale, section, &device, &load, samples)?;
+        for &clients in &clients {
+            judge(section, samples, &key(&device, clients))?;
+        }
+    }
+    Ok(())
 }
 
 struct Load<'a> {

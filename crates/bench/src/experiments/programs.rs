@@ -2,22 +2,21 @@
 
 use fastrand::Rng;
 
-use crate::error::{Error, Result};
-use crate::lab::is_installed;
+use crate::error::Result;
 use crate::measure::{self, Key, Metric, Samples};
+use crate::programs;
 use crate::results::{Better, Outcome, Section, Verdict};
 use crate::systems::Running;
 
 /// An error, and a note for the reader, when one of these programs is missing: name and package.
 pub fn need(section: &mut Section, programs: &[(&str, &str)]) -> Result<()> {
-    for (program, package) in programs {
-        if !is_installed(program) {
-            let why = format!("{program} is not installed: scripts/setup-bench installs {package}");
-            section.leave_out("the experiment", &why);
-            return Err(Error::other(why));
-        }
-    }
-    Ok(())
+    let mut programs = programs.iter();
+    require(section, programs.try_for_each(|(program, package)| programs::need(program, package)))
+}
+
+/// The error of what looked for a program, and a note for the reader.
+pub fn require(section: &mut Section, found: Result<()>) -> Result<()> {
+    found.inspect_err(|error| section.leave_out("the experiment", &error.to_string()))
 }
 
 /// Each system once, in a shuffled order: a sample, and what the devices were asked for. `each` returns

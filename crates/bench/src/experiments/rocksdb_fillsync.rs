@@ -40,25 +40,16 @@ fn recipes() -> Vec<Box<dyn System>> {
     ]
 }
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
-    if let Err(error) = fillsync::need() {
-        section.leave_out("the experiment", &error.to_string());
-        return Err(error);
-    }
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
+    programs::require(section, fillsync::need())?;
     let puts = scale.pick(500, 5000);
     section.set("puts of a round", puts);
-    let mut samples = Samples::default();
-    let mut done = Ok(());
-    for device in scale.devices(&["ssd311"]) {
-        done = on_device(lab, scale, section, &device, puts, &mut samples);
-        if done.is_err() {
-            break;
-        }
-        judge(section, &samples, &device)?;
-    }
     section.plots.push(Plot::bars("Time of a put", TIME.name, Vec::new()));
-    samples.write_to(section);
-    done
+    for device in scale.devices(&["ssd311"]) {
+        on_device(lab, scale, section, &device, puts, samples)?;
+        judge(section, samples, &device)?;
+    }
+    Ok(())
 }
 
 fn on_device(

@@ -11,6 +11,7 @@ use clap::Args;
 use super::{EXPERIMENTS, Experiment, Scale};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab, Program};
+use crate::measure::Samples;
 use crate::report;
 use crate::results::{self, Build, Machine, SCHEMA, Section, SectionFile};
 
@@ -123,9 +124,12 @@ fn run_experiment(experiment: &Experiment, lab: &Lab, scale: &Scale) -> Result<S
     for (name, value) in scale_settings(scale) {
         section.set(name, value);
     }
+    let mut samples = Samples::default();
     let start = Instant::now();
-    let done = catch_unwind(AssertUnwindSafe(|| (experiment.run)(lab, scale, &mut section)));
+    let run = || (experiment.run)(lab, scale, &mut section, &mut samples);
+    let done = catch_unwind(AssertUnwindSafe(run));
     let done = done.unwrap_or_else(|panic| Err(Error::other(panic_text(panic.as_ref()))));
+    samples.write_to(&mut section);
     section.seconds = start.elapsed().as_secs_f64();
     match done {
         Err(Error::Interrupted) => return Err(Error::Interrupted),

@@ -49,8 +49,7 @@ fn variants(plain: fn() -> Box<dyn System>) -> Vec<Box<dyn System>> {
     ]
 }
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
-    let mut samples = Samples::default();
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let mut places = Vec::new();
     for device in scale.devices(&["ssd311"]) {
         let mut recipes = variants(|| Box::new(Ext4::ordered()));
@@ -60,13 +59,9 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
     }
     let here = variants(|| Box::new(ScratchFolder));
     places.push(("this disk".to_owned(), Device::Scratch, here, SPEED_OF_MANY_HERE));
-    let mut done = Ok(());
     for (panel, device, recipes, speed_of_many) in &places {
-        done = on_device(lab, scale, section, (panel, device, recipes), &mut samples)
-            .and_then(|()| judge(section, &samples, panel, recipes, *speed_of_many));
-        if done.is_err() {
-            break;
-        }
+        on_device(lab, scale, section, (panel, device, recipes), samples)?;
+        judge(section, samples, panel, recipes, *speed_of_many)?;
         let title = format!("Transaction time of one writer, {panel}");
         section.plots.push(Plot::bars(title, TIME.name, vec![one_row_panel(panel)]).log_y());
         let of_many = |title: &str| {
@@ -77,8 +72,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
             .plots
             .push(of_many("KiB written a transaction, all written back").of_count(ALL_WRITTEN));
     }
-    samples.write_to(section);
-    done
+    Ok(())
 }
 
 fn one_row_panel(panel: &str) -> String {

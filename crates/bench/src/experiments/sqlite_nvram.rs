@@ -22,14 +22,13 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const MODES: [&str; 2] = ["WAL", "PERSIST"];
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let slow = OneJournal::new().journal(Journal::Nvram { latency_ns_per_line: 40 });
     let fast = OneJournal::new().nvram();
     let (slow_name, fast_name) = (slow.name(), fast.name());
     let ordered = Ext4::ordered().name();
     let recipes: [Box<dyn System>; 4] =
         [Box::new(Ext4::ordered()), Box::new(OneJournal::new()), Box::new(fast), Box::new(slow)];
-    let mut samples = Samples::default();
     for device in scale.devices(&["ssd311"]) {
         let running = systems::start(lab, &recipes, &Site::new(&device, 256), section)?;
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
@@ -38,22 +37,21 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
             for (mode, panel) in MODES.iter().zip(&panels) {
                 let arguments = ["--journal-mode", mode];
                 let one_row = OneRow { panel, arguments: &arguments, count: scale.pick(50, 500) };
-                one_row.round(lab, &running, &mut rng, &mut samples)?;
+                one_row.round(lab, &running, &mut rng, samples)?;
             }
             watch.end_round(&running, section)?;
         }
         systems::stop(running)?;
-        let (time, place) = worst_ratio(&samples, &panels, &fast_name, &ordered)?;
+        let (time, place) = worst_ratio(samples, &panels, &fast_name, &ordered)?;
         let claim = format!("{device}: speed over {ordered}, the least of 6 cases");
         section.verdicts.push(Verdict::at_least(claim, "", 1.0 / time, 5.0).saying(place));
-        let (cost, place) = worst_ratio(&samples, &panels, &slow_name, &fast_name)?;
+        let (cost, place) = worst_ratio(samples, &panels, &slow_name, &fast_name)?;
         let claim =
             format!("{device}: time with 40 ns more over that without, the most of 6 cases");
         section.verdicts.push(Verdict::at_most(claim, "", cost, 1.1).saying(place));
         let title = format!("Transaction time on {device}");
         section.plots.push(Plot::bars(title, TIME.name, panels.to_vec()).log_y());
     }
-    samples.write_to(section);
     Ok(())
 }
 

@@ -25,7 +25,7 @@ const MODES: [&str; 4] = ["WAL", "DELETE", "TRUNCATE", "PERSIST"];
 const SIZE_MIB: u32 = 320;
 const OURS: &str = "OneJournal";
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let recipes: [Box<dyn System>; 10] = [
         Box::new(Ext4::ordered()),
         Box::new(Ext4::writeback_async()),
@@ -38,7 +38,6 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
         Box::new(OneJournal::new().data("journal")),
         Box::new(OneJournal::new()),
     ];
-    let mut samples = Samples::default();
     for device in scale.devices(&["ssd311"]) {
         let running = systems::start(lab, &recipes, &Site::new(&device, SIZE_MIB), section)?;
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
@@ -49,26 +48,18 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
                 let arguments = ["--journal-mode", mode];
                 let one_row =
                     OneRow { panel: &panel, arguments: &arguments, count: scale.pick(20, 200) };
-                one_row.round(lab, &running, &mut rng, &mut samples)?;
+                one_row.round(lab, &running, &mut rng, samples)?;
             }
-            reused_wal(
-                lab,
-                scale,
-                &running,
-                &panel(&device, "WAL, reused"),
-                &mut rng,
-                &mut samples,
-            )?;
+            reused_wal(lab, scale, &running, &panel(&device, "WAL, reused"), &mut rng, samples)?;
             watch.end_round(&running, section)?;
         }
         let has_fuse2fs = running.iter().any(|system| system.name == "fuse2fs");
         systems::stop(running)?;
-        judge(section, &samples, &device, has_fuse2fs)?;
+        judge(section, samples, &device, has_fuse2fs)?;
         let mut panels = MODES.map(|mode| panel(&device, mode)).to_vec();
         panels.push(panel(&device, "WAL, reused"));
         section.plots.push(Plot::bars(format!("Transaction time on {device}"), TIME.name, panels));
     }
-    samples.write_to(section);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use super::{Experiment, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
-use crate::results::{Better, Outcome, Plot, PlotKind, Section, Verdict};
+use crate::results::{Better, Outcome, Plot, Section, Verdict};
 use crate::systems::{self, Ext4, Site, System};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -27,32 +27,26 @@ const SIZE_MIB: u32 = 768;
 /// Bytes a record, and what is wanted.
 const SIZES: [(u32, f64); 4] = [(100, 1.3), (1000, 1.1), (10_000, 1.1), (100_000, 1.1)];
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
-    let mut samples = Samples::default();
-    let mut done = Ok(());
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     for device in scale.devices(&["ssd311"]) {
-        done = on_device(lab, scale, section, &device, &mut samples);
-        if done.is_err() {
-            break;
-        }
-        judge(section, &samples, &device)?;
+        on_device(lab, scale, section, &device, samples)?;
+        judge(section, samples, &device)?;
         for (title, metric) in
             [("Bytes written for a byte logged", WRITTEN), ("Logging without pauses", RATE)]
         {
-            section.plots.push(Plot {
-                title: format!("{title}, on {device}"),
-                kind: PlotKind::Lines,
-                metric: metric.name.to_owned(),
-                panels: vec![device.to_string()],
-                count: None,
-                x_label: "bytes a record".into(),
-                log_x: true,
-                log_y: true,
-            });
+            section.plots.push(
+                Plot::lines(
+                    format!("{title}, on {device}"),
+                    metric.name,
+                    "bytes a record",
+                    vec![device.to_string()],
+                )
+                .log_x()
+                .log_y(),
+            );
         }
     }
-    samples.write_to(section);
-    done
+    Ok(())
 }
 
 /// How many records: 100 MB in full, as in the paper; fewer where each waits for the disk.

@@ -5,7 +5,7 @@ use super::{Experiment, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
-use crate::results::{Better, Outcome, Plot, PlotKind, Section, Verdict};
+use crate::results::{Better, Outcome, Plot, Section, Verdict};
 use crate::systems::{self, Ext4, Site, System};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -28,28 +28,22 @@ const SIZES: [(u32, u32, f64); 4] =
     [(100, 77, 100.0), (1000, 37, 60.0), (10_000, 7, 15.0), (100_000, 3, 5.0)];
 const LATENCY_MAX_US: f64 = 1.0;
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
-    let mut samples = Samples::default();
-    let mut done = Ok(());
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     for device in scale.devices(scale.pick(&["loop"][..], &["loop", "ssd311", "emmc"])) {
-        done = on_device(lab, scale, section, &device, &mut samples);
-        if done.is_err() {
-            break;
-        }
-        judge(section, &samples, &device)?;
-        section.plots.push(Plot {
-            title: format!("A durable append, files on {device}"),
-            kind: PlotKind::Lines,
-            metric: TIME.name.to_owned(),
-            panels: vec![device.to_string()],
-            count: None,
-            x_label: "bytes a record".into(),
-            log_x: true,
-            log_y: true,
-        });
+        on_device(lab, scale, section, &device, samples)?;
+        judge(section, samples, &device)?;
+        section.plots.push(
+            Plot::lines(
+                format!("A durable append, files on {device}"),
+                TIME.name,
+                "bytes a record",
+                vec![device.to_string()],
+            )
+            .log_x()
+            .log_y(),
+        );
     }
-    samples.write_to(section);
-    done
+    Ok(())
 }
 
 fn on_device(

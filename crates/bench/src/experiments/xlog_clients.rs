@@ -7,7 +7,7 @@ use super::{Experiment, Scale};
 use crate::error::{Error, Result};
 use crate::lab::{Child, Lab, interrupt};
 use crate::measure::{Key, Metric, Samples, Watch};
-use crate::results::{Better, Outcome, Plot, PlotKind, Section, Verdict};
+use crate::results::{Better, Outcome, Plot, Section, Verdict};
 use crate::systems::{self, Ext4, Site, System};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_millis(120);
 const CASE: &str = "100-byte records";
 const CHECKSUMS: &str = "checksums (nothing shared)";
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let bursts = scale.pick(11, 31);
     section.set("bursts a round", bursts);
     let devices = scale.devices(&["loop"]);
@@ -44,7 +44,6 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
     let mut place = Place::new(lab, &running[0])?;
     let mut watch = Watch::begin(lab, &running)?;
     let (mut one, mut two) = (place.burst_client(Way::Lane)?, place.burst_client(Way::Lane)?);
-    let mut samples = Samples::default();
     let key = Key::case("two clients", CASE);
     for round in 0..scale.rounds() {
         eprintln!("onejournal-bench: round {} of {}", round + 1, scale.rounds());
@@ -72,18 +71,12 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
     one.finish()?;
     two.finish()?;
     place.stop();
-    judge(section, &samples, &key);
-    section.plots.push(Plot {
-        title: "What two clients append over what one does".into(),
-        kind: PlotKind::Bars,
-        metric: RATIO.name.to_owned(),
-        panels: Vec::new(),
-        count: None,
-        x_label: String::new(),
-        log_x: false,
-        log_y: false,
-    });
-    samples.write_to(section);
+    judge(section, samples, &key);
+    section.plots.push(Plot::bars(
+        "What two clients append over what one does",
+        RATIO.name,
+        Vec::new(),
+    ));
     systems::stop(running)
 }
 

@@ -1,6 +1,6 @@
 //! xLog, figure 5: LevelDB with its log in a stream of the log service instead of a file.
 
-use super::programs::Goal;
+use super::programs::{self, Goal};
 use super::{Experiment, Scale, XLOG};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab};
@@ -32,29 +32,20 @@ const FILE: &str = "log file";
 const NVRAM: &str = "stream, NVRAM lane";
 const GROUP: &str = "stream, group log";
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
-    if let Err(error) = fillsync::need() {
-        section.leave_out("the experiment", &error.to_string());
-        return Err(error);
-    }
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
+    programs::require(section, fillsync::need())?;
     // The paper's, or as few as the program does.
     let puts = scale.pick(500, 1000);
     section.set("puts of a round", puts);
-    let mut samples = Samples::default();
-    let mut done = Ok(());
+    section.plots.push(Plot::bars("Figure 5: time of a put", TIME.name, Vec::new()).log_y());
     for device in scale.devices(scale.pick(&["emmc"][..], &["emmc", "ssd311"])) {
         let sizes = scale.pick(&SIZES[..1], &SIZES);
-        done = on_device(lab, scale, section, &device, (sizes, puts), &mut samples);
-        if done.is_err() {
-            break;
-        }
+        on_device(lab, scale, section, &device, (sizes, puts), samples)?;
         for size in sizes {
-            judge(section, &samples, &device, *size)?;
+            judge(section, samples, &device, *size)?;
         }
     }
-    section.plots.push(Plot::bars("Figure 5: time of a put", TIME.name, Vec::new()).log_y());
-    samples.write_to(section);
-    done
+    Ok(())
 }
 
 fn key(device: &Device, value_bytes: u64) -> Key {

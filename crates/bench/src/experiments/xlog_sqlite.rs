@@ -36,7 +36,7 @@ const KEY_BYTES: u32 = 4;
 const ORDERS: [(&str, &str); 2] = [("sequential", "234"), ("random", "243")];
 const WANTED: f64 = 10.0;
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let inserts = scale.pick(100, 1000);
     section.set("inserts of a round", inserts);
     let sizes = scale.pick(&[100, 1600][..], &VALUE_BYTES);
@@ -51,14 +51,9 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
             arguments: &["--synchronous", "OFF"],
         }),
     ];
-    let mut samples = Samples::default();
-    let mut done = Ok(());
     for device in scale.devices(scale.pick(&["emmc"][..], &["emmc", "ssd311"])) {
-        done = on_device(lab, scale, section, (&device, &recipes, inserts, sizes), &mut samples)
-            .and_then(|()| judge(section, &samples, &device, &recipes, sizes));
-        if done.is_err() {
-            break;
-        }
+        on_device(lab, scale, section, (&device, &recipes, inserts, sizes), samples)?;
+        judge(section, samples, &device, &recipes, sizes)?;
         let panels = ORDERS.map(|(order, _)| panel(&device, order)).to_vec();
         for (title, metric) in [
             ("Figure 1: time of an insert", TIME),
@@ -69,8 +64,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
             section.plots.push(plot.log_x().log_y());
         }
     }
-    samples.write_to(section);
-    done
+    Ok(())
 }
 
 fn panel(device: &Device, order: &str) -> String {

@@ -58,7 +58,7 @@ fn print(result: &impl Serialize) -> Result<()> {
 }
 
 /// An error that says what to install when a program is missing.
-fn need(program: &str, package: &str) -> Result<()> {
+pub fn need(program: &str, package: &str) -> Result<()> {
     if is_installed(program) {
         return Ok(());
     }

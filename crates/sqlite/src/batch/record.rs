@@ -8,7 +8,7 @@
 
 use crate::Failure;
 use crate::page::Form;
-use crate::record::{Take, empty, finish, put, u32_of};
+use crate::record::{Items, Take, empty, put, u32_of};
 
 /// What precedes the pages of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +42,7 @@ pub struct Page<'a> {
 pub const KIND: u8 = 5;
 
 /// Makes a record of pages.
-pub struct Writer {
-    /// Behind room for the header.
-    body: Vec<u8>,
-    count_at: usize,
-    count: u32,
-}
+pub struct Writer(Items);
 
 impl Writer {
     /// A record without pages yet.
@@ -58,29 +53,17 @@ impl Writer {
         put(&mut body, head.counter_behind);
         put(&mut body, head.pages_before);
         put(&mut body, head.pages_behind);
-        let count_at = body.len();
-        put(&mut body, 0);
-        Writer { body, count_at, count: 0 }
+        Writer(Items::behind(body))
     }
 
     /// Adds page `number` against `base`, what the file has; `None`: it lies behind the database's end.
     pub fn push(&mut self, number: u32, base: Option<&[u8]>, page: &[u8]) {
-        put(&mut self.body, number);
-        put(&mut self.body, crc32c::crc32c(page));
-        let form_at = self.body.len();
-        self.body.extend_from_slice(&[0; 5]);
-        let form = crate::page::encode(base, page, &mut self.body);
-        let bytes = u32_of(self.body.len() - form_at - 5);
-        self.body[form_at] = form as u8;
-        self.body[form_at + 1..form_at + 5].copy_from_slice(&bytes.to_le_bytes());
-        self.count += 1;
+        self.0.push(&[number], base, page);
     }
 
     /// The record's bytes.
-    pub fn finish(mut self) -> Vec<u8> {
-        let count = self.count.to_le_bytes();
-        self.body[self.count_at..self.count_at + 4].copy_from_slice(&count);
-        finish(KIND, self.body)
+    pub fn finish(self) -> Vec<u8> {
+        self.0.finish(KIND)
     }
 }
 
@@ -102,10 +85,9 @@ pub fn pages(bytes: &[u8]) -> Result<Vec<Page<'_>>, Failure> {
 fn read_pages<'a>(take: &mut Take<'a>) -> Option<Vec<Page<'a>>> {
     let mut pages = Vec::new();
     for _ in 0..take.u32()? {
-        let (number, crc) = (take.u32()?, take.u32()?);
-        let form = Form::from_number(take.bytes(1)?[0])?;
-        let count = take.u32()? as usize;
-        pages.push(Page { number, crc, form, bytes: take.bytes(count)? });
+        let number = take.u32()?;
+        let (crc, form, bytes) = take.encoded_page()?;
+        pages.push(Page { number, crc, form, bytes });
     }
     pages.iter().all(|page| page.number > 0).then_some(pages)
 }

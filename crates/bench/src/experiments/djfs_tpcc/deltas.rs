@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::experiments::Scale;
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples};
-use crate::results::{Better, Outcome, Plot, PlotKind, Section, Verdict};
+use crate::results::{Better, Outcome, Plot, Section, Verdict};
 use crate::systems::client::{Log, SqliteExtension};
 use crate::systems::{self, Ext4, Running, Site, System};
 
@@ -97,16 +97,11 @@ pub fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Sample
     for mode in &MODES {
         judge(section, samples, mode)?;
     }
-    section.plots.push(Plot {
-        title: "Mean delta size".into(),
-        kind: PlotKind::Bars,
-        metric: DELTA.name.to_owned(),
-        panels: MODES.iter().map(panel).collect(),
-        count: None,
-        x_label: String::new(),
-        log_x: false,
-        log_y: false,
-    });
+    section.plots.push(Plot::bars(
+        "Mean delta size",
+        DELTA.name,
+        MODES.iter().map(panel).collect(),
+    ));
     Ok(())
 }
 

@@ -109,10 +109,7 @@ fn nvram() -> OneJournal {
     OneJournal::new().nvram()
 }
 
-fn run(lab: &Lab, scale: &Scale, section: &mut Section) -> Result<()> {
-    let mut samples = Samples::default();
-    let done = throughput::run(lab, scale, section, &mut samples)
-        .and_then(|()| deltas::run(lab, scale, section, &mut samples));
-    samples.write_to(section);
-    done
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
+    throughput::run(lab, scale, section, samples)?;
+    deltas::run(lab, scale, section, samples)
 }

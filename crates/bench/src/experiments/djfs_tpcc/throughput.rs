@@ -8,7 +8,7 @@ use crate::experiments::Scale;
 use crate::lab::{Device, Lab};
 use crate::measure::statistics::{Ratio, ratio};
 use crate::measure::{self, Key, Metric, Samples, Watch};
-use crate::results::{Better, Outcome, Plot, PlotKind, Section, Verdict};
+use crate::results::{Better, Outcome, Plot, Section, Verdict};
 use crate::systems::client::{Eatmydata, Log, SqliteExtension};
 use crate::systems::{self, Counts, Ext4, OneJournal, Running, Site, Xfs};
 
@@ -196,16 +196,12 @@ fn requests(running: &Running) -> Result<Option<f64>> {
 }
 
 fn plot(device: &Device) -> Plot {
-    Plot {
-        title: format!("TPC-C on {device}"),
-        kind: PlotKind::Bars,
-        metric: TPMC.name.to_owned(),
-        panels: MODES.iter().map(|mode| panel(device, mode)).collect(),
-        count: None,
-        x_label: String::new(),
-        log_x: false,
-        log_y: true,
-    }
+    Plot::bars(
+        format!("TPC-C on {device}"),
+        TPMC.name,
+        MODES.iter().map(|mode| panel(device, mode)).collect(),
+    )
+    .log_y()
 }
 
 /// A system beside ext4 ordered in the same rounds.
