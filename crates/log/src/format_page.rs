@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use crate::{chunk, group, place, record, segments};
+use crate::{chunk, group, options, record, segments};
 
 const PAGE: &str = include_str!("../../../docs/format/log.md");
 
@@ -87,7 +87,7 @@ fn the_constants_are_those_of_the_page() {
     assert_eq!(magic("### Header"), group::HEADER_MAGIC.to_le_bytes());
     assert_eq!(magic("### Entry"), group::ENTRY_MAGIC.to_le_bytes());
     assert_eq!(table("### Header")[2][3], group::VERSION.to_string());
-    assert!(PAGE.contains(&format!("format version {}.", place::FORMAT)));
+    assert!(PAGE.contains(&format!("format version {}.", options::FORMAT)));
     assert!(table("## Record")[0][3].contains("bit 31"));
     assert_eq!(record::FOLLOWS_UNSYNCED, 1 << 31);
     assert_eq!((chunk::DATA_OFFSET, segments::DATA_OFFSET, group::HEADER_BYTES), (4096, 64, 4096));

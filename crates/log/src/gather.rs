@@ -64,7 +64,8 @@ mod tests {
     use super::*;
     use crate::host::StreamMeta;
     use crate::lane::Lane;
-    use crate::place::{Options, Place};
+    use crate::options::Options;
+    use crate::place::Place;
     use crate::recovery::recover_service;
 
     /// Appends a record; where the lane ends then.

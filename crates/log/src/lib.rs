@@ -7,8 +7,8 @@
 //!
 //! A *service* is a directory. It has *streams*, named sequences of records; each has one writer at a time,
 //! which holds its *lease*, and any number of readers. Records are appended to the stream's *lane*: chunks of
-//! shared memory, lent from one pool. `service` says who may do what in which process, `shared` what
-//! they share, `recovery` what happens after a restart; the formats are in `record`, `chunk`,
+//! shared memory, lent from one `pool`. `service` says who may do what in which process, `shared` what
+//! they share, `group_commit` who writes for all, `recovery` what happens after a restart; the formats are in `record`, `chunk`,
 //! `segments` and `group`, and in `docs/format/log.md`.
 //!
 //! It must not know SQLite, LevelDB, or volumes.
@@ -20,18 +20,25 @@ mod client;
 mod clock;
 mod drain;
 mod error;
+mod files;
 #[cfg(test)]
 mod format_page;
 mod gather;
 mod group;
+mod group_commit;
 mod host;
+mod kick;
 mod lane;
 mod lease;
 mod log;
 mod manage;
+mod media;
 mod mortal;
+mod options;
+mod own_lease;
 mod patience;
 mod place;
+mod pool;
 mod protocol;
 mod reading;
 mod record;
@@ -45,6 +52,8 @@ mod service;
 mod shared;
 #[cfg(test)]
 mod sim;
+mod slots;
+mod stream;
 mod transport;
 mod types;
 mod worker;
@@ -53,9 +62,10 @@ mod writer;
 pub use client::ConnectOptions;
 pub use error::{LogError, Result};
 pub use host::{Settings, StreamMeta};
-pub use log::{Log, LogStat, Reader, Record, Stream, StreamStat, names_socket};
-pub use place::Options;
+pub use log::{Log, LogStat, names_socket};
+pub use options::Options;
 pub use record::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
 pub use server::{Limits, Server, ServerOptions};
 pub use shared::{CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, NOTE_BYTES, STREAM_COUNT_MAX};
+pub use stream::{Reader, Record, Stream, StreamStat};
 pub use types::{Lsn, NAME_BYTES_MAX, StreamId, StreamName, Usn};

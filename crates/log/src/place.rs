@@ -17,14 +17,12 @@
 //! it is not, the service is recovered from what is durable.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use device::{
     Access, BlockDevice, Directory, Disk, Durability, FileStore, MappedNvram, Nvram, SharedWords,
@@ -34,85 +32,17 @@ use rustix::fs::FlockOperation;
 
 use crate::chunk::DATA_OFFSET;
 use crate::chunk_file::ChunkFile;
-use crate::group::GROUP_BYTES_MIN;
+use crate::files::{
+    at, make_directory, open_or_make, open_words, parse, sync_directory, write_whole,
+};
 use crate::host::{Host, Settings, StreamMeta};
+use crate::media::{class_of, open_group};
+use crate::options::{Options, settings_of};
 use crate::remote::{RemoteWords, leases_in, make_remote_words, words_path};
 use crate::served::{Serving, refuse_if_served};
-use crate::shared::{
-    CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, Client, Control, LaneWords, STREAM_COUNT_MAX,
-};
+use crate::shared::{CLIENT_COUNT_MAX, Client, Control, LaneWords, STREAM_COUNT_MAX};
+use crate::slots::{Lock, is_joined, refuse_if_joined, slot_path, take_slot};
 use crate::{LogError, Result, StreamId, StreamName};
-
-/// Version of the layout.
-pub(crate) const FORMAT: u32 = 1;
-
-/// How a service is made. An existing one keeps what it was made with.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Directory on NVRAM for the lanes; `None`: lanes are ordinary memory, and syncs share a group
-    /// log on the directory's disk.
-    pub nvram: Option<PathBuf>,
-    /// What the NVRAM is to be called, when that is less than `power`.
-    pub durability: Option<Durability>,
-    /// Size of the pool in bytes (64 MiB).
-    pub pool_bytes: u64,
-    /// Size of a log file in bytes, at most (16 MiB).
-    pub segment_bytes: u64,
-    /// Size of the group log in bytes (16 MiB).
-    pub group_bytes: u64,
-    /// Directory for the shared memory (`/dev/shm`): a tmpfs.
-    pub memory: PathBuf,
-    /// How long an append of this process waits for a chunk when the pool is full (10 s).
-    pub full_wait: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            nvram: None,
-            durability: None,
-            pool_bytes: 64 << 20,
-            segment_bytes: 16 << 20,
-            group_bytes: 16 << 20,
-            memory: PathBuf::from("/dev/shm"),
-            full_wait: Duration::from_secs(10),
-        }
-    }
-}
-
-/// Smallest and largest pool, in bytes.
-const POOL_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 30);
-/// Smallest log file limit, in bytes.
-const SEGMENT_BYTES_MIN: u64 = 64 << 10;
-
-impl Options {
-    fn settings(&self) -> Result<Settings> {
-        let refuse = |what: &str, found: u64, least: u64| {
-            Err(LogError::Usage(format!("{what} of {found} bytes: at least {least} are needed")))
-        };
-        if !POOL_BYTES.contains(&self.pool_bytes) {
-            return refuse("a pool", self.pool_bytes, *POOL_BYTES.start());
-        }
-        if self.segment_bytes < SEGMENT_BYTES_MIN {
-            return refuse("a log file limit", self.segment_bytes, SEGMENT_BYTES_MIN);
-        }
-        if self.group_bytes < GROUP_BYTES_MIN {
-            return refuse("a group log", self.group_bytes, GROUP_BYTES_MIN);
-        }
-        let chunk_count = (self.pool_bytes / (128 << 10)).clamp(16, 512);
-        let chunk_bytes = self.pool_bytes / chunk_count / 4096 * 4096;
-        Ok(Settings {
-            format: FORMAT,
-            uuid: format!("{:032x}", fastrand::u128(..)),
-            nvram: self.nvram.clone(),
-            durability: self.durability.map(|class| class.name().to_owned()),
-            chunk_bytes,
-            chunk_count: u32::try_from(chunk_count).expect("512 at most"),
-            segment_bytes: self.segment_bytes,
-            group_bytes: self.group_bytes / 4096 * 4096,
-        })
-    }
-}
 
 /// A service's directory, joined by this process.
 pub(crate) struct Place {
@@ -512,225 +442,4 @@ impl Drop for Place {
             }
         }
     }
-}
-
-/// The service's lock.
-struct Lock(File);
-
-impl Lock {
-    fn take(path: &Path) -> Result<Lock> {
-        let path = path.join("lock");
-        let file = open_or_make(&path, 0o666, 0)?;
-        rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))
-            .map_err(|e| at(&path)(e.into()))?;
-        Ok(Lock(file))
-    }
-
-    /// `None`: somebody has it.
-    fn take_if_free(path: &Path) -> Result<Option<Lock>> {
-        let path = path.join("lock");
-        let file = File::open(&path).map_err(at(&path))?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Lock(file))),
-            Err(_) => Ok(None),
-        }
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Closing it does the same.
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
-    }
-}
-
-fn slot_path(path: &Path, slot: usize) -> PathBuf {
-    path.join("clients").join(format!("{slot:03}"))
-}
-
-/// Takes the first slot that nobody has.
-fn take_slot(path: &Path, control: &Control) -> Result<(Client, File)> {
-    for slot in 0..CLIENT_COUNT_MAX {
-        let slot_path = slot_path(path, slot);
-        let file = open_or_make(&slot_path, 0o666, 0)?;
-        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let generation = control.generation().fetch_add(1, Ordering::AcqRel) + 1;
-            control.slot(slot).store(generation, Ordering::Release);
-            return Ok((Client::new(slot, generation), file));
-        }
-    }
-    Err(LogError::Usage(format!("{CLIENT_COUNT_MAX} processes use {} already", path.display())))
-}
-
-/// An error while any process has a slot; `why` that is one.
-fn refuse_if_joined(path: &Path, why: &str) -> Result<()> {
-    match is_joined(path, None) {
-        true => Err(LogError::Incompatible(format!("{}: {why}", path.display()))),
-        false => Ok(()),
-    }
-}
-
-/// Whether any process has a slot other than `own`.
-fn is_joined(path: &Path, own: Option<usize>) -> bool {
-    (0..CLIENT_COUNT_MAX).filter(|slot| Some(*slot) != own).any(|slot| {
-        File::open(slot_path(path, slot)).is_ok_and(|file| {
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
-        })
-    })
-}
-
-/// The settings of the service in `path`, made by `options` when there is none.
-fn settings_of(path: &Path, options: &Options) -> Result<Settings> {
-    let file = path.join("service.json");
-    match fs::read(&file) {
-        Ok(text) => {
-            let settings: Settings = parse(&file, &text)?;
-            check_settings(&file, &settings)?;
-            refuse_other_medium(path, &settings, options)?;
-            Ok(settings)
-        }
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            let settings = options.settings()?;
-            write_whole(&file, &serde_json::to_vec_pretty(&settings).expect("plain data"))?;
-            Ok(settings)
-        }
-        Err(e) => Err(at(&file)(e)),
-    }
-}
-
-fn check_settings(file: &Path, settings: &Settings) -> Result<()> {
-    let file = file.display();
-    if settings.format != FORMAT {
-        let text = format!("{file}: format {} is not known", settings.format);
-        return Err(LogError::Incompatible(text));
-    }
-    let is_uuid = settings.uuid.len() == 32 && settings.uuid.bytes().all(|b| b.is_ascii_hexdigit());
-    let is_sound = is_uuid
-        && (1..=CHUNK_COUNT_MAX as u64).contains(&u64::from(settings.chunk_count))
-        && settings.chunk_bytes >= 4096
-        && settings.chunk_bytes.is_multiple_of(4096)
-        && settings.chunk_bytes <= 1 << 30
-        && settings.segment_bytes >= SEGMENT_BYTES_MIN
-        && settings.group_bytes >= GROUP_BYTES_MIN;
-    match is_sound {
-        true => Ok(()),
-        false => Err(LogError::Incompatible(format!("{file} holds settings that cannot be"))),
-    }
-}
-
-/// Who asks for NVRAM must get it.
-fn refuse_other_medium(path: &Path, settings: &Settings, options: &Options) -> Result<()> {
-    match &options.nvram {
-        Some(nvram) if settings.nvram.as_ref() != Some(nvram) => {
-            let found = match &settings.nvram {
-                Some(other) => format!("on {}", other.display()),
-                None => "in ordinary memory".into(),
-            };
-            let text = format!("{} was made with its lanes {found}", path.display());
-            Err(LogError::Incompatible(text))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// What a store to the directory `nvram` survives; makes the files of the chunks there, durably.
-fn class_of(nvram: &Path, settings: &Settings) -> Result<Durability> {
-    let known = |name: &String| {
-        let unknown = || LogError::Incompatible(format!("durability {name} is not known"));
-        Durability::from_name(name).ok_or_else(unknown)
-    };
-    let asked = settings.durability.as_ref().map(known).transpose()?;
-    let len_bytes = DATA_OFFSET + settings.chunk_bytes;
-    for index in (0..settings.chunk_count).rev() {
-        let path = nvram.join(format!("chunk-{index:04}"));
-        if !fs::metadata(&path).is_ok_and(|found| found.len() == len_bytes) {
-            // A client may have made it longer.
-            let file = open_or_make(&path, 0o600, len_bytes)?;
-            file.set_len(len_bytes).and_then(|()| file.sync_all()).map_err(at(&path))?;
-        }
-    }
-    sync_directory(nvram)?;
-    // A file that no client has.
-    let path = nvram.join("probe");
-    let file = open_or_make(&path, 0o600, DATA_OFFSET)?;
-    let class = MappedNvram::share(&path, file.into(), Access::ReadWrite, asked)?.durability();
-    fs::remove_file(&path).map_err(at(&path))?;
-    Ok(class)
-}
-
-/// The group log, made with zeros that are written and not only reserved: a durable write there then
-/// changes no metadata.
-fn open_group(path: &Path, len_bytes: u64) -> Result<Disk> {
-    let is_whole = fs::metadata(path).is_ok_and(|found| found.len() == len_bytes);
-    if !is_whole {
-        let new = path.with_extension("new");
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)
-            .map_err(at(&new))?;
-        let zeros = vec![0; 1 << 20];
-        let mut left = len_bytes;
-        while left > 0 {
-            let count = left.min(zeros.len() as u64);
-            file.write_all(&zeros[..usize::try_from(count).expect("1 MiB at most")])
-                .map_err(at(&new))?;
-            left -= count;
-        }
-        file.sync_all().map_err(at(&new))?;
-        fs::rename(&new, path).map_err(at(path))?;
-        sync_directory(path.parent().expect("in a directory"))?;
-    }
-    Ok(Disk::open_shared(path)?)
-}
-
-fn open_words(path: &Path, count: usize) -> Result<SharedWords> {
-    let file = open_or_make(path, 0o600, count as u64 * 8)?;
-    Ok(SharedWords::of_file(file.as_fd(), count)?)
-}
-
-/// Opens a file, which gets at least `len_bytes` zeros.
-fn open_or_make(path: &Path, mode: u32, len_bytes: u64) -> Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(mode);
-    let file = options.open(path).map_err(at(path))?;
-    if file.metadata().map_err(at(path))?.len() < len_bytes {
-        file.set_len(len_bytes).map_err(at(path))?;
-    }
-    Ok(file)
-}
-
-fn make_directory(path: &Path, mode: u32) -> Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(at(path))
-}
-
-/// Replaces the file at `path` by one with these bytes, durably.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let new = path.with_extension("new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o644)
-        .open(&new)
-        .map_err(at(&new))?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(at(&new))?;
-    fs::rename(&new, path).map_err(at(path))?;
-    sync_directory(path.parent().expect("in a directory"))
-}
-
-fn sync_directory(path: &Path) -> Result<()> {
-    File::open(path).and_then(|directory| directory.sync_all()).map_err(at(path))
-}
-
-fn parse<T: serde::de::DeserializeOwned>(path: &Path, text: &[u8]) -> Result<T> {
-    serde_json::from_slice(text)
-        .map_err(|e| LogError::Incompatible(format!("{}: {e}", path.display())))
-}
-
-/// An error of the system at `path`.
-fn at(path: &Path) -> impl Fn(std::io::Error) -> LogError + '_ {
-    move |e| LogError::system(path.display().to_string(), e)
 }

@@ -1,5 +1,5 @@
-//! One process's part in a service: the streams it has open, the leases it holds, the chunks it
-//! lends itself.
+//! One process's part in a service: the streams it has open. The leases it holds are in `own_lease`, the
+//! chunks it lends itself in `pool`.
 //!
 //! # Who may do what
 //!
@@ -11,16 +11,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use device::Nvram;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
-use crate::chunk::{DATA_OFFSET, Lent, Loan, write_zeros};
 use crate::host::{Host, StreamMeta};
+use crate::kick::Kick;
 use crate::lane::Lane;
-use crate::shared::{Client, Control, FREEING, LANE_READY, LaneWords, REPLACING, claim};
-use crate::writer::{Lender, Sizes, Writer};
+use crate::shared::{Client, Control, LANE_READY, LaneWords};
+use crate::writer::Sizes;
 use crate::{LogError, Lsn, Result, StreamId, StreamName, clock};
 
 /// USNs that are made good at once: one hour.
@@ -37,32 +36,6 @@ pub(crate) struct Service {
     pub(crate) full_wait: Duration,
     kick: Kick,
 }
-
-/// Wakes the flush worker before its time.
-#[derive(Default)]
-pub(crate) struct Kick {
-    is_kicked: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Kick {
-    pub(crate) fn kick(&self) {
-        *self.is_kicked.lock() = true;
-        self.changed.notify_one();
-    }
-
-    /// Waits for a kick, `limit` at most.
-    pub(crate) fn wait(&self, limit: Duration) {
-        let mut is_kicked = self.is_kicked.lock();
-        if !*is_kicked {
-            self.changed.wait_for(&mut is_kicked, limit);
-        }
-        *is_kicked = false;
-    }
-}
-
-/// So many chunks in one lane wake the flush worker.
-pub(crate) const LANE_CHUNKS_HIGH: usize = 8;
 
 impl Service {
     /// Joins the service, which `recovery` has made ready.
@@ -157,20 +130,6 @@ impl Service {
         removed
     }
 
-    /// Frees what a stream that is no more had of the pool. The caller holds the service's lock.
-    fn free_all_chunks(&self, stream: StreamId) -> Result<()> {
-        for index in 0..self.host.settings().chunk_count as usize {
-            let owner = self.control.chunk_owner(index);
-            // Whoever was giving it back already is dead: nobody else does with a stream that is no more.
-            if owner.load(Ordering::Acquire) & !FREEING == stream.owner() {
-                Loan::end(&*self.host.chunk(index)?)?;
-                owner.store(0, Ordering::Release);
-                self.control.advance_freed();
-            }
-        }
-        Ok(())
-    }
-
     /// Forgets a lane whose stream another process removed, and frees its chunks if that process died before
     /// it could. Whether it was removed.
     pub(crate) fn forget_removed(&self, stream: StreamId) -> Result<bool> {
@@ -239,70 +198,6 @@ impl Service {
         self.lanes.lock().remove(&id);
     }
 
-    /// Runs `f` with the writer of the stream, whose lease is taken for this process if need be.
-    pub(crate) fn with_writer<T>(
-        &self,
-        lane: &Arc<Lane>,
-        f: impl FnOnce(&mut Writer, &dyn Lender) -> Result<T>,
-    ) -> Result<T> {
-        let mut writer = lane.writer.lock();
-        lane.check()?;
-        if writer.is_none() {
-            *writer = Some(self.lease(lane)?);
-        }
-        let lender = LaneLender { service: self, lane };
-        f(writer.as_mut().expect("leased"), &lender)
-    }
-
-    fn lease(&self, lane: &Lane) -> Result<Writer> {
-        self.end_remote(lane)?;
-        let before = self.claim_lessee(lane)?;
-        self.take_over(lane, before).inspect_err(|_| {
-            // Whoever takes it next has to look at what this one could not.
-            lane.words.suspect().store(1, Ordering::Release);
-            lane.words.lessee().store(0, Ordering::Release);
-        })
-    }
-
-    /// The writer of a lane whose lease was taken from `before`.
-    fn take_over(&self, lane: &Lane, before: Client) -> Result<Writer> {
-        let words = &lane.words;
-        lane.check_words(self.control.usn_limit().load(Ordering::Acquire))?;
-        if self.has_left_something(lane, before) {
-            self.adopt(lane)?;
-        }
-        self.refresh_usn(words);
-        let position = words.appended().load(Ordering::Acquire);
-        let first = position / self.host.settings().chunk_bytes;
-        let mut chunks = Vec::new();
-        while let Some(index) = words.chunk(first + chunks.len() as u64) {
-            let ordinal = first + chunks.len() as u64;
-            chunks.push(Lent { ordinal, memory: lane.chunk_memory(index)? });
-        }
-        let is_nvram = self.host.nvram().is_some();
-        let sizes = self.sizes();
-        Ok(Writer::new(lane.identity(), words.clone(), sizes, is_nvram, position, chunks))
-    }
-
-    /// Takes the lease; who had it.
-    pub(crate) fn claim_lessee(&self, lane: &Lane) -> Result<Client> {
-        let lessee = lane.words.lessee();
-        let mut busy_since = None;
-        loop {
-            let claimed = claim(lessee, self.host.client(), |held| self.is_dead(held));
-            if let Some(before) = claimed {
-                return Ok(before);
-            }
-            let held = Client(lessee.load(Ordering::Acquire));
-            let is_brief = held == Client::NOBODY || held.is_for_a_moment();
-            let waited = busy_since.get_or_insert_with(Instant::now).elapsed();
-            if !is_brief || waited >= self.full_wait {
-                return Err(LogError::Busy(lane.name.to_string()));
-            }
-            std::thread::sleep(Duration::from_micros(50));
-        }
-    }
-
     pub(crate) fn sizes(&self) -> Sizes {
         let settings = self.host.settings();
         Sizes { chunk_bytes: settings.chunk_bytes, pool_bytes: settings.pool_bytes() }
@@ -314,77 +209,6 @@ impl Service {
         words.usn_base().store(base, Ordering::Release);
         let limit = self.control.usn_limit().load(Ordering::Acquire);
         words.usn_limit().store(limit, Ordering::Release);
-    }
-
-    /// Whether `before`, who had the lease, or a drainer died in the middle of something.
-    pub(crate) fn has_left_something(&self, lane: &Lane, before: Client) -> bool {
-        before != Client::NOBODY || lane.words.suspect().load(Ordering::Acquire) != 0
-    }
-
-    /// Takes over the lane of somebody who died.
-    pub(crate) fn adopt(&self, lane: &Lane) -> Result<()> {
-        let _drainer = self.wait_for_drainer(lane)?;
-        self.tidy(lane)
-    }
-
-    /// What a dead writer stored behind its last published record was not acknowledged, and becomes zeros
-    /// again; a chunk that was being lent or given back becomes free. The caller has the lease and
-    /// is the drainer.
-    pub(crate) fn tidy(&self, lane: &Lane) -> Result<()> {
-        // Kept until all is done: who does it may die too, or fail.
-        lane.words.suspect().store(1, Ordering::Release);
-        self.free_lost_chunks(lane)?;
-        self.zero_behind_end(lane)?;
-        lane.words.suspect().store(0, Ordering::Release);
-        Ok(())
-    }
-
-    fn zero_behind_end(&self, lane: &Lane) -> Result<()> {
-        let chunk_bytes = self.host.settings().chunk_bytes;
-        let appended = lane.words.appended().load(Ordering::Acquire);
-        for (ordinal, index) in lane.chunks() {
-            let begin = appended.saturating_sub(ordinal * chunk_bytes).min(chunk_bytes);
-            write_zeros(&*lane.chunk_memory(index)?, DATA_OFFSET + begin)?;
-        }
-        Ok(())
-    }
-
-    /// Frees the chunks that the stream owns and its table does not name. Only while nobody lends or
-    /// gives back.
-    pub(crate) fn free_lost_chunks(&self, lane: &Lane) -> Result<()> {
-        let chunks = lane.chunks();
-        for index in 0..self.host.settings().chunk_count as usize {
-            let word = self.control.chunk_owner(index).load(Ordering::Acquire);
-            let named = chunks.iter().find(|(_, named)| *named == index);
-            match named {
-                // It was being given back.
-                Some((ordinal, _)) if word & FREEING != 0 => lane.words.clear_chunk(*ordinal),
-                Some(_) => continue,
-                None if word & !FREEING == lane.owner() => {}
-                None => continue,
-            }
-            self.end_loan(lane, index)?;
-        }
-        Ok(())
-    }
-
-    /// Frees a chunk of the lane that its table does not name.
-    fn end_loan(&self, lane: &Lane, index: usize) -> Result<()> {
-        Loan::end(&*lane.chunk_memory(index)?)?;
-        self.control.chunk_owner(index).store(0, Ordering::Release);
-        self.control.advance_freed();
-        Ok(())
-    }
-
-    /// Gives the stream's lease back, if this process has it.
-    pub(crate) fn release(&self, lane: &Lane) {
-        let mut writer = lane.writer.lock();
-        if writer.take().is_some() {
-            let me = self.host.client().0;
-            let given =
-                lane.words.lessee().compare_exchange(me, 0, Ordering::AcqRel, Ordering::Acquire);
-            debug_assert!(given.is_ok(), "the lease was ours, not {given:?}");
-        }
     }
 
     /// Says that the records before `lsn` are not wanted any more.
@@ -420,154 +244,6 @@ impl Service {
         self.commit_to(lane, appended)
     }
 
-    /// Lends a chunk for span `ordinal` of the stream. When there is none, those that hold nothing yet
-    /// go back: see [`Lender::lend`].
-    pub(crate) fn lend(&self, lane: &Lane, ordinal: u64) -> Result<Lent> {
-        self.lend_or_wait(lane, ordinal).inspect_err(|_| self.take_back_unused(lane))
-    }
-
-    /// Frees what was lent for an append that then found no chunk more. Only while the stream's writer waits
-    /// for that: else it may have stored what is not known here yet.
-    pub(crate) fn take_back_unused(&self, lane: &Lane) {
-        let appended = lane.words.appended().load(Ordering::Acquire);
-        let last = appended / self.host.settings().chunk_bytes;
-        for (ordinal, index) in lane.chunks().into_iter().filter(|(ordinal, _)| *ordinal > last) {
-            if let Err(e) = self.free_chunk(lane, ordinal, index) {
-                lane.abort(&e);
-            }
-        }
-    }
-
-    pub(crate) fn lend_or_wait(&self, lane: &Lane, ordinal: u64) -> Result<Lent> {
-        let begin = Instant::now();
-        let mut has_waited = false;
-        loop {
-            let freed = self.control.freed();
-            if let Some(index) = self.take_free_chunk(lane) {
-                let memory = self.begin_loan(lane, ordinal, index).inspect_err(|_| {
-                    self.control.chunk_owner(index).store(0, Ordering::Release);
-                    self.control.advance_freed();
-                })?;
-                if ordinal.is_multiple_of(LANE_CHUNKS_HIGH as u64) {
-                    self.kick.kick();
-                }
-                if has_waited {
-                    let waited_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                    self.control.wait_ns().fetch_add(waited_ns, Ordering::Relaxed);
-                }
-                return Ok(Lent { ordinal, memory });
-            }
-            if !has_waited {
-                self.control.wait_count().fetch_add(1, Ordering::Relaxed);
-                has_waited = true;
-            }
-            if begin.elapsed() >= self.full_wait {
-                return Err(LogError::Full {
-                    pool_bytes: self.host.settings().pool_bytes(),
-                    waited_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
-                });
-            }
-            if !self.reclaim(lane)? {
-                self.control.wait_freed(freed, Duration::from_millis(20));
-            }
-        }
-    }
-
-    /// Makes a chunk that was taken the lane's.
-    fn begin_loan(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<Arc<dyn Nvram>> {
-        let holder = lane.words.remote().load(Ordering::Acquire);
-        self.renew_chunk(index, holder)?;
-        let memory = lane.chunk_memory(index)?;
-        let appended = lane.words.appended().load(Ordering::Acquire);
-        let first = appended.max(ordinal.saturating_mul(self.host.settings().chunk_bytes));
-        lane.identity().loan(ordinal, first).write(&*memory)?;
-        lane.words.set_chunk(ordinal, index);
-        Ok(memory)
-    }
-
-    /// Makes sure that nobody but `holder` (see `Control::chunk_holder`) sees the chunk's new life in a mapping of
-    /// its old one.
-    fn renew_chunk(&self, index: usize, holder: u64) -> Result<()> {
-        let word = self.control.chunk_holder(index);
-        if word.load(Ordering::Acquire) == holder {
-            return Ok(());
-        }
-        // Who dies in the middle leaves a file whose name may be gone after a power cut: it is nobody's.
-        word.store(REPLACING, Ordering::Release);
-        self.host.replace_chunk(index)?;
-        word.store(holder, Ordering::Release);
-        Ok(())
-    }
-
-    /// Takes a free chunk; rather one that the lessee had before, which need not be made anew.
-    fn take_free_chunk(&self, lane: &Lane) -> Option<usize> {
-        let owner = lane.owner();
-        let holder = lane.words.remote().load(Ordering::Acquire);
-        let count = self.host.settings().chunk_count as usize;
-        let take = |index: &usize| {
-            let word = self.control.chunk_owner(*index);
-            word.load(Ordering::Relaxed) == 0
-                && word.compare_exchange(0, owner, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        };
-        let is_held =
-            |index: &usize| self.control.chunk_holder(*index).load(Ordering::Relaxed) == holder;
-        (0..count).filter(is_held).find(take).or_else(|| (0..count).find(take))
-    }
-
-    /// Drains the stream itself and, if that frees nothing, every other that holds chunks. Whether any
-    /// chunk became free.
-    fn reclaim(&self, lane: &Lane) -> Result<bool> {
-        let before = self.control.freed();
-        self.drain(lane)?;
-        if self.control.freed() != before {
-            return Ok(true);
-        }
-        for stream in self.owners() {
-            if stream != lane.identity().stream
-                && let Some(other) = self.lane_of(stream)?
-            {
-                // Its failure is its own: it is latched there and reported to its writer.
-                let _ = self.drain(&other);
-            }
-        }
-        Ok(self.control.freed() != before)
-    }
-
-    /// Streams that hold chunks.
-    pub(crate) fn owners(&self) -> Vec<StreamId> {
-        let count = self.host.settings().chunk_count as usize;
-        let owner = |index| {
-            let word = self.control.chunk_owner(index).load(Ordering::Acquire) & !FREEING;
-            word.checked_sub(1)
-        };
-        let mut owners: Vec<u64> = (0..count).filter_map(owner).collect();
-        owners.sort_unstable();
-        owners.dedup();
-        owners.into_iter().filter_map(|id| u32::try_from(id).ok()).map(StreamId).collect()
-    }
-
-    /// Chunks that are lent.
-    pub(crate) fn lent_count(&self) -> usize {
-        let count = self.host.settings().chunk_count as usize;
-        let is_lent = |&index: &usize| self.control.chunk_owner(index).load(Ordering::Relaxed) != 0;
-        (0..count).filter(is_lent).count()
-    }
-
-    /// Gives a chunk back to the pool, and takes it out of the lane's table before others may have it. Once
-    /// only, whatever the table says.
-    pub(crate) fn free_chunk(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<()> {
-        let owner = self.control.chunk_owner(index);
-        let (ours, freeing) = (lane.owner(), lane.owner() | FREEING);
-        if owner.compare_exchange(ours, freeing, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            return Ok(());
-        }
-        Loan::end(&*self.host.chunk(index)?)?;
-        lane.words.clear_chunk(ordinal);
-        owner.store(0, Ordering::Release);
-        self.control.advance_freed();
-        Ok(())
-    }
-
     /// Makes the USNs of the next hour good.
     pub(crate) fn extend_usn(&self) -> Result<()> {
         self.host.locked(&mut || {
@@ -581,24 +257,6 @@ impl Service {
             }
             Ok(())
         })
-    }
-}
-
-/// What a writer of this process borrows from.
-struct LaneLender<'a> {
-    service: &'a Service,
-    lane: &'a Lane,
-}
-
-impl Lender for LaneLender<'_> {
-    fn lend(&self, ordinal: u64) -> Result<Lent> {
-        self.service.lend(self.lane, ordinal)
-    }
-
-    fn extend_usn(&self) -> Result<()> {
-        self.service.extend_usn()?;
-        self.service.refresh_usn(&self.lane.words);
-        Ok(())
     }
 }
 

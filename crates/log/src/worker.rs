@@ -10,7 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::lane::Lane;
-use crate::service::{LANE_CHUNKS_HIGH, Service};
+use crate::pool::LANE_CHUNKS_HIGH;
+use crate::service::Service;
 use crate::{LogError, Result, StreamId};
 
 /// How often the worker looks.

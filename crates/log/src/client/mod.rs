@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use zerocopy::IntoBytes;
 
-use crate::place::Options;
+use crate::options::Options;
 use crate::protocol::{DATA_BYTES_MAX, Kind, REPLY_BYTES, Reply, Request, accepted};
 use crate::writer::Sizes;
 use crate::{Log, LogError, LogStat, Lsn, Record, Result, StreamName, transport};

@@ -36,7 +36,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketAddrUnix, SocketFlags};
 
-use crate::place::{Options, Place};
+use crate::options::Options;
+use crate::place::Place;
 use crate::recovery::recover_service;
 use crate::service::Service;
 use crate::worker::Worker;

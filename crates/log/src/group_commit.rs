@@ -1,0 +1,254 @@
+//! Group commit: one device write makes durable what any number of processes wait for. Only where
+//! lanes are ordinary memory.
+//!
+//! One leader writes at a time (`gather` says for whom it waits), so an entry that is found behind one that is not valid proves damage.
+//!
+//! Invariants: a piece is written once its bytes can change no more (below `appended`), and read while
+//! the drainer's word is held, so that its chunk is not lent to another.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use device::BlockDevice;
+
+use crate::broken::{self, Broken};
+use crate::group::{ENTRIES_AT, Piece, RawHeader, encode_entry, table_room, write_header};
+use crate::lane::Lane;
+use crate::patience::Patience;
+use crate::service::Service;
+use crate::shared::{Client, claim};
+use crate::{LogError, Result};
+
+/// More bytes of one stream than this are drained instead: written once, to its log file.
+const DIRECT_BYTES: u64 = 128 << 10;
+/// Bytes of pieces in one entry at most, but for the first.
+const ENTRY_BYTES_MAX: usize = 1 << 20;
+/// Bytes of one stream in one entry at most.
+const PIECE_BYTES_MAX: u64 = 2 * DIRECT_BYTES;
+/// How long a waiter sleeps before it looks whether the leader lives.
+const LEADER_WAIT: Duration = Duration::from_millis(20);
+
+/// The records of [`begin`, `end`), verified; `end` is the end of one.
+fn copy_whole_records(lane: &Lane, begin: u64, end: u64) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(end - begin).expect("bounded")];
+    lane.read_chunks(begin, &mut bytes)?;
+    let mut at = begin;
+    while at < end {
+        let offset = usize::try_from(at - begin).expect("in the buffer");
+        let Some(header) = lane.identity().whole(crate::Lsn(at), &bytes[offset..]) else {
+            return Err(LogError::Damaged {
+                stream: lane.name.to_string(),
+                at: crate::Lsn(at),
+                what: "its lane holds no record where one was published".into(),
+            });
+        };
+        at += header.record_bytes() as u64;
+    }
+    Ok(bytes)
+}
+
+impl Service {
+    /// Makes the lane durable up to `end`, together with everybody who waits.
+    pub(crate) fn commit_to(&self, lane: &Arc<Lane>, end: u64) -> Result<()> {
+        let words = &lane.words;
+        if end - words.synced().load(Ordering::Acquire).min(end) > DIRECT_BYTES {
+            return self.drain(lane);
+        }
+        words.wanted().fetch_max(end, Ordering::AcqRel);
+        let leader = self.control.leader();
+        let mut is_late = false;
+        let mut patience = Patience::new(self.patience(), self.group_progress());
+        loop {
+            if words.synced().load(Ordering::Acquire) >= end {
+                return Ok(());
+            }
+            lane.check()?;
+            self.check_group()?;
+            let epoch = self.control.epoch();
+            self.check_leader(&mut patience)?;
+            self.control.set_pending(lane.identity().stream.place());
+            // Whether a leader lives is asked of the system, so only when it takes its time.
+            let is_dead = |held| is_late && self.is_dead(held);
+            if let Some(before) = claim(leader, self.host.client(), is_dead) {
+                if before != Client::NOBODY {
+                    self.control.group_unsure().store(1, Ordering::Release);
+                }
+                self.gather();
+                let led = self.lead();
+                leader.store(0, Ordering::Release);
+                self.control.advance_epoch();
+                led?;
+                if words.synced().load(Ordering::Acquire) < end {
+                    // It had no place in the entry, or is being drained just now.
+                    return self.drain(lane);
+                }
+            } else if words.synced().load(Ordering::Acquire) < end {
+                self.control.wait_epoch(epoch, LEADER_WAIT);
+                is_late = self.control.epoch() == epoch;
+            }
+        }
+    }
+
+    /// What shows that a leader works.
+    fn group_progress(&self) -> (u32, u64) {
+        (self.control.epoch(), self.control.drain_bytes().load(Ordering::Relaxed))
+    }
+
+    /// An error when the leader does not go on.
+    fn check_leader(&self, patience: &mut Patience<(u32, u64)>) -> Result<()> {
+        let who = Client(self.control.leader().load(Ordering::Acquire));
+        patience.check(self.group_progress(), who, "write the group log")
+    }
+
+    fn check_group(&self) -> Result<()> {
+        match self.control.aborted().load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => Err(LogError::Aborted("the group log could not be written".into())),
+        }
+    }
+
+    /// Writes what everybody waits for in one entry.
+    fn lead(&self) -> Result<()> {
+        let mut lanes = Vec::new();
+        let mut pieces = Vec::new();
+        let mut taken_bytes = 0;
+        let room_bytes = self.host.group().map_or(0, |device| device.size_bytes() - ENTRIES_AT);
+        let places = self.control.take_pending();
+        self.took(places.len());
+        for place in places {
+            let next_bytes = taken_bytes as u64 + PIECE_BYTES_MAX + table_room(pieces.len() + 1);
+            let is_full = taken_bytes >= ENTRY_BYTES_MAX || next_bytes > room_bytes;
+            if is_full && !pieces.is_empty() {
+                self.control.set_pending(place);
+                continue;
+            }
+            // A lane that cannot be opened or read is the trouble of whoever waits for it.
+            let Ok(Some(lane)) = self.lane_at(place) else { continue };
+            if let Ok(Some(piece)) = self.take_piece(&lane) {
+                taken_bytes += piece.bytes.len();
+                pieces.push(piece);
+                lanes.push(lane);
+            }
+        }
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        let begin = Instant::now();
+        if !broken::is(Broken::ToldBeforeWritten) {
+            self.write_entry(&pieces)?;
+        }
+        self.gathered(pieces.len(), begin);
+        for (lane, piece) in lanes.iter().zip(&pieces) {
+            let end = piece.lsn + piece.bytes.len() as u64;
+            lane.words.synced().fetch_max(end, Ordering::AcqRel);
+        }
+        self.control.group_members().fetch_add(pieces.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What the stream waits for; `None`: nothing, or it is being drained just now.
+    fn take_piece(&self, lane: &Lane) -> Result<Option<Piece>> {
+        let Some(drainer) = self.claim_drainer(lane) else { return Ok(None) };
+        let words = &lane.words;
+        let lsn = words.synced().load(Ordering::Acquire);
+        let end =
+            words.wanted().load(Ordering::Acquire).min(words.appended().load(Ordering::Acquire));
+        let count = end.saturating_sub(lsn);
+        if count > PIECE_BYTES_MAX {
+            // More than whoever waits for it may have asked for: its own drain makes it durable.
+            return Ok(None);
+        }
+        let read = copy_whole_records(lane, lsn, lsn + count);
+        drop(drainer);
+        let bytes = read.inspect_err(|e| lane.abort(e))?;
+        let stream = lane.identity().stream;
+        Ok((!bytes.is_empty()).then_some(Piece { stream, lsn, bytes }))
+    }
+
+    fn write_entry(&self, pieces: &[Piece]) -> Result<()> {
+        let device = self.host.group().expect("only where lanes are ordinary memory");
+        let salt = self.control.group_salt().load(Ordering::Acquire);
+        let encode = || {
+            let sequence = self.control.group_sequence().load(Ordering::Acquire);
+            (sequence, encode_entry(salt, sequence, pieces, device.sector_bytes()))
+        };
+        let (mut sequence, mut entry) = encode();
+        let mut offset = self.control.group_offset().load(Ordering::Acquire);
+        let is_unsure = self.control.group_unsure().load(Ordering::Acquire) != 0;
+        if is_unsure || offset + entry.len() as u64 > device.size_bytes() {
+            self.begin_round(device)?;
+            (sequence, entry) = encode();
+            offset = ENTRIES_AT;
+        }
+        self.latched(device.write_durable(offset, &entry).map_err(LogError::from))?;
+        let next = offset + entry.len() as u64;
+        self.control.group_offset().store(next, Ordering::Release);
+        self.control.group_sequence().store(sequence + 1, Ordering::Release);
+        self.control.group_count().fetch_add(1, Ordering::Relaxed);
+        self.control.group_bytes().fetch_add(entry.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Frees the whole area: drains what it holds, and says durably that the next entry is at its
+    /// front. That entry's number is one that no leader can have written, even one that died before it
+    /// said so.
+    fn begin_round(&self, device: &dyn BlockDevice) -> Result<()> {
+        for stream in self.owners() {
+            if let Some(lane) = self.lane_of(stream)?
+                && lane.words.drained().load(Ordering::Acquire)
+                    < lane.words.synced().load(Ordering::Acquire)
+                && let Err(e) = self.drain(&lane)
+                && !lane.is_spoiled()
+            {
+                return Err(e);
+            }
+        }
+        let salt = self.control.group_salt().load(Ordering::Acquire);
+        let sequence = self.control.group_sequence().load(Ordering::Acquire) + 1;
+        let generation = self.control.group_header().load(Ordering::Acquire) + 1;
+        self.latched(write_header(device, &RawHeader::new(salt, generation, sequence)))?;
+        self.control.group_header().store(generation, Ordering::Release);
+        self.control.group_sequence().store(sequence, Ordering::Release);
+        self.control.group_offset().store(ENTRIES_AT, Ordering::Release);
+        self.control.group_unsure().store(0, Ordering::Release);
+        Ok(())
+    }
+
+    /// Drains all that the group log holds, and begins it anew.
+    pub(crate) fn empty_group(&self) -> Result<()> {
+        let Some(device) = self.host.group() else { return Ok(()) };
+        let leader = self.control.leader();
+        let mut patience = Patience::new(self.patience(), self.group_progress());
+        while claim(leader, self.host.client(), |held| self.is_dead(held)).is_none() {
+            self.check_leader(&mut patience)?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let begun = self.begin_round(device);
+        leader.store(0, Ordering::Release);
+        self.control.advance_epoch();
+        begun
+    }
+
+    /// After a failed write nobody is told success any more.
+    fn latched(&self, written: Result<()>) -> Result<()> {
+        if let Err(e) = &written {
+            tracing::error!("group log: {e}");
+            self.control.aborted().store(1, Ordering::Release);
+        }
+        written
+    }
+
+    /// Begins a new life of the group log, whose pieces are all in log files.
+    pub(crate) fn begin_group(&self, newest_generation: u64) -> Result<()> {
+        let Some(device) = self.host.group() else { return Ok(()) };
+        let salt = fastrand::u64(..);
+        let generation = newest_generation + 1;
+        write_header(device, &RawHeader::new(salt, generation, 1))?;
+        self.control.group_salt().store(salt, Ordering::Release);
+        self.control.group_header().store(generation, Ordering::Release);
+        self.control.group_sequence().store(1, Ordering::Release);
+        self.control.group_offset().store(ENTRIES_AT, Ordering::Release);
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! How a service is made, and the settings that it keeps (`service.json`).
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use device::Durability;
+
+use crate::files::{at, parse, write_whole};
+use crate::group::GROUP_BYTES_MIN;
+use crate::host::Settings;
+use crate::shared::CHUNK_COUNT_MAX;
+use crate::{LogError, Result};
+
+/// Version of the layout.
+pub(crate) const FORMAT: u32 = 1;
+
+/// How a service is made. An existing one keeps what it was made with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Directory on NVRAM for the lanes; `None`: lanes are ordinary memory, and syncs share a group
+    /// log on the directory's disk.
+    pub nvram: Option<PathBuf>,
+    /// What the NVRAM is to be called, when that is less than `power`.
+    pub durability: Option<Durability>,
+    /// Size of the pool in bytes (64 MiB).
+    pub pool_bytes: u64,
+    /// Size of a log file in bytes, at most (16 MiB).
+    pub segment_bytes: u64,
+    /// Size of the group log in bytes (16 MiB).
+    pub group_bytes: u64,
+    /// Directory for the shared memory (`/dev/shm`): a tmpfs.
+    pub memory: PathBuf,
+    /// How long an append of this process waits for a chunk when the pool is full (10 s).
+    pub full_wait: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            nvram: None,
+            durability: None,
+            pool_bytes: 64 << 20,
+            segment_bytes: 16 << 20,
+            group_bytes: 16 << 20,
+            memory: PathBuf::from("/dev/shm"),
+            full_wait: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Smallest and largest pool, in bytes.
+const POOL_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 30);
+/// Smallest log file limit, in bytes.
+const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+
+impl Options {
+    fn settings(&self) -> Result<Settings> {
+        let refuse = |what: &str, found: u64, least: u64| {
+            Err(LogError::Usage(format!("{what} of {found} bytes: at least {least} are needed")))
+        };
+        if !POOL_BYTES.contains(&self.pool_bytes) {
+            return refuse("a pool", self.pool_bytes, *POOL_BYTES.start());
+        }
+        if self.segment_bytes < SEGMENT_BYTES_MIN {
+            return refuse("a log file limit", self.segment_bytes, SEGMENT_BYTES_MIN);
+        }
+        if self.group_bytes < GROUP_BYTES_MIN {
+            return refuse("a group log", self.group_bytes, GROUP_BYTES_MIN);
+        }
+        let chunk_count = (self.pool_bytes / (128 << 10)).clamp(16, 512);
+        let chunk_bytes = self.pool_bytes / chunk_count / 4096 * 4096;
+        Ok(Settings {
+            format: FORMAT,
+            uuid: format!("{:032x}", fastrand::u128(..)),
+            nvram: self.nvram.clone(),
+            durability: self.durability.map(|class| class.name().to_owned()),
+            chunk_bytes,
+            chunk_count: u32::try_from(chunk_count).expect("512 at most"),
+            segment_bytes: self.segment_bytes,
+            group_bytes: self.group_bytes / 4096 * 4096,
+        })
+    }
+}
+
+/// The settings of the service in `path`, made by `options` when there is none.
+pub(crate) fn settings_of(path: &Path, options: &Options) -> Result<Settings> {
+    let file = path.join("service.json");
+    match fs::read(&file) {
+        Ok(text) => {
+            let settings: Settings = parse(&file, &text)?;
+            check_settings(&file, &settings)?;
+            refuse_other_medium(path, &settings, options)?;
+            Ok(settings)
+        }
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let settings = options.settings()?;
+            write_whole(&file, &serde_json::to_vec_pretty(&settings).expect("plain data"))?;
+            Ok(settings)
+        }
+        Err(e) => Err(at(&file)(e)),
+    }
+}
+
+fn check_settings(file: &Path, settings: &Settings) -> Result<()> {
+    let file = file.display();
+    if settings.format != FORMAT {
+        let text = format!("{file}: format {} is not known", settings.format);
+        return Err(LogError::Incompatible(text));
+    }
+    let is_uuid = settings.uuid.len() == 32 && settings.uuid.bytes().all(|b| b.is_ascii_hexdigit());
+    let is_sound = is_uuid
+        && (1..=CHUNK_COUNT_MAX as u64).contains(&u64::from(settings.chunk_count))
+        && settings.chunk_bytes >= 4096
+        && settings.chunk_bytes.is_multiple_of(4096)
+        && settings.chunk_bytes <= 1 << 30
+        && settings.segment_bytes >= SEGMENT_BYTES_MIN
+        && settings.group_bytes >= GROUP_BYTES_MIN;
+    match is_sound {
+        true => Ok(()),
+        false => Err(LogError::Incompatible(format!("{file} holds settings that cannot be"))),
+    }
+}
+
+/// Who asks for NVRAM must get it.
+fn refuse_other_medium(path: &Path, settings: &Settings, options: &Options) -> Result<()> {
+    match &options.nvram {
+        Some(nvram) if settings.nvram.as_ref() != Some(nvram) => {
+            let found = match &settings.nvram {
+                Some(other) => format!("on {}", other.display()),
+                None => "in ordinary memory".into(),
+            };
+            let text = format!("{} was made with its lanes {found}", path.display());
+            Err(LogError::Incompatible(text))
+        }
+        _ => Ok(()),
+    }
+}

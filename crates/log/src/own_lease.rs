@@ -1,0 +1,140 @@
+//! Leases of this process: its writers, and what whoever had a lease before left.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::chunk::{DATA_OFFSET, Lent, write_zeros};
+use crate::lane::Lane;
+use crate::service::Service;
+use crate::shared::{Client, claim};
+use crate::writer::{Lender, Writer};
+use crate::{LogError, Result};
+
+impl Service {
+    /// Runs `f` with the writer of the stream, whose lease is taken for this process if need be.
+    pub(crate) fn with_writer<T>(
+        &self,
+        lane: &Arc<Lane>,
+        f: impl FnOnce(&mut Writer, &dyn Lender) -> Result<T>,
+    ) -> Result<T> {
+        let mut writer = lane.writer.lock();
+        lane.check()?;
+        if writer.is_none() {
+            *writer = Some(self.lease(lane)?);
+        }
+        let lender = LaneLender { service: self, lane };
+        f(writer.as_mut().expect("leased"), &lender)
+    }
+
+    fn lease(&self, lane: &Lane) -> Result<Writer> {
+        self.end_remote(lane)?;
+        let before = self.claim_lessee(lane)?;
+        self.take_over(lane, before).inspect_err(|_| {
+            // Whoever takes it next has to look at what this one could not.
+            lane.words.suspect().store(1, Ordering::Release);
+            lane.words.lessee().store(0, Ordering::Release);
+        })
+    }
+
+    /// The writer of a lane whose lease was taken from `before`.
+    fn take_over(&self, lane: &Lane, before: Client) -> Result<Writer> {
+        let words = &lane.words;
+        lane.check_words(self.control.usn_limit().load(Ordering::Acquire))?;
+        if self.has_left_something(lane, before) {
+            self.adopt(lane)?;
+        }
+        self.refresh_usn(words);
+        let position = words.appended().load(Ordering::Acquire);
+        let first = position / self.host.settings().chunk_bytes;
+        let mut chunks = Vec::new();
+        while let Some(index) = words.chunk(first + chunks.len() as u64) {
+            let ordinal = first + chunks.len() as u64;
+            chunks.push(Lent { ordinal, memory: lane.chunk_memory(index)? });
+        }
+        let is_nvram = self.host.nvram().is_some();
+        let sizes = self.sizes();
+        Ok(Writer::new(lane.identity(), words.clone(), sizes, is_nvram, position, chunks))
+    }
+
+    /// Takes the lease; who had it.
+    pub(crate) fn claim_lessee(&self, lane: &Lane) -> Result<Client> {
+        let lessee = lane.words.lessee();
+        let mut busy_since = None;
+        loop {
+            let claimed = claim(lessee, self.host.client(), |held| self.is_dead(held));
+            if let Some(before) = claimed {
+                return Ok(before);
+            }
+            let held = Client(lessee.load(Ordering::Acquire));
+            let is_brief = held == Client::NOBODY || held.is_for_a_moment();
+            let waited = busy_since.get_or_insert_with(Instant::now).elapsed();
+            if !is_brief || waited >= self.full_wait {
+                return Err(LogError::Busy(lane.name.to_string()));
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    /// Whether `before`, who had the lease, or a drainer died in the middle of something.
+    pub(crate) fn has_left_something(&self, lane: &Lane, before: Client) -> bool {
+        before != Client::NOBODY || lane.words.suspect().load(Ordering::Acquire) != 0
+    }
+
+    /// Takes over the lane of somebody who died.
+    pub(crate) fn adopt(&self, lane: &Lane) -> Result<()> {
+        let _drainer = self.wait_for_drainer(lane)?;
+        self.tidy(lane)
+    }
+
+    /// What a dead writer stored behind its last published record was not acknowledged, and becomes zeros
+    /// again; a chunk that was being lent or given back becomes free. The caller has the lease and
+    /// is the drainer.
+    pub(crate) fn tidy(&self, lane: &Lane) -> Result<()> {
+        // Kept until all is done: who does it may die too, or fail.
+        lane.words.suspect().store(1, Ordering::Release);
+        self.free_lost_chunks(lane)?;
+        self.zero_behind_end(lane)?;
+        lane.words.suspect().store(0, Ordering::Release);
+        Ok(())
+    }
+
+    fn zero_behind_end(&self, lane: &Lane) -> Result<()> {
+        let chunk_bytes = self.host.settings().chunk_bytes;
+        let appended = lane.words.appended().load(Ordering::Acquire);
+        for (ordinal, index) in lane.chunks() {
+            let begin = appended.saturating_sub(ordinal * chunk_bytes).min(chunk_bytes);
+            write_zeros(&*lane.chunk_memory(index)?, DATA_OFFSET + begin)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the stream's lease back, if this process has it.
+    pub(crate) fn release(&self, lane: &Lane) {
+        let mut writer = lane.writer.lock();
+        if writer.take().is_some() {
+            let me = self.host.client().0;
+            let given =
+                lane.words.lessee().compare_exchange(me, 0, Ordering::AcqRel, Ordering::Acquire);
+            debug_assert!(given.is_ok(), "the lease was ours, not {given:?}");
+        }
+    }
+}
+
+/// What a writer of this process borrows from.
+struct LaneLender<'a> {
+    service: &'a Service,
+    lane: &'a Lane,
+}
+
+impl Lender for LaneLender<'_> {
+    fn lend(&self, ordinal: u64) -> Result<Lent> {
+        self.service.lend(self.lane, ordinal)
+    }
+
+    fn extend_usn(&self) -> Result<()> {
+        self.service.extend_usn()?;
+        self.service.refresh_usn(&self.lane.words);
+        Ok(())
+    }
+}

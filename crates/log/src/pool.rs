@@ -1,0 +1,207 @@
+//! The pool: chunks lent to lanes, waited for, and given back.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use device::Nvram;
+
+use crate::chunk::{Lent, Loan};
+use crate::lane::Lane;
+use crate::service::Service;
+use crate::shared::{FREEING, REPLACING};
+use crate::{LogError, Result, StreamId};
+
+/// So many chunks in one lane wake the flush worker.
+pub(crate) const LANE_CHUNKS_HIGH: usize = 8;
+
+impl Service {
+    /// Lends a chunk for span `ordinal` of the stream. When there is none, those that hold nothing yet
+    /// go back: see [`Lender::lend`].
+    pub(crate) fn lend(&self, lane: &Lane, ordinal: u64) -> Result<Lent> {
+        self.lend_or_wait(lane, ordinal).inspect_err(|_| self.take_back_unused(lane))
+    }
+
+    pub(crate) fn lend_or_wait(&self, lane: &Lane, ordinal: u64) -> Result<Lent> {
+        let begin = Instant::now();
+        let mut has_waited = false;
+        loop {
+            let freed = self.control.freed();
+            if let Some(index) = self.take_free_chunk(lane) {
+                let memory = self.begin_loan(lane, ordinal, index).inspect_err(|_| {
+                    self.control.chunk_owner(index).store(0, Ordering::Release);
+                    self.control.advance_freed();
+                })?;
+                if ordinal.is_multiple_of(LANE_CHUNKS_HIGH as u64) {
+                    self.kick().kick();
+                }
+                if has_waited {
+                    let waited_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                    self.control.wait_ns().fetch_add(waited_ns, Ordering::Relaxed);
+                }
+                return Ok(Lent { ordinal, memory });
+            }
+            if !has_waited {
+                self.control.wait_count().fetch_add(1, Ordering::Relaxed);
+                has_waited = true;
+            }
+            if begin.elapsed() >= self.full_wait {
+                return Err(LogError::Full {
+                    pool_bytes: self.host.settings().pool_bytes(),
+                    waited_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
+                });
+            }
+            if !self.reclaim(lane)? {
+                self.control.wait_freed(freed, Duration::from_millis(20));
+            }
+        }
+    }
+
+    /// Makes a chunk that was taken the lane's.
+    fn begin_loan(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<Arc<dyn Nvram>> {
+        let holder = lane.words.remote().load(Ordering::Acquire);
+        self.renew_chunk(index, holder)?;
+        let memory = lane.chunk_memory(index)?;
+        let appended = lane.words.appended().load(Ordering::Acquire);
+        let first = appended.max(ordinal.saturating_mul(self.host.settings().chunk_bytes));
+        lane.identity().loan(ordinal, first).write(&*memory)?;
+        lane.words.set_chunk(ordinal, index);
+        Ok(memory)
+    }
+
+    /// Makes sure that nobody but `holder` (see `Control::chunk_holder`) sees the chunk's new life in a mapping of
+    /// its old one.
+    fn renew_chunk(&self, index: usize, holder: u64) -> Result<()> {
+        let word = self.control.chunk_holder(index);
+        if word.load(Ordering::Acquire) == holder {
+            return Ok(());
+        }
+        // Who dies in the middle leaves a file whose name may be gone after a power cut: it is nobody's.
+        word.store(REPLACING, Ordering::Release);
+        self.host.replace_chunk(index)?;
+        word.store(holder, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes a free chunk; rather one that the lessee had before, which need not be made anew.
+    fn take_free_chunk(&self, lane: &Lane) -> Option<usize> {
+        let owner = lane.owner();
+        let holder = lane.words.remote().load(Ordering::Acquire);
+        let count = self.host.settings().chunk_count as usize;
+        let take = |index: &usize| {
+            let word = self.control.chunk_owner(*index);
+            word.load(Ordering::Relaxed) == 0
+                && word.compare_exchange(0, owner, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let is_held =
+            |index: &usize| self.control.chunk_holder(*index).load(Ordering::Relaxed) == holder;
+        (0..count).filter(is_held).find(take).or_else(|| (0..count).find(take))
+    }
+
+    /// Drains the stream itself and, if that frees nothing, every other that holds chunks. Whether any
+    /// chunk became free.
+    fn reclaim(&self, lane: &Lane) -> Result<bool> {
+        let before = self.control.freed();
+        self.drain(lane)?;
+        if self.control.freed() != before {
+            return Ok(true);
+        }
+        for stream in self.owners() {
+            if stream != lane.identity().stream
+                && let Some(other) = self.lane_of(stream)?
+            {
+                // Its failure is its own: it is latched there and reported to its writer.
+                let _ = self.drain(&other);
+            }
+        }
+        Ok(self.control.freed() != before)
+    }
+
+    /// Streams that hold chunks.
+    pub(crate) fn owners(&self) -> Vec<StreamId> {
+        let count = self.host.settings().chunk_count as usize;
+        let owner = |index| {
+            let word = self.control.chunk_owner(index).load(Ordering::Acquire) & !FREEING;
+            word.checked_sub(1)
+        };
+        let mut owners: Vec<u64> = (0..count).filter_map(owner).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        owners.into_iter().filter_map(|id| u32::try_from(id).ok()).map(StreamId).collect()
+    }
+
+    /// Chunks that are lent.
+    pub(crate) fn lent_count(&self) -> usize {
+        let count = self.host.settings().chunk_count as usize;
+        let is_lent = |&index: &usize| self.control.chunk_owner(index).load(Ordering::Relaxed) != 0;
+        (0..count).filter(is_lent).count()
+    }
+
+    /// Frees what was lent for an append that then found no chunk more. Only while the stream's writer waits
+    /// for that: else it may have stored what is not known here yet.
+    pub(crate) fn take_back_unused(&self, lane: &Lane) {
+        let appended = lane.words.appended().load(Ordering::Acquire);
+        let last = appended / self.host.settings().chunk_bytes;
+        for (ordinal, index) in lane.chunks().into_iter().filter(|(ordinal, _)| *ordinal > last) {
+            if let Err(e) = self.free_chunk(lane, ordinal, index) {
+                lane.abort(&e);
+            }
+        }
+    }
+
+    /// Gives a chunk back to the pool, and takes it out of the lane's table before others may have it. Once
+    /// only, whatever the table says.
+    pub(crate) fn free_chunk(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<()> {
+        let owner = self.control.chunk_owner(index);
+        let (ours, freeing) = (lane.owner(), lane.owner() | FREEING);
+        if owner.compare_exchange(ours, freeing, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return Ok(());
+        }
+        Loan::end(&*self.host.chunk(index)?)?;
+        lane.words.clear_chunk(ordinal);
+        owner.store(0, Ordering::Release);
+        self.control.advance_freed();
+        Ok(())
+    }
+
+    /// Frees the chunks that the stream owns and its table does not name. Only while nobody lends or
+    /// gives back.
+    pub(crate) fn free_lost_chunks(&self, lane: &Lane) -> Result<()> {
+        let chunks = lane.chunks();
+        for index in 0..self.host.settings().chunk_count as usize {
+            let word = self.control.chunk_owner(index).load(Ordering::Acquire);
+            let named = chunks.iter().find(|(_, named)| *named == index);
+            match named {
+                // It was being given back.
+                Some((ordinal, _)) if word & FREEING != 0 => lane.words.clear_chunk(*ordinal),
+                Some(_) => continue,
+                None if word & !FREEING == lane.owner() => {}
+                None => continue,
+            }
+            self.end_loan(lane, index)?;
+        }
+        Ok(())
+    }
+
+    /// Frees a chunk of the lane that its table does not name.
+    fn end_loan(&self, lane: &Lane, index: usize) -> Result<()> {
+        Loan::end(&*lane.chunk_memory(index)?)?;
+        self.control.chunk_owner(index).store(0, Ordering::Release);
+        self.control.advance_freed();
+        Ok(())
+    }
+
+    /// Frees what a stream that is no more had of the pool. The caller holds the service's lock.
+    pub(crate) fn free_all_chunks(&self, stream: StreamId) -> Result<()> {
+        for index in 0..self.host.settings().chunk_count as usize {
+            let owner = self.control.chunk_owner(index);
+            // Whoever was giving it back already is dead: nobody else does with a stream that is no more.
+            if owner.load(Ordering::Acquire) & !FREEING == stream.owner() {
+                Loan::end(&*self.host.chunk(index)?)?;
+                owner.store(0, Ordering::Release);
+                self.control.advance_freed();
+            }
+        }
+        Ok(())
+    }
+}
