@@ -43,7 +43,6 @@ impl Place {
             group_bytes: 1 << 20,
             full_wait: PATIENCE,
             memory: self.memory.clone(),
-            ..Options::default()
         }
     }
 
