@@ -401,6 +401,7 @@ fn a_tree_stays_sound_when_the_volume_is_full() {
                 });
                 threads.into_iter().map(|thread| thread.join().unwrap()).sum()
             });
+            println!("{options:?} round {round}: {full_count} operations found it full");
             assert!(full_count > 10, "seed {seed} round {round}: it was hardly ever full");
             walk(&dir);
             if round % 2 == 0 {

@@ -6,25 +6,23 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use support::{Loop, Scratch, onejournal, system};
+use tempfile::TempDir;
 
-/// A path on tmpfs, removed in the end.
-struct OnTmpfs(PathBuf);
+/// A path on tmpfs, in a directory that is removed in the end.
+struct OnTmpfs {
+    path: PathBuf,
+    _dir: TempDir,
+}
 
 impl OnTmpfs {
-    fn new(name: &str) -> OnTmpfs {
-        let path = format!("/dev/shm/onejournal-test-{name}-{}", std::process::id());
-        OnTmpfs(path.into())
+    fn new() -> OnTmpfs {
+        let dir = support::tmpfs_dir();
+        OnTmpfs { path: dir.path().join("journal"), _dir: dir }
     }
 
     fn options(&self) -> String {
-        let path = self.0.display();
+        let path = self.path.display();
         format!("journal={path},journal_size=8M,durability=process,commit=300,data=journal")
-    }
-}
-
-impl Drop for OnTmpfs {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -48,7 +46,7 @@ fn fsck(image: &Path, more: &[&str]) -> support::Ran {
 #[test]
 fn a_killed_mount_is_recovered_from_nvram() {
     let Some(mut scratch) = Scratch::new() else { return };
-    let journal = OnTmpfs::new("killed");
+    let journal = OnTmpfs::new();
     scratch.mount(&journal.options());
     let home_flushes = scratch.counter("device_flushes");
     for index in 0..20 {
@@ -61,7 +59,7 @@ fn a_killed_mount_is_recovered_from_nvram() {
     let image = scratch.image();
     let before = fs::read(&image).unwrap();
     mount(&scratch, "commit=300").refused(8, "-o journal=PATH");
-    let other = OnTmpfs::new("other");
+    let other = OnTmpfs::new();
     mount(&scratch, &other.options()).refused(8, "the journal given is empty");
     fsck(&image, &[]).refused(8, "--journal PATH");
     for how in ["-fn", "-fp", "-fy"] {
@@ -85,11 +83,11 @@ fn a_killed_mount_is_recovered_from_nvram() {
 #[test]
 fn fsck_and_dump_take_the_journal() {
     let Some(mut scratch) = Scratch::new() else { return };
-    let journal = OnTmpfs::new("fsck");
+    let journal = OnTmpfs::new();
     scratch.mount(&journal.options());
     write_synced(&scratch, "f");
     scratch.kill();
-    let (image, path) = (scratch.image(), journal.0.to_str().unwrap());
+    let (image, path) = (scratch.image(), journal.path.to_str().unwrap());
     let dumped = onejournal(["dump", "--journal", path, image.to_str().unwrap()]).good();
     assert!(dumped.contains("transaction "), "{dumped}");
     onejournal(["dump", image.to_str().unwrap()]).refused(8, "elsewhere");
@@ -103,11 +101,11 @@ fn fsck_and_dump_take_the_journal() {
 #[test]
 fn a_lost_journal_can_be_given_up() {
     let Some(mut scratch) = Scratch::new() else { return };
-    let journal = OnTmpfs::new("lost");
+    let journal = OnTmpfs::new();
     scratch.mount(&journal.options());
     write_synced(&scratch, "f");
     scratch.kill();
-    fs::remove_file(&journal.0).unwrap();
+    fs::remove_file(&journal.path).unwrap();
     let image = scratch.image();
     fsck(&image, &["-y"]).refused(8, "--journal-lost");
     fsck(&image, &["--journal-lost"]).refused(16, "-y");
@@ -121,16 +119,16 @@ fn a_lost_journal_can_be_given_up() {
 #[test]
 fn an_old_copy_of_the_journal_is_refused() {
     let Some(mut scratch) = Scratch::new() else { return };
-    let (journal, copy) = (OnTmpfs::new("life"), OnTmpfs::new("life-copy"));
+    let (journal, copy) = (OnTmpfs::new(), OnTmpfs::new());
     scratch.mount(&journal.options());
     write_synced(&scratch, "old");
-    fs::copy(&journal.0, &copy.0).unwrap();
+    fs::copy(&journal.path, &copy.path).unwrap();
     scratch.umount();
     scratch.mount(&journal.options());
     fs::remove_file(scratch.path("old")).unwrap();
     write_synced(&scratch, "new");
     scratch.kill();
-    let (image, path) = (scratch.image(), copy.0.to_str().unwrap());
+    let (image, path) = (scratch.image(), copy.path.to_str().unwrap());
     mount(&scratch, &copy.options()).refused(8, "old copy");
     fsck(&image, &["--journal", path]).refused(8, "fsck -y --journal-lost");
     onejournal(["dump", "--journal", path, image.to_str().unwrap()]).refused(8, "old copy");
@@ -163,7 +161,7 @@ fn a_journal_in_a_file_and_on_a_device() {
 #[test]
 fn what_is_not_this_volumes_journal_is_refused() {
     let (Some(mut scratch), Some(another)) = (Scratch::new(), Scratch::new()) else { return };
-    let journal = OnTmpfs::new("foreign");
+    let journal = OnTmpfs::new();
     scratch.mount(&journal.options());
     mount(&another, &journal.options()).refused(8, "in use");
     scratch.umount();
@@ -179,16 +177,16 @@ fn what_is_not_this_volumes_journal_is_refused() {
     mount(&scratch, &options(&missing, ",journal_size=8M,journal_latency=100"))
         .refused(8, "not NVRAM");
     assert!(!missing.exists());
-    let unsaid = OnTmpfs::new("unsaid");
-    mount(&scratch, &options(&unsaid.0, ",journal_size=8M")).refused(8, "durability=process");
-    assert!(!unsaid.0.exists());
+    let unsaid = OnTmpfs::new();
+    mount(&scratch, &options(&unsaid.path, ",journal_size=8M")).refused(8, "durability=process");
+    assert!(!unsaid.path.exists());
     scratch.check();
 }
 
 #[test]
 fn slower_memory_is_slower_and_a_small_journal_is_reused() {
     let Some(mut scratch) = Scratch::new() else { return };
-    let journal = OnTmpfs::new("slow");
+    let journal = OnTmpfs::new();
     scratch.mount(&journal.options()); // Writes the whole journal once, without the latency.
     scratch.remount(&format!("{},regions=2,journal_latency=100000", journal.options()));
     let started = std::time::Instant::now();

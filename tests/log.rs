@@ -40,7 +40,7 @@ impl Daemon {
         let notify = self.root.path().join("notify");
         let _ = std::fs::remove_file(&notify);
         let told = UnixDatagram::bind(&notify).expect("socket");
-        told.set_read_timeout(Some(Duration::from_secs(20))).expect("timeout");
+        told.set_read_timeout(Some(Duration::from_secs(120))).expect("timeout");
         let child = Command::new(PROGRAM)
             .arg("logd")
             .arg("--dir")

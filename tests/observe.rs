@@ -4,12 +4,13 @@ mod support;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::{ONEJOURNAL, Scratch, onejournal, spawn};
+use tempfile::TempDir;
 
 /// Longer than any test: nothing is committed but by a sync.
 const OPTIONS: &str = "commit=300";
@@ -200,9 +201,18 @@ fn what_checkpoints_bring_home_is_the_files() {
     scratch.close_and_check();
 }
 
+/// Listens at a loopback address that belongs to this process's test `test` (0 to 2): the port is nobody else's when
+/// it is free for a moment.
+fn listen(test: u32) -> (TcpListener, SocketAddr) {
+    let [_, a, b, c] = (std::process::id() << 2 | test).to_be_bytes();
+    let listener = TcpListener::bind((Ipv4Addr::new(127, a, b, c), 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
 /// The metrics, as (name with labels, value).
-fn scrape(port: u16) -> Vec<(String, f64)> {
-    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+fn scrape(address: SocketAddr) -> Vec<(String, f64)> {
+    let mut client = TcpStream::connect(address).unwrap();
     client.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
@@ -215,18 +225,17 @@ fn scrape(port: u16) -> Vec<(String, f64)> {
 
 #[test]
 fn metrics_are_served_while_it_is_mounted() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
+    let (taken, address) = listen(0);
     let Some(mut scratch) = Scratch::new() else { return };
-    let options = format!("commit=300,metrics=127.0.0.1:{port}");
+    let options = format!("commit=300,metrics={address}");
     let (image, dir) = (scratch.image(), scratch.dir());
     let mount = ["mount", "-o", &options, image.to_str().unwrap(), dir.to_str().unwrap()];
     onejournal(mount).refused(8, "in use");
-    drop(free);
+    drop(taken);
     scratch.mount(&options);
     let mut file = File::create(scratch.path("f")).unwrap();
     append(&mut file, 7);
-    let metrics = scrape(port);
+    let metrics = scrape(address);
     let value = |wanted: &str| {
         let found = metrics.iter().find(|(name, _)| name == wanted);
         found.unwrap_or_else(|| panic!("no {wanted} in {metrics:?}")).1
@@ -248,12 +257,12 @@ fn metrics_are_served_while_it_is_mounted() {
     assert!(counts.len() > 20 && counts.is_sorted(), "{counts:?}");
     drop(file);
     // A client that says nothing does not keep the daemon from ending, nor the port.
-    let _silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let _silent = TcpStream::connect(address).unwrap();
     scratch.umount();
     scratch.mount(&options);
-    assert!(!scrape(port).is_empty());
+    assert!(!scrape(address).is_empty());
     scratch.close_and_check();
-    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "somebody still listens");
+    assert!(TcpStream::connect(address).is_err(), "somebody still listens");
 }
 
 /// Names of an object, those of objects in it but not in distributions included.
@@ -268,21 +277,19 @@ fn names(value: &Value, into: &mut Vec<String>) {
 
 #[test]
 fn every_number_is_explained() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
-    let metrics = format!("commit=300,metrics=127.0.0.1:{port}");
+    let (_, address) = listen(1);
+    let metrics = format!("commit=300,metrics={address}");
     let Some(mut scratch) = Scratch::mounted(&metrics) else { return };
     for kind in ["", "block", "nvram"] {
         let journal = journal_of(&scratch, kind);
         scratch.remount(&format!("{metrics}{}", journal.options));
         std::fs::write(scratch.path("f"), "x").unwrap();
-        assert_explained(&scratch, port);
+        assert_explained(&scratch, address);
     }
     scratch.close_and_check();
 }
 
-fn assert_explained(scratch: &Scratch, port: u16) {
+fn assert_explained(scratch: &Scratch, address: SocketAddr) {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
     let page = std::fs::read_to_string(page).unwrap();
     let is_explained = |name: &str| page.contains(&format!("`{name}`"));
@@ -291,7 +298,7 @@ fn assert_explained(scratch: &Scratch, port: u16) {
     names(&file_stat(scratch, "f"), &mut all);
     all.retain(|name| !is_explained(name));
     assert!(all.is_empty(), "not in docs/operations.md: {all:?}");
-    for (metric, _) in scrape(port) {
+    for (metric, _) in scrape(address) {
         let name = metric.split('{').next().unwrap();
         let suffixes = ["_bucket", "_sum", "_count"];
         let name = suffixes.iter().find_map(|s| name.strip_suffix(s)).unwrap_or(name);
@@ -303,29 +310,25 @@ fn assert_explained(scratch: &Scratch, port: u16) {
 
 /// A journal on a medium of its own, removed in the end.
 struct OwnJournal {
-    path: std::path::PathBuf,
     options: String,
-}
-
-impl Drop for OwnJournal {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
+    _dir: Option<TempDir>,
 }
 
 /// A journal in a file, on tmpfs, or none.
 fn journal_of(scratch: &Scratch, kind: &str) -> OwnJournal {
-    let tmpfs = format!("/dev/shm/onejournal-test-observe-{}", std::process::id());
-    let path = if kind == "nvram" { tmpfs.into() } else { scratch.root().join("journal") };
-    let options = format!(",journal={},journal_size=8M,durability=process", path.display());
-    OwnJournal { path, options: if kind.is_empty() { String::new() } else { options } }
+    let tmpfs = (kind == "nvram").then(support::tmpfs_dir);
+    let dir = tmpfs.as_ref().map_or(scratch.root(), TempDir::path);
+    let path = dir.join("journal");
+    let options = match kind {
+        "" => String::new(),
+        _ => format!(",journal={},journal_size=8M,durability=process", path.display()),
+    };
+    OwnJournal { options, _dir: tmpfs }
 }
 
 #[test]
 fn a_journal_elsewhere_is_counted_apart_from_the_device() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let (_, address) = listen(2);
     let Some(mut scratch) = Scratch::mounted(OPTIONS) else { return };
     assert!(scratch.stat()["journal_medium"].is_null());
     for (kind, [writes, bytes, flushes], metric) in [
@@ -333,7 +336,7 @@ fn a_journal_elsewhere_is_counted_apart_from_the_device() {
         ("nvram", ["stores", "bytes_stored", "fences"], "fences"),
     ] {
         let journal = journal_of(&scratch, kind);
-        scratch.remount(&format!("{OPTIONS},metrics=127.0.0.1:{port}{}", journal.options));
+        scratch.remount(&format!("{OPTIONS},metrics={address}{}", journal.options));
         let mut file = File::create(scratch.path("f")).unwrap();
         let before = scratch.stat();
         assert_eq!(before["journal_medium"]["kind"], kind);
@@ -348,7 +351,7 @@ fn a_journal_elsewhere_is_counted_apart_from_the_device() {
             assert_eq!(after[name], before[name], "{kind}: {name}");
         }
         let name = format!("onejournal_journal_medium_{metric}_total");
-        let found = scrape(port).into_iter().find(|(found, _)| *found == name);
+        let found = scrape(address).into_iter().find(|(found, _)| *found == name);
         assert_eq!(found.unwrap().1 as u64, number(&after["journal_medium"][flushes]));
         let text = onejournal(["stat", scratch.dir().to_str().unwrap()]).good();
         assert!(text.contains(&format!("journal_medium.{flushes} ")), "{text}");

@@ -12,6 +12,7 @@ use std::os::unix::fs::{
     FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink,
 };
 use std::path::Path;
+use std::sync::mpsc::RecvTimeoutError;
 
 use rustix::fs::{CWD, FallocateFlags, FileType, Mode, RenameFlags};
 use rustix::io::Errno;
@@ -788,14 +789,22 @@ fn regression_programs_can_be_started_while_files_are_written() {
             }
             file.write_all_at(b"dirty", round)?;
             spawn(&mut std::process::Command::new("true"))?.wait()?; // closes its copy of `file`
+            let _ = sender.send(round);
         }
-        let _ = sender.send(());
         io::Result::Ok(())
     });
-    if receiver.recv_timeout(std::time::Duration::from_secs(60)).is_err() {
-        scratch.kill(); // sets the thread free
-        panic!("stuck: {:?}", starting.join().unwrap());
+    let mut done = None;
+    loop {
+        match receiver.recv_timeout(std::time::Duration::from_secs(120)) {
+            Ok(round) => done = Some(round),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                scratch.kill(); // sets the thread free
+                panic!("stuck after round {done:?}: {:?}", starting.join().unwrap());
+            }
+        }
     }
     starting.join().unwrap().unwrap();
+    assert_eq!(done, Some(499));
     scratch.close_and_check();
 }

@@ -111,7 +111,7 @@ class Rounds {
     // A third of them while the database is opened, or shortly after.
     if (random_() % 3 != 0) {
       for (int tries = 0; shared->acknowledged == last_; tries++) {
-        MUST(tries < 20000 && waitpid(child, nullptr, WNOHANG) == 0, "the child does not write");
+        MUST(tries < 120000 && waitpid(child, nullptr, WNOHANG) == 0, "the child does not write");
         usleep(1000);
       }
     }

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 pub use peer::{Peer, python};
-pub use scratch::{Daemon, Loop, Scratch, TempMount, scratch_dir};
+pub use scratch::{Daemon, Loop, Scratch, TempMount, scratch_dir, tmpfs_dir};
 
 /// The command under test.
 pub const ONEJOURNAL: &str = env!("CARGO_BIN_EXE_onejournal");

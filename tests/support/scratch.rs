@@ -13,12 +13,17 @@ use tempfile::TempDir;
 use super::{can_mount, check_clean, onejournal, system};
 
 /// Longest that a daemon may take to end before a test calls it stuck.
-const END_LIMIT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+const END_LIMIT: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
 
 /// An empty directory below `TMPDIR` or `/var/tmp`; the latter is hardly ever a tmpfs.
 pub fn scratch_dir() -> TempDir {
     let parent = std::env::var_os("TMPDIR").map_or_else(|| "/var/tmp".into(), PathBuf::from);
     tempfile::Builder::new().prefix("onejournal-test-").tempdir_in(parent).unwrap()
+}
+
+/// An empty directory on a tmpfs.
+pub fn tmpfs_dir() -> TempDir {
+    tempfile::Builder::new().prefix("onejournal-test-").tempdir_in("/dev/shm").unwrap()
 }
 
 /// A serving process, which is not a child of the test.
@@ -150,7 +155,11 @@ impl Scratch {
     #[track_caller]
     pub fn kill(&mut self) {
         let daemon = self.daemon.take().expect("is mounted");
-        daemon.signal(Signal::KILL);
+        match pidfd_send_signal(&daemon.descriptor, Signal::KILL) {
+            // The test has killed it already, and it is gone.
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(errno) => panic!("{errno}"),
+        }
         assert!(daemon.ended());
         unmount(self.dir(), UnmountFlags::DETACH).unwrap();
     }
@@ -242,6 +251,10 @@ impl TempMount {
 
 impl Drop for TempMount {
     fn drop(&mut self) {
-        let _ = unmount(&self.dir, UnmountFlags::DETACH);
+        // By umount(8), which is started when no other child is about that has a file of it open: else the mount
+        // would go a moment later, and what lies below it would be in use until then.
+        if system("umount", [&self.dir]).code != Some(0) {
+            let _ = unmount(&self.dir, UnmountFlags::DETACH);
+        }
     }
 }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_onejournal-bench");
 const URING: &str = "/sys/module/fuse/parameters/enable_uring";
 const URING_NOTE: &str = "/run/onejournal-bench.enable_uring";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// `false`, said aloud, where experiments cannot run.
 fn can_run() -> bool {
@@ -93,7 +93,11 @@ fn nothing_is_left_whatever_ends_an_experiment() {
         return;
     }
     let base = tempfile::tempdir_in("/var/tmp").unwrap();
-    // Other runs keep the setting while they last.
+    // Who sets it and looks at it holds this lock; other runs keep the setting while they last.
+    let setting = fs::File::open(URING).ok();
+    if let Some(setting) = &setting {
+        rustix::fs::flock(setting, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    }
     let is_alone = !Path::new(URING_NOTE).exists();
     let before = fs::read_to_string(URING).unwrap_or_default();
     let mut interrupted = start(base.path());

@@ -329,6 +329,26 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_drained_of_a_removed_stream_is_not_drained() {
+        let Place { root, options, .. } = &Place::new();
+        let place = crate::place::Place::join(&root.path().join("log"), options, None, |place| {
+            crate::recovery::recover_service(&Service::new(place, options.full_wait))
+        });
+        // Without the flush worker, which drains when it likes.
+        let service = Service::new(place.expect("join"), options.full_wait);
+        let name = "short".parse().expect("a name");
+        let meta = StreamMeta { id: 0, salt: 1, uid: 0, gid: 0, mode: 0o600, quota_bytes: 0 };
+        let meta = service.host.create_stream(&name, &meta).expect("made");
+        let lane = service.lane(&name, &meta).expect("lane");
+        let append = |writer: &mut Writer, lender: &dyn Lender| writer.append(lender, &[1; 50_000]);
+        service.with_writer(&lane, append).expect("append");
+        assert!(service.lent_count() > 0);
+        service.remove_named(&name, Some(meta)).expect("remove");
+        let drained = service.control.drain_bytes().load(Ordering::Relaxed);
+        assert_eq!((service.lent_count(), drained), (0, 0));
+    }
+
+    #[test]
     fn chunks_of_whoever_died_while_removing_are_freed() {
         let place = Place::new();
         let (log, other) = (place.open(), place.open());

@@ -444,27 +444,23 @@ mod tests {
     fn waiters_are_woken_and_counted() {
         let control = Control(words(Control::COUNT));
         std::thread::scope(|scope| {
-            for _ in 0..3 {
-                let control = control.clone();
-                scope.spawn(move || {
-                    for _ in 0..200 {
-                        control.wait_epoch(control.epoch(), Duration::from_secs(60));
-                    }
-                });
+            let waiters: Vec<_> = (0..3)
+                .map(|_| {
+                    let control = control.clone();
+                    scope.spawn(move || {
+                        for _ in 0..200 {
+                            control.wait_epoch(control.epoch(), Duration::from_secs(600));
+                        }
+                    })
+                })
+                .collect();
+            while control.epoch_waiters().load(Ordering::SeqCst) < 3 {
+                std::thread::yield_now();
             }
-            scope.spawn(|| {
-                while control.epoch_waiters().load(Ordering::SeqCst) < 3 {
-                    std::thread::yield_now();
-                }
-                for _ in 0..1_000_000 {
-                    control.advance_epoch();
-                    if control.epoch() > 600 && control.epoch_waiters().load(Ordering::SeqCst) == 0
-                    {
-                        break;
-                    }
-                    std::thread::yield_now();
-                }
-            });
+            while waiters.iter().any(|waiter| !waiter.is_finished()) {
+                control.advance_epoch();
+                std::thread::yield_now();
+            }
         });
         assert_eq!(control.epoch_waiters().load(Ordering::SeqCst), 0);
     }

@@ -11,7 +11,6 @@ use log::{ConnectOptions, Limits, Log, LogError, Lsn, Options, Server, ServerOpt
 
 /// A daemon that serves the place, and its clients.
 trait Served {
-    fn served_options(&self) -> Options;
     fn directory(&self) -> PathBuf;
     fn socket(&self) -> PathBuf;
     fn serve_with(&self, limits: Limits) -> Server;
@@ -20,10 +19,6 @@ trait Served {
 }
 
 impl Served for Place {
-    fn served_options(&self) -> Options {
-        Options { full_wait: Duration::from_secs(1), ..self.options() }
-    }
-
     fn directory(&self) -> PathBuf {
         self.root.path().join("log")
     }
@@ -34,7 +29,7 @@ impl Served for Place {
 
     fn serve_with(&self, limits: Limits) -> Server {
         let server = ServerOptions { limits, ..ServerOptions::at(self.socket()) };
-        Server::start(self.directory(), &self.served_options(), &server).expect("serve")
+        Server::start(self.directory(), &self.options(), &server).expect("serve")
     }
 
     fn serve(&self) -> Server {
@@ -72,7 +67,7 @@ fn what_clients_sync_is_read_back_by_the_same_the_next_and_after_a_reboot() {
                 place.reboot();
             }
         }
-        let log = Log::open(place.directory(), &place.served_options()).expect("open");
+        let log = Log::open(place.directory(), &place.options()).expect("open");
         assert_eq!(records(&log.stream("a").expect("stream")), expected, "without a daemon");
     });
 }
@@ -81,7 +76,7 @@ fn what_clients_sync_is_read_back_by_the_same_the_next_and_after_a_reboot() {
 fn records_of_every_size() {
     on_both(|place| {
         let server = ServerOptions::at(place.socket());
-        let options = Options { pool_bytes: 64 << 20, ..place.served_options() };
+        let options = Options { pool_bytes: 64 << 20, ..place.options() };
         let _server = Server::start(place.directory(), &options, &server).expect("serve");
         let log = place.connect();
         let stream = log.stream("sizes").expect("stream");
@@ -144,15 +139,15 @@ fn streams_are_listed_read_truncated_and_removed() {
 fn a_directory_is_a_daemons_or_of_those_who_open_it() {
     on_both(|place| {
         let server = place.serve();
-        let error = Log::open(place.directory(), &place.served_options()).err().expect("served");
+        let error = Log::open(place.directory(), &place.options()).err().expect("served");
         assert!(error.to_string().contains("/socket"), "{error}");
         let again = ServerOptions::at(place.root.path().join("other"));
-        let error = Server::start(place.directory(), &place.served_options(), &again).err();
+        let error = Server::start(place.directory(), &place.options(), &again).err();
         assert!(matches!(error, Some(LogError::Daemon(_))), "{error:?}");
         server.stop().expect("stop");
-        let log = Log::open(place.directory(), &place.served_options()).expect("nobody serves it");
+        let log = Log::open(place.directory(), &place.options()).expect("nobody serves it");
         let server = ServerOptions::at(place.socket());
-        let error = Server::start(place.directory(), &place.served_options(), &server).err();
+        let error = Server::start(place.directory(), &place.options(), &server).err();
         let error = error.expect("opened").to_string();
         assert!(error.contains("opened it themselves"), "{error}");
         drop(log);
@@ -164,7 +159,7 @@ fn a_directory_is_a_daemons_or_of_those_who_open_it() {
 fn a_path_says_by_its_name_whether_a_daemon_is_meant() {
     let place = Place::new(true);
     let server = place.serve();
-    let options = place.served_options();
+    let options = place.options();
     Log::open(place.socket(), &options).expect("its socket").stream("a").expect("stream");
     let other = place.root.path().join("other");
     std::fs::hard_link(place.socket(), &other).expect("another name");
@@ -269,7 +264,7 @@ fn a_daemon_that_stays_away_is_an_error_or_the_directory_is_used() {
         let server = place.serve();
         let retry = Duration::from_millis(100);
         let brief = ConnectOptions { retry, fallback: None };
-        let fallback = Some((place.directory(), place.served_options()));
+        let fallback = Some((place.directory(), place.options()));
         let falling = ConnectOptions { retry, fallback };
         let loud = Log::connect_with(place.socket(), &brief).expect("connect");
         let quiet = Log::connect_with(place.socket(), &falling).expect("connect");

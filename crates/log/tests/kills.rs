@@ -5,14 +5,21 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use device::Durability;
 use fastrand::Rng;
-use log::{Log, LogError, Lsn, Options, Server, ServerOptions, Stream};
+use log::{ConnectOptions, Log, LogError, Lsn, Options, Server, ServerOptions, Stream};
 
 const CLIENTS: usize = 2;
 const ROUNDS: usize = 25;
+/// Whoever takes longer than this is stuck.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One test after the other: a process that is being started has, for a moment, all descriptors of this one, and
+/// with them the locks that say who lives.
+static ALONE: Mutex<()> = Mutex::new(());
 
 struct Place {
     root: PathBuf,
@@ -34,8 +41,8 @@ impl Place {
             pool_bytes: 1 << 20,
             segment_bytes: 256 << 10,
             group_bytes: 1 << 20,
+            full_wait: PATIENCE,
             memory: self.memory.clone(),
-            ..Options::default()
         }
     }
 
@@ -106,7 +113,7 @@ fn a_process_of_the_service() {
         }
     }
     let client: usize = role.parse().expect("a number");
-    let log = Log::connect(place.socket()).expect("connect");
+    let log = connect(&place);
     let stream = log.stream(&format!("c{client}")).expect("stream");
     // What the process before appended and did not sync is there, and counts.
     stream.flush().expect("flush");
@@ -137,8 +144,19 @@ fn kill(child: &mut Child) {
     child.wait().expect("wait");
 }
 
-fn wait_for_daemon(place: &Place) -> Log {
-    Log::connect(place.socket()).unwrap_or_else(|e| panic!("{e}"))
+/// Connects to the daemon, which may have to be started again first.
+fn connect(place: &Place) -> Log {
+    let options = ConnectOptions { retry: PATIENCE, ..ConnectOptions::default() };
+    Log::connect_with(place.socket(), &options).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Waits until every client has more acknowledged than `before`.
+fn wait_for_progress(place: &Place, before: &[u64], seed: u64) {
+    let begin = Instant::now();
+    while (0..CLIENTS).any(|client| acknowledged(place, client) <= before[client]) {
+        assert!(begin.elapsed() < PATIENCE, "seed {seed}: a client does not go on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn check_all(open: impl Fn(&str) -> Stream, place: &Place, seed: u64, when: &str) -> u64 {
@@ -162,10 +180,15 @@ fn run(is_nvram: bool, seed: u64) {
     let place = Place { root: root.path().into(), memory: memory.path().into(), is_nvram };
     let mut rng = Rng::with_seed(seed);
     let mut daemon = place.spawn("daemon");
-    drop(wait_for_daemon(&place));
+    drop(connect(&place));
     let mut clients: Vec<Child> = (0..CLIENTS).map(|n| place.spawn(&n.to_string())).collect();
-    let mut begun = Instant::now();
     for round in 0..ROUNDS {
+        // Every other time clients are killed at their work, else also before they got to it.
+        if round % 2 == 1 {
+            let before: Vec<u64> =
+                (0..CLIENTS).map(|client| acknowledged(&place, client)).collect();
+            wait_for_progress(&place, &before, seed);
+        }
         std::thread::sleep(Duration::from_micros(rng.u64(1000..60_000)));
         let victims = rng.u8(1..8);
         if victims & 4 != 0 {
@@ -181,7 +204,7 @@ fn run(is_nvram: bool, seed: u64) {
             std::thread::sleep(Duration::from_micros(rng.u64(0..20_000)));
             daemon = place.spawn("daemon");
         }
-        let log = wait_for_daemon(&place);
+        let log = connect(&place);
         let open = |name: &str| log.stream(name).expect("stream");
         check_all(open, &place, seed, &format!("round {round}"));
         for (number, client) in clients.iter_mut().enumerate() {
@@ -189,15 +212,16 @@ fn run(is_nvram: bool, seed: u64) {
                 *client = place.spawn(&number.to_string());
             }
         }
-        assert!(begun.elapsed() < Duration::from_secs(30), "seed {seed}: round {round} took long");
-        begun = Instant::now();
     }
     clients.iter_mut().for_each(kill);
     kill(&mut daemon);
     let open_directory = || Log::open(place.directory(), &place.options()).expect("open");
     let log = open_directory();
     let sum = check_all(|name| log.stream(name).expect("stream"), &place, seed, "directory");
-    assert!(sum > 100, "seed {seed}: only {sum} records were acknowledged");
+    assert!(
+        sum >= (ROUNDS / 2 * CLIENTS) as u64,
+        "seed {seed}: only {sum} records were acknowledged"
+    );
     drop(log);
     reboot(memory.path());
     let log = open_directory();
@@ -213,6 +237,7 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
 /// stream and what it was lent, and nothing else.
 #[test]
 fn a_stopped_client_holds_up_nobody() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for is_nvram in [true, false] {
         let root = tempfile::tempdir().expect("directory");
         let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
@@ -221,13 +246,11 @@ fn a_stopped_client_holds_up_nobody() {
         let server = ServerOptions::at(place.socket());
         let server = Server::start(place.directory(), &place.options(), &server).expect("serve");
         let mut clients: Vec<Child> = (0..CLIENTS).map(|n| place.spawn(&n.to_string())).collect();
-        let log = wait_for_daemon(&place);
+        let log = connect(&place);
         let mine = log.stream("mine").expect("stream");
         let mut rng = Rng::with_seed(5);
         let mut count = 0;
-        while (0..CLIENTS).any(|client| acknowledged(&place, client) == 0) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for_progress(&place, &[0; CLIENTS], 5);
         for _ in 0..40 {
             clients.iter().for_each(|child| signal(child, rustix::process::Signal::STOP));
             // More than the pool in all, so that it has to be drained too.
@@ -256,10 +279,9 @@ fn reboot(memory: &Path) {
     }
 }
 
-/// One after the other: a process that is being started has, for a moment, all descriptors of this one, and
-/// with them the locks that say who lives.
 #[test]
 fn nothing_acknowledged_is_lost() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     run(true, 1);
     run(false, 2);
 }

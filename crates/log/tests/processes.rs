@@ -9,6 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use device::Durability;
@@ -16,6 +17,12 @@ use log::{Log, LogError, Options, Stream};
 
 const SHARED: [&str; 2] = ["shared-0", "shared-1"];
 const WORKER_COUNT: usize = 5;
+/// In so long somebody gets to do something on any machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// One test after the other: a process that is being started has, for a moment, all descriptors of this one, and
+/// with them the locks that say who lives.
+static ALONE: Mutex<()> = Mutex::new(());
 
 fn options(memory: &Path, is_nvram: bool) -> Options {
     Options {
@@ -24,8 +31,8 @@ fn options(memory: &Path, is_nvram: bool) -> Options {
         pool_bytes: 1 << 20,
         segment_bytes: 256 << 10,
         group_bytes: 1 << 20,
+        full_wait: PATIENCE,
         memory: memory.to_owned(),
-        ..Options::default()
     }
 }
 
@@ -117,6 +124,12 @@ impl Place {
         Log::open(self.root.path(), &options(self.memory.path(), self.is_nvram)).expect("open")
     }
 
+    fn has_acknowledged(&self) -> bool {
+        let mut notes = (0..self.next_worker)
+            .map(|worker| self.root.path().join(format!("acknowledged-{worker}")));
+        notes.any(|path| path.metadata().is_ok_and(|note| note.len() > 0))
+    }
+
     /// Every acknowledged record is where it was, and each worker's records are in their order.
     fn check(&self, log: &Log) -> usize {
         let mut found: HashMap<(String, u64), Vec<u8>> = HashMap::new();
@@ -178,10 +191,13 @@ impl Worker {
 }
 
 fn kill_for(is_nvram: bool, time: Duration) {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut place = Place::new(is_nvram);
     let begin = Instant::now();
     let mut workers: Vec<Worker> = (0..WORKER_COUNT).map(|_| place.start()).collect();
-    while begin.elapsed() < time {
+    // However slow the machine is: until something was done, too.
+    while begin.elapsed() < time || !place.has_acknowledged() {
+        assert!(begin.elapsed() < time + PATIENCE, "nothing is acknowledged");
         std::thread::sleep(Duration::from_micros(fastrand::u64(..60_000)));
         let victim = workers.swap_remove(fastrand::usize(..workers.len()));
         victim.kill();

@@ -119,8 +119,9 @@ fn run(steps: &[Step], is_nvram: bool) {
         pool_bytes: 1 << 20,
         segment_bytes: 64 << 10,
         group_bytes: 1 << 20,
+        // No disk is slower.
+        full_wait: std::time::Duration::from_secs(120),
         memory: memory.path().to_owned(),
-        ..Options::default()
     };
     let open = || Log::open(root.path(), &options).expect("open");
     let (writing, reading) = (open(), open());

@@ -12,7 +12,7 @@ use std::os::unix::fs::{
 use std::process::Command;
 
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, XattrFlags};
-use support::Mounted;
+use support::{Mounted, run};
 
 /// A value of `user.onejournal.stat`.
 fn counter(mounted: &Mounted, name: &str) -> u64 {
@@ -59,11 +59,10 @@ fn names_are_made_moved_and_removed() {
     assert!(fs::remove_dir(path("dir")).is_err());
     fs::remove_file(path("dir/file")).unwrap();
     fs::remove_dir(path("dir")).unwrap();
-    assert!(Command::new("mkfifo").arg(path("fifo")).status().unwrap().success());
+    assert!(run(Command::new("mkfifo").arg(path("fifo"))).unwrap().status.success());
     assert!(fs::metadata(path("fifo")).unwrap().file_type().is_fifo());
-    assert!(
-        Command::new("mknod").arg(path("null")).args(["c", "1", "3"]).status().unwrap().success()
-    );
+    let made = run(Command::new("mknod").arg(path("null")).args(["c", "1", "3"]));
+    assert!(made.unwrap().status.success());
     assert_eq!(fs::metadata(path("null")).unwrap().rdev(), 0x103);
     mounted.close_and_check();
 }
@@ -187,7 +186,7 @@ fn attributes_are_set_and_shown() {
     assert_eq!(metadata.mode() & 0o7777, 0o750, "a new owner takes set-user-ID off");
     let mut touch = Command::new("touch");
     touch.args(["-d", "1960-01-02 03:04:05.123456789 UTC"]).arg(&path);
-    assert!(touch.status().unwrap().success());
+    assert!(run(&mut touch).unwrap().status.success());
     mounted.remount();
     let metadata = fs::metadata(mounted.path("f")).unwrap();
     assert_eq!((metadata.mtime(), metadata.mtime_nsec()), (-315_521_755, 123_456_789));
@@ -209,12 +208,11 @@ fn a_write_by_somebody_else_takes_set_user_id_off_at_once() {
     };
     OpenOptions::new().append(true).open(&path).unwrap().write_all(b"root").unwrap();
     assert_eq!(mode(), 0o6777);
-    let written = Command::new("setpriv")
+    let mut setpriv = Command::new("setpriv");
+    setpriv
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", "echo y >> f"])
-        .current_dir(mounted.dir())
-        .status()
-        .unwrap();
-    assert!(written.success());
+        .current_dir(mounted.dir());
+    assert!(run(&mut setpriv).unwrap().status.success());
     assert_eq!(mode(), 0o777);
     mounted.close_and_check();
 }
@@ -252,9 +250,9 @@ fn inode_flags_are_changed_by_chattr() {
     let Some(mounted) = Mounted::new() else { return };
     let path = mounted.path("f");
     fs::write(&path, b"x").unwrap();
-    let chattr = |change| Command::new("chattr").arg(change).arg(&path).status().unwrap();
+    let chattr = |change| run(Command::new("chattr").arg(change).arg(&path)).unwrap().status;
     assert!(chattr("+id").success());
-    let listed = Command::new("lsattr").arg(&path).output().unwrap().stdout;
+    let listed = run(Command::new("lsattr").arg(&path)).unwrap().stdout;
     let flags = String::from_utf8(listed).unwrap().split(' ').next().unwrap().to_owned();
     assert!(flags.contains('i') && flags.contains('d'), "lsattr shows {flags}");
     assert!(fs::write(&path, b"y").is_err());

@@ -80,7 +80,7 @@ impl Other {
 
     /// The next row that it says.
     fn next(&self) -> i64 {
-        self.1.recv_timeout(Duration::from_secs(30)).expect("it goes on")
+        self.1.recv_timeout(Duration::from_secs(120)).expect("it goes on")
     }
 
     /// Kills it; the rows that it had said.

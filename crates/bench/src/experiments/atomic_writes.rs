@@ -31,7 +31,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
         let panel = format!("{device}: DELETE");
         let arguments = ["--journal-mode", "DELETE"];
-        let one_row = OneRow { panel: &panel, arguments: &arguments, count: scale.pick(40, 400) };
+        let one_row = OneRow { panel: &panel, arguments: &arguments, count: scale.pick(20, 200) };
         for _ in 0..scale.rounds() {
             one_row.round(lab, &running, &mut rng, samples)?;
             watch.end_round(&running, section)?;

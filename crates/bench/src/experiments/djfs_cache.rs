@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use super::{DJFS, Experiment, Scale};
+use super::{DJFS, Experiment, Scale, programs};
 use crate::error::{Error, Result};
-use crate::lab::{Lab, MemoryLimit, Program, is_installed, processes};
+use crate::lab::{Lab, MemoryLimit, Program, processes};
 use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::results::{Plot, Section, Verdict};
 use crate::systems::{self, Ext4, OneJournal, Running, Site, System};
@@ -32,8 +32,7 @@ const SIZE_MIB: u32 = 512;
 const FIO_MIB: u64 = 24;
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
-    if !is_installed("fio") {
-        section.leave_out("all of it", "fio is not installed");
+    if !programs::are_installed(section, &[("fio", "fio")]) {
         return Ok(());
     }
     let limit = match MemoryLimit::new("onejournal-bench") {
@@ -43,7 +42,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
             return Ok(());
         }
     };
-    let parts: &[u64] = scale.pick(&[25, 100], &[10, 20, 40, 60, 80, 100]);
+    let parts: &[u64] = scale.pick(&[25, 100], &[10, 25, 50, 100]);
     let file_mib = scale.pick(64, 192);
     section.set("file MiB", file_mib);
     let recipes: [Box<dyn System>; 3] = [
@@ -57,12 +56,12 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
             fill(system, file_mib)?;
         }
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
-        for _ in 0..scale.few_rounds() {
+        for _ in 0..scale.rounds() {
             for part in parts {
                 let mib = file_mib * part / 100 + FIO_MIB;
                 measure::in_turns(&mut rng, &mut running, |_, system| {
                     limit.set(mib << 20)?;
-                    let operations = scale.pick(20_000, 200_000);
+                    let operations = scale.pick(6000, 40_000);
                     let run = Run { system, limit: &limit, file_mib, operations };
                     run.measure(&Key::at(PANEL, *part as f64), samples)
                 })?;

@@ -31,7 +31,7 @@ const WHOLE: &str = "OneJournal journal, NVRAM";
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let latencies: &[u32] = scale.pick(&[0, 40], &[0, 10, 20, 30, 40]);
-    let turn = scale.pick(100, 1000);
+    let turn = scale.pick(50, 400);
     // All latencies are there at once: one warehouse instead of the paper's ten.
     let size = scale.pick(&tpcc_clients::TWO_SMALL[..], &["--warehouses", "1"]);
     section.set("TPC-C", size.join(" "));

@@ -83,7 +83,7 @@ fn round(
 ) -> Result<()> {
     let arguments = ["--journal-mode", mode, "--rows", ROWS];
     let mut clients = SqliteClients::start(lab, running, "bytes", &arguments)?;
-    let count = scale.pick(50, 500);
+    let count = scale.pick(20, 200);
     for operation in OPERATIONS {
         let first = if operation == "update" { 0 } else { 10_000 };
         let mut keys: Vec<usize> = (first..first + count).collect();

@@ -49,7 +49,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         let running = systems::start(lab, &recipes, &Site::new(&device, SIZE_MIB), section)?;
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
         for _ in 0..scale.rounds() {
-            for (operations, count) in [(1, scale.pick(60, 1000)), (1000, scale.pick(2, 10))] {
+            for (operations, count) in [(1, scale.pick(20, 300)), (1000, scale.pick(1, 5))] {
                 let panel = panel(&device, operations);
                 round(lab, &running, &panel, (operations, count), &mut rng, samples)?;
             }

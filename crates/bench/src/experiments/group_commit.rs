@@ -1,8 +1,8 @@
 //! Many processes that sync files of their own.
 
-use super::{Experiment, Scale};
+use super::{Experiment, Scale, programs};
 use crate::error::Result;
-use crate::lab::{Lab, is_installed};
+use crate::lab::Lab;
 use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::programs::fio::{self, FioArgs, Pattern, Sync};
 use crate::results::{Plot, Section, Verdict};
@@ -23,8 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const RATE: Metric = Metric::higher("syncs a second", "1/s");
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
-    if !is_installed("fio") {
-        section.leave_out("all of it", "fio is not installed");
+    if !programs::are_installed(section, &[("fio", "fio")]) {
         return Ok(());
     }
     let recipes: [Box<dyn System>; 4] = [
@@ -37,14 +36,14 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         let mut running = systems::start(lab, &recipes, &Site::new(&device, 320), section)?;
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
         let panel = format!("{device}: append 200 bytes and fsync");
-        for _ in 0..scale.few_rounds() {
+        for _ in 0..scale.rounds() {
             for processes in [1, 4, 16] {
                 measure::in_turns(&mut rng, &mut running, |_, system| {
                     let key = Key {
                         case: format!("{processes}"),
                         ..Key::at(&panel, f64::from(processes))
                     };
-                    measure_one(system, &key, processes, scale.pick(1, 5), samples)
+                    measure_one(system, &key, processes, scale.pick(300, 2000), samples)
                 })?;
             }
             watch.end_round(&running, section)?;
@@ -67,7 +66,7 @@ fn measure_one(
     system: &Running,
     key: &Key,
     processes: u32,
-    seconds: u64,
+    millis: u64,
     samples: &mut Samples,
 ) -> Result<()> {
     let args = FioArgs {
@@ -77,7 +76,7 @@ fn measure_one(
         pattern: Pattern::Append,
         sync: Sync::Fsync(1),
         processes,
-        millis: seconds * 1000,
+        millis,
         seed: 7,
         environment: system.client.variables(),
     };

@@ -1,8 +1,8 @@
 //! Memory of the daemon while many processes write small pieces everywhere.
 
-use super::{Experiment, Scale};
+use super::{Experiment, Scale, programs};
 use crate::error::{Error, Result};
-use crate::lab::{Lab, is_installed, processes};
+use crate::lab::{Lab, processes};
 use crate::measure::{Key, Metric, Samples, Watch};
 use crate::programs::fio::{self, FioArgs, Pattern, Sync};
 use crate::results::{Plot, Section, Verdict};
@@ -27,8 +27,7 @@ const FIXED_MIB: u64 = 256 + 64 + 2 * 64;
 const THREAD_MIB: u64 = 4;
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
-    if !is_installed("fio") {
-        section.leave_out("all of it", "fio is not installed");
+    if !programs::are_installed(section, &[("fio", "fio")]) {
         return Ok(());
     }
     let file_mib = scale.pick(64, 256);
@@ -40,7 +39,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         let running = systems::start(lab, &recipes, &Site::new(&device, size_mib), section)?;
         let mut watch = Watch::begin(lab, &running)?;
         for system in &running {
-            measure(system, u64::from(file_mib) << 10, scale.pick(6, 120), section, samples)?;
+            measure(system, u64::from(file_mib) << 10, scale.pick(4, 60), section, samples)?;
         }
         watch.end_round(&running, section)?;
         systems::stop(running)?;

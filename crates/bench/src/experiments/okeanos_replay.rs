@@ -43,8 +43,8 @@ struct Played {
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let plan = Plan {
         traces: scale.pick(&TRACES[..COMMIT_TRACES], &TRACES),
-        instances: scale.pick(vec![1, 32], vec![1, 4, 16, 64]),
-        calls: scale.pick(60, 400),
+        instances: scale.pick(vec![1, 32], vec![1, 16, 64]),
+        calls: scale.pick(40, 60),
     };
     section.set("calls of a trace", plan.calls);
     for device in scale.devices(scale.pick(&["ssd311"][..], &["ssd311", "hdd"])) {

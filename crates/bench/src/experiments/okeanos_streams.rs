@@ -69,11 +69,11 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         Rate {
             name: "1 Mb/s",
             record_bytes: 125_000,
-            streams: scale.pick(vec![50], vec![10, 30, 100]),
+            streams: scale.pick(vec![30], vec![10, 100]),
             is_read: true,
         },
     ];
-    let seconds = scale.pick(1, 4);
+    let seconds = scale.pick(1, 2);
     section.set("seconds", seconds);
     for device in scale.devices(&["hdd"]) {
         on_device(lab, scale, section, &device, &rates, seconds, samples)?;

@@ -40,7 +40,7 @@ struct Written {
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let sizes = scale.pick(vec![125, 4096], vec![125, 256, 512, 1024, 2048, 4096, 8192]);
-    let seconds = scale.pick(1, 10);
+    let seconds = scale.pick(1, 3);
     section.set("seconds", seconds);
     for device in scale.devices(&["hdd"]) {
         on_device(lab, scale, section, &device, &sizes, seconds, samples)?;

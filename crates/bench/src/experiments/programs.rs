@@ -8,15 +8,15 @@ use crate::programs;
 use crate::results::{Better, Outcome, Section, Verdict};
 use crate::systems::Running;
 
-/// An error, and a note for the reader, when one of these programs is missing: name and package.
-pub fn need(section: &mut Section, programs: &[(&str, &str)]) -> Result<()> {
+/// Whether all of these programs are installed, each with its package; if not, the reader is told.
+pub fn are_installed(section: &mut Section, programs: &[(&str, &str)]) -> bool {
     let mut programs = programs.iter();
-    require(section, programs.try_for_each(|(program, package)| programs::need(program, package)))
+    is_there(section, programs.try_for_each(|(program, package)| programs::need(program, package)))
 }
 
-/// The error of what looked for a program, and a note for the reader.
-pub fn require(section: &mut Section, found: Result<()>) -> Result<()> {
-    found.inspect_err(|error| section.leave_out("the experiment", &error.to_string()))
+/// The same, for what looked for a program by itself.
+pub fn is_there(section: &mut Section, found: Result<()>) -> bool {
+    found.inspect_err(|error| section.leave_out("the experiment", &error.to_string())).is_ok()
 }
 
 /// Each system once, in a shuffled order: a sample, and what the devices were asked for. `each` returns
@@ -33,12 +33,15 @@ pub fn round(
         // Nothing of the case before is left to write.
         running.sync()?;
         let (before, journal_before) = (running.counts()?, running.journal_bytes()?);
+        let requests_before = running.fuse_requests()?;
         let (value, operations) = each(running)?;
+        let requests = (requests_before, running.fuse_requests()?);
         let counts = running.counts()? - before;
         let journal_after = running.journal_bytes()?;
         let operations = operations as usize;
         samples.add(key, &running.name, metric, value);
         samples.count(key, &running.name, metric, operations, &counts);
+        samples.count_requests(key, &running.name, metric, requests);
         if let (Some(before), Some(after)) = (journal_before, journal_after) {
             let journal_kib = (after - before) as f64 / 1024.0;
             samples.count_named(key, &running.name, metric, 0, &[("journal KiB", journal_kib)]);

@@ -13,7 +13,7 @@ pub struct Scale {
     devices: Vec<Device>,
 }
 
-const QUICK_ROUNDS: usize = 2;
+const QUICK_ROUNDS: usize = 3;
 const FULL_ROUNDS: usize = 5;
 
 impl Scale {
@@ -30,11 +30,6 @@ impl Scale {
     /// What the command line wants instead of the usual.
     pub fn wanted_rounds(&self) -> Option<usize> {
         self.rounds
-    }
-
-    /// Rounds of an experiment whose rounds are long: one in a quick run.
-    pub fn few_rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.is_quick { 1 } else { FULL_ROUNDS })
     }
 
     /// One value for the quick run, one for the full.

@@ -62,10 +62,16 @@ impl<'a> SqliteClients<'a> {
         let mut counts = vec![Counts::default(); self.all.len()];
         for chunk in lines.chunks(group) {
             measure::in_turns(rng, &mut self.all, |index, (running, child, _)| {
-                let before = running.counts()?;
+                let (before, requests) = (running.counts()?, running.fuse_requests()?);
                 for line in chunk {
                     micros[index] += micros_of(&child.ask(line)?)?;
                 }
+                samples.count_requests(
+                    key,
+                    &running.name,
+                    metric,
+                    (requests, running.fuse_requests()?),
+                );
                 let done = running.counts()? - before;
                 counts[index] = counts[index] + done;
                 Ok(())

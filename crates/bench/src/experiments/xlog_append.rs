@@ -65,7 +65,7 @@ fn on_device(
             measure::in_turns(&mut rng, &mut Way::ALL.clone(), |_, way| {
                 // As much as the ring and the lanes' pool hold without waiting, so that appends are measured and not the disk.
                 let memory = scale.pick(2000, 20_000).min(8_000_000 / u64::from(size));
-                let records = if way.is_on_disk() { scale.pick(50, 500) } else { memory };
+                let records = if way.is_on_disk() { scale.pick(50, 200) } else { memory };
                 let appended = place.append(*way, size, records)?;
                 samples.add(&key, way.name(), TIME, appended.latency.p50_ns as f64 / 1e3);
                 samples.count_named(

@@ -36,7 +36,7 @@ const CASE: &str = "100-byte records";
 const CHECKSUMS: &str = "checksums (nothing shared)";
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
-    let bursts = scale.pick(11, 31);
+    let bursts = scale.pick(7, 31);
     section.set("bursts a round", bursts);
     let devices = scale.devices(&["loop"]);
     let ext4: [Box<dyn System>; 1] = [Box::new(Ext4::ordered())];

@@ -37,7 +37,7 @@ const ORDERS: [(&str, &str); 2] = [("sequential", "234"), ("random", "243")];
 const WANTED: f64 = 10.0;
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
-    let inserts = scale.pick(100, 1000);
+    let inserts = scale.pick(30, 300);
     section.set("inserts of a round", inserts);
     let sizes = scale.pick(&[100, 1600][..], &VALUE_BYTES);
     let plain = || Box::new(Ext4::ordered()) as Box<dyn System>;

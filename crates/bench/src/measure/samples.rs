@@ -108,6 +108,21 @@ impl Samples {
         }
     }
 
+    /// Adds the FUSE requests between two looks (`Running::fuse_requests`) to a series whose operations are counted
+    /// already. The second look is a request, too.
+    pub fn count_requests(
+        &mut self,
+        key: &Key,
+        system: &str,
+        metric: Metric,
+        (before, after): (Option<f64>, Option<f64>),
+    ) {
+        if let Some((before, after)) = before.zip(after) {
+            let counts = [("FUSE requests", after - before - 1.0)];
+            self.count_named(key, system, metric, 0, &counts);
+        }
+    }
+
     /// The samples of a series.
     pub fn of(&self, key: &Key, system: &str, metric: Metric) -> Option<&[f64]> {
         let found = self.series.iter().find(|series| series.is(key, system, metric))?;

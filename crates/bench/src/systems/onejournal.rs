@@ -51,6 +51,11 @@ impl OneJournal {
         self.journal(Journal::Nvram { latency_ns_per_line: 0 })
     }
 
+    /// With the kernel's writeback cache: what is written is collected in it, and order is kept by syncs only.
+    pub fn writeback_cache(self) -> OneJournal {
+        self.option("writeback_cache")
+    }
+
     /// Through `/dev/fuse`.
     pub fn without_uring(mut self) -> OneJournal {
         self.has_uring = false;

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::lab::{Device, DeviceCounts, EmulatedDisk, Lab, Medium, Program, Teardown, interrupt};
 
 /// How long a device may be busy after its mount has gone.
-const UNUSED_WAIT: Duration = Duration::from_secs(20);
+const UNUSED_WAIT: Duration = Duration::from_secs(60);
 
 /// What its devices were asked to do.
 #[derive(Debug, Clone, Copy, Default)]
@@ -189,6 +189,11 @@ impl Running {
         let read = rustix::fs::getxattr(&self.dir, "user.onejournal.stat", text.as_mut_slice());
         let len = read.map_err(|errno| Error::Io { what: what.clone(), source: errno.into() })?;
         serde_json::from_slice(&text[..len]).map(Some).map_err(Error::json(what))
+    }
+
+    /// Requests that its FUSE server has answered, this look included; `None` of systems that do not tell.
+    pub fn fuse_requests(&self) -> Result<Option<f64>> {
+        Ok(self.stat()?.and_then(|stat| stat["requests"].as_f64()))
     }
 
     /// The daemon's process, of OneJournal.

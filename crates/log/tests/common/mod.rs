@@ -1,6 +1,7 @@
 //! What the tests of a service share: its directories, a restart of the machine, records.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use device::Durability;
 use log::{Options, Stream};
@@ -28,7 +29,8 @@ impl Place {
             segment_bytes: 256 << 10,
             group_bytes: 1 << 20,
             memory: self.memory.path().to_owned(),
-            ..Options::default()
+            // No disk is slower; who finds the pool full waits for as long.
+            full_wait: Duration::from_secs(120),
         }
     }
 

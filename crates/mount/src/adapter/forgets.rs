@@ -12,10 +12,16 @@ use parking_lot::{Condvar, Mutex};
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How many FORGETs were dealt with, and a way to wait for the next.
-#[derive(Default)]
 pub(super) struct Forgets {
     count: Mutex<u64>,
     changed: Condvar,
+    patience: Duration,
+}
+
+impl Default for Forgets {
+    fn default() -> Forgets {
+        Forgets { count: Mutex::default(), changed: Condvar::new(), patience: PATIENCE }
+    }
 }
 
 impl Forgets {
@@ -28,10 +34,11 @@ impl Forgets {
         *self.count.lock()
     }
 
-    /// `true` as soon as there were more than `seen_count`, `false` after 100 ms without one.
+    /// `true` as soon as there were more than `seen_count`, `false` when patience ends without one.
     pub(super) fn wait_beyond(&self, seen_count: u64) -> bool {
         let mut count = self.count.lock();
-        !self.changed.wait_while_for(&mut count, |count| *count <= seen_count, PATIENCE).timed_out()
+        let is_none = |count: &mut u64| *count <= seen_count;
+        !self.changed.wait_while_for(&mut count, is_none, self.patience).timed_out()
     }
 }
 
@@ -61,7 +68,7 @@ mod tests {
     #[test]
     fn a_write_waits_for_the_space_of_a_deleted_file() {
         let bytes = std::fs::read(image().path()).unwrap();
-        let adapter =
+        let mut adapter =
             adapter(Arc::new(MemoryDevice::from_bytes(bytes, 512)), ext4::DataMode::Journal);
         let (old, new) = {
             let volume = adapter.volume.read();
@@ -84,6 +91,8 @@ mod tests {
         let write = [write.as_bytes(), &vec![8; 1 << 16]].concat();
         // Somebody still has it open, as far as we know.
         assert_eq!(serve(&adapter, 16, new, &write), Answer::Failed(rustix::io::Errno::NOSPC));
+        // However late the other thread runs.
+        adapter.forgets.patience = Duration::from_secs(600);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(PATIENCE / 4);

@@ -1,12 +1,26 @@
 //! An image made by `mke2fs`, mounted by a thread of the test; unmounted even when the test fails.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Arc;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use device::{Access, Disk, Metered};
 use mount::{MountHandle, MountOptions, Session, SessionError, Source, StatSource};
+
+/// Between fork and exec a child has all open files of the process, and a mount on which one of them lies is busy:
+/// held by who starts a program, and by who unmounts.
+static NO_CHILD_STARTS: Mutex<()> = Mutex::new(());
+
+/// Runs a program to its end; every one has to be started here.
+pub fn run(command: &mut Command) -> std::io::Result<Output> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = {
+        let _one = NO_CHILD_STARTS.lock().unwrap_or_else(PoisonError::into_inner);
+        command.spawn() // returns after exec
+    };
+    child.and_then(Child::wait_with_output)
+}
 
 const IMAGE_BYTES: u64 = 128 << 20;
 
@@ -32,15 +46,13 @@ impl Mounted {
         std::fs::create_dir(scratch.path().join("mnt")).unwrap();
         let image = scratch.path().join("image");
         std::fs::File::create(&image).unwrap().set_len(IMAGE_BYTES).unwrap();
-        let made = Command::new("mke2fs")
-            .args(["-q", "-t", "ext4", "-F", "-b", "4096"])
-            .arg(&image)
-            .status();
+        let made =
+            run(Command::new("mke2fs").args(["-q", "-t", "ext4", "-F", "-b", "4096"]).arg(&image));
         if made.is_err() {
             eprintln!("skipped: needs mke2fs");
             return None;
         }
-        assert!(made.unwrap().success());
+        assert!(made.unwrap().status.success());
         let mut mounted = Mounted { scratch, running: None };
         mounted.start();
         Some(mounted)
@@ -71,7 +83,10 @@ impl Mounted {
 
     fn stop(&mut self) {
         // Still ours when this fails: then dropping takes the mount away.
-        self.handle().unmount().unwrap();
+        {
+            let _none = NO_CHILD_STARTS.lock().unwrap_or_else(PoisonError::into_inner);
+            self.handle().unmount().unwrap();
+        }
         let running = self.running.take().expect("is mounted");
         running.thread.join().unwrap().unwrap();
     }
@@ -105,7 +120,7 @@ impl Mounted {
     }
 
     fn check(&self) {
-        let output = Command::new("e2fsck").args(["-fn"]).arg(self.image()).output().unwrap();
+        let output = run(Command::new("e2fsck").args(["-fn"]).arg(self.image())).unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "e2fsck:\n{text}");
     }

@@ -117,7 +117,7 @@ impl Place {
             | OpenFlags::SQLITE_OPEN_URI
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(self.uri(name, more), flags)?;
-        connection.busy_timeout(std::time::Duration::from_secs(10))?;
+        connection.busy_timeout(std::time::Duration::from_secs(120))?;
         Ok(connection)
     }
 

@@ -82,7 +82,7 @@ pub fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Sample
     let loaded = tpcc_clients::load(lab, "tpcc.db", size, PAGE_BYTES)?;
     section.set("warehouses", scale.pick("2 small", "10"));
     section.set("page size", PAGE_BYTES);
-    for device in scale.devices(scale.pick(&["ssd840"][..], &["ssd840", "ssd311"])) {
+    for device in scale.devices(&["ssd840"]) {
         let mut measured: [Vec<Group>; 2] = Default::default();
         for group in groups(scale.pick(usize::MAX, GROUP_FULL)) {
             let (recipes, names) = split(group);
@@ -164,11 +164,7 @@ impl Rounds<'_> {
         let count = usize::try_from(turn.turn.transactions).unwrap_or(usize::MAX);
         self.samples.add(&self.key, &tally.system, TPMC, turn.turn.tpm_c);
         self.samples.count(&self.key, &tally.system, TPMC, count, &turn.done);
-        if let Some(requests) = turn.requests {
-            // The operations were counted with the devices' requests.
-            let counts = [("FUSE requests", requests)];
-            self.samples.count_named(&self.key, &tally.system, TPMC, 0, &counts);
-        }
+        self.samples.count_requests(&self.key, &tally.system, TPMC, turn.requests);
     }
 }
 
@@ -176,23 +172,18 @@ impl Rounds<'_> {
 struct MeasuredTurn {
     turn: Turn,
     done: Counts,
-    requests: Option<f64>,
+    /// FUSE requests before and after.
+    requests: (Option<f64>, Option<f64>),
 }
 
 impl MeasuredTurn {
     fn of(client: &mut Client) -> Result<MeasuredTurn> {
         let running = client.running;
-        let (before, requests_before) = (running.counts()?, requests(running)?);
+        let (before, requests_before) = (running.counts()?, running.fuse_requests()?);
         let turn = client.turn()?;
         let done = running.counts()? - before;
-        let requests = requests_before.zip(requests(running)?);
-        Ok(MeasuredTurn { turn, done, requests: requests.map(|(before, after)| after - before) })
+        Ok(MeasuredTurn { turn, done, requests: (requests_before, running.fuse_requests()?) })
     }
-}
-
-/// Requests that a OneJournal mount has answered.
-fn requests(running: &Running) -> Result<Option<f64>> {
-    Ok(running.stat()?.and_then(|stat| stat["requests"].as_f64()))
 }
 
 fn plot(device: &Device) -> Plot {
