@@ -264,6 +264,7 @@ impl Service {
 mod tests {
     use super::*;
     use crate::shared::STREAM_COUNT_MAX;
+    use crate::writer::{Lender, Writer};
     use crate::{Log, Options};
 
     struct Place {
