@@ -37,6 +37,7 @@ mod observer;
 mod options;
 mod record;
 mod recovery;
+mod region_bytes;
 mod running;
 mod scan;
 mod space;

@@ -228,11 +228,29 @@ impl State {
     /// The header that frees the tail region.
     pub(crate) fn header_without_tail(&self) -> Header {
         let next = self.next_region(self.header.tail_region);
-        let tail_tid = match self.regions[next as usize].usage {
-            RegionUse::Free => self.committed.next(),
-            RegionUse::Active | RegionUse::Filled => self.regions[next as usize].first_tid,
+        let (tail_tid, reach_offset) = match self.regions[next as usize].usage {
+            RegionUse::Free => (self.committed.next(), self.header.reach_for(next, 0)),
+            RegionUse::Active | RegionUse::Filled => {
+                (self.regions[next as usize].first_tid, self.header.reach_offset)
+            }
         };
-        Header { sequence: self.header.sequence + 1, tail_region: next, tail_tid, ..self.header }
+        let sequence = self.header.sequence + 1;
+        Header { sequence, tail_region: next, tail_tid, reach_offset, ..self.header }
+    }
+
+    /// A record in the active region that ends at `end_offset` of the space is within the reach that the
+    /// header says durably.
+    pub(crate) fn is_reached(&self, end_offset: u64) -> bool {
+        let start = self.header.region_offset(self.active);
+        (start..self.header.reach_offset).contains(&(end_offset - 1))
+            && self.header.reach_offset <= start + self.header.region_bytes
+    }
+
+    /// The header with a reach for a record in the active region that ends at `end_offset`.
+    pub(crate) fn header_that_reaches(&self, end_offset: u64) -> Header {
+        let used_bytes = end_offset - self.header.region_offset(self.active);
+        let reach_offset = self.header.reach_for(self.active, used_bytes);
+        Header { sequence: self.header.sequence + 1, reach_offset, ..self.header }
     }
 
     /// The header without the tail region is durable: forget the region's records.
