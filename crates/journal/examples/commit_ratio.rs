@@ -7,8 +7,9 @@
 //! A PATH that does not exist is made as a file of 64 MiB; a file or block device that exists is
 //! OVERWRITTEN, so this asks for `OVERWRITE=yes` in the environment. The two are measured in turn within one run, so that both see the same device in the same mood. A
 //! commit is a handle that changes n blocks, `stop`, and `sync`, by one caller; the bare write is
-//! `write_durable` of as many bytes as the record has, in an area that was written before. Printed
-//! are medians over the rounds; `engine` is a commit to a device in memory: the processor's share.
+//! `write_durable` of as many bytes as the record has, in an area that was written before. The blocks hold
+//! random bytes, so that packing, which is tried, gains nothing. Printed are medians over the rounds;
+//! `engine` is a commit to a device in memory: the processor's share.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -66,9 +67,10 @@ impl Bench {
         if device.size_bytes() < TOTAL_BYTES {
             return Err(format!("it is smaller than {TOTAL_BYTES} bytes").into());
         }
-        let zeros = AlignedBuf::zeroed(1 << 20);
-        for offset in (0..HOME_BYTES + RAW_BYTES).step_by(zeros.len()) {
-            device.write(offset, &zeros)?;
+        let mut random = AlignedBuf::zeroed(1 << 20);
+        fastrand::Rng::with_seed(1).fill(&mut random);
+        for offset in (0..HOME_BYTES + RAW_BYTES).step_by(random.len()) {
+            device.write(offset, &random)?;
         }
         let extent = HOME_BYTES + RAW_BYTES..TOTAL_BYTES;
         let space = Space::new(device.clone(), std::iter::once(extent).collect())?;

@@ -10,11 +10,12 @@
 //!
 //! Lock: one mutex a shard, innermost of all.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use parking_lot::Mutex;
 
+use crate::block_map::BlockMap;
 use crate::{BlockRef, HomeBlock};
 
 const SHARD_COUNT: usize = 16;
@@ -26,7 +27,7 @@ struct Entry {
 }
 
 struct Shard {
-    entries: HashMap<HomeBlock, Entry>,
+    entries: BlockMap<Entry>,
     /// Clean blocks in the order in which they became clean; may hold stale names.
     clean: VecDeque<HomeBlock>,
     change_counts: [u64; STRIPE_COUNT],
@@ -34,7 +35,11 @@ struct Shard {
 
 impl Shard {
     fn new() -> Shard {
-        Shard { entries: HashMap::new(), clean: VecDeque::new(), change_counts: [0; STRIPE_COUNT] }
+        Shard {
+            entries: BlockMap::default(),
+            clean: VecDeque::new(),
+            change_counts: [0; STRIPE_COUNT],
+        }
     }
 
     fn change_count(&mut self, block: HomeBlock) -> &mut u64 {

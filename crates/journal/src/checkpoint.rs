@@ -51,6 +51,7 @@ impl Engine {
         if !self.is_broken(Broken::CheckpointNotFlushed) {
             self.flush_home()?;
         }
+        let _writing = self.header_writing.lock();
         let mut state = self.state.lock();
         let mut owners = Vec::with_capacity(written.len());
         for (block, version) in &written {

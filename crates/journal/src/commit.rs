@@ -103,7 +103,7 @@ impl Engine {
         );
         let record_bytes = encoded.bytes.len() as u64;
         self.choose_region(record_bytes)?;
-        let offset = self.reserve(record_bytes, transaction.tid);
+        let offset = self.reserve(record_bytes, transaction.tid)?;
         if self.is_broken(Broken::HomeBeforeCommit) {
             for (block, logged) in &transaction.blocks {
                 self.home.write(block.offset_bytes(), logged.version.as_ref())?;
@@ -179,8 +179,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The place of a record: in the active region, behind the last one.
-    fn reserve(&self, record_bytes: u64, tid: Tid) -> u64 {
+    /// The place of a record: in the active region, behind the last one. The header reaches it.
+    fn reserve(&self, record_bytes: u64, tid: Tid) -> Result<u64> {
         let mut state = self.state.lock();
         let active = state.active;
         let region = state.region(active);
@@ -188,9 +188,31 @@ impl Engine {
             region.usage = RegionUse::Active;
             region.first_tid = tid;
         }
-        let offset = region.head_bytes;
+        let head_bytes = region.head_bytes;
         region.head_bytes += record_bytes;
-        state.header.region_offset(active) + offset
+        let offset = state.header.region_offset(active) + head_bytes;
+        if !state.is_reached(offset + record_bytes) {
+            drop(state);
+            self.reach(offset + record_bytes)?;
+        }
+        Ok(offset)
+    }
+
+    /// Makes the header say durably that records go as far as `end_offset`: before the first that does, so that
+    /// recovery need not look behind it.
+    fn reach(&self, end_offset: u64) -> Result<()> {
+        let _writing = self.header_writing.lock();
+        let state = self.state.lock();
+        if state.is_reached(end_offset) {
+            return Ok(());
+        }
+        let header = state.header_that_reaches(end_offset);
+        drop(state);
+        if !self.is_broken(Broken::ReachNotWritten) {
+            header.write(&self.space)?;
+        }
+        self.state.lock().header = header;
+        Ok(())
     }
 
     /// Returns when the region after the active one is free: a stall, if it is not.

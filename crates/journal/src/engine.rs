@@ -1,9 +1,9 @@
 //! The engine's shared parts, and reading through them.
 //!
 //! Locks, in the order in which they are taken: `in_place` (in-place writers shared, write-out of
-//! buffered ordered data exclusive), `running` (the handle lock), `flushing`, `state`, a cache
-//! shard. None of them is held during I/O but `in_place`, `flushing`, and `running` while an
-//! operation reads a cold block.
+//! buffered ordered data exclusive), `running` (the handle lock), `flushing`, `header_writing`,
+//! `state`, a cache shard. None of them is held during I/O but `in_place`, `flushing`,
+//! `header_writing`, and `running` while an operation reads a cold block.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -36,6 +36,8 @@ pub(crate) struct Engine {
     pub in_place: RwLock<()>,
     /// Held while the home device is flushed.
     pub flushing: Mutex<()>,
+    /// Held from when a header is made until it is durable and in `state`.
+    pub header_writing: Mutex<()>,
     /// Of the commit in flight alone.
     pub record_buf: Mutex<RecordBuf>,
     pub running: Mutex<Running>,
@@ -78,6 +80,7 @@ impl Engine {
             cache: Cache::new(options.clean_block_limit),
             in_place: RwLock::new(()),
             flushing: Mutex::new(()),
+            header_writing: Mutex::new(()),
             record_buf: Mutex::new(RecordBuf::new()),
             running: Mutex::new(Running::new(state.committed.next())),
             state: Mutex::new(state),

@@ -79,6 +79,8 @@ pub struct RawHeader {
     pub tail_region: U32,
     /// The transaction recovery starts with, first in `tail_region`.
     pub tail_tid: U64,
+    /// Records end before this offset of the space, in the regions from `tail_region` on around the ring.
+    pub reach_offset: U64,
 }
 
 /// The start of a record.
@@ -143,7 +145,7 @@ pub struct RawCommit {
 }
 
 const _: () = assert!(size_of::<RawLabel>() == 48);
-const _: () = assert!(size_of::<RawHeader>() == 72);
+const _: () = assert!(size_of::<RawHeader>() == 80);
 const _: () = assert!(size_of::<RawDescriptor>() == 48);
 const _: () = assert!(size_of::<RawTag>() == 12);
 const _: () = assert!(size_of::<RawCommit>() == 16);
@@ -204,11 +206,13 @@ mod tests {
             region_count: U32::new(4),
             tail_region: U32::new(5),
             tail_tid: U64::new(6),
+            reach_offset: U64::new(7),
         };
         let mut golden = b"OJHD\x01\0\0\0\0\0\0\0\x01\0\0\0".to_vec();
         golden.extend([0xee; 16]);
         golden.extend(b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0");
         golden.extend(b"\x04\0\0\0\x05\0\0\0\x06\0\0\0\0\0\0\0");
+        golden.extend(b"\x07\0\0\0\0\0\0\0");
         assert_eq!(header.as_bytes(), golden);
     }
 

@@ -1,13 +1,14 @@
 //! A handle: one operation's changes, published all at once or not at all.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::MutexGuard;
 
+use crate::block_map::BlockMap;
 use crate::engine::Engine;
 use crate::running::{InPlaceGuard, Logged, Ordered, Running};
 use crate::stats::Counters;
@@ -33,7 +34,7 @@ struct Change {
 pub struct Handle<'a> {
     engine: &'a Engine,
     running: MutexGuard<'a, Running>,
-    changes: HashMap<HomeBlock, Change>,
+    changes: BlockMap<Change>,
     freed: Vec<Range<u64>>,
     credit_count: usize,
     owner: BlockOwner,
@@ -65,7 +66,7 @@ impl<'a> Handle<'a> {
         Handle {
             engine,
             running,
-            changes: HashMap::new(),
+            changes: BlockMap::default(),
             freed: Vec::new(),
             credit_count,
             owner: BlockOwner::NOBODY,

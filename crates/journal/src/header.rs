@@ -2,6 +2,13 @@
 //!
 //! Where a life begins or ends both are written, so that losing one slot to damage never brings
 //! back the header of another life, or a *clean* that is no longer true.
+//!
+//! The header also says how far into the ring records reach. It is written before the first record
+//! that would end behind that, so recovery reads no further; the reach grows by doubling, so that this costs
+//! a few writes a region. Where one slot is not valid a further reach may have been lost with it:
+//! then every region counts as reached.
+
+use std::cmp::Ordering;
 
 use device::AlignedBuf;
 use zerocopy::little_endian::{U32, U64};
@@ -31,7 +38,13 @@ pub struct Header {
     pub tail_region: u32,
     /// The transaction recovery starts with.
     pub tail_tid: Tid,
+    /// No record of this life ends behind this offset of the space, in bytes, in the regions from the tail
+    /// on around the ring.
+    pub reach_offset: u64,
 }
+
+/// The first reach into a region is a sixteenth of it, or this.
+const REACH_MIN_BYTES: u64 = 256 << 10;
 
 impl Header {
     /// The journal is in this life, or has been recovered after it and not been opened since.
@@ -42,6 +55,41 @@ impl Header {
     /// Offset of a region in the space, in bytes.
     pub fn region_offset(&self, region_index: u32) -> u64 {
         REGIONS_OFFSET + u64::from(region_index) * self.region_bytes
+    }
+
+    /// The reach for records that end before `used_bytes` of a region: as far, and room for as much again.
+    pub(crate) fn reach_for(&self, region_index: u32, used_bytes: u64) -> u64 {
+        let mut bytes = (self.region_bytes / 16).next_multiple_of(4096).max(REACH_MIN_BYTES);
+        while bytes < used_bytes {
+            bytes *= 2;
+        }
+        self.region_offset(region_index) + bytes.min(self.region_bytes)
+    }
+
+    /// Bytes at the start of a region in which records may lie.
+    pub fn reached_bytes(&self, region_index: u32) -> u64 {
+        let last = self.reached_region();
+        match self.distance(region_index).cmp(&self.distance(last)) {
+            Ordering::Less => self.region_bytes,
+            Ordering::Equal => self.reach_offset - self.region_offset(last),
+            Ordering::Greater => 0,
+        }
+    }
+
+    /// How many regions after the tail this one is.
+    fn distance(&self, region_index: u32) -> u32 {
+        (region_index + self.region_count - self.tail_region) % self.region_count
+    }
+
+    fn reached_region(&self) -> u32 {
+        let index = (self.reach_offset - REGIONS_OFFSET - 1) / self.region_bytes;
+        u32::try_from(index).expect("the reach lies in a region")
+    }
+
+    /// With a reach over all regions.
+    fn reaching_everything(self) -> Header {
+        let last = (self.tail_region + self.region_count - 1) % self.region_count;
+        Header { reach_offset: self.region_offset(last) + self.region_bytes, ..self }
     }
 
     /// Writes the header durably to the slot whose turn it is.
@@ -68,18 +116,18 @@ impl Header {
         if space.len_bytes() < REGIONS_OFFSET {
             return Err(JournalError::TooSmall("no room for the headers".into()));
         }
-        let mut newest: Option<Header> = None;
+        let (mut newest, mut slot_count): (Option<Header>, _) = (None, 0);
         for slot in 0..2 {
             let mut buf = AlignedBuf::zeroed(HEADER_SLOT_BYTES as usize);
             space.read(slot * HEADER_SLOT_BYTES, &mut buf)?;
             // A whole slot that cannot be used may be the newer one: nothing is known then.
-            match Self::parse(&buf, space, uuid)? {
-                Some(header) if newest.is_none_or(|n| n.sequence < header.sequence) => {
-                    newest = Some(header);
-                }
-                _ => {}
+            let Some(header) = Self::parse(&buf, space, uuid)? else { continue };
+            slot_count += 1;
+            if newest.is_none_or(|n| n.sequence < header.sequence) {
+                newest = Some(header);
             }
         }
+        let newest = if slot_count < 2 { newest.map(Header::reaching_everything) } else { newest };
         newest.ok_or_else(|| JournalError::Damaged("neither of its two headers is valid".into()))
     }
 
@@ -96,6 +144,7 @@ impl Header {
             region_count: U32::new(self.region_count),
             tail_region: U32::new(self.tail_region),
             tail_tid: U64::new(self.tail_tid.0),
+            reach_offset: U64::new(self.reach_offset),
         };
         raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
         raw
@@ -126,6 +175,7 @@ impl Header {
             region_bytes: raw.region_bytes.get(),
             tail_region: raw.tail_region.get(),
             tail_tid: Tid(raw.tail_tid.get()),
+            reach_offset: raw.reach_offset.get(),
         };
         header.check_shape(space)?;
         Ok(Some(header))
@@ -138,12 +188,17 @@ impl Header {
         // No journal counts that far; what is below can be counted up from without overflow.
         let countable = self.sequence < 1 << 62 && (1..1 << 62).contains(&self.tail_tid.0);
         let whole = countable && self.region_bytes.is_multiple_of(4096) && self.region_bytes > 0;
-        if !fits || !whole || self.region_count < 2 || self.tail_region >= self.region_count {
+        let reaches = end
+            .is_some_and(|end| (REGIONS_OFFSET + 1..=end).contains(&self.reach_offset))
+            && self.reach_offset.is_multiple_of(4096);
+        let is_ring = self.region_count >= 2 && self.tail_region < self.region_count;
+        if !fits || !whole || !reaches || !is_ring {
             return Err(JournalError::Damaged(format!(
-                "its header describes {} regions of {} bytes, tail {}, in {} bytes",
+                "its header describes {} regions of {} bytes, tail {}, reach {}, in {} bytes",
                 self.region_count,
                 self.region_bytes,
                 self.tail_region,
+                self.reach_offset,
                 space.len_bytes()
             )));
         }
@@ -177,6 +232,7 @@ mod tests {
             region_bytes: 65536,
             tail_region: 1,
             tail_tid: Tid(5),
+            reach_offset: REGIONS_OFFSET + 65536 + 4096,
         }
     }
 
@@ -187,7 +243,8 @@ mod tests {
         header(5).write(&space).unwrap();
         assert_eq!(Header::read(&space, &[7; 16]).unwrap(), header(5));
         space.write(HEADER_SLOT_BYTES, &[0xff; 512]).unwrap();
-        assert_eq!(Header::read(&space, &[7; 16]).unwrap(), header(4));
+        let alone = Header::read(&space, &[7; 16]).unwrap();
+        assert_eq!(alone, header(4).reaching_everything());
         space.write(0, &[0; 512]).unwrap();
         assert!(matches!(Header::read(&space, &[7; 16]), Err(JournalError::Damaged(_))));
     }
@@ -211,9 +268,35 @@ mod tests {
             Header { tail_tid: Tid(u64::MAX), ..header(4) },
             Header { tail_tid: Tid(0), ..header(4) },
             Header { sequence: u64::MAX - 1, ..header(4) },
+            Header { reach_offset: 0, ..header(4) },
+            Header { reach_offset: REGIONS_OFFSET, ..header(4) },
+            Header { reach_offset: REGIONS_OFFSET + 512, ..header(4) },
+            Header { reach_offset: REGIONS_OFFSET + 4 * 65536 + 4096, ..header(4) },
         ] {
             bad.write(&space).unwrap();
             assert!(matches!(Header::read(&space, &[7; 16]), Err(JournalError::Damaged(_))));
         }
+    }
+
+    #[test]
+    fn the_reach_is_counted_around_the_ring() {
+        let reached = |header: &Header| [0, 1, 2, 3].map(|region| header.reached_bytes(region));
+        assert_eq!(reached(&header(4)), [0, 4096, 0, 0]);
+        let into_first = Header { reach_offset: REGIONS_OFFSET + 8192, ..header(4) };
+        assert_eq!(reached(&into_first), [8192, 65536, 65536, 65536]);
+        let end_of_third = Header { reach_offset: REGIONS_OFFSET + 3 * 65536, ..header(4) };
+        assert_eq!(reached(&end_of_third), [0, 65536, 65536, 0]);
+        assert_eq!(reached(&header(4).reaching_everything()), [65536; 4]);
+    }
+
+    #[test]
+    fn the_reach_doubles_up_to_the_end_of_its_region() {
+        let header = Header { region_bytes: 16 << 20, ..header(4) };
+        let reach = |used_bytes| header.reach_for(2, used_bytes) - header.region_offset(2);
+        assert_eq!([0, 1 << 20, (1 << 20) + 1].map(reach), [1 << 20, 1 << 20, 2 << 20]);
+        assert_eq!([5 << 20, 9 << 20, 16 << 20].map(reach), [8 << 20, 16 << 20, 16 << 20]);
+        let small = Header { region_bytes: 140 * 4096, ..header };
+        assert_eq!(small.reach_for(0, 1), REGIONS_OFFSET + REACH_MIN_BYTES);
+        assert_eq!(small.reach_for(0, 530_000), REGIONS_OFFSET + 140 * 4096);
     }
 }

@@ -172,7 +172,7 @@ fn first_header(
     if region_bytes == 0 {
         return Err(JournalError::TooSmall(format!("it has {} bytes", space.len_bytes())));
     }
-    Ok(Header {
+    let header = Header {
         uuid,
         life: options.life,
         sequence: previous.map_or(1, |header| header.sequence + 1),
@@ -181,7 +181,9 @@ fn first_header(
         region_bytes,
         tail_region: 0,
         tail_tid: previous.map_or(Tid(1), |header| header.tail_tid.max(Tid(1))),
-    })
+        reach_offset: 0,
+    };
+    Ok(Header { reach_offset: header.reach_for(0, 0), ..header })
 }
 
 fn spawn_threads(engine: &Arc<Engine>) -> Vec<JoinHandle<()>> {

@@ -19,6 +19,7 @@
 //! are immutable once published, handles are exclusive and undo themselves when dropped, and a
 //! checkpoint frees a whole region with one flush and one header (DJFS, group checkpointing).
 
+mod block_map;
 mod cache;
 mod checkpoint;
 pub mod codec;
@@ -37,6 +38,7 @@ mod observer;
 mod options;
 mod record;
 mod recovery;
+mod region_bytes;
 mod running;
 mod scan;
 mod space;

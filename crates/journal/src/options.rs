@@ -81,6 +81,8 @@ pub enum Broken {
     DeltaWithoutBase,
     /// DJFS' codec logs a difference although the region does not hold the whole block.
     XorWithoutBase,
+    /// The header does not say how far records go.
+    ReachNotWritten,
     /// Regions are freed without flushing what was written home.
     CheckpointNotFlushed,
 }

@@ -302,6 +302,15 @@ pub(crate) enum Decoded {
     Nothing,
 }
 
+/// The transaction that these bytes say they are the record of, if they begin like a record.
+pub(crate) fn claimed_tid(bytes: &[u8]) -> Option<Tid> {
+    if !bytes.starts_with(&DESCRIPTOR_MAGIC.to_le_bytes()) {
+        return None;
+    }
+    let (descriptor, _) = RawDescriptor::read_from_prefix(bytes).ok()?;
+    Some(Tid(descriptor.tid.get()))
+}
+
 /// What a record of this journal must agree with.
 pub(crate) struct Expect {
     pub life: u64,

@@ -14,6 +14,7 @@ use crate::format::FORM_XOR_LZO;
 use crate::header::{Header, life_after_recovery};
 use crate::options::Broken;
 use crate::record::{Record, Tag};
+use crate::region_bytes::RegionBytes;
 use crate::scan::{End, Scan, scan_with};
 use crate::{BLOCK_BYTES, BlockRef, HomeBlock, JournalError, Result, Space, Tid};
 
@@ -54,14 +55,14 @@ pub fn recover(
     uuid: &[u8; 16],
     options: &RecoverOptions,
 ) -> Result<Recovery> {
-    let scan = scan_with(space, uuid, broken(options))?;
+    let (scan, regions) = scan_with(space, uuid, broken(options))?;
     judge_end(&scan, options)?;
     let revokes = collect_revokes(&scan.records);
     let (chains, revoked_blocks) = chains_of(&scan.records, &revokes);
     check_homes(&chains, home)?;
     check_bases(&chains, &scan.records)?;
     if !options.dry_run && !scan.header.clean {
-        replay(home, space, &scan.records, &chains)?;
+        replay(home, &regions, &scan.records, &chains)?;
         clean_header(&scan).write_both(space)?;
     }
     Ok(Recovery {
@@ -163,14 +164,14 @@ fn check_bases(chains: &Chains, records: &[Record]) -> Result<()> {
 /// ([`crate::codec`] says why that is enough).
 fn replay(
     home: &Arc<dyn BlockDevice>,
-    space: &Space,
+    regions: &RegionBytes<'_>,
     records: &[Record],
     chains: &Chains,
 ) -> Result<()> {
     let chains: Vec<_> = chains.iter().collect();
     for batch in chains.chunks(REPLAY_BATCH_BLOCKS) {
         let mut blocks = read_bases(home, batch)?;
-        apply_chains(space, records, batch, &mut blocks)?;
+        apply_chains(regions, records, batch, &mut blocks)?;
         let blocks: Vec<(HomeBlock, BlockRef)> =
             batch.iter().map(|(home, _)| **home).zip(blocks).collect();
         crate::checkpoint::write_home(home.as_ref(), &blocks)?;
@@ -195,9 +196,9 @@ fn read_bases(home: &Arc<dyn BlockDevice>, batch: &Batch<'_>) -> Result<Vec<Bloc
     Ok(blocks)
 }
 
-/// Reads each record that the batch needs once, in journal order, and applies its changes.
+/// Takes each record that the batch needs once, in journal order, and applies its changes.
 fn apply_chains(
-    space: &Space,
+    regions: &RegionBytes<'_>,
     records: &[Record],
     batch: &Batch<'_>,
     blocks: &mut [BlockRef],
@@ -210,16 +211,16 @@ fn apply_chains(
     }
     for (index, changes) in wanted {
         let record = &records[index];
-        let mut bytes = AlignedBuf::zeroed(record.record_bytes);
-        space.read(record.offset, &mut bytes)?;
         let broken = |error: CodecError| {
             // It was whole when it was scanned.
             JournalError::Damaged(format!("transaction {}: {error}", record.tid))
         };
-        let payload = record.payload(&bytes).map_err(broken)?;
-        for (slot, tag) in changes {
-            tag.apply(&payload, Arc::make_mut(&mut blocks[slot])).map_err(broken)?;
-        }
+        regions.with_record(record, |bytes| {
+            let payload = record.payload(bytes).map_err(broken)?;
+            changes.iter().try_for_each(|(slot, tag)| {
+                tag.apply(&payload, Arc::make_mut(&mut blocks[*slot])).map_err(broken)
+            })
+        })?;
     }
     Ok(())
 }

@@ -2,18 +2,17 @@
 //!
 //! Records follow each other in a region; where the next one is not valid, history goes on at the
 //! start of the next region, or it has ended. The end is *torn* (or simply the end) when no record
-//! of a later transaction of this life exists anywhere; otherwise acknowledged history lies behind
-//! a hole and the journal is *damaged*: commits are written one after the other, so a later one
-//! proves that this one was once whole.
+//! of a later transaction of this life lies behind it, up to where the header says that records may
+//! reach; otherwise acknowledged history lies behind a hole and the journal is *damaged*: commits
+//! are written one after the other, so a later one proves that this one was once whole.
 
 use std::rc::Rc;
 
-use device::AlignedBuf;
-
-use crate::format::{DESCRIPTOR_MAGIC, record_seed};
+use crate::format::record_seed;
 use crate::header::Header;
 use crate::options::Broken;
 use crate::record::{self, Decoded, Record};
+use crate::region_bytes::RegionBytes;
 use crate::{Result, Space, Tid};
 
 /// How history ends.
@@ -54,18 +53,24 @@ pub struct Scan {
 
 /// Reads the journal's history. Changes nothing.
 pub fn scan(space: &Space, uuid: &[u8; 16]) -> Result<Scan> {
-    scan_with(space, uuid, Broken::Nothing)
+    Ok(scan_with(space, uuid, Broken::Nothing)?.0)
 }
 
-pub(crate) fn scan_with(space: &Space, uuid: &[u8; 16], broken: Broken) -> Result<Scan> {
+pub(crate) fn scan_with<'a>(
+    space: &'a Space,
+    uuid: &[u8; 16],
+    broken: Broken,
+) -> Result<(Scan, RegionBytes<'a>)> {
     let header = Header::read(space, uuid)?;
-    let reader = Reader {
-        space,
-        header,
+    let expect = record::Expect {
+        life: header.life,
         checksum_seed: record_seed(uuid, header.life),
+        step_bytes: space.step_bytes(),
         ignore_checksum: broken == Broken::ChecksumIgnored,
     };
-    reader.scan()
+    let mut reader = Reader { header, expect, regions: RegionBytes::new(space, header) };
+    let scan = reader.scan()?;
+    Ok((scan, reader.regions))
 }
 
 /// What the scan does next.
@@ -90,7 +95,7 @@ enum Found {
 }
 
 /// The whole decision of the scan. `here`: at the end of the last record; `next`: at the start of
-/// the next region; `later`: a record of the expected or a later transaction lies elsewhere.
+/// the next region; `later`: a record of the expected or a later transaction lies behind.
 fn decide(here: Found, next: Found, later: bool) -> Step {
     match (here, next, later) {
         (Found::Expected, _, _) => Step::Take,
@@ -102,14 +107,13 @@ fn decide(here: Found, next: Found, later: bool) -> Step {
 }
 
 struct Reader<'a> {
-    space: &'a Space,
     header: Header,
-    checksum_seed: u32,
-    ignore_checksum: bool,
+    expect: record::Expect,
+    regions: RegionBytes<'a>,
 }
 
 impl Reader<'_> {
-    fn scan(&self) -> Result<Scan> {
+    fn scan(&mut self) -> Result<Scan> {
         let mut scan = Scan {
             header: self.header,
             records: Vec::new(),
@@ -120,8 +124,8 @@ impl Reader<'_> {
             return Ok(scan);
         }
         let mut region_index = self.header.tail_region;
-        let mut region = Rc::new(self.read_region(region_index)?);
-        let mut next_region: Option<Rc<AlignedBuf>> = None;
+        let mut region = self.regions.read(region_index)?;
+        let mut next_region = None;
         let mut at = 0usize;
         let mut expected = self.header.tail_tid;
         let mut regions_left = self.header.region_count - 1;
@@ -134,14 +138,12 @@ impl Reader<'_> {
             let found_here = classify(&here, expected);
             if found_here == Found::Nothing {
                 if regions_left > 0 && at > 0 {
-                    let read = next_region.insert(Rc::new(self.read_region(next_index)?));
+                    let read: &Rc<_> = next_region.insert(self.regions.read(next_index)?);
                     let offset = self.header.region_offset(next_index);
                     next = classify(&self.decode(read, offset), expected);
                 }
                 if next == Found::Nothing {
-                    let here = Some((region_index, region.clone()));
-                    let next = next_region.clone().map(|region| (next_index, region));
-                    later = self.find_later(expected, &[here, next])?;
+                    later = self.find_later(expected, region_index, at, regions_left)?;
                 }
             }
             match decide(found_here, next, later.is_some()) {
@@ -174,55 +176,35 @@ impl Reader<'_> {
     }
 
     fn decode(&self, bytes: &[u8], offset: u64) -> Decoded {
-        record::decode(
-            bytes,
-            offset,
-            &record::Expect {
-                life: self.header.life,
-                checksum_seed: self.checksum_seed,
-                step_bytes: self.space.step_bytes(),
-                ignore_checksum: self.ignore_checksum,
-            },
-        )
+        record::decode(bytes, offset, &self.expect)
     }
 
-    fn read_region(&self, region_index: u32) -> Result<AlignedBuf> {
-        let len_bytes = usize::try_from(self.header.region_bytes).map_err(|_| {
-            crate::JournalError::TooSmall("this machine cannot address a region".into())
-        })?;
-        let mut buf = AlignedBuf::zeroed(len_bytes);
-        self.space.read(self.header.region_offset(region_index), &mut buf)?;
-        Ok(buf)
-    }
-
-    /// Looks everywhere for a whole record of `expected` or a later transaction. `in_memory`: regions that need
-    /// not be read for it, with their indices.
+    /// Looks for a whole record of `expected` or a later transaction behind the end of history: from `at` on in its
+    /// region, then in the regions that follow.
     fn find_later(
-        &self,
+        &mut self,
         expected: Tid,
-        in_memory: &[Option<(u32, Rc<AlignedBuf>)>],
+        end_region: u32,
+        at: usize,
+        regions_left: u32,
     ) -> Result<Option<(Tid, u64)>> {
-        let magic = DESCRIPTOR_MAGIC.to_le_bytes();
         // 512: a device with such sectors may have been copied to one with larger ones.
-        let step_bytes = self.space.step_bytes().min(512);
-        for region_index in 0..self.header.region_count {
-            let known = in_memory.iter().flatten().find(|(index, _)| *index == region_index);
-            let region = match known {
-                Some((_, region)) => region.clone(),
-                None => Rc::new(self.read_region(region_index)?),
-            };
-            for at in (0..region.len()).step_by(step_bytes) {
-                if !region[at..].starts_with(&magic) {
+        let step_bytes = self.expect.step_bytes.min(512);
+        for distance in 0..=regions_left {
+            let region_index = (end_region + distance) % self.header.region_count;
+            let region = self.regions.read(region_index)?;
+            let start = if distance == 0 { at } else { 0 };
+            for at in (start..region.len()).step_by(step_bytes) {
+                // The checksum of what is not later proves nothing.
+                if record::claimed_tid(&region[at..]).is_none_or(|tid| tid < expected) {
                     continue;
                 }
                 let offset = self.header.region_offset(region_index) + at as u64;
-                let tid = match self.decode(&region[at..], offset) {
-                    Decoded::Record(record) => record.tid,
-                    Decoded::Unknown(tid, _) => tid,
-                    Decoded::Nothing => continue,
-                };
-                if tid >= expected {
-                    return Ok(Some((tid, offset)));
+                match self.decode(&region[at..], offset) {
+                    Decoded::Record(Record { tid, .. }) | Decoded::Unknown(tid, _) => {
+                        return Ok(Some((tid, offset)));
+                    }
+                    Decoded::Nothing => {}
                 }
             }
         }

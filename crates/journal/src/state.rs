@@ -63,7 +63,7 @@ pub(crate) struct State {
     pub committed: Tid,
     pub commit_in_flight: bool,
     /// Calls of `sync` that wait for each transaction: the running and the committing one.
-    pub waiting: BTreeMap<Tid, u64>,
+    pub waiting: Vec<(Tid, u64)>,
     pub committing: Option<Arc<Committing>>,
     pub checkpointing: bool,
     /// Blocks whose write home is under way.
@@ -87,7 +87,7 @@ impl State {
             dirty_block_count: 0,
             committed: Tid(first_tid.0 - 1),
             commit_in_flight: false,
-            waiting: BTreeMap::new(),
+            waiting: Vec::new(),
             committing: None,
             checkpointing: false,
             writing_home: BTreeSet::new(),
@@ -150,18 +150,21 @@ impl State {
         }
         let region_index = self.active;
         for ((block, logged), (form, _)) in transaction.blocks.iter().zip(changes) {
-            let older = self.live.remove(block);
-            if older.as_ref().is_some_and(|older| older.version.is_some()) {
-                self.dirty_block_count -= 1;
-                cancelled += 1;
+            let live = self.live.entry(*block).or_insert_with(|| Live {
+                region_index,
+                whole_region: None,
+                version: None,
+                owner: logged.owner,
+            });
+            live.region_index = region_index;
+            if is_whole_form(*form) {
+                live.whole_region = Some(region_index);
             }
-            let older_whole = older.and_then(|older| older.whole_region);
-            let is_whole = is_whole_form(*form);
-            let whole_region = if is_whole { Some(region_index) } else { older_whole };
-            let version = Some(logged.version.clone());
-            let owner = logged.owner;
-            self.live.insert(*block, Live { region_index, whole_region, version, owner });
-            self.dirty_block_count += 1;
+            live.owner = logged.owner;
+            match live.version.replace(logged.version.clone()) {
+                Some(_) => cancelled += 1,
+                None => self.dirty_block_count += 1,
+            }
         }
         self.region(region_index).blocks.extend(transaction.blocks.keys());
         self.committed = transaction.tid;
@@ -170,13 +173,21 @@ impl State {
 
     /// A call of `sync` waits for `tid`.
     pub(crate) fn add_waiting(&mut self, tid: Tid) {
-        *self.waiting.entry(tid).or_default() += 1;
+        match self.waiting.iter_mut().find(|(waited_for, _)| *waited_for == tid) {
+            Some((_, count)) => *count += 1,
+            None => self.waiting.push((tid, 1)),
+        }
     }
 
     /// `tid` and all before it are durable: how many calls waited for that.
     pub(crate) fn take_waiting(&mut self, tid: Tid) -> u64 {
-        let later = self.waiting.split_off(&tid.next());
-        std::mem::replace(&mut self.waiting, later).into_values().sum()
+        let mut count = 0;
+        self.waiting.retain(|(waited_for, calls)| {
+            let is_later = *waited_for > tid;
+            count += if is_later { 0 } else { *calls };
+            is_later
+        });
+        count
     }
 
     /// What must go home before the region can be freed, by home location.
@@ -228,11 +239,29 @@ impl State {
     /// The header that frees the tail region.
     pub(crate) fn header_without_tail(&self) -> Header {
         let next = self.next_region(self.header.tail_region);
-        let tail_tid = match self.regions[next as usize].usage {
-            RegionUse::Free => self.committed.next(),
-            RegionUse::Active | RegionUse::Filled => self.regions[next as usize].first_tid,
+        let (tail_tid, reach_offset) = match self.regions[next as usize].usage {
+            RegionUse::Free => (self.committed.next(), self.header.reach_for(next, 0)),
+            RegionUse::Active | RegionUse::Filled => {
+                (self.regions[next as usize].first_tid, self.header.reach_offset)
+            }
         };
-        Header { sequence: self.header.sequence + 1, tail_region: next, tail_tid, ..self.header }
+        let sequence = self.header.sequence + 1;
+        Header { sequence, tail_region: next, tail_tid, reach_offset, ..self.header }
+    }
+
+    /// A record in the active region that ends at `end_offset` of the space is within the reach that the
+    /// header says durably.
+    pub(crate) fn is_reached(&self, end_offset: u64) -> bool {
+        let start = self.header.region_offset(self.active);
+        (start..self.header.reach_offset).contains(&(end_offset - 1))
+            && self.header.reach_offset <= start + self.header.region_bytes
+    }
+
+    /// The header with a reach for a record in the active region that ends at `end_offset`.
+    pub(crate) fn header_that_reaches(&self, end_offset: u64) -> Header {
+        let used_bytes = end_offset - self.header.region_offset(self.active);
+        let reach_offset = self.header.reach_for(self.active, used_bytes);
+        Header { sequence: self.header.sequence + 1, reach_offset, ..self.header }
     }
 
     /// The header without the tail region is durable: forget the region's records.

@@ -465,6 +465,11 @@ mod canary {
     }
 
     #[test]
+    fn a_reach_that_is_not_written_is_caught() {
+        assert_caught(Broken::ReachNotWritten);
+    }
+
+    #[test]
     fn a_checkpoint_without_a_flush_is_caught() {
         assert_caught(Broken::CheckpointNotFlushed);
     }

@@ -40,11 +40,32 @@ fn range_of(record: &Record) -> std::ops::Range<usize> {
 }
 
 #[test]
-fn a_scan_reads_the_journal_once() {
-    let rig = crashed_after(3);
-    let before = rig.log.counters().read_bytes;
-    assert_eq!(scanned(&rig).records.len(), 3);
-    assert_eq!(rig.log.counters().read_bytes - before, rig.log.size_bytes());
+fn recovery_reads_once_what_the_header_reaches() {
+    let per_region = common::REGION_BYTES / 4608;
+    let reaches = [
+        (3, 256 << 10),
+        (60, 512 << 10),
+        (per_region, common::REGION_BYTES),
+        (per_region + 3, common::REGION_BYTES + (256 << 10)),
+        (2 * per_region, 2 * common::REGION_BYTES),
+    ];
+    for (commit_count, reach_bytes) in reaches {
+        let rig = crashed_after(commit_count);
+        let before = rig.log.counters().read_bytes;
+        assert_eq!(rig.recover().unwrap().transaction_count as u64, commit_count);
+        assert_eq!(rig.log.counters().read_bytes - before, 8192 + reach_bytes);
+    }
+}
+
+#[test]
+fn the_reach_costs_a_few_writes_a_region() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    let before = rig.log.counters().write_count;
+    let per_region = common::REGION_BYTES / 4608;
+    (1..=2 * per_region).for_each(|n| _ = commit(&journal, n, 1));
+    // The first region: two doublings; the second: the first reach into it, and two.
+    assert_eq!(rig.log.counters().write_count - before, 2 * per_region + 5);
 }
 
 #[test]
@@ -152,6 +173,56 @@ fn damage_to_the_first_record_of_a_region_is_noticed_too() {
 }
 
 #[test]
+fn damage_to_any_record_but_the_last_is_noticed() {
+    let per_region = common::REGION_BYTES / 4608;
+    let rig = crashed_after(per_region + 70);
+    let records = scanned(&rig).records;
+    for record in &records[..records.len() - 1] {
+        let damaged = rig.crash(Survival::Nothing);
+        damaged.log_sim().flip_bit(record.offset + 300, 3);
+        let end = scanned(&damaged).end;
+        assert!(matches!(end, End::Damaged { missing, .. } if missing == record.tid), "{end:?}");
+    }
+}
+
+#[test]
+fn damage_over_all_but_the_last_record_is_noticed() {
+    let per_region = common::REGION_BYTES / 4608;
+    for commit_count in [3, 60, per_region + 1, per_region + 70] {
+        let rig = crashed_after(commit_count);
+        let records = scanned(&rig).records;
+        let last = records.last().unwrap();
+        let mut bytes = log_bytes(&rig);
+        // What lies behind the last record in the ring goes too.
+        for (start, end) in [(8192, last.offset), (last.offset + 4608, bytes.len() as u64)] {
+            bytes[start as usize..end as usize].fill(0);
+        }
+        let end = scanned(&with_log(&rig, &bytes)).end;
+        let (missing, found) = (Tid(1), last.tid);
+        assert_eq!(end, End::Damaged { missing, found, found_offset: last.offset });
+    }
+}
+
+/// The other slot may say less than was reached.
+#[test]
+fn without_one_of_the_headers_everything_counts_as_reached() {
+    let rig = crashed_after(60);
+    let records = scanned(&rig).records;
+    let whole = log_bytes(&rig);
+    for slot in [0, 4096] {
+        let mut bytes = whole.clone();
+        bytes[slot..slot + 512].fill(0);
+        let torn = with_log(&rig, &bytes);
+        assert_eq!(scanned(&torn).records, records);
+        assert_eq!(torn.recover().unwrap().last_tid, Some(Tid(60)));
+        bytes[records[1].offset as usize + 300] ^= 1;
+        bytes[8192 + 10_000..records[59].offset as usize].fill(0);
+        let damaged = with_log(&rig, &bytes);
+        assert!(matches!(damaged.recover(), Err(JournalError::Damaged(_))), "slot {slot}");
+    }
+}
+
+#[test]
 fn a_whole_record_of_an_unknown_form_is_refused() {
     let rig = crashed_after(2);
     let second = scanned(&rig).records[1].clone();
@@ -206,7 +277,7 @@ fn regression_a_header_of_a_later_version_in_one_slot_is_refused() {
         assert_eq!(bytes[slot..slot + 4], HEADER_MAGIC.to_le_bytes());
         bytes[slot + 4] = 2;
         bytes[slot + 8..slot + 12].fill(0);
-        let checksum = crc32c::crc32c(&bytes[slot..slot + 72]);
+        let checksum = crc32c::crc32c(&bytes[slot..slot + 80]);
         bytes[slot + 8..slot + 12].copy_from_slice(&checksum.to_le_bytes());
         let newer = with_log(&rig, &bytes);
         assert!(matches!(newer.recover(), Err(JournalError::Incompatible(_))), "slot {slot}");

@@ -125,6 +125,7 @@ impl Writer {
             region_count: U32::new(u32::try_from(self.region_count).expect("few")),
             tail_region: U32::new(u32::try_from(tail_region).expect("few")),
             tail_tid: U64::new(self.tid),
+            reach_offset: U64::new(self.reach_offset(tail_region)),
         };
         // Bits 3 to 5: patches of slot 0, of slot 1, and whether they are sealed.
         for slot in 0..2 {
@@ -142,6 +143,12 @@ impl Writer {
             let start = slot * usize::try_from(HEADER_SLOT_BYTES).expect("4 KiB");
             self.journal[start..start + bytes.len()].copy_from_slice(&bytes);
         }
+    }
+
+    /// Over all regions.
+    fn reach_offset(&self, tail_region: usize) -> u64 {
+        let last = (tail_region + self.region_count - 1) % self.region_count;
+        REGIONS_OFFSET + ((last + 1) * self.region_bytes) as u64
     }
 
     fn record(&mut self, input: &mut Input<'_>) {

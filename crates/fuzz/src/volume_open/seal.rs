@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use device::Image;
 use ext4::layout::jbd2::{JBD2_MAGIC, Jbd2SuperBlock};
+use journal::format::RawHeader;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::BLOCK_BYTES;
@@ -237,7 +238,7 @@ impl Seals {
             Kind::Jbd2 => seal_jbd2(bytes),
             Kind::JournalHeader => {
                 put_word(bytes, 8, 0);
-                let sum = crc32c::crc32c(&bytes[..72]);
+                let sum = crc32c::crc32c(&bytes[..size_of::<RawHeader>()]);
                 put_word(bytes, 8, sum);
             }
         }
