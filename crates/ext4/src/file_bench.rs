@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use device::MemoryDevice;
+use device::{BlockDevice, MemoryDevice};
 
 use crate::inode::read_inode;
 use crate::{Allocate, DataMode, Error, InodeNo, OpenOptions, Result, SeekTo, Timestamp, Volume};
@@ -64,6 +64,10 @@ impl Bench {
     }
 
     pub(crate) fn open(&self) -> Volume {
+        self.open_on(self.device.clone())
+    }
+
+    pub(crate) fn open_on(&self, device: Arc<dyn BlockDevice>) -> Volume {
         let seconds = AtomicI64::new(4_000_000_000);
         let clock =
             move || Timestamp { seconds: seconds.fetch_add(1, Ordering::Relaxed), nanoseconds: 7 };
@@ -75,7 +79,7 @@ impl Bench {
             random_seed: 1,
             ..OpenOptions::default()
         };
-        Volume::open(self.device.clone(), options).expect("a volume")
+        Volume::open(device, options).expect("a volume")
     }
 
     fn save(&self) -> std::path::PathBuf {

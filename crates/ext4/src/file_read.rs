@@ -14,7 +14,8 @@ const ATIME_AGE_MAX_SECONDS: i64 = 24 * 60 * 60;
 
 impl Volume {
     /// Fills `out` from the file's content at `offset`. Returns how many bytes there were: fewer
-    /// than asked only at the end of the file. Holes read as zeros.
+    /// than asked only at the end of the file. Holes read as zeros; so does what `out` has room for of
+    /// the block in which the file ends.
     pub fn read(&self, ino: InodeNo, offset: u64, out: &mut [u8]) -> Result<usize> {
         let cell = self.cell(ino);
         let content = cell.content.read();
@@ -22,8 +23,15 @@ impl Volume {
         let end = inode.size().min(FILE_BYTES_MAX);
         let left = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
         let len_bytes = out.len().min(left);
-        self.read_mapped(&inode, offset, &mut out[..len_bytes])?;
+        // All of the block in which the file ends, where there is room: its part alone would be a read
+        // of its own, for which a disk has to come round once more.
+        let filled_bytes = match end_of_last_block(offset, len_bytes) {
+            end if end <= out.len() => end,
+            _ => len_bytes,
+        };
+        self.read_mapped(&inode, offset, &mut out[..filled_bytes])?;
         drop(content);
+        out[len_bytes..filled_bytes].fill(0);
         if len_bytes > 0 {
             // The data were read. That their time could not be noted is no failure of the read; an
             // aborted journal tells those who write.
@@ -95,6 +103,12 @@ impl Volume {
             Ok(())
         })
     }
+}
+
+/// How far a read at `offset` goes when it takes all of the block in which it ends.
+fn end_of_last_block(offset: u64, len_bytes: usize) -> usize {
+    let skip = place_in_block(offset);
+    if len_bytes == 0 { 0 } else { (skip + len_bytes).next_multiple_of(BLOCK_BYTES) - skip }
 }
 
 fn is_access_due(inode: &Inode, now: Timestamp) -> bool {

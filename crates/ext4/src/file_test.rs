@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use device::MemoryDevice;
+use device::{MemoryDevice, Metered};
 
 use crate::extent_tree;
 use crate::file_bench::{BLOCK, Bench, MODES, SMALL_GROUPS, read_all, set_size};
@@ -33,6 +33,26 @@ fn an_interrupted_truncate_is_finished_at_the_next_opening() {
     assert!(read_all(&volume, ino, 5000).iter().all(|byte| *byte == 7));
     volume.close().expect("a clean close");
     bench.fsck();
+}
+
+/// It used to be read by itself, after the rest: a revolution of a disk for each file.
+#[test]
+fn the_block_in_which_a_file_ends_is_read_with_the_rest() {
+    let bench = Bench::new(DataMode::Ordered, 64, 1);
+    let (volume, ino, len) = (bench.open(), bench.files[0], 2 * BLOCK as usize + 100);
+    volume.write(ino, 0, &vec![7; len]).expect("a write");
+    volume.close().expect("a clean close");
+    let device = Arc::new(Metered::new(MemoryDevice::from_bytes(bench.device.to_bytes(), 512)));
+    let volume = bench.open_on(device.clone());
+    assert_eq!(read_all(&volume, ino, 1), [7; 11], "the metadata are in memory now");
+    let before = device.counters().read_count;
+    let mut out = vec![9; 3 * BLOCK as usize];
+    assert_eq!(volume.read(ino, 0, &mut out).expect("a read"), len);
+    assert_eq!(device.counters().read_count - before, 1);
+    assert!(out[..len].iter().all(|byte| *byte == 7) && out[len..].iter().all(|byte| *byte == 0));
+    // Where there is no room for it, nothing is written behind what was asked for.
+    assert_eq!(read_all(&volume, ino, len), vec![7; len]);
+    volume.close().expect("a clean close");
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl<'v> Op<'v> {
 
     /// Blocks that are put from now on hold data of this file: they are counted as its own.
     pub(crate) fn own_data(&mut self, ino: InodeNo) {
-        self.handle_mut().set_owner(BlockOwner(ino.0.into()));
+        self.handle_mut().set_owner(data_owner(ino));
     }
 
     /// [`Op::put_block`] with metadata, which are counted for no file.
@@ -329,6 +329,11 @@ impl Drop for Op<'_> {
             self.volume.orphans.invalidate();
         }
     }
+}
+
+/// Whose data the content of this file is.
+pub(crate) fn data_owner(ino: InodeNo) -> BlockOwner {
+    BlockOwner(ino.0.into())
 }
 
 /// The superblock in block 0.

@@ -1,6 +1,7 @@
 //! Making changes durable.
 
 use crate::inode::read_inode;
+use crate::op::data_owner;
 use crate::volume::Volume;
 use crate::{DataMode, InodeNo, Result};
 
@@ -19,6 +20,11 @@ impl Volume {
             // A write that was accepted holds this lock until its data are home.
             drop(cell.content.read());
         }
+        let owner = data_owner(ino);
+        if !mode.is_journaled() {
+            // Side by side with what others sync, and with a commit that is under way.
+            self.journal().write_buffered_of(owner)?;
+        }
         // A write that has been acknowledged has left its transaction in the cell.
         let tid = if data_only { cell.datasync_tid() } else { cell.sync_tid() };
         if tid > self.committed() {
@@ -29,7 +35,7 @@ impl Volume {
         // belong to none.
         let has_more = cell.sync_tid() > self.committed();
         if mode == DataMode::Writeback || !mode.is_journaled() && has_more {
-            self.journal().flush_in_place()?;
+            self.journal().flush_in_place_of(owner)?;
         }
         Ok(())
     }

@@ -7,18 +7,18 @@
 //! Phases, each a function: close the running transaction; write its ordered data home; reserve
 //! space in a region; write the record; publish. A failure in any of them aborts the journal.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
 use crate::options::Broken;
 use crate::record::{self, Contents, Encoded, Encoding};
-use crate::running::{InPlaceCount, Ordered, Running};
+use crate::running::{InPlaceCount, Running};
 use crate::state::{Committing, RegionUse};
 use crate::stats::Counters;
-use crate::{BLOCK_BYTES, BlockOwner, DeltaCodec, HomeBlock, Result, Tid, Written, WrittenAs};
+use crate::under_way::Source;
+use crate::{BlockOwner, DeltaCodec, Result, Tid, Written, WrittenAs};
 
 impl Engine {
     /// Returns when `tid` and everything before it is durable.
@@ -121,7 +121,6 @@ impl Engine {
     /// Takes the running transaction, starts the next one, and writes the buffered ordered data
     /// of the one that was taken.
     fn close_running(&self) -> Result<Option<(Arc<Committing>, Arc<InPlaceCount>)>> {
-        let in_place_lock = self.in_place.write();
         let mut running = self.running.lock();
         if running.is_empty() {
             return Ok(None);
@@ -134,28 +133,10 @@ impl Engine {
             revokes: closed.revokes,
         });
         self.state.lock().committing = Some(transaction.clone());
+        let out = self.take_out(closed.ordered, Source::Buffered, None);
         drop(running);
-        self.write_ordered(&closed.ordered)?;
-        drop(in_place_lock);
+        self.write_out(out)?;
         Ok(Some((transaction, closed.in_place)))
-    }
-
-    /// Writes buffered ordered data home. The caller holds `in_place` exclusively.
-    pub(crate) fn write_ordered(&self, ordered: &BTreeMap<HomeBlock, Ordered>) -> Result<()> {
-        if ordered.is_empty() {
-            return Ok(());
-        }
-        self.wait_until_not_writing_home(ordered.keys().copied());
-        let blocks: Vec<_> = ordered.iter().map(|(b, data)| (*b, data.version.clone())).collect();
-        let written_bytes = self.write_home(&blocks)?;
-        Counters::add(&self.counters.in_place_bytes, written_bytes);
-        self.in_place_written.fetch_add(1, Ordering::SeqCst);
-        let len_bytes = BLOCK_BYTES as u64;
-        self.observe(ordered.values().map(|data| (data.owner, WrittenAs::InPlace, len_bytes)));
-        for (block, version) in &blocks {
-            self.cache.unpin(*block, version);
-        }
-        Ok(())
     }
 
     /// Returns when the active region has room for a record: the one that was active, or the next

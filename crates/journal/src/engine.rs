@@ -1,8 +1,7 @@
 //! The engine's shared parts, and reading through them.
 //!
-//! Locks, in the order in which they are taken: `in_place` (in-place writers shared, write-out of
-//! buffered ordered data exclusive), `running` (the handle lock), `flushing`, `header_writing`,
-//! `state`, a cache shard. None of them is held during I/O but `in_place`, `flushing`,
+//! Locks, in the order in which they are taken: `running` (the handle lock), `under_way`, `flushing`,
+//! `header_writing`, `state`, a cache shard. None of them is held during I/O but `flushing`,
 //! `header_writing`, and `running` while an operation reads a cold block.
 
 use std::collections::BTreeSet;
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use device::{AlignedBuf, BlockDevice};
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Condvar, Mutex};
 
 use crate::cache::Cache;
 use crate::distribution::Distributions;
@@ -21,6 +20,7 @@ use crate::record::RecordBuf;
 use crate::running::Running;
 use crate::state::State;
 use crate::stats::Counters;
+use crate::under_way::UnderWay;
 use crate::{BLOCK_BYTES, BlockRef, HomeBlock, JournalError, Medium, Result, Space, Tid, record};
 
 pub(crate) struct Engine {
@@ -33,7 +33,8 @@ pub(crate) struct Engine {
     /// Records are packed.
     pub packs: bool,
     pub cache: Cache,
-    pub in_place: RwLock<()>,
+    /// In-place writes that have not ended.
+    pub under_way: UnderWay,
     /// Held while the home device is flushed.
     pub flushing: Mutex<()>,
     /// Held from when a header is made until it is durable and in `state`.
@@ -78,7 +79,7 @@ impl Engine {
             max_transaction_blocks,
             packs: options.pack && matches!(space.medium(), Medium::Block(_)),
             cache: Cache::new(options.clean_block_limit),
-            in_place: RwLock::new(()),
+            under_way: UnderWay::default(),
             flushing: Mutex::new(()),
             header_writing: Mutex::new(()),
             record_buf: Mutex::new(RecordBuf::new()),

@@ -13,7 +13,7 @@ use crate::header::Header;
 use crate::options::Options;
 use crate::state::State;
 use crate::stats::Stats;
-use crate::{BlockRef, Distribution, HomeBlock, JournalError, Result, Space, Tid};
+use crate::{BlockOwner, BlockRef, Distribution, HomeBlock, JournalError, Result, Space, Tid};
 
 /// An open journal.
 ///
@@ -98,9 +98,21 @@ impl Journal {
         self.engine.write_in_place(start, data)
     }
 
+    /// Writes the data of this owner that are buffered home, side by side with what others write.
+    /// Durable after a commit or [`Journal::flush_in_place_of`].
+    pub fn write_buffered_of(&self, owner: BlockOwner) -> Result<()> {
+        self.engine.write_buffered(Some(owner))
+    }
+
+    /// Makes the data of this owner that were buffered so far durable, and all that was written in
+    /// place.
+    pub fn flush_in_place_of(&self, owner: BlockOwner) -> Result<()> {
+        self.engine.flush_in_place(Some(owner))
+    }
+
     /// Makes all in-place data written or buffered so far durable.
     pub fn flush_in_place(&self) -> Result<()> {
-        self.engine.flush_in_place()
+        self.engine.flush_in_place(None)
     }
 
     /// Commits what is running and brings everything home; the journal is then empty but open.

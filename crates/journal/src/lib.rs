@@ -45,6 +45,7 @@ mod space;
 mod state;
 mod stats;
 mod types;
+mod under_way;
 
 pub use distribution::Distribution;
 pub use error::{JournalError, Result};

@@ -85,6 +85,12 @@ pub enum Broken {
     ReachNotWritten,
     /// Regions are freed without flushing what was written home.
     CheckpointNotFlushed,
+    /// A transaction commits although a sync is still writing data of it in place.
+    WriteOutNotAwaited,
+    /// A sync does not wait for data of its own that somebody else writes in place.
+    TakenByOthersNotAwaited,
+    /// In-place writes of one block do not wait for each other.
+    InPlaceOvertaken,
 }
 
 impl Options {

@@ -3,10 +3,14 @@
 mod common;
 
 use std::sync::Barrier;
+use std::thread::yield_now;
 
-use common::{Rig, commit, filled, forget, put, put_ordered, quiet};
-use device::{Event, Survival};
-use journal::{Form, HomeBlock, Journal};
+use common::{Rig, commit, filled, forget, put, put_ordered, put_ordered_of, quiet};
+use device::{Event, Fault, Survival};
+use journal::{BlockOwner, Form, HomeBlock, Journal};
+
+const ONE: BlockOwner = BlockOwner(1);
+const OTHER: BlockOwner = BlockOwner(2);
 
 /// Cuts the power, recovers, and gives the first bytes of the blocks.
 fn after_crash<const N: usize>(rig: &Rig, blocks: [u64; N]) -> [u8; N] {
@@ -271,7 +275,7 @@ fn an_old_version_on_its_way_home_does_not_land_on_data_in_place() {
             journal.flush_in_place().unwrap();
         });
         // Nothing but the engine holds the write in place back: if it did not, it would be done soon.
-        (0..10_000).take_while(|_| !reuse.is_finished()).for_each(|_| std::thread::yield_now());
+        (0..10_000).take_while(|_| !reuse.is_finished()).for_each(|_| yield_now());
         let waits = !reuse.is_finished();
         gate.open();
         reuse.join().unwrap();
@@ -282,4 +286,198 @@ fn an_old_version_on_its_way_home_does_not_land_on_data_in_place() {
     assert_eq!(after_crash(&rig, [5]), [9]);
     journal.close().unwrap();
     assert_eq!(rig.at_home(5)[0], 9);
+}
+
+/// The orders that data in place keep, each as a scenario that a fault in the engine breaks.
+mod orders {
+    use super::*;
+    use journal::Options;
+    use std::time::{Duration, Instant};
+
+    const A_MINUTE: Duration = Duration::from_secs(60);
+
+    #[cfg(feature = "canary")]
+    fn is_broken(options: &Options) -> bool {
+        options.broken != journal::Broken::Nothing
+    }
+
+    #[cfg(not(feature = "canary"))]
+    fn is_broken(_: &Options) -> bool {
+        false
+    }
+
+    /// While `first` is held back in its write home, `second` runs; whether that waits for the former.
+    fn waits(
+        rig: &Rig,
+        is_broken: bool,
+        first: impl FnOnce() + Send,
+        second: impl FnOnce() + Send,
+    ) -> bool {
+        let gate = &rig.home.inner().writes;
+        gate.close_for(1);
+        std::thread::scope(|scope| {
+            scope.spawn(first);
+            gate.wait_for(1);
+            let second = scope.spawn(second);
+            // Nothing but the engine holds the second back: if it did not, it would be done soon. A
+            // faulty engine gets all the time it needs, so that a busy machine excuses nothing.
+            let started = Instant::now();
+            let is_patient = |turn| turn < 10_000 || is_broken && started.elapsed() < A_MINUTE;
+            (0..).take_while(|n| !second.is_finished() && is_patient(*n)).for_each(|_| yield_now());
+            let waits = !second.is_finished();
+            gate.open();
+            waits
+        })
+    }
+
+    /// A sync takes a transaction's data out and is held back; the transaction is committed.
+    fn a_commit_waits_for_what_a_sync_writes(options: Options) -> bool {
+        let (rig, broken) = (Rig::new(), is_broken(&options));
+        let journal = rig.open(options);
+        put_ordered_of(&journal, ONE, 5, 1);
+        let tid = put(&journal, 7, 1);
+        waits(
+            &rig,
+            broken,
+            || journal.flush_in_place_of(ONE).unwrap(),
+            || journal.sync(tid).unwrap(),
+        )
+    }
+
+    /// The buffered data of two owners are taken out by somebody who is held back; one of them syncs.
+    fn a_sync_waits_for_what_others_write_of_its_own(options: Options) -> bool {
+        let (rig, broken) = (Rig::new(), is_broken(&options));
+        let journal = rig.open(options);
+        put_ordered_of(&journal, ONE, 5, 1);
+        put_ordered_of(&journal, OTHER, 6, 1);
+        waits(
+            &rig,
+            broken,
+            || journal.flush_in_place().unwrap(),
+            || journal.flush_in_place_of(ONE).unwrap(),
+        )
+    }
+
+    /// A caller's direct write is held back; everything is to be made durable.
+    fn a_flush_of_all_waits_for_direct_writes(options: Options) -> bool {
+        let (rig, broken) = (Rig::new(), is_broken(&options));
+        let journal = rig.open(options);
+        waits(
+            &rig,
+            broken,
+            || journal.write_in_place(HomeBlock(5), filled(1).as_ref()).unwrap(),
+            || journal.flush_in_place().unwrap(),
+        )
+    }
+
+    /// A version on its way home is held back; the block is written again.
+    fn the_later_write_of_a_block_is_the_last(options: Options, is_direct: bool) -> bool {
+        let (rig, broken) = (Rig::new(), is_broken(&options));
+        let journal = rig.open(options);
+        put_ordered_of(&journal, ONE, 5, 1);
+        let write_again = || {
+            if is_direct {
+                journal.write_in_place(HomeBlock(5), filled(2).as_ref()).unwrap();
+            } else {
+                put_ordered_of(&journal, ONE, 5, 2);
+                journal.write_buffered_of(ONE).unwrap();
+            }
+        };
+        waits(&rig, broken, || journal.write_buffered_of(ONE).unwrap(), write_again);
+        rig.at_home(5)[0] == 2
+    }
+
+    #[test]
+    fn of_a_commit_and_what_a_sync_writes() {
+        assert!(a_commit_waits_for_what_a_sync_writes(quiet()));
+    }
+
+    #[test]
+    fn of_a_sync_and_what_others_write_of_its_own() {
+        assert!(a_sync_waits_for_what_others_write_of_its_own(quiet()));
+    }
+
+    #[test]
+    fn of_a_flush_of_all_and_direct_writes() {
+        assert!(a_flush_of_all_waits_for_direct_writes(quiet()));
+    }
+
+    #[test]
+    fn of_the_writes_of_a_block() {
+        assert!(the_later_write_of_a_block_is_the_last(quiet(), true));
+        assert!(the_later_write_of_a_block_is_the_last(quiet(), false));
+    }
+
+    #[cfg(feature = "canary")]
+    #[test]
+    fn canary_faults_in_them_are_found() {
+        use journal::Broken;
+        let broken = |broken| Options { broken, ..quiet() };
+        assert!(!a_commit_waits_for_what_a_sync_writes(broken(Broken::WriteOutNotAwaited)));
+        let not_awaited = broken(Broken::TakenByOthersNotAwaited);
+        assert!(!a_sync_waits_for_what_others_write_of_its_own(not_awaited.clone()));
+        assert!(!a_flush_of_all_waits_for_direct_writes(not_awaited));
+        let overtaken = broken(Broken::InPlaceOvertaken);
+        assert!(!the_later_write_of_a_block_is_the_last(overtaken.clone(), true));
+        assert!(!the_later_write_of_a_block_is_the_last(overtaken, false));
+    }
+}
+
+#[test]
+fn data_of_different_owners_go_home_side_by_side() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    let gate = &rig.home.inner().writes;
+    gate.close();
+    std::thread::scope(|scope| {
+        for owner in 1..9 {
+            put_ordered_of(&journal, BlockOwner(owner), 10 * owner, 1);
+            let journal = &journal;
+            scope.spawn(move || journal.flush_in_place_of(BlockOwner(owner)).unwrap());
+        }
+        // All are under way at once.
+        gate.wait_for(8);
+        gate.open();
+    });
+    assert_eq!(rig.counters().0.write_count, 8);
+    assert_eq!(after_crash(&rig, [10, 40, 80]), [1; 3]);
+}
+
+#[test]
+fn a_sync_of_one_owner_leaves_the_data_of_others_buffered() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    put_ordered_of(&journal, ONE, 5, 1);
+    put_ordered_of(&journal, OTHER, 6, 1);
+    journal.flush_in_place_of(ONE).unwrap();
+    assert_eq!(rig.first_bytes([5, 6]), [1, 0]);
+    assert_eq!(after_crash(&rig, [5]), [1]);
+    journal.sync(journal.running_tid()).unwrap();
+    assert_eq!(after_crash(&rig, [5, 6]), [1, 1]);
+}
+
+/// A sync whose data another one had taken used to succeed when that one's write failed.
+#[test]
+fn regression_a_sync_fails_when_the_write_of_its_data_by_another_has_failed() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    // Everything before is flushed: no flush has to tell.
+    journal.write_in_place(HomeBlock(4), filled(1).as_ref()).unwrap();
+    journal.flush_in_place().unwrap();
+    put_ordered_of(&journal, ONE, 5, 1);
+    put_ordered_of(&journal, OTHER, 6, 1);
+    let gate = &rig.home.inner().writes;
+    gate.close_for(1);
+    std::thread::scope(|scope| {
+        let taker = scope.spawn(|| journal.flush_in_place());
+        gate.wait_for(1);
+        let sync = scope.spawn(|| journal.flush_in_place_of(ONE));
+        // It waits for the other by then, or finds the journal aborted.
+        (0..10_000).for_each(|_| yield_now());
+        let operation = device::Operation::Write;
+        rig.home_sim().inject(Fault { operation, skip_count: 0, forever: false });
+        gate.open();
+        taker.join().unwrap().unwrap_err();
+        sync.join().unwrap().unwrap_err();
+    });
 }

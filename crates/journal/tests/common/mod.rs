@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::{BlockDevice, Counters, Durability, Metered, SimDevice, Survival};
 use journal::{
-    BLOCK_BYTES, BlockBytes, BlockRef, Form, HomeBlock, Journal, Options, RecoverOptions, Recovery,
-    Result, Space, Tid,
+    BLOCK_BYTES, BlockBytes, BlockOwner, BlockRef, Form, HomeBlock, Journal, Options,
+    RecoverOptions, Recovery, Result, Space, Tid,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -249,7 +249,12 @@ pub fn forget(journal: &Journal, block: u64) -> Tid {
 }
 
 pub fn put_ordered(journal: &Journal, block: u64, byte: u8) -> Tid {
+    put_ordered_of(journal, BlockOwner::NOBODY, block, byte)
+}
+
+pub fn put_ordered_of(journal: &Journal, owner: BlockOwner, block: u64, byte: u8) -> Tid {
     let mut handle = journal.begin(1).expect("a handle");
+    handle.set_owner(owner);
     handle.put_ordered(HomeBlock(block), filled(byte)).expect("within the credits");
     handle.stop()
 }

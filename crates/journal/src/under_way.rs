@@ -1,0 +1,177 @@
+//! Which blocks are being written in place, and by which write.
+//!
+//! Writes of different blocks go to the device side by side. Those of one block follow each other in
+//! the order in which they were announced: a write knows when it is announced which earlier ones have
+//! blocks of its own, and begins when they have ended. Since a write waits for earlier ones only,
+//! and those that have begun wait for nobody in here, all of them get their turn.
+//!
+//! Lock: one mutex, which is taken while `running` is held, so that the order of announcements is that
+//! in which versions left the running transaction. It is not held during I/O.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{BlockOwner, HomeBlock};
+
+/// A sync waits for others' writes up to this many blocks, so that they share its flush.
+const SMALL_BLOCK_COUNT: u64 = 64;
+
+/// Where the data of a write come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// From its caller, who waits for it.
+    Caller,
+    /// They were buffered, data of this owner.
+    BufferedOf(BlockOwner),
+    /// They were buffered, whoever's.
+    Buffered,
+}
+
+/// All in-place writes that were announced and have not ended.
+#[derive(Default)]
+pub(crate) struct UnderWay {
+    writes: Mutex<Writes>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Writes {
+    next_ticket: u64,
+    by_ticket: BTreeMap<u64, Announced>,
+}
+
+struct Announced {
+    source: Source,
+    /// Ascending, apart from each other.
+    runs: Vec<Range<u64>>,
+    block_count: u64,
+}
+
+/// A write that was announced; it ends when this is dropped.
+pub(crate) struct InPlaceWrite<'a> {
+    all: &'a UnderWay,
+    ticket: u64,
+    /// Earlier writes of some of its blocks.
+    earlier: Vec<u64>,
+}
+
+impl UnderWay {
+    /// Announces a write of these blocks, ascending runs that are apart from each other.
+    pub(crate) fn announce(&self, source: Source, runs: Vec<Range<u64>>) -> InPlaceWrite<'_> {
+        let mut writes = self.writes.lock();
+        let ticket = writes.next_ticket;
+        writes.next_ticket += 1;
+        let overlapping = writes.by_ticket.iter().filter(|(_, other)| overlap(&other.runs, &runs));
+        let earlier = overlapping.map(|(ticket, _)| *ticket).collect();
+        let block_count = runs.iter().map(|run| run.end - run.start).sum();
+        writes.by_ticket.insert(ticket, Announced { source, runs, block_count });
+        InPlaceWrite { all: self, ticket, earlier }
+    }
+
+    /// Returns when all writes have ended that were announced before (`owner`: those that may hold
+    /// buffered data of this owner, and those so small that waiting for them costs less than the
+    /// flush that they would ask for).
+    pub(crate) fn wait_for_others(&self, owner: Option<BlockOwner>) {
+        let mut writes = self.writes.lock();
+        let is_awaited = |write: &Announced| match (owner, write.source) {
+            (None, _) | (_, Source::Buffered) => true,
+            (Some(_), Source::Caller) => false,
+            (Some(owner), Source::BufferedOf(other)) => {
+                owner == other || write.block_count <= SMALL_BLOCK_COUNT
+            }
+        };
+        let awaited = writes.by_ticket.iter().filter(|(_, write)| is_awaited(write));
+        let awaited: Vec<u64> = awaited.map(|(ticket, _)| *ticket).collect();
+        while awaited.iter().any(|ticket| writes.by_ticket.contains_key(ticket)) {
+            self.ended.wait(&mut writes);
+        }
+    }
+}
+
+impl InPlaceWrite<'_> {
+    /// Returns when no earlier write of any of its blocks is under way.
+    pub(crate) fn wait_for_earlier(&self) {
+        if self.earlier.is_empty() {
+            return;
+        }
+        let mut writes = self.all.writes.lock();
+        while self.earlier.iter().any(|ticket| writes.by_ticket.contains_key(ticket)) {
+            self.all.ended.wait(&mut writes);
+        }
+    }
+}
+
+impl Drop for InPlaceWrite<'_> {
+    fn drop(&mut self) {
+        self.all.writes.lock().by_ticket.remove(&self.ticket);
+        self.all.ended.notify_all();
+    }
+}
+
+/// The runs that ascending blocks make.
+pub(crate) fn runs_of<'a>(blocks: impl Iterator<Item = &'a HomeBlock>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for block in blocks {
+        match runs.last_mut() {
+            Some(run) if run.end == block.0 => run.end += 1,
+            _ => runs.push(block.0..block.0 + 1),
+        }
+    }
+    runs
+}
+
+/// Two lists of ascending runs have a block in common.
+fn overlap(mut some: &[Range<u64>], mut others: &[Range<u64>]) -> bool {
+    while let ([run, ..], [other, ..]) = (some, others) {
+        if run.start < other.end && other.start < run.end {
+            return true;
+        }
+        if run.end <= other.start {
+            some = &some[1..];
+        } else {
+            others = &others[1..];
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(blocks: &[u64]) -> Vec<Range<u64>> {
+        let blocks: Vec<HomeBlock> = blocks.iter().copied().map(HomeBlock).collect();
+        runs_of(blocks.iter())
+    }
+
+    #[test]
+    fn blocks_that_follow_each_other_are_a_run() {
+        assert_eq!(runs(&[]), []);
+        assert_eq!(runs(&[1, 2, 3, 7, 9, 10]), [1..4, 7..8, 9..11]);
+    }
+
+    #[test]
+    fn lists_of_runs_overlap_when_they_share_a_block() {
+        let of = |bits: u32| runs(&(0..6).filter(|n| bits >> n & 1 == 1).collect::<Vec<_>>());
+        for some in 0..64 {
+            for others in 0..64 {
+                assert_eq!(overlap(&of(some), &of(others)), some & others != 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_write_waits_for_the_earlier_ones_of_its_blocks() {
+        let all = UnderWay::default();
+        let first = all.announce(Source::Caller, runs(&[1, 2, 3]));
+        let apart = all.announce(Source::Buffered, runs(&[4, 5, 6, 7, 8]));
+        let both = all.announce(Source::Caller, runs(&[0, 3, 4]));
+        let after = all.announce(Source::Caller, runs(&[0]));
+        let earlier = [&first, &apart, &both, &after].map(|write| write.earlier.len());
+        assert_eq!(earlier, [0, 0, 2, 1]);
+        drop((first, apart));
+        both.wait_for_earlier();
+    }
+}
