@@ -278,9 +278,9 @@ fn log_frames(
         return Ok(leave(stream, Note { logged: last, checksum, ..*note }));
     }
     let lsn = append(stream, &record)?;
-    versions.logged(header, note, tail);
     let (frames, frame_bytes) = (u64::from(last - note.logged), tail.frames.len() as u64);
     COUNTERS.logged(frames, frame_bytes, record.len() as u64);
+    versions.logged(header, note, tail, record);
     let note = Note { logged: last, checksum, last_lsn: lsn, has_frames: true, ..*note };
     Ok(leave(stream, note))
 }

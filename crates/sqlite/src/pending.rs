@@ -4,11 +4,12 @@
 //! some of them again before it syncs (savepoints, checksums). What is kept is what the file holds, or nothing:
 //! after a gap, a failed write or too many bytes the commit reads the file. A transaction that is rolled back
 //! says nothing, and others may write in the same places after it, so each begins with nothing
-//! (`Pending::belongs_to`), and whoever uses these bytes follows their chain of checksums (`tail`).
+//! (`Pending::belongs_to`), and whoever uses these bytes finds out whether they follow what they are taken to follow (`tail`).
 
 use std::ops::Range;
 
 use crate::wal::{FRAME_HEADER_BYTES, FrameHeader, Header};
+use crate::wal_index::Counted;
 
 /// So much is kept; what is more goes to the file itself at the commit (`database`).
 const KEPT_BYTES_MAX: usize = (1 << 20) + (128 << 10);
@@ -25,6 +26,8 @@ pub struct Pending {
     is_whole: bool,
     /// The number of the transaction that wrote it.
     transaction: u64,
+    /// What SQLite counted when the transaction wrote first, if all here was written since.
+    counted: Option<Counted>,
 }
 
 impl Pending {
@@ -51,18 +54,25 @@ impl Pending {
         Some(FrameHeader::parse(bytes))
     }
 
-    /// What is written next is of transaction `number`.
-    pub fn belongs_to(&mut self, number: u64) {
+    /// What is written next is of transaction `number`; `counted`: what SQLite counts now.
+    pub fn belongs_to(&mut self, number: u64, counted: impl FnOnce() -> Option<Counted>) {
         if self.transaction != number {
             self.clear();
             self.transaction = number;
+            self.counted = counted();
         }
+    }
+
+    /// Whether SQLite counted just `frames` when it began to write this, so that the first frame behind them follows
+    /// the last of them.
+    pub fn follows(&self, frames: &Counted) -> bool {
+        frames.frames > 0 && self.counted.as_ref() == Some(frames)
     }
 
     /// `bytes` were written at `at`.
     pub fn wrote(&mut self, at: u64, bytes: &[u8]) {
         if self.is_empty() {
-            self.clear();
+            self.bytes.clear();
             (self.written.start, self.is_whole) = (at, true);
         }
         if self.is_whole {
@@ -86,7 +96,7 @@ impl Pending {
 
     /// A sync has come, or the WAL begins from its front.
     pub fn clear(&mut self) {
-        (self.written, self.is_whole) = (0..0, false);
+        (self.written, self.is_whole, self.counted) = (0..0, false, None);
         self.bytes.clear();
         self.bytes.shrink_to(IDLE_BYTES_MAX);
     }

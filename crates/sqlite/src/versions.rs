@@ -17,6 +17,8 @@ use crate::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header, Salts}
 
 /// So much of pages is remembered, of one database.
 const IMAGES_BYTES_MAX: usize = 64 << 10;
+/// So much memory stays for the next record.
+const RECORD_BYTES_MAX: usize = 64 << 10;
 
 /// What this process remembers of a generation; all of it can be found again.
 #[derive(Default)]
@@ -29,8 +31,9 @@ pub struct Versions {
     /// The change counter in this frame of page 1; in the database with 0.
     counter: Option<(u32, u32)>,
     images: Images,
-    /// A page that had to be read.
+    /// Memory for a page that has to be read, and for a record.
     read: Vec<u8>,
+    record: Vec<u8>,
 }
 
 impl Versions {
@@ -87,9 +90,10 @@ impl Versions {
             change_counter: self.change_counter_behind(header, files, new)?,
             first,
             checksum: tail.before,
+            is_big_endian: header.is_big_endian,
         };
         self.read.resize(header.page_bytes, 0);
-        let mut writer = FramesWriter::new(&head);
+        let mut writer = FramesWriter::new(&head, std::mem::take(&mut self.record));
         for (frame, number) in new.chunks_exact(frame_bytes).zip(first..) {
             let (parsed, page) = (FrameHeader::parse(frame), &frame[FRAME_HEADER_BYTES..]);
             let base = match self.frame_of.insert(parsed.page, number) {
@@ -111,14 +115,17 @@ impl Versions {
                     (count == self.read.len()).then_some(&self.read[..])
                 }
             };
-            writer.push(parsed.page, parsed.commit_pages, base, page);
+            writer.push(&parsed, base, page);
         }
         Ok(writer.finish())
     }
 
-    /// The frames of `tail` are logged.
-    pub fn logged(&mut self, header: &Header, note: &Note, tail: &Tail<'_>) {
+    /// The frames of `tail` are logged with `record`.
+    pub fn logged(&mut self, header: &Header, note: &Note, tail: &Tail<'_>, record: Vec<u8>) {
         (self.upto, self.checksum) = (tail.last, tail.checksum);
+        self.record = record;
+        self.record.clear();
+        self.record.shrink_to(RECORD_BYTES_MAX);
         let frame_bytes = header.page_bytes + FRAME_HEADER_BYTES;
         if tail.frames.len() / frame_bytes > Images::slots(header.page_bytes) {
             return;

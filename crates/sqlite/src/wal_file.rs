@@ -47,9 +47,11 @@ impl Wal {
         let files = unsafe { self.files(file) };
         // SAFETY: the database is open while its WAL is; nothing else refers to its role now.
         let connection = unsafe { connection_of(self.main) };
-        let transaction = connection.map_or(0, |connection| connection.wal_transaction_count);
+        let (transaction, index) = connection.map_or((0, None), |connection| {
+            (connection.wal_transaction_count, connection.wal_index)
+        });
         let Wal { database, pending, .. } = self;
-        pending.belongs_to(transaction);
+        pending.belongs_to(transaction, || index?.counted());
         let begun = guard(SQLITE_IOERR, || {
             begin_write(database, files, pending, at, bytes)
                 .map_or_else(|e| report(database, &e), |()| SQLITE_OK)
