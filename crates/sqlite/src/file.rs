@@ -186,6 +186,8 @@ pub unsafe fn settle(file: *mut sqlite3_file) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { role(file) } {
         Role::Volume(volume) => settled(|| volume.settle()),
+        // SAFETY: as above.
+        Role::Wal(wal) => unsafe { wal.settle(file) },
         _ => SQLITE_OK,
     }
 }
@@ -314,13 +316,14 @@ unsafe extern "C" fn read(
         return code;
     }
     // SAFETY: as above.
-    if let Role::Volume(volume) = unsafe { role(file) }
-        && volume.is_wal()
-    {
-        let settled = settled(|| volume.settle());
-        if settled != SQLITE_OK {
-            return settled;
-        }
+    let settled = match unsafe { role(file) } {
+        Role::Volume(volume) if volume.is_wal() => settled(|| volume.settle()),
+        // SAFETY: as above.
+        Role::Wal(wal) => unsafe { wal.settle(file) },
+        _ => SQLITE_OK,
+    };
+    if settled != SQLITE_OK {
+        return settled;
     }
     // SAFETY: as above.
     call!(unsafe { real_of(file.cast()) }, xRead, to, count, offset)

@@ -218,7 +218,7 @@ impl World {
         let (files, real_syncs) = (self.files(), COUNTERS.real_sync_count());
         let database = &self.databases[process];
         let appended = database.with_stream(|stream| Ok(stream.appended())).expect("stream");
-        database.sync_wal(files, &self.pending[process]).expect("sync");
+        database.sync_wal(files, &mut self.pending[process]).expect("sync");
         self.pending[process].clear();
         let from = appended.expect("it is open");
         let records = database.with_stream(|stream| {
