@@ -52,6 +52,8 @@ struct State {
     /// The WAL's header when it was read last: right for frames that have its salts.
     header: Option<Header>,
     versions: Versions,
+    /// The last *begin* of this process, and its LSN.
+    begun: Option<(u64, Base)>,
 }
 
 /// A connection's files.
@@ -119,7 +121,7 @@ impl Database {
         }
         let stale = match old {
             None => Vec::new(),
-            Some(old) => stale_after(stream, &note, &old, files.wal)?,
+            Some(old) => stale_after(stream, &note, &old, files.wal, &state.begun)?,
         };
         #[cfg(feature = "canary")]
         let stale = match crate::canary::is(crate::canary::Broken::ForgetsStale) {
@@ -136,6 +138,7 @@ impl Database {
             stale,
         };
         let lsn = append(stream, &encode_base(&base))?;
+        state.begun = Some((lsn, base));
         let is_new = old.is_none();
         leave(stream, Note { is_new, ..Note::at(&new, 0, new.checksum, lsn) });
         Ok(())
@@ -169,15 +172,17 @@ impl Database {
     }
 
     /// Makes the WAL's frames durable; `pending` is what this connection wrote since the last sync.
-    pub fn sync_wal(&self, files: Files, pending: &Pending) -> Result<(), Failure> {
+    /// What that kept may be gone then.
+    pub fn sync_wal(&self, files: Files, pending: &mut Pending) -> Result<(), Failure> {
         let mut state = self.state.lock();
-        let State { service, header, versions } = &mut *state;
+        let State { service, header, versions, .. } = &mut *state;
         let Some((_, stream)) = service else { return real_sync(files.wal) };
         let Some(header) = header_of(header, files.wal, pending)? else {
             return real_sync(files.wal);
         };
         let lease = Lease::take(stream)?;
         let note = note_of(stream);
+        let mut logged_frames = None;
         let note = match Tail::find(&header, files.wal, &note, pending)? {
             None => self.sync_without_commit(stream, &header, files.wal, note)?,
             Some(tail) if must_be_real(stream, &header, &note, &tail, pending) => {
@@ -185,6 +190,7 @@ impl Database {
             }
             Some(tail) => {
                 let logged = log_frames(versions, stream, &header, files, &note, &tail);
+                logged_frames = logged.is_ok().then_some(note.logged + 1..=tail.last);
                 if logged.is_err() {
                     *versions = Versions::default();
                 }
@@ -197,6 +203,9 @@ impl Database {
                 }
             }
         };
+        if let Some(numbers) = logged_frames {
+            versions.remember(&header, numbers, pending);
+        }
         drop(lease);
         if note.salts == header.salts {
             stream.sync(Lsn(note.last_lsn))?;
@@ -278,9 +287,9 @@ fn log_frames(
         return Ok(leave(stream, Note { logged: last, checksum, ..*note }));
     }
     let lsn = append(stream, &record)?;
-    versions.logged(header, note, tail);
     let (frames, frame_bytes) = (u64::from(last - note.logged), tail.frames.len() as u64);
     COUNTERS.logged(frames, frame_bytes, record.len() as u64);
+    versions.logged(tail, record);
     let note = Note { logged: last, checksum, last_lsn: lsn, has_frames: true, ..*note };
     Ok(leave(stream, note))
 }
@@ -389,6 +398,7 @@ fn stale_after(
     note: &Note,
     old: &Header,
     wal: Real,
+    begun: &Option<(u64, Base)>,
 ) -> Result<Vec<Stale>, Failure> {
     let is_known = note.salts == old.salts && !note.is_new;
     let mut frames = if is_known { note.logged } else { 0 };
@@ -397,7 +407,7 @@ fn stale_after(
     {
         frames += 1;
     }
-    let mut stale = match base_of(stream, note) {
+    let mut stale = match base_of(stream, note, begun) {
         Some(base) if is_known && base.salts == old.salts => base.stale,
         // What it holds was never in the log, or nobody knows: now it is durable.
         _ => {
@@ -413,8 +423,14 @@ fn stale_after(
     Ok(stale)
 }
 
-/// The base that the note names, if it is durable.
-fn base_of(stream: &Stream, note: &Note) -> Option<Base> {
+/// The base that the note names, if it is durable. One that this process appended is not read back: that takes all
+/// records behind it, too.
+fn base_of(stream: &Stream, note: &Note, begun: &Option<(u64, Base)>) -> Option<Base> {
+    if let Some((lsn, base)) = begun
+        && *lsn == note.base_lsn
+    {
+        return (stream.end() > Lsn(*lsn)).then(|| base.clone());
+    }
     let record = stream.read_from(Lsn(note.base_lsn)).ok()?.next_record().ok()??;
     match Record::parse(&record.payload) {
         Ok(Record::Base(base)) => Some(base),

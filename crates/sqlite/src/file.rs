@@ -12,6 +12,7 @@ use crate::real::{Real, call};
 use crate::vfs::tell;
 use crate::volume::Volume;
 use crate::wal_file::Wal;
+use crate::wal_index::{HEADERS_BYTES, WalIndex};
 use crate::{Failure, guard};
 
 /// What SQLite sees.
@@ -185,6 +186,8 @@ pub unsafe fn settle(file: *mut sqlite3_file) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { role(file) } {
         Role::Volume(volume) => settled(|| volume.settle()),
+        // SAFETY: as above.
+        Role::Wal(wal) => unsafe { wal.settle(file) },
         _ => SQLITE_OK,
     }
 }
@@ -299,8 +302,6 @@ macro_rules! pass {
 pass!(file_size, xFileSize, (out: *mut i64), after settle);
 pass!(check_reserved_lock, xCheckReservedLock, (out: *mut c_int));
 pass!(sector_size, xSectorSize, ());
-pass!(shm_map, xShmMap, (region: c_int, size: c_int, extend: c_int, out: *mut *mut c_void));
-pass!(shm_unmap, xShmUnmap, (delete: c_int));
 pass!(fetch, xFetch, (offset: i64, count: c_int, out: *mut *mut c_void));
 pass!(unfetch, xUnfetch, (offset: i64, memory: *mut c_void));
 
@@ -315,13 +316,14 @@ unsafe extern "C" fn read(
         return code;
     }
     // SAFETY: as above.
-    if let Role::Volume(volume) = unsafe { role(file) }
-        && volume.is_wal()
-    {
-        let settled = settled(|| volume.settle());
-        if settled != SQLITE_OK {
-            return settled;
-        }
+    let settled = match unsafe { role(file) } {
+        Role::Volume(volume) if volume.is_wal() => settled(|| volume.settle()),
+        // SAFETY: as above.
+        Role::Wal(wal) => unsafe { wal.settle(file) },
+        _ => SQLITE_OK,
+    };
+    if settled != SQLITE_OK {
+        return settled;
     }
     // SAFETY: as above.
     call!(unsafe { real_of(file.cast()) }, xRead, to, count, offset)
@@ -336,6 +338,36 @@ unsafe extern "C" fn device_characteristics(file: *mut sqlite3_file) -> c_int {
         Role::Main(connection) => connection.characteristics(below),
         _ => below,
     }
+}
+
+unsafe extern "C" fn shm_map(
+    file: *mut sqlite3_file,
+    region: c_int,
+    size: c_int,
+    extend: c_int,
+    out: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    let rc = call!(unsafe { real_of(file.cast()) }, xShmMap, region, size, extend, out);
+    let is_front = region == 0 && usize::try_from(size).is_ok_and(|size| size >= HEADERS_BYTES);
+    // SAFETY: as above.
+    if let Role::Main(connection) = unsafe { role(file) }
+        && rc == SQLITE_OK
+        && is_front
+    {
+        // SAFETY: the VFS below has set `out` to a region of that size or to null, which stays mapped until `shm_unmap`.
+        connection.wal_index = unsafe { WalIndex::new(*out) };
+    }
+    rc
+}
+
+unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    if let Role::Main(connection) = unsafe { role(file) } {
+        connection.wal_index = None;
+    }
+    // SAFETY: as above.
+    call!(unsafe { real_of(file.cast()) }, xShmUnmap, delete)
 }
 
 unsafe extern "C" fn shm_lock(

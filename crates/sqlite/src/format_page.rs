@@ -3,6 +3,7 @@
 use crate::batch::record as pages;
 use crate::page::Form;
 use crate::record::{Base, FramesHead, FramesWriter, Kind, Stale, encode_base};
+use crate::wal::FrameHeader;
 
 const PAGE: &str = include_str!("../../../docs/format/sqlite.md");
 
@@ -86,31 +87,39 @@ fn noise() -> Vec<u8> {
 #[test]
 fn frames_are_those_of_the_page() {
     let salts = SALTS.to_le_bytes();
-    let head =
-        FramesHead { salts, page_bytes: 512, change_counter: 77, first: 66, checksum: CHECKSUM };
-    let mut writer = FramesWriter::new(&head);
-    writer.push(55, 44, None, &noise());
+    let head = FramesHead {
+        salts,
+        page_bytes: 512,
+        change_counter: 77,
+        first: 66,
+        checksum: CHECKSUM,
+        is_big_endian: true,
+    };
+    let mut writer = FramesWriter::new(&head, Vec::new());
+    let checksum = [0xc1c2_c3c4, 0xd1d2_d3d4];
+    writer.push(&FrameHeader { page: 55, commit_pages: 44, salts, checksum }, None, &noise());
     let bytes = writer.finish();
-    header(4, &bytes);
+    header(6, &bytes);
     let fields = [
         ("salts", SALTS),
         ("page_bytes", 512),
         ("change_counter", 77),
         ("first", 66),
         ("checksum", CHECKSUM_BYTES),
+        ("byte_order", 1),
         ("count", 1),
     ];
-    assert_fields("## Frames", &bytes[8..40], &fields);
+    assert_fields("## Frames", &bytes[8..41], &fields);
     let fields = [
         ("page", 55),
         ("commit_pages", 44),
-        ("crc", u64::from(crc32c::crc32c(&noise()))),
+        ("checksum", 0xd1d2_d3d4_c1c2_c3c4),
         ("form", Form::Whole as u64),
         ("bytes", 512),
     ];
-    assert_fields("### Frame", &bytes[40..57], &fields);
-    assert_eq!(bytes[57..], noise());
-    assert_eq!(table("## Header", "kind")[3][..3], ["4", "`frames`", "frames"]);
+    assert_fields("### Frame", &bytes[41..62], &fields);
+    assert_eq!(bytes[62..], noise());
+    assert_eq!(table("## Header", "kind")[4][..3], ["6", "`frames`", "frames"]);
 }
 
 #[test]
@@ -142,7 +151,7 @@ fn pages_are_those_of_the_page() {
         ("bytes", 512),
     ];
     assert_fields("### Page", &bytes[32..45], &fields);
-    assert_eq!(table("## Header", "kind")[4][..3], ["5", "`pages`", "pages"]);
+    assert_eq!(table("## Header", "kind")[3][..3], ["5", "`pages`", "pages"]);
 }
 
 #[test]

@@ -35,7 +35,7 @@
 //! checkpoints write to it, and only pages whose frames were logged or synced first. So after a cut each byte of a
 //! page is that of some version from the generation's first to the last logged one. The deltas are
 //! after-images of runs; applied in order over any such mixture they give the last version (`journal::codec`). Each
-//! frame carries the CRC of its page, so a wrong page is found before anything is written.
+//! frame carries its checksum of the WAL, which says what its page is, so a wrong page is found before anything is written.
 //!
 //! **Rules** that make this hold:
 //!
@@ -56,7 +56,8 @@
 //!    before the write the file is synced up to there and a base *durable* voids the record.
 //!
 //! A commit reads nothing of the files back: `pending` keeps what the transaction wrote, `versions` the pages that
-//! were logged last, and `tail` and `versions` hold both against the WAL's chain of checksums.
+//! were logged last, and `tail` and `versions` hold both against the WAL's chain of checksums. Nor does it sum a page
+//! again: SQLite has written its sum with it, and says in the WAL's index what it went on from (`wal_index`).
 //!
 //! What the writers of several processes have to know of each other is the stream's note (`note`): 64 bytes of
 //! shared memory, read and written while holding the stream's lease.
@@ -101,6 +102,7 @@ mod vfs;
 mod volume;
 mod wal;
 mod wal_file;
+mod wal_index;
 
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};

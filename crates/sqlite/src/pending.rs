@@ -1,14 +1,15 @@
 //! What a transaction wrote to the WAL since the last sync, kept so that its commit need not read it back.
 //!
 //! SQLite writes the frames of a transaction one behind the other, header and page in two, and sometimes writes over
-//! some of them again before it syncs (savepoints, checksums). What is kept is what the file holds, or nothing:
-//! after a gap, a failed write or too many bytes the commit reads the file. A transaction that is rolled back
+//! some of them again before it syncs (savepoints, checksums). What is kept is what the file holds, but for a header at its end that
+//! waits for its page, or nothing: after a gap, a failed write or too many bytes the commit reads the file. A transaction that is rolled back
 //! says nothing, and others may write in the same places after it, so each begins with nothing
-//! (`Pending::belongs_to`), and whoever uses these bytes follows their chain of checksums (`tail`).
+//! (`Pending::belongs_to`), and whoever uses these bytes finds out whether they follow what they are taken to follow (`tail`).
 
 use std::ops::Range;
 
 use crate::wal::{FRAME_HEADER_BYTES, FrameHeader, Header};
+use crate::wal_index::Counted;
 
 /// So much is kept; what is more goes to the file itself at the commit (`database`).
 const KEPT_BYTES_MAX: usize = (1 << 20) + (128 << 10);
@@ -25,6 +26,10 @@ pub struct Pending {
     is_whole: bool,
     /// The number of the transaction that wrote it.
     transaction: u64,
+    /// What SQLite counted when the transaction wrote first, if all here was written since.
+    counted: Option<Counted>,
+    /// The last frame's header, at the end of all that is kept, is not in the file yet.
+    is_held: bool,
 }
 
 impl Pending {
@@ -51,24 +56,64 @@ impl Pending {
         Some(FrameHeader::parse(bytes))
     }
 
-    /// What is written next is of transaction `number`.
-    pub fn belongs_to(&mut self, number: u64) {
+    /// What is written next is of transaction `number`; `counted`: what SQLite counts now.
+    pub fn belongs_to(&mut self, number: u64, counted: impl FnOnce() -> Option<Counted>) {
         if self.transaction != number {
             self.clear();
             self.transaction = number;
+            self.counted = counted();
         }
+    }
+
+    /// Whether SQLite counted just `frames` when it began to write this, so that the first frame behind them follows
+    /// the last of them.
+    pub fn follows(&self, frames: &Counted) -> bool {
+        frames.frames > 0 && self.counted.as_ref() == Some(frames)
     }
 
     /// `bytes` were written at `at`.
     pub fn wrote(&mut self, at: u64, bytes: &[u8]) {
         if self.is_empty() {
-            self.clear();
+            self.bytes.clear();
             (self.written.start, self.is_whole) = (at, true);
         }
         if self.is_whole {
             self.is_whole = self.keep(at, bytes);
         }
         self.extend(at..at + bytes.len() as u64);
+    }
+
+    /// Keeps a frame's header that is to be written together with what comes behind it; `false`: it is to be written now.
+    /// Only when nothing is held.
+    pub fn hold(&mut self, at: u64, header: &[u8]) -> bool {
+        debug_assert!(!self.is_held && header.len() == FRAME_HEADER_BYTES);
+        let is_next = self.is_empty() || self.is_whole && at == self.written.end;
+        if !is_next || self.bytes.len() + header.len() > KEPT_BYTES_MAX {
+            return false;
+        }
+        self.wrote(at, header);
+        self.is_held = true;
+        true
+    }
+
+    /// What is to be written now that `bytes` are, at `at`: the header that is held and they, if they come right behind
+    /// it; where. Nothing is held any more then.
+    pub fn with_held(&mut self, at: u64, bytes: &[u8]) -> Option<(u64, &[u8])> {
+        let is_kept = self.bytes.len() + bytes.len() <= KEPT_BYTES_MAX;
+        if !self.is_held || at != self.written.end || !is_kept {
+            return None;
+        }
+        self.is_held = false;
+        let from = self.bytes.len() - FRAME_HEADER_BYTES;
+        self.wrote(at, bytes);
+        Some((at - FRAME_HEADER_BYTES as u64, &self.bytes[from..]))
+    }
+
+    /// The header that is held, if one is, and where it belongs: it is to be written now.
+    pub fn take_held(&mut self) -> Option<(u64, [u8; FRAME_HEADER_BYTES])> {
+        let header = *self.bytes.last_chunk().filter(|_| self.is_held)?;
+        self.is_held = false;
+        Some((self.written.end - header.len() as u64, header))
     }
 
     fn extend(&mut self, at: Range<u64>) {
@@ -84,11 +129,18 @@ impl Pending {
         self.extend(at);
     }
 
+    /// What is kept, for somebody who leaves other memory in its place. Nothing was written then.
+    pub fn take(&mut self) -> &mut Vec<u8> {
+        debug_assert!(!self.is_held, "it would never be written");
+        (self.written, self.is_whole, self.counted) = (0..0, false, None);
+        &mut self.bytes
+    }
+
     /// A sync has come, or the WAL begins from its front.
     pub fn clear(&mut self) {
-        (self.written, self.is_whole) = (0..0, false);
-        self.bytes.clear();
-        self.bytes.shrink_to(IDLE_BYTES_MAX);
+        let bytes = self.take();
+        bytes.clear();
+        bytes.shrink_to(IDLE_BYTES_MAX);
     }
 
     /// Whether everything is still kept.
@@ -149,6 +201,30 @@ mod tests {
         assert!(pending.bytes.len() <= KEPT_BYTES_MAX);
         pending.clear();
         assert!(pending.bytes.capacity() <= IDLE_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_header_is_written_with_its_page_or_before_anything_else() {
+        let mut pending = Pending::default();
+        assert!(pending.hold(32, &[1; 24]));
+        let frame = [[1; 24], [2; 24]].concat();
+        assert_eq!(pending.with_held(56, &[2; 24]), Some((32, &frame[..])));
+        assert_eq!(pending.with_held(80, &[2; 8]), None);
+        assert_eq!(pending.take_held(), None);
+        assert_eq!((pending.written(), pending.bytes()), (32..80, Some(&frame[..])));
+        assert!(!pending.hold(32, &[3; 24]), "it is written again");
+        assert!(!pending.hold(81, &[3; 24]), "a gap");
+        assert!(pending.hold(80, &[3; 24]));
+        assert_eq!(pending.with_held(105, &[4; 8]), None, "not right behind it");
+        assert_eq!(pending.take_held(), Some((80, [3; 24])));
+        assert_eq!((pending.take_held(), pending.written()), (None, 32..104));
+        pending.clear();
+        assert!(pending.hold(32, &[1; 24]));
+        assert_eq!(pending.with_held(56, &vec![0; KEPT_BYTES_MAX]), None, "too much");
+        assert_eq!(pending.take_held(), Some((32, [1; 24])));
+        pending.clear();
+        pending.wrote(32, &vec![0; KEPT_BYTES_MAX]);
+        assert!(!pending.hold(32 + KEPT_BYTES_MAX as u64, &[1; 24]), "too much");
     }
 
     proptest! {

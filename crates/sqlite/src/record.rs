@@ -4,22 +4,27 @@
 //! record:  | u8 kind | u8 version | u8 packed | u8 0 | u32 body bytes | body, with LZ4 if packed |
 //! base:    | salts 8 | u32 page bytes | u32 change counter | u32 frames | checksum 8 | u32 count
 //!          | count times: salts 8, u32 frames |
-//! frames:  | salts 8 | u32 page bytes | u32 change counter | u32 first frame | checksum 8 | u32 count
-//!          | count times: u32 page, u32 commit pages, u32 CRC32C of the page, u8 form, u32 bytes, bytes |
+//! frames:  | salts 8 | u32 page bytes | u32 change counter | u32 first frame | checksum 8 | u8 byte order
+//!          | u32 count | count times: u32 page, u32 commit pages, checksum 8, u8 form, u32 bytes, bytes |
 //! pages:   see `batch::record`
 //! ```
 //!
 //! Little endian; the log's own record around it has length and CRC32C. A *base* voids everything before
 //! it. What the fields mean is said at the structs.
+//!
+//! A frame carries the checksum that SQLite has in the frame's header already, and no other one of its page: that of the
+//! page by itself comes out of it and of the one before (`wal::page_checksum`), whatever recovery finds of other pages.
 
 use journal::codec::compress;
 
 use crate::Failure;
 use crate::batch::record as batch;
 use crate::page::Form;
-use crate::wal::{Checksum, Salts};
+use crate::wal::{self, Checksum, FrameHeader, Salts};
 
 const VERSION: u8 = 1;
+/// Number of the kind of frames.
+const FRAMES: u8 = 6;
 const HEADER_BYTES: usize = 8;
 
 /// A body is at most this: 16 MiB of the log's record hold it also when it does not pack.
@@ -71,12 +76,22 @@ pub struct Frame<'a> {
     pub page: u32,
     /// As in the frame's header.
     pub commit_pages: u32,
-    /// CRC32C of the page.
-    pub crc: u32,
+    /// As in the frame's header: up to and with this frame.
+    pub checksum: Checksum,
+    /// Of the page by itself.
+    page_checksum: Checksum,
+    is_big_endian: bool,
     /// How `bytes` are to be read.
     pub form: Form,
     /// The page, encoded.
     pub bytes: &'a [u8],
+}
+
+impl Frame<'_> {
+    /// Whether `page` is what the frame holds.
+    pub fn holds(&self, page: &[u8]) -> bool {
+        wal::checksum(self.is_big_endian, [0; 2], page) == self.page_checksum
+    }
 }
 
 /// What precedes the frames of a record.
@@ -92,6 +107,8 @@ pub struct FramesHead {
     pub first: u32,
     /// Checksum of the frame before the first, or of the WAL's header.
     pub checksum: Checksum,
+    /// Whether the WAL's checksums are over big-endian words.
+    pub is_big_endian: bool,
 }
 
 /// A record that was read.
@@ -129,8 +146,8 @@ impl Record {
             1 => take.base(Kind::Begin).map(Record::Base),
             2 => take.base(Kind::Durable).map(Record::Base),
             3 => take.base(Kind::Closed).map(Record::Base),
-            4 => take.head().map(|head| Record::Frames(head, take.0.to_vec())),
             batch::KIND => batch::head(&mut take).map(|head| Record::Pages(head, take.0.to_vec())),
+            FRAMES => take.head().map(|head| Record::Frames(head, take.0.to_vec())),
             _ => None,
         };
         record.ok_or_else(damaged)
@@ -138,9 +155,9 @@ impl Record {
 }
 
 /// The frames behind the head of a record.
-pub fn frames(bytes: &[u8]) -> Result<Vec<Frame<'_>>, Failure> {
+pub fn frames<'a>(head: &FramesHead, bytes: &'a [u8]) -> Result<Vec<Frame<'a>>, Failure> {
     let mut take = Take(bytes);
-    take.frames().ok_or_else(|| Failure::Damaged("a record's frames are cut short".into()))
+    take.frames(head).ok_or_else(|| Failure::Damaged("a record's frames are cut short".into()))
 }
 
 /// The bytes of a base.
@@ -169,31 +186,33 @@ pub fn encode_base(base: &Base) -> Vec<u8> {
 pub struct FramesWriter(Items);
 
 impl FramesWriter {
-    /// A record without frames yet.
-    pub fn new(head: &FramesHead) -> FramesWriter {
-        let mut body = empty();
+    /// A record without frames yet, in the memory of `buffer`.
+    pub fn new(head: &FramesHead, buffer: Vec<u8>) -> FramesWriter {
+        let mut body = begin(buffer);
         body.extend_from_slice(&head.salts);
         put(&mut body, u32_of(head.page_bytes));
         put(&mut body, head.change_counter);
         put(&mut body, head.first);
         put(&mut body, head.checksum[0]);
         put(&mut body, head.checksum[1]);
+        body.push(u8::from(head.is_big_endian));
         FramesWriter(Items::behind(body))
     }
 
-    /// Adds a frame: `page` against `base`.
-    pub fn push(&mut self, number: u32, commit_pages: u32, base: Option<&[u8]>, page: &[u8]) {
-        self.0.push(&[number, commit_pages], base, page);
+    /// Adds the frame with this header: `page` against `base`.
+    pub fn push(&mut self, frame: &FrameHeader, base: Option<&[u8]>, page: &[u8]) {
+        let [s0, s1] = frame.checksum;
+        self.0.push(&[frame.page, frame.commit_pages, s0, s1], base, page);
     }
 
     /// The record's bytes.
     pub fn finish(self) -> Vec<u8> {
-        self.0.finish(4)
+        self.0.finish(FRAMES)
     }
 }
 
-/// What a record of frames or of pages has behind its head: how many there are, and each with numbers of its kind, the
-/// page's CRC32C, form, bytes.
+/// What a record of frames or of pages has behind its head: how many there are, and each with numbers of its kind,
+/// form, bytes.
 pub(crate) struct Items {
     /// Behind room for the record's header.
     body: Vec<u8>,
@@ -212,7 +231,6 @@ impl Items {
     /// Adds one: `page` against `base`.
     pub(crate) fn push(&mut self, numbers: &[u32], base: Option<&[u8]>, page: &[u8]) {
         numbers.iter().for_each(|number| put(&mut self.body, *number));
-        put(&mut self.body, crc32c::crc32c(page));
         let form_at = self.body.len();
         self.body.extend_from_slice(&[0; 5]);
         let form = crate::page::encode(base, page, &mut self.body);
@@ -232,22 +250,36 @@ impl Items {
 
 /// A record's header, to be filled in, and room for what most bodies take.
 pub(crate) fn empty() -> Vec<u8> {
-    let mut record = Vec::with_capacity(1024);
-    record.extend_from_slice(&[0; HEADER_BYTES]);
-    record
+    begin(Vec::with_capacity(1024))
+}
+
+/// The same in the memory of `buffer`.
+fn begin(mut buffer: Vec<u8>) -> Vec<u8> {
+    buffer.clear();
+    buffer.extend_from_slice(&[0; HEADER_BYTES]);
+    buffer
 }
 
 /// The record of a body that lies behind its header.
 fn finish(kind: u8, mut record: Vec<u8>) -> Vec<u8> {
     let body_bytes = u32_of(record.len() - HEADER_BYTES);
-    let mut packed = vec![0; HEADER_BYTES];
-    let is_packed = compress::compress_if_gain(&record[HEADER_BYTES..], &mut packed);
-    if is_packed {
-        record = packed;
-    }
+    let is_packed = pack(&mut record);
     record[..4].copy_from_slice(&[kind, VERSION, u8::from(is_packed), 0]);
     record[4..HEADER_BYTES].copy_from_slice(&body_bytes.to_le_bytes());
     record
+}
+
+/// Packs a body that lies behind its header, if that makes it smaller; whether it does.
+fn pack(record: &mut Vec<u8>) -> bool {
+    if record.len() < HEADER_BYTES + compress::MIN_BYTES {
+        return false;
+    }
+    let mut packed = vec![0; HEADER_BYTES];
+    let gains = compress::compress_if_gain(&record[HEADER_BYTES..], &mut packed);
+    if gains {
+        *record = packed;
+    }
+    gains
 }
 
 /// Appends a number.
@@ -301,24 +333,41 @@ impl<'a> Take<'a> {
         let page_bytes = self.page_bytes().filter(|bytes| *bytes > 0)?;
         let (change_counter, first) = (self.u32()?, self.u32()?);
         let checksum = [self.u32()?, self.u32()?];
-        Some(FramesHead { salts, page_bytes, change_counter, first, checksum })
-            .filter(|head| head.first > 0)
+        let is_big_endian = match self.bytes(1)?[0] {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        let head = FramesHead { salts, page_bytes, change_counter, first, checksum, is_big_endian };
+        Some(head).filter(|head| head.first > 0)
     }
 
-    /// A page of [`Items`]: its CRC32C, form and bytes.
-    pub(crate) fn encoded_page(&mut self) -> Option<(u32, Form, &'a [u8])> {
-        let crc = self.u32()?;
+    /// A page of [`Items`]: form and bytes.
+    pub(crate) fn encoded_page(&mut self) -> Option<(Form, &'a [u8])> {
         let form = Form::from_number(self.bytes(1)?[0])?;
         let count = self.u32()? as usize;
-        Some((crc, form, self.bytes(count)?))
+        Some((form, self.bytes(count)?))
     }
 
-    fn frames(&mut self) -> Option<Vec<Frame<'a>>> {
-        let mut frames = Vec::new();
+    fn frames(&mut self, head: &FramesHead) -> Option<Vec<Frame<'a>>> {
+        let (mut frames, mut before) = (Vec::new(), head.checksum);
+        let FramesHead { salts, page_bytes, is_big_endian, .. } = *head;
         for _ in 0..self.u32()? {
             let (page, commit_pages) = (self.u32()?, self.u32()?);
-            let (crc, form, bytes) = self.encoded_page()?;
-            frames.push(Frame { page, commit_pages, crc, form, bytes });
+            let checksum = [self.u32()?, self.u32()?];
+            let header = FrameHeader { page, commit_pages, salts, checksum };
+            let page_checksum = wal::page_checksum(is_big_endian, before, &header, page_bytes);
+            before = checksum;
+            let (form, bytes) = self.encoded_page()?;
+            frames.push(Frame {
+                page,
+                commit_pages,
+                checksum,
+                page_checksum,
+                is_big_endian,
+                form,
+                bytes,
+            });
         }
         (self.0.is_empty() && frames.iter().all(|frame| frame.page > 0)).then_some(frames)
     }
@@ -360,29 +409,38 @@ mod tests {
             change_counter: 1,
             first: 5,
             checksum: [3, 4],
+            is_big_endian: true,
         };
-        let mut writer = FramesWriter::new(&head);
+        let mut writer = FramesWriter::new(&head, vec![7; 3]);
         let (old, mut new) = (vec![1; 1024], vec![1; 1024]);
         new[100] = 2;
-        writer.push(3, 0, Some(&old), &new);
-        writer.push(9, 10, None, &new);
+        let mut checksum = head.checksum;
+        let mut checksums = Vec::new();
+        for (page, commit_pages, base) in [(3_u32, 0_u32, Some(&old[..])), (9, 10, None)] {
+            let front = [page.to_be_bytes(), commit_pages.to_be_bytes()].concat();
+            checksum = wal::checksum(true, wal::checksum(true, checksum, &front), &new);
+            checksums.push(checksum);
+            let salts = head.salts;
+            writer.push(&FrameHeader { page, commit_pages, salts, checksum }, base, &new);
+        }
         let bytes = writer.finish();
         let Record::Frames(found, rest) = Record::parse(&bytes).expect("valid") else { panic!() };
         assert_eq!(found, head);
-        let found = frames(&rest).expect("valid");
+        let found = frames(&head, &rest).expect("valid");
         assert_eq!((found[0].page, found[0].form, found[1].commit_pages), (3, Form::Delta, 10));
-        assert_eq!(found[0].crc, crc32c::crc32c(&new));
-        assert!(frames(&rest[..rest.len() - 1]).is_err());
+        assert_eq!(found.iter().map(|frame| frame.checksum).collect::<Vec<_>>(), checksums);
+        assert!(found.iter().all(|frame| frame.holds(&new) && !frame.holds(&old)));
+        assert!(frames(&head, &rest[..rest.len() - 1]).is_err());
     }
 
     proptest! {
         #[test]
-        fn garbage_is_refused_without_panic(mut bytes: Vec<u8>, kind in 0..6u8, packed in 0..3u8) {
+        fn garbage_is_refused_without_panic(mut bytes: Vec<u8>, kind in 0..8u8, packed in 0..3u8) {
             if bytes.len() >= 3 {
                 (bytes[0], bytes[1], bytes[2]) = (kind, VERSION, packed);
             }
-            if let Ok(Record::Frames(_, rest)) = Record::parse(&bytes) {
-                let _ = frames(&rest);
+            if let Ok(Record::Frames(head, rest)) = Record::parse(&bytes) {
+                let _ = frames(&head, &rest);
             }
         }
     }

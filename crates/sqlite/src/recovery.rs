@@ -8,7 +8,7 @@
 //! | anything else, and the database holds what was logged | nothing |
 //! | anything else | conflict |
 //!
-//! *Roll forward*: the last version of each page is computed and compared with its CRC; then all are
+//! *Roll forward*: the last version of each page is computed and compared with its checksum; then all are
 //! written to the database, which is synced; then the WAL is emptied and synced; then the log is closed. The
 //! steps may be cut and done again: until the log is closed it gives the same versions over any mixture
 //! of the old and new pages, and the stale WAL is not read by anybody before.
@@ -227,7 +227,7 @@ fn logged_frames(live: &Live) -> Result<Vec<Logged<'_>>, Failure> {
         if logged.last().is_some_and(|(last, _)| last + 1 != head.first) {
             return Err(Failure::Damaged(format!("the log lacks frames before {}", head.first)));
         }
-        logged.extend((head.first..).zip(record::frames(bytes)?));
+        logged.extend((head.first..).zip(record::frames(head, bytes)?));
     }
     Ok(logged)
 }
@@ -236,8 +236,8 @@ fn logged_frames(live: &Live) -> Result<Vec<Logged<'_>>, Failure> {
 pub struct Scan {
     /// Its header.
     pub header: Header,
-    /// The frames of the valid chain, with the CRC of their pages.
-    pub frames: Vec<(FrameHeader, u32)>,
+    /// The frames of the valid chain.
+    pub frames: Vec<FrameHeader>,
 }
 
 impl Scan {
@@ -254,7 +254,7 @@ impl Scan {
             if parsed.salts != header.salts || parsed.checksum != checksum || parsed.page == 0 {
                 break;
             }
-            scan.frames.push((parsed, crc32c::crc32c(&frame[FRAME_HEADER_BYTES..])));
+            scan.frames.push(parsed);
         }
         Ok(Some(scan))
     }
@@ -265,7 +265,7 @@ impl Scan {
 
     /// Frames up to the last that ends a transaction.
     pub fn committed(&self) -> u32 {
-        let last = self.frames.iter().rposition(|(frame, _)| frame.commit_pages > 0);
+        let last = self.frames.iter().rposition(|frame| frame.commit_pages > 0);
         last.map_or(0, |index| u32::try_from(index + 1).expect("counted with 32 bits"))
     }
 
@@ -273,7 +273,7 @@ impl Scan {
     fn checksum(&self, number: u32) -> Checksum {
         match number {
             0 => self.header.checksum,
-            number => self.frames[number as usize - 1].0.checksum,
+            number => self.frames[number as usize - 1].checksum,
         }
     }
 }
@@ -326,10 +326,11 @@ fn judge_same(
     }
     let Some((last, _)) = logged.last() else { return Ok(Verdict::Leave) };
     for (number, frame) in logged.iter().take_while(|(number, _)| *number <= scan.committed()) {
-        let (found, crc) = &scan.frames[*number as usize - 1];
+        // A checksum is over the page, and over all frames before it.
+        let found = &scan.frames[*number as usize - 1];
         let is_same = found.page == frame.page
             && found.commit_pages == frame.commit_pages
-            && *crc == frame.crc;
+            && found.checksum == frame.checksum;
         if !is_same {
             let text = format!("frame {number} of its WAL is not the one that was logged");
             return Ok(Verdict::Conflict(text));
@@ -370,7 +371,7 @@ fn judge_pages(
     let plan = Plan::new(live, logged, held.map(|(_, scan)| scan));
     for (page, steps) in &plan.pages {
         let version = steps.version(*page, &plan, logged, held, main)?;
-        if steps.crc(logged).is_some_and(|crc| crc != crc32c::crc32c(&version)) {
+        if steps.last(logged).is_some_and(|frame| !frame.holds(&version)) {
             return Ok(Verdict::Conflict(format!("page {page} is not one that the log knows")));
         }
     }
@@ -383,12 +384,12 @@ fn is_settled(base: &Base, logged: &[Logged<'_>], main: Real) -> Result<bool, Fa
     let pages = size.map_or(u32::MAX, |(_, frame)| frame.commit_pages);
     let mut last = BTreeMap::new();
     for (_, frame) in logged.iter().filter(|(_, frame)| frame.page <= pages) {
-        last.insert(frame.page, frame.crc);
+        last.insert(frame.page, frame);
     }
     let mut page = vec![0; base.page_bytes];
-    for (number, crc) in last {
+    for (number, frame) in last {
         main.read(page_at(number, base.page_bytes), &mut page)?;
-        if crc32c::crc32c(&page) != crc {
+        if !frame.holds(&page) {
             return Ok(false);
         }
     }

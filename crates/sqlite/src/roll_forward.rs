@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::Failure;
 use crate::real::Real;
+use crate::record::Frame;
 use crate::recovery::{Live, Logged, Scan, page_at};
 use crate::wal::FRAME_HEADER_BYTES;
 
@@ -30,7 +31,7 @@ impl Plan {
         let mut plan =
             Plan { page_bytes: live.base.page_bytes, page_count: 0, pages: BTreeMap::new() };
         let in_file = scan.map_or(&[][..], |scan| &scan.frames[..scan.committed() as usize]);
-        for ((frame, _), number) in in_file.iter().zip(1..) {
+        for (frame, number) in in_file.iter().zip(1..) {
             // A frame that is in the file counts more than how it was logged.
             let steps = Steps { file_frame: Some(number), logged: Vec::new() };
             plan.pages.insert(frame.page, steps);
@@ -55,13 +56,13 @@ impl Plan {
 }
 
 impl Steps {
-    /// CRC of the last version, if the log has it.
-    pub fn crc(&self, logged: &[Logged<'_>]) -> Option<u32> {
+    /// The frame that has the last version, if the log has it.
+    pub fn last<'a>(&self, logged: &'a [Logged<'a>]) -> Option<&'a Frame<'a>> {
         #[cfg(feature = "canary")]
         if crate::canary::is(crate::canary::Broken::AppliesBackwards) {
             return None;
         }
-        self.logged.last().map(|index| logged[*index].1.crc)
+        self.logged.last().map(|index| &logged[*index].1)
     }
 
     /// The last version of the page.

@@ -6,10 +6,13 @@
 //! right when the last frame that it is about still has the checksum that is remembered with it.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::RangeInclusive;
 
 use crate::Failure;
 use crate::database::{Files, frame_header};
 use crate::note::Note;
+use crate::pending::Pending;
 use crate::real::Real;
 use crate::record::{FramesHead, FramesWriter};
 use crate::tail::Tail;
@@ -17,6 +20,8 @@ use crate::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header, Salts}
 
 /// So much of pages is remembered, of one database.
 const IMAGES_BYTES_MAX: usize = 64 << 10;
+/// So much memory stays for the next record.
+const RECORD_BYTES_MAX: usize = 64 << 10;
 
 /// What this process remembers of a generation; all of it can be found again.
 #[derive(Default)]
@@ -25,12 +30,13 @@ pub struct Versions {
     /// Frames that it is about, and the checksum of the last.
     upto: u32,
     checksum: Checksum,
-    frame_of: HashMap<u32, u32>,
+    frame_of: HashMap<u32, u32, BuildHasherDefault<PageHasher>>,
     /// The change counter in this frame of page 1; in the database with 0.
     counter: Option<(u32, u32)>,
     images: Images,
-    /// A page that had to be read.
+    /// Memory for a page that has to be read, and for a record.
     read: Vec<u8>,
+    record: Vec<u8>,
 }
 
 impl Versions {
@@ -87,9 +93,10 @@ impl Versions {
             change_counter: self.change_counter_behind(header, files, new)?,
             first,
             checksum: tail.before,
+            is_big_endian: header.is_big_endian,
         };
         self.read.resize(header.page_bytes, 0);
-        let mut writer = FramesWriter::new(&head);
+        let mut writer = FramesWriter::new(&head, std::mem::take(&mut self.record));
         for (frame, number) in new.chunks_exact(frame_bytes).zip(first..) {
             let (parsed, page) = (FrameHeader::parse(frame), &frame[FRAME_HEADER_BYTES..]);
             let base = match self.frame_of.insert(parsed.page, number) {
@@ -111,21 +118,39 @@ impl Versions {
                     (count == self.read.len()).then_some(&self.read[..])
                 }
             };
-            writer.push(parsed.page, parsed.commit_pages, base, page);
+            writer.push(&parsed, base, page);
         }
         Ok(writer.finish())
     }
 
-    /// The frames of `tail` are logged.
-    pub fn logged(&mut self, header: &Header, note: &Note, tail: &Tail<'_>) {
+    /// The frames of `tail` are logged with `record`.
+    pub fn logged(&mut self, tail: &Tail<'_>, record: Vec<u8>) {
         (self.upto, self.checksum) = (tail.last, tail.checksum);
+        self.record = record;
+        self.record.clear();
+        self.record.shrink_to(RECORD_BYTES_MAX);
+    }
+
+    /// Remembers the pages of the frames `numbers`, which were just logged, if `pending` kept them; it is of no more
+    /// use then.
+    pub fn remember(
+        &mut self,
+        header: &Header,
+        numbers: RangeInclusive<u32>,
+        pending: &mut Pending,
+    ) {
         let frame_bytes = header.page_bytes + FRAME_HEADER_BYTES;
-        if tail.frames.len() / frame_bytes > Images::slots(header.page_bytes) {
+        let is_kept = pending.written().start == header.frame_at(*numbers.start());
+        let Some(kept) = pending.bytes().filter(|_| is_kept) else { return };
+        if numbers.clone().count() > Images::slots(header.page_bytes) {
             return;
         }
-        for (frame, number) in tail.frames.chunks_exact(frame_bytes).zip(note.logged + 1..) {
-            let page = FrameHeader::parse(frame).page;
-            self.images.put(page, number, &frame[FRAME_HEADER_BYTES..]);
+        if kept.len() == frame_bytes {
+            let page = FrameHeader::parse(kept).page;
+            return self.images.take(page, *numbers.start(), pending.take());
+        }
+        for (frame, number) in kept.chunks_exact(frame_bytes).zip(numbers) {
+            self.images.put(FrameHeader::parse(frame).page, number, frame);
         }
     }
 
@@ -160,6 +185,25 @@ impl Versions {
     }
 }
 
+/// Hashes the number of a page, which a commit does for each of its frames.
+#[derive(Default)]
+struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        // The golden ratio; its product's upper half depends on all bits.
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0.rotate_left(32)
+    }
+}
+
 /// The bytes of the pages that were logged last.
 #[derive(Default)]
 struct Images {
@@ -171,7 +215,8 @@ struct Images {
 struct Image {
     page: u32,
     frame: u32,
-    bytes: Box<[u8]>,
+    /// The frame, with its header.
+    bytes: Vec<u8>,
 }
 
 impl Images {
@@ -182,17 +227,33 @@ impl Images {
     /// The page as it is in that frame.
     fn get(&self, page: u32, frame: u32) -> Option<&[u8]> {
         let found = self.images.iter().find(|image| image.page == page && image.frame == frame);
-        found.map(|image| &image.bytes[..])
+        found.map(|image| &image.bytes[FRAME_HEADER_BYTES..])
     }
 
     fn put(&mut self, page: u32, frame: u32, bytes: &[u8]) {
-        let slots = Images::slots(bytes.len());
+        let slot = self.slot(page, frame, bytes.len() - FRAME_HEADER_BYTES);
+        slot.clear();
+        slot.extend_from_slice(bytes);
+    }
+
+    /// The same; what lay in the memory of the image before is `bytes` then.
+    fn take(&mut self, page: u32, frame: u32, bytes: &mut Vec<u8>) {
+        let page_bytes = bytes.len() - FRAME_HEADER_BYTES;
+        if bytes.capacity() > 2 * bytes.len() {
+            return self.put(page, frame, bytes);
+        }
+        std::mem::swap(self.slot(page, frame, page_bytes), bytes);
+    }
+
+    /// Where the bytes go of the page as it is in that frame.
+    fn slot(&mut self, page: u32, frame: u32, page_bytes: usize) -> &mut Vec<u8> {
+        let slots = Images::slots(page_bytes);
         let known = self.images.iter().position(|image| image.page == page);
         let index = match known {
             Some(index) => index,
             None if self.images.len() < slots => {
-                self.images.push(Image { page, frame, bytes: bytes.into() });
-                return;
+                self.images.push(Image { page, frame, bytes: Vec::new() });
+                self.images.len() - 1
             }
             None => {
                 self.next = (self.next + 1) % slots;
@@ -201,7 +262,7 @@ impl Images {
         };
         let image = &mut self.images[index];
         (image.page, image.frame) = (page, frame);
-        image.bytes.copy_from_slice(bytes);
+        &mut image.bytes
     }
 }
 
@@ -212,15 +273,19 @@ mod tests {
     #[test]
     fn an_image_is_that_of_its_frame_and_there_are_only_so_many() {
         let mut images = Images::default();
+        let frame = |number: u32| vec![number as u8; FRAME_HEADER_BYTES + 4096];
         for number in 1..100_u32 {
-            images.put(number % 40, number, &[number as u8; 4096]);
+            match number % 3 {
+                0 => images.put(number % 40, number, &frame(number)),
+                _ => images.take(number % 40, number, &mut frame(number)),
+            }
         }
         let kept: Vec<u32> =
             (1..100).filter(|number| images.get(number % 40, *number).is_some()).collect();
         assert_eq!(kept.len(), Images::slots(4096));
         assert!(kept.contains(&99) && images.images.len() == kept.len());
         assert!(kept.iter().all(|n| images.get(n % 40, *n) == Some(&[*n as u8; 4096])));
-        images.put(99 % 40, 100, &[0; 4096]);
+        images.put(99 % 40, 100, &frame(0));
         assert_eq!(images.get(99 % 40, 99), None);
         assert_eq!(images.get(99 % 40, 100), Some(&[0; 4096][..]));
     }

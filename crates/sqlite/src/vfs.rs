@@ -39,6 +39,8 @@ pub struct Loaded {
     pub api: Api,
     /// The VFS below.
     pub below: Below,
+    /// Whether this SQLite was built to write without a journal.
+    pub knows_batches: bool,
 }
 
 static LOADED: OnceLock<Loaded> = OnceLock::new();
@@ -68,7 +70,11 @@ pub fn register(api: Api) -> c_int {
     if below.0.is_null() {
         return SQLITE_ERROR;
     }
-    if LOADED.set(Loaded { api, below }).is_err() {
+    let knows_batches = api.compileoption_used.is_some_and(|used| {
+        // SAFETY: the name ends with a zero.
+        unsafe { used(c"ENABLE_BATCH_ATOMIC_WRITE".as_ptr()) != 0 }
+    });
+    if LOADED.set(Loaded { api, below, knows_batches }).is_err() {
         return SQLITE_OK;
     }
     // SAFETY: a registered VFS may be read.

@@ -84,12 +84,38 @@ impl Steps {
         Steps([dot(a, d, b, e), dot(a, e, b, f), dot(b, e, c, f)])
     }
 
-    /// The sum of a piece of so many steps that goes on from `sum`, when from zeros it is `piece`.
-    fn then(self, [s0, s1]: Checksum, [p0, p1]: Checksum) -> Checksum {
+    /// What `sum` is behind them.
+    fn over_zeros(self, [s0, s1]: Checksum) -> Checksum {
         let Steps([a, b, c]) = self;
         let dot = |x: u32, y: u32| x.wrapping_mul(s0).wrapping_add(y.wrapping_mul(s1));
-        [dot(a, b).wrapping_add(p0), dot(b, c).wrapping_add(p1)]
+        [dot(a, b), dot(b, c)]
     }
+
+    /// The sum of a piece of so many steps that goes on from `sum`, when from zeros it is `piece`.
+    fn then(self, sum: Checksum, [p0, p1]: Checksum) -> Checksum {
+        let [s0, s1] = self.over_zeros(sum);
+        [s0.wrapping_add(p0), s1.wrapping_add(p1)]
+    }
+
+    /// What the sum of the piece is from zeros, when it is `all` going on from `sum`.
+    fn alone(self, sum: Checksum, [all0, all1]: Checksum) -> Checksum {
+        let [s0, s1] = self.over_zeros(sum);
+        [all0.wrapping_sub(s0), all1.wrapping_sub(s1)]
+    }
+}
+
+/// The checksum of a frame's page by itself, from zeros, out of that of the frame and that of the one before.
+pub fn page_checksum(
+    is_big_endian: bool,
+    before: Checksum,
+    frame: &FrameHeader,
+    page_bytes: usize,
+) -> Checksum {
+    let mut front = [0; 8];
+    front[..4].copy_from_slice(&frame.page.to_be_bytes());
+    front[4..].copy_from_slice(&frame.commit_pages.to_be_bytes());
+    let sum = checksum(is_big_endian, before, &front);
+    Steps::of(page_bytes / 8).alone(sum, frame.checksum)
 }
 
 /// The header of a WAL file.
@@ -101,7 +127,8 @@ pub struct Header {
     pub salts: Salts,
     /// Checksum of the header, from which that of the first frame goes on.
     pub checksum: Checksum,
-    is_big_endian: bool,
+    /// Whether checksums are over big-endian words.
+    pub is_big_endian: bool,
 }
 
 impl Header {
@@ -235,6 +262,27 @@ mod tests {
             s1 = s1.wrapping_add(word(&pair[4..])).wrapping_add(s0);
         }
         [s0, s1]
+    }
+
+    /// Whatever lies before a page.
+    #[test]
+    fn a_page_has_a_checksum_by_itself() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for size in 9..=16 {
+            let page_bytes = 1 << size;
+            for is_big_endian in [false, true] {
+                let header = Header { page_bytes, salts: [1; 8], checksum: [0; 2], is_big_endian };
+                let mut frame: Vec<u8> =
+                    (0..FRAME_HEADER_BYTES + page_bytes).map(|_| random.u8(..)).collect();
+                let before = [random.u32(..), random.u32(..)];
+                let sum = header.frame_checksum(before, &frame);
+                frame[16..20].copy_from_slice(&sum[0].to_be_bytes());
+                frame[20..24].copy_from_slice(&sum[1].to_be_bytes());
+                let wanted = checksum(is_big_endian, [0; 2], &frame[FRAME_HEADER_BYTES..]);
+                let parsed = FrameHeader::parse(&frame);
+                assert_eq!(page_checksum(is_big_endian, before, &parsed, page_bytes), wanted);
+            }
+        }
     }
 
     #[test]

@@ -1,4 +1,8 @@
 //! A connection's WAL file: what its writes and syncs are to the log.
+//!
+//! SQLite writes a frame in two, the header and right behind it the page. The header of a frame behind all that was written
+//! since the last sync is held until the page comes, so that both are one call of the file system. If anything else
+//! comes instead, the header is written first (`Wal::settle`).
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -40,16 +44,30 @@ impl Wal {
     /// # Safety
     /// As [`Wal::files`].
     pub unsafe fn write(&mut self, file: *mut sqlite3_file, bytes: &[u8], at: u64) -> c_int {
-        let (Ok(count), Ok(offset)) = (c_int::try_from(bytes.len()), i64::try_from(at)) else {
-            return SQLITE_IOERR;
-        };
-        // SAFETY: the caller's promise.
+        let frame = guard(None, || self.pending.with_held(at, bytes));
+        if let Some((frame_at, frame)) = frame {
+            // SAFETY: the caller's promise.
+            let rc = unsafe { write_below(file, frame, frame_at) };
+            if rc != SQLITE_OK {
+                let end = at + bytes.len() as u64;
+                self.pending.failed(frame_at..end);
+            }
+            return rc;
+        }
+        // SAFETY: as above.
+        let settled = unsafe { self.settle(file) };
+        if settled != SQLITE_OK {
+            return settled;
+        }
+        // SAFETY: as above.
         let files = unsafe { self.files(file) };
         // SAFETY: the database is open while its WAL is; nothing else refers to its role now.
         let connection = unsafe { connection_of(self.main) };
-        let transaction = connection.map_or(0, |connection| connection.wal_transaction_count);
+        let (transaction, index) = connection.map_or((0, None), |connection| {
+            (connection.wal_transaction_count, connection.wal_index)
+        });
         let Wal { database, pending, .. } = self;
-        pending.belongs_to(transaction);
+        pending.belongs_to(transaction, || index?.counted());
         let begun = guard(SQLITE_IOERR, || {
             begin_write(database, files, pending, at, bytes)
                 .map_or_else(|e| report(database, &e), |()| SQLITE_OK)
@@ -57,14 +75,33 @@ impl Wal {
         if begun != SQLITE_OK {
             return begun;
         }
-        let from = bytes.as_ptr().cast();
+        if bytes.len() == FRAME_HEADER_BYTES
+            && at >= HEADER_BYTES as u64
+            && guard(false, || pending.hold(at, bytes))
+        {
+            return SQLITE_OK;
+        }
         // SAFETY: as above.
-        let rc = call!(unsafe { real_of(file.cast()) }, xWrite, from, count, offset);
+        let rc = unsafe { write_below(file, bytes, at) };
         if at >= HEADER_BYTES as u64 {
             guard((), || match rc {
                 SQLITE_OK => pending.wrote(at, bytes),
                 _ => pending.failed(at..at + bytes.len() as u64),
             });
+        }
+        rc
+    }
+
+    /// Writes what is held; SQLite's code.
+    ///
+    /// # Safety
+    /// As [`Wal::files`].
+    pub unsafe fn settle(&mut self, file: *mut sqlite3_file) -> c_int {
+        let Some((at, header)) = self.pending.take_held() else { return SQLITE_OK };
+        // SAFETY: the caller's promise.
+        let rc = unsafe { write_below(file, &header, at) };
+        if rc != SQLITE_OK {
+            self.pending.failed(at..at + header.len() as u64);
         }
         rc
     }
@@ -75,13 +112,30 @@ impl Wal {
     /// As [`Wal::files`].
     pub unsafe fn sync(&mut self, file: *mut sqlite3_file) -> c_int {
         // SAFETY: the caller's promise.
+        let settled = unsafe { self.settle(file) };
+        if settled != SQLITE_OK {
+            return settled;
+        }
+        // SAFETY: as above.
         let files = unsafe { self.files(file) };
         guard(SQLITE_IOERR_FSYNC, || {
-            let synced = self.database.sync_wal(files, &self.pending);
+            let synced = self.database.sync_wal(files, &mut self.pending);
             self.pending.clear();
             synced.map_or_else(|e| report(&self.database, &e), |()| SQLITE_OK)
         })
     }
+}
+
+/// Writes to the file below.
+///
+/// # Safety
+/// SQLite's call of a method of the open file `file`.
+unsafe fn write_below(file: *mut sqlite3_file, bytes: &[u8], at: u64) -> c_int {
+    let (Ok(count), Ok(offset)) = (c_int::try_from(bytes.len()), i64::try_from(at)) else {
+        return SQLITE_IOERR;
+    };
+    // SAFETY: the caller's promise.
+    call!(unsafe { real_of(file.cast()) }, xWrite, bytes.as_ptr().cast(), count, offset)
 }
 
 /// Before `new` is written at `at` of a WAL.

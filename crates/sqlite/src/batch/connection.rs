@@ -13,6 +13,7 @@ use crate::database::Database;
 use crate::ffi::*;
 use crate::real::Real;
 use crate::vfs::{loaded, tell};
+use crate::wal_index::WalIndex;
 
 /// What is still to be done for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct Connection {
     pub is_writable: bool,
     /// How often it took the lock for writing the WAL.
     pub wal_transaction_count: u64,
+    /// The front of the WAL's index, while it is mapped.
+    pub wal_index: Option<WalIndex>,
     /// SQLite's lock.
     level: c_int,
     /// Whether SQLite is told `BATCH_ATOMIC`. Does not change during a transaction.
@@ -69,6 +72,7 @@ impl Connection {
             database,
             is_writable,
             wal_transaction_count: 0,
+            wal_index: None,
             level: SQLITE_LOCK_NONE,
             is_offered: false,
             is_told: false,
@@ -126,7 +130,8 @@ impl Connection {
 
     /// Decides what SQLite is told in the transaction that begins.
     fn offer(&mut self) {
-        self.is_offered = self.is_writable && self.is_syncing && knows_batches() && self.has_log();
+        self.is_offered =
+            self.is_writable && self.is_syncing && loaded().knows_batches && self.has_log();
         if self.is_offered {
             self.database.has_batches.store(true, Ordering::Relaxed);
         }
@@ -352,11 +357,4 @@ pub unsafe fn control(
         connection.is_syncing &= !is_off;
     }
     connection.control(main, operation)
-}
-
-/// Whether this SQLite was built to write without a journal.
-fn knows_batches() -> bool {
-    let Some(used) = loaded().api.compileoption_used else { return false };
-    // SAFETY: the name ends with a zero.
-    unsafe { used(c"ENABLE_BATCH_ATOMIC_WRITE".as_ptr()) != 0 }
 }

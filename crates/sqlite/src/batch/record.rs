@@ -58,7 +58,7 @@ impl Writer {
 
     /// Adds page `number` against `base`, what the file has; `None`: it lies behind the database's end.
     pub fn push(&mut self, number: u32, base: Option<&[u8]>, page: &[u8]) {
-        self.0.push(&[number], base, page);
+        self.0.push(&[number, crc32c::crc32c(page)], base, page);
     }
 
     /// The record's bytes.
@@ -85,8 +85,8 @@ pub fn pages(bytes: &[u8]) -> Result<Vec<Page<'_>>, Failure> {
 fn read_pages<'a>(take: &mut Take<'a>) -> Option<Vec<Page<'a>>> {
     let mut pages = Vec::new();
     for _ in 0..take.u32()? {
-        let number = take.u32()?;
-        let (crc, form, bytes) = take.encoded_page()?;
+        let (number, crc) = (take.u32()?, take.u32()?);
+        let (form, bytes) = take.encoded_page()?;
         pages.push(Page { number, crc, form, bytes });
     }
     pages.iter().all(|page| page.number > 0).then_some(pages)

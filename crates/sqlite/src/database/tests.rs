@@ -10,6 +10,7 @@ use crate::page;
 use crate::record::{self, Frame};
 use crate::wal::FrameHeader;
 use crate::wal_file::begin_write;
+use crate::wal_index::Counted;
 
 const PAGE_BYTES: usize = 512;
 const PAGE_COUNT: u32 = 6;
@@ -134,7 +135,12 @@ impl World {
     /// One transaction.
     fn transact(&mut self, process: usize, end: End) {
         self.transaction_count += 1;
-        self.pending[process].belongs_to(self.transaction_count);
+        let last = self.frames.last().map_or([0; 2], |last| last.checksum);
+        let salts = self.header.salts;
+        let counted = Counted { salts, frames: self.frames.len() as u32, checksum: last };
+        // With locking_mode=EXCLUSIVE there may be no index.
+        let counted = (self.random.u8(..8) > 0).then_some(counted);
+        self.pending[process].belongs_to(self.transaction_count, || counted);
         let mut all = self.frames.clone();
         let first = all.len();
         let count = self.random.usize(1..5);
@@ -212,7 +218,7 @@ impl World {
         let (files, real_syncs) = (self.files(), COUNTERS.real_sync_count());
         let database = &self.databases[process];
         let appended = database.with_stream(|stream| Ok(stream.appended())).expect("stream");
-        database.sync_wal(files, &self.pending[process]).expect("sync");
+        database.sync_wal(files, &mut self.pending[process]).expect("sync");
         self.pending[process].clear();
         let from = appended.expect("it is open");
         let records = database.with_stream(|stream| {
@@ -222,7 +228,7 @@ impl World {
         let mut is_logged = false;
         for record in records.expect("read").expect("it is open") {
             if let Record::Frames(head, bytes) = Record::parse(&record).expect("a record") {
-                self.check(head.first, &record::frames(&bytes).expect("frames"), new);
+                self.check(head.first, &record::frames(&head, &bytes).expect("frames"), new);
                 is_logged = true;
             }
         }
@@ -234,7 +240,8 @@ impl World {
         assert_eq!((first as usize, logged.len()), (before.len() + 1, those.len()));
         for (index, (frame, version)) in logged.iter().zip(those).enumerate() {
             assert_eq!(frame.page, version.page);
-            assert_eq!(frame.crc, crc32c::crc32c(&version.bytes));
+            assert_eq!(frame.checksum, version.checksum);
+            assert!(frame.holds(&version.bytes));
             let mut page = self.newest(&self.frames[..before.len() + index], frame.page);
             page::apply(frame.form, frame.bytes, &mut page).expect("it applies");
             assert!(page == version.bytes, "frame {} gives another page", first as usize + index);
