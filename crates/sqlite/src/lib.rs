@@ -73,6 +73,7 @@
 //!
 //! Locks, in this order: SQLite's; table of databases; a database's state; table of logs; the stream's lease.
 
+pub mod background;
 mod batch;
 #[cfg(feature = "canary")]
 pub mod canary;
@@ -84,6 +85,7 @@ mod file;
 mod format_page;
 mod frames;
 mod functions;
+mod home;
 mod main_file;
 mod note;
 mod page;

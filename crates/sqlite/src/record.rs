@@ -6,7 +6,7 @@
 //!          | count times: salts 8, u32 frames |
 //! frames:  | salts 8 | u32 page bytes | u32 change counter | u32 first frame | checksum 8 | u32 count
 //!          | count times: u32 page, u32 commit pages, u32 CRC32C of the page, u8 form, u32 bytes, bytes |
-//! pages:   see `batch::record`
+//! pages:   see `batch::record`; home: see `home`
 //! ```
 //!
 //! Little endian; the log's own record around it has length and CRC32C. A *base* voids everything before
@@ -16,6 +16,7 @@ use journal::codec::compress;
 
 use crate::Failure;
 use crate::batch::record as batch;
+use crate::home;
 use crate::page::Form;
 use crate::wal::{Checksum, Salts};
 
@@ -64,6 +65,15 @@ pub struct Base {
     pub stale: Vec<Stale>,
 }
 
+impl Base {
+    /// That of [`Kind::Closed`].
+    pub fn closed() -> Base {
+        let (kind, salts, checksum) = (Kind::Closed, [0; 8], [0; 2]);
+        let stale = Vec::new();
+        Base { kind, salts, page_bytes: 0, change_counter: 0, frames: 0, checksum, stale }
+    }
+}
+
 /// One frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame<'a> {
@@ -103,6 +113,8 @@ pub enum Record {
     Frames(FramesHead, Vec<u8>),
     /// Pages of a transaction in a rollback mode; the bytes behind the head.
     Pages(batch::Head, Vec<u8>),
+    /// The database holds what the records before this LSN say, durably.
+    Home(u64),
 }
 
 impl Record {
@@ -131,6 +143,7 @@ impl Record {
             3 => take.base(Kind::Closed).map(Record::Base),
             4 => take.head().map(|head| Record::Frames(head, take.0.to_vec())),
             batch::KIND => batch::head(&mut take).map(|head| Record::Pages(head, take.0.to_vec())),
+            home::KIND => home::upto(&mut take).map(Record::Home),
             _ => None,
         };
         record.ok_or_else(damaged)
@@ -238,7 +251,7 @@ pub(crate) fn empty() -> Vec<u8> {
 }
 
 /// The record of a body that lies behind its header.
-fn finish(kind: u8, mut record: Vec<u8>) -> Vec<u8> {
+pub(crate) fn finish(kind: u8, mut record: Vec<u8>) -> Vec<u8> {
     let body_bytes = u32_of(record.len() - HEADER_BYTES);
     let mut packed = vec![0; HEADER_BYTES];
     let is_packed = compress::compress_if_gain(&record[HEADER_BYTES..], &mut packed);
@@ -377,7 +390,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_is_refused_without_panic(mut bytes: Vec<u8>, kind in 0..6u8, packed in 0..3u8) {
+        fn garbage_is_refused_without_panic(mut bytes: Vec<u8>, kind in 0..7u8, packed in 0..3u8) {
             if bytes.len() >= 3 {
                 (bytes[0], bytes[1], bytes[2]) = (kind, VERSION, packed);
             }
