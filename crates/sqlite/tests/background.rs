@@ -7,8 +7,10 @@ mod common;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use common::crash_vfs::{self, Recorder};
+use common::load;
 use common::world::{World, cut};
-use common::{Place, count, is_sound, load, stat};
+#[cfg(not(feature = "canary"))]
+use common::{Place, count, is_sound, stat};
 use onejournal_sqlite::background;
 use rusqlite::Connection;
 
@@ -33,6 +35,7 @@ fn insert(connection: &Connection, count: usize) -> rusqlite::Result<()> {
     Ok(())
 }
 
+#[cfg(not(feature = "canary"))]
 fn syncs(connection: &Connection) -> [u64; 2] {
     let found = stat(connection);
     ["database_syncs", "background_syncs"].map(|name| found[name].as_u64().expect(name))
