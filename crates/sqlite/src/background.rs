@@ -208,7 +208,7 @@ impl Database {
         };
         let told = match &synced {
             Ok(()) => self.with_stream(|stream| came_home(stream, upto)),
-            Err(_) => self.with_stream(|stream| is_doubtful(stream)),
+            Err(_) => self.with_stream(is_doubtful),
         };
         if let Some(e) = synced.err().or(told.err()) {
             let code = e.code(crate::ffi::SQLITE_IOERR_FSYNC);
