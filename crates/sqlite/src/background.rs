@@ -89,7 +89,8 @@ struct State {
 }
 
 enum Job {
-    Running(JoinHandle<Option<Opened>>),
+    /// Its file is closed by a thread that SQLite knows; whether the sync was good.
+    Running(JoinHandle<(Opened, bool)>),
     /// In tests.
     Begun(Opened, u64),
     Synced(Opened, u64, Result<(), Failure>),
@@ -125,7 +126,7 @@ impl Background {
             let synced = sync(&mut opened);
             let is_good = synced.is_ok();
             database.synced(upto, synced);
-            is_good.then_some(opened)
+            (opened, is_good)
         };
         state.job = thread.spawn(work).ok().map(Job::Running);
     }
@@ -184,7 +185,8 @@ impl State {
         } else if matches!(&self.job, Some(Job::Running(thread)) if thread.is_finished())
             && let Some(Job::Running(thread)) = self.job.take()
         {
-            self.file = thread.join().ok().flatten();
+            // A file that knows of an error is not used again.
+            self.file = thread.join().ok().and_then(|(file, is_good)| is_good.then_some(file));
         }
     }
 }
