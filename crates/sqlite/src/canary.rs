@@ -28,6 +28,12 @@ pub enum Broken {
     SkipsReplay = 9,
     /// A journal behind a refused batch counts before it is durable.
     CountsJournalEarly = 10,
+    /// The log says that the database holds transactions durably that it was not synced with.
+    SkipsHomeSync = 11,
+    /// The log says so of all transactions, and not of those before the sync.
+    HomeCoversLater = 12,
+    /// A sync that failed is taken for one that did not.
+    IgnoresSyncError = 13,
 }
 
 static BROKEN: AtomicU8 = AtomicU8::new(0);

@@ -11,6 +11,7 @@ use log::{Log, LogError, Lsn, Stream};
 use parking_lot::Mutex;
 
 use crate::Failure;
+use crate::background::Background;
 use crate::note::{Found, Note};
 use crate::pending::Pending;
 use crate::place::{self, Settings};
@@ -42,6 +43,8 @@ pub struct Database {
     pub connections: AtomicUsize,
     /// Whether transactions of pages become records.
     pub has_batches: AtomicBool,
+    /// Its syncs that nobody waits for.
+    pub(crate) background: Background,
     state: Mutex<State>,
 }
 
@@ -69,8 +72,8 @@ impl Database {
     /// A database without a log yet.
     pub fn new(path: PathBuf, settings: Settings, below: Below) -> Database {
         let (connections, has_batches) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let state = Mutex::default();
-        Database { path, settings, below, connections, has_batches, state }
+        let (background, state) = (Background::default(), Mutex::default());
+        Database { path, settings, below, connections, has_batches, background, state }
     }
 
     /// Where its WAL is.

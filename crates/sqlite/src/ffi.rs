@@ -41,6 +41,7 @@ pub const SQLITE_LOCK_EXCLUSIVE: c_int = 4;
 
 pub const SQLITE_FCNTL_SIZE_HINT: c_int = 5;
 pub const SQLITE_FCNTL_PRAGMA: c_int = 14;
+pub const SQLITE_FCNTL_HAS_MOVED: c_int = 20;
 pub const SQLITE_FCNTL_COMMIT_PHASETWO: c_int = 22;
 pub const SQLITE_FCNTL_BEGIN_ATOMIC_WRITE: c_int = 31;
 pub const SQLITE_FCNTL_COMMIT_ATOMIC_WRITE: c_int = 32;

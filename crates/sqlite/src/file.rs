@@ -145,6 +145,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     guard((), || {
         match &*role {
             Role::Main(Connection { database, is_writable, .. }) if database::went(database) => {
+                database.background.finish(database);
                 let left = if *is_writable { database.left(real) } else { Ok(()) };
                 if let Err(e) = left.and_then(|()| database.release(real)) {
                     report(database, &e);

@@ -1,6 +1,7 @@
 //! `docs/format/sqlite.md` against what is written: offset, size and value of every field.
 
 use crate::batch::record as pages;
+use crate::home;
 use crate::page::Form;
 use crate::record::{Base, FramesHead, FramesWriter, Kind, Stale, encode_base};
 use crate::wal::FrameHeader;
@@ -152,6 +153,14 @@ fn pages_are_those_of_the_page() {
     ];
     assert_fields("### Page", &bytes[32..45], &fields);
     assert_eq!(table("## Header", "kind")[3][..3], ["5", "`pages`", "pages"]);
+}
+
+#[test]
+fn home_is_that_of_the_page() {
+    let bytes = home::encode(SALTS);
+    header(u64::from(home::KIND), &bytes);
+    assert_fields("## Home", &bytes[8..], &[("upto", SALTS)]);
+    assert_eq!(table("## Header", "kind")[5][..3], ["6", "`home`", "home"]);
 }
 
 #[test]

@@ -67,13 +67,14 @@
 //! WAL, which needs neither frames nor checksums to be made again, and refuses what was changed meanwhile.
 //!
 //! **Rollback modes** are passed through, but for the transactions of a SQLite with
-//! `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`: each is one record and there is no journal (`batch`).
+//! `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`: each is one record and there is no journal (`batch`), and the database is synced behind them (`background`).
 //!
 //! **On a OneJournal volume** no log is opened: `volume` says what SQLite is told there, `frames` how
 //! the frames of a transaction become one write.
 //!
-//! Locks, in this order: SQLite's; table of databases; a database's state; table of logs; the stream's lease.
+//! Locks, in this order: SQLite's; table of databases; a database's syncs (`background`); a database's state; table of logs; the stream's lease.
 
+pub mod background;
 mod batch;
 #[cfg(feature = "canary")]
 pub mod canary;
@@ -85,6 +86,7 @@ mod file;
 mod format_page;
 mod frames;
 mod functions;
+mod home;
 mod main_file;
 mod note;
 mod page;

@@ -25,11 +25,12 @@ pub struct Note {
     pub has_frames: bool,
     /// A period of transactions of pages has begun (`batch`).
     pub has_pages: bool,
-    /// Pages of the last of them are being written to the database.
+    /// Pages of the last of them are being written to the database, or a sync of it failed: it may have any of them in
+    /// part, and replay is due.
     pub is_applying: bool,
     /// CRC of the database's header behind the last of them.
     pub front_crc: u32,
-    /// LSN of the base.
+    /// LSN before which nothing counts: of the base, or what a record *home* behind it says.
     pub base_lsn: u64,
     /// LSN of the last record.
     pub last_lsn: u64,

@@ -85,6 +85,14 @@ impl Real {
         check(call!(self.0, xTruncate, offset(size)?), "truncating")
     }
 
+    /// Whether its path is that of another file, or nobody can say.
+    pub fn has_moved(&self) -> bool {
+        let mut has_moved: c_int = 1;
+        let argument: *mut c_int = &mut has_moved;
+        let rc = call!(self.0, xFileControl, SQLITE_FCNTL_HAS_MOVED, argument.cast());
+        rc != SQLITE_OK || has_moved != 0
+    }
+
     /// From SQLite's shared lock to its exclusive one; `false`: somebody is in.
     pub fn lock_exclusive_too(&self) -> Result<bool, Failure> {
         let rc = call!(self.0, xLock, SQLITE_LOCK_EXCLUSIVE);
@@ -147,6 +155,24 @@ impl Opened {
         if !path.exists() {
             return Ok(None);
         }
+        let how = if is_writable { SQLITE_OPEN_READWRITE } else { SQLITE_OPEN_READONLY };
+        // SAFETY: the caller's promise.
+        unsafe { Opened::open(vfs, path, how | SQLITE_OPEN_WAL).map(Some) }
+    }
+
+    /// Opens the database at `path` once more, for another thread. (The VFS below keeps its locks when one of several
+    /// files of a database is closed; a descriptor of ours would lose them.)
+    ///
+    /// # Safety
+    /// As [`Opened::wal`].
+    pub unsafe fn main(vfs: *mut sqlite3_vfs, path: &Path) -> Result<Opened, Failure> {
+        // SAFETY: the caller's promise.
+        unsafe { Opened::open(vfs, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_MAIN_DB) }
+    }
+
+    /// # Safety
+    /// As [`Opened::wal`].
+    unsafe fn open(vfs: *mut sqlite3_vfs, path: &Path, how: c_int) -> Result<Opened, Failure> {
         // SQLite's file names end with several zeros: what follows are (no) URI parameters.
         let mut name = path.as_os_str().as_bytes().to_vec();
         name.extend_from_slice(&[0; 4]);
@@ -154,16 +180,15 @@ impl Opened {
         let size = unsafe { (*vfs).szOsFile };
         let words = usize::try_from(size).unwrap_or(0).div_ceil(16).max(1);
         let mut memory = vec![0_u128; words];
-        let how = if is_writable { SQLITE_OPEN_READWRITE } else { SQLITE_OPEN_READONLY };
         // SAFETY: the memory has the size the VFS asked for; the name ends with zeros and lives as
         // long as the file, because its bytes stay where they are when the vector moves.
         let rc = unsafe {
             let open = (*vfs).xOpen.expect("every VFS can open");
             let file = memory.as_mut_ptr().cast();
-            open(vfs, name.as_ptr().cast(), file, how | SQLITE_OPEN_WAL, std::ptr::null_mut())
+            open(vfs, name.as_ptr().cast(), file, how, std::ptr::null_mut())
         };
-        check(rc, "opening the WAL for recovery;")?;
-        Ok(Some(Opened { memory, _name: name }))
+        check(rc, "opening once more")?;
+        Ok(Opened { memory, _name: name })
     }
 
     /// The file.

@@ -6,7 +6,7 @@
 //!          | count times: salts 8, u32 frames |
 //! frames:  | salts 8 | u32 page bytes | u32 change counter | u32 first frame | checksum 8 | u8 byte order
 //!          | u32 count | count times: u32 page, u32 commit pages, checksum 8, u8 form, u32 bytes, bytes |
-//! pages:   see `batch::record`
+//! pages:   see `batch::record`; home: see `home`
 //! ```
 //!
 //! Little endian; the log's own record around it has length and CRC32C. A *base* voids everything before
@@ -19,6 +19,7 @@ use journal::codec::compress;
 
 use crate::Failure;
 use crate::batch::record as batch;
+use crate::home;
 use crate::page::Form;
 use crate::wal::{self, Checksum, FrameHeader, Salts};
 
@@ -67,6 +68,15 @@ pub struct Base {
     pub checksum: Checksum,
     /// Since the file was last durable, oldest first.
     pub stale: Vec<Stale>,
+}
+
+impl Base {
+    /// That of [`Kind::Closed`].
+    pub fn closed() -> Base {
+        let (kind, salts, checksum) = (Kind::Closed, [0; 8], [0; 2]);
+        let stale = Vec::new();
+        Base { kind, salts, page_bytes: 0, change_counter: 0, frames: 0, checksum, stale }
+    }
 }
 
 /// One frame.
@@ -120,6 +130,8 @@ pub enum Record {
     Frames(FramesHead, Vec<u8>),
     /// Pages of a transaction in a rollback mode; the bytes behind the head.
     Pages(batch::Head, Vec<u8>),
+    /// The database holds what the records before this LSN say, durably.
+    Home(u64),
 }
 
 impl Record {
@@ -148,6 +160,7 @@ impl Record {
             3 => take.base(Kind::Closed).map(Record::Base),
             batch::KIND => batch::head(&mut take).map(|head| Record::Pages(head, take.0.to_vec())),
             FRAMES => take.head().map(|head| Record::Frames(head, take.0.to_vec())),
+            home::KIND => home::upto(&mut take).map(Record::Home),
             _ => None,
         };
         record.ok_or_else(damaged)
@@ -261,7 +274,7 @@ fn begin(mut buffer: Vec<u8>) -> Vec<u8> {
 }
 
 /// The record of a body that lies behind its header.
-fn finish(kind: u8, mut record: Vec<u8>) -> Vec<u8> {
+pub(crate) fn finish(kind: u8, mut record: Vec<u8>) -> Vec<u8> {
     let body_bytes = u32_of(record.len() - HEADER_BYTES);
     let is_packed = pack(&mut record);
     record[..4].copy_from_slice(&[kind, VERSION, u8::from(is_packed), 0]);

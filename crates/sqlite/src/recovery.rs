@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use log::Stream;
+use log::{Lsn, Stream};
 
 use crate::Failure;
 use crate::batch::{self, Batches, Refused};
@@ -43,6 +43,13 @@ pub struct Live {
     pub frames: Vec<(FramesHead, Vec<u8>)>,
     /// What `batch` replays.
     pub batches: Batches,
+}
+
+impl Live {
+    /// What *closed* says.
+    fn closed() -> Live {
+        Live { base: Base::closed(), frames: Vec::new(), batches: Batches::new() }
+    }
 }
 
 /// One logged frame, and its number.
@@ -189,9 +196,12 @@ pub fn conflict(path: &Path, what: &str) -> Failure {
 /// What the stream holds; `None`: nothing that matters.
 pub fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
     let mut live: Option<Live> = None;
+    let mut batches: Vec<(Lsn, batch::record::Head, Vec<u8>)> = Vec::new();
     for record in stream.read_from(stream.head())? {
-        match Record::parse(&record?.payload)? {
+        let record = record?;
+        match Record::parse(&record.payload)? {
             Record::Base(base) => {
+                batches.clear();
                 live = Some(Live { base, frames: Vec::new(), batches: Vec::new() });
             }
             Record::Frames(head, bytes) => {
@@ -208,14 +218,26 @@ pub fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
                 live.frames.push((head, bytes));
             }
             Record::Pages(head, bytes) => {
-                let Some(live) = &mut live else { continue };
-                if live.base.kind != Kind::Closed {
+                if live.as_ref().is_some_and(|live| live.base.kind != Kind::Closed) {
                     let text = "the log has pages in a generation of a WAL";
                     return Err(Failure::Damaged(text.into()));
                 }
-                live.batches.push((head, bytes));
+                // Before the first base: it may have been given back because of a record that follows.
+                batches.push((record.lsn, head, bytes));
+            }
+            Record::Home(upto) => {
+                let is_closed = |live: &Live| live.base.kind == Kind::Closed;
+                if !live.as_ref().map_or(stream.head().0 <= upto, is_closed) {
+                    let text = "the log lacks records before those that the database holds";
+                    return Err(Failure::Damaged(text.into()));
+                }
+                batches.retain(|(lsn, ..)| lsn.0 >= upto);
+                live.get_or_insert_with(Live::closed);
             }
         }
+    }
+    if let Some(live) = &mut live {
+        live.batches = batches.into_iter().map(|(_, head, bytes)| (head, bytes)).collect();
     }
     Ok(live.filter(|live| live.base.kind != Kind::Closed || !live.batches.is_empty()))
 }

@@ -18,6 +18,7 @@ pub static COUNTERS: Counters = Counters {
     pages: AtomicU64::new(0),
     page_record_bytes: AtomicU64::new(0),
     database_syncs: AtomicU64::new(0),
+    background_syncs: AtomicU64::new(0),
 };
 
 /// See [`Stat`].
@@ -32,6 +33,7 @@ pub struct Counters {
     pages: AtomicU64,
     page_record_bytes: AtomicU64,
     database_syncs: AtomicU64,
+    background_syncs: AtomicU64,
 }
 
 impl Counters {
@@ -55,7 +57,12 @@ impl Counters {
         self.page_record_bytes.fetch_add(record_bytes, Ordering::Relaxed);
     }
 
-    /// A database file was synced, so that the log need not hold what it holds.
+    /// A database file is synced while others go on.
+    pub fn background_sync(&self) {
+        self.background_syncs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A database file was synced, so that the log need not hold what it holds, and somebody waited for it.
     pub fn database_sync(&self) {
         self.database_syncs.fetch_add(1, Ordering::Relaxed);
     }
@@ -89,8 +96,10 @@ struct Stat {
     transactions: u64,
     pages: u64,
     page_record_bytes: u64,
-    /// Syncs of a database file because of them.
+    /// Syncs of a database file because of them, for which somebody waited.
     database_syncs: u64,
+    /// And for which nobody did.
+    background_syncs: u64,
     databases: Vec<Database>,
 }
 
@@ -123,6 +132,7 @@ pub fn to_json() -> String {
         pages: get(&COUNTERS.pages),
         page_record_bytes: get(&COUNTERS.page_record_bytes),
         database_syncs: get(&COUNTERS.database_syncs),
+        background_syncs: get(&COUNTERS.background_syncs),
         databases: databases.collect(),
     };
     serde_json::to_string(&stat).expect("plain data")

@@ -6,7 +6,7 @@ use log::{LogError, Lsn, Stream};
 
 use crate::Failure;
 use crate::note::{Found, Note};
-use crate::record::{Base, Kind, encode_base};
+use crate::record::{Base, encode_base};
 
 /// How long another process may keep the lease, which it does for microseconds.
 const LEASE_WAIT: Duration = Duration::from_secs(10);
@@ -76,22 +76,14 @@ pub fn close(stream: &Stream) -> Result<(), Failure> {
 
 /// Says so to whoever reads what is durable later. With the lease.
 pub fn append_closed(stream: &Stream) -> Result<u64, Failure> {
-    let base = Base {
-        kind: Kind::Closed,
-        salts: [0; 8],
-        page_bytes: 0,
-        change_counter: 0,
-        frames: 0,
-        checksum: [0; 2],
-        stale: Vec::new(),
-    };
-    append(stream, &encode_base(&base))
+    append(stream, &encode_base(&Base::closed()))
 }
 
-/// Gives back what lies before a base that is durable.
+/// Gives back what lies before the records that count, when the note's last record is durable, which was appended behind
+/// the one that says so.
 pub fn truncate(stream: &Stream, note: &Note) -> Result<(), Failure> {
     let base = Lsn(note.base_lsn);
-    if stream.head() < base && stream.end() > base {
+    if stream.head() < base && stream.end() > Lsn(note.last_lsn) {
         stream.truncate_before(base)?;
     }
     Ok(())

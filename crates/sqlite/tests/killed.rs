@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use common::crash_vfs::{self, Recorder};
 use common::{Place, load, stat};
+use onejournal_sqlite::background;
 use rusqlite::Connection;
 
 const TRANSACTIONS: i64 = 6;
@@ -59,6 +60,8 @@ fn victim() {
     };
     Recorder::begin(&place.root, Box::new(hook));
     Recorder::tear(256);
+    // The database is synced behind some of the transactions.
+    background::take_over(600, 1 << 20);
     let connection = place.open("a.db");
     for n in 1..=TRANSACTIONS {
         // Every row changes; the database grows, and gets shorter.
@@ -69,6 +72,7 @@ fn victim() {
         let sql = format!("BEGIN; {rows}; UPDATE t SET n = {n}; UPDATE meta SET n = {n}; COMMIT");
         connection.execute_batch(&sql).expect("transaction");
         println!("\nrow {n}");
+        background::step();
     }
 }
 

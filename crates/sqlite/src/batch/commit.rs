@@ -8,14 +8,20 @@ use super::front::Front;
 use super::held::Held;
 use super::record::{Head, Writer};
 use crate::Failure;
+use crate::background;
 use crate::database::Database;
 use crate::note::{Found, Note};
 use crate::real::Real;
 use crate::stat::COUNTERS;
 use crate::stream::{Lease, append, append_closed, close, leave, truncate};
 
-/// So much log behind the beginning of a period ends it.
-pub const PERIOD_BYTES_MAX: u64 = 4 << 20;
+/// What a commit left.
+pub struct Committed {
+    /// The size of the database.
+    pub bytes: u64,
+    /// LSN behind the record, when that much log is there that the database is to be synced.
+    pub sync_upto: Option<u64>,
+}
 
 /// Why a transaction was not committed as a record.
 pub enum CommitError {
@@ -32,13 +38,18 @@ impl From<Failure> for CommitError {
 }
 
 impl Database {
-    /// Commits the pages that are held, under SQLite's exclusive lock; the size of the database then.
-    pub(super) fn commit_batch(&self, main: Real, held: &Held) -> Result<u64, CommitError> {
+    /// Commits the pages that are held, under SQLite's exclusive lock.
+    pub(super) fn commit_batch(&self, main: Real, held: &Held) -> Result<Committed, CommitError> {
         let nothing = || Failure::CannotOpen("the database has no log".into());
         self.with_stream(|stream| Ok(self.commit_to(stream, main, held)))?.ok_or_else(nothing)?
     }
 
-    fn commit_to(&self, stream: &Stream, main: Real, held: &Held) -> Result<u64, CommitError> {
+    fn commit_to(
+        &self,
+        stream: &Stream,
+        main: Real,
+        held: &Held,
+    ) -> Result<Committed, CommitError> {
         let _lease = Lease::take(stream)?;
         let transaction = Transaction::new(main, held)?;
         let note = self.period(stream, main, &transaction)?;
@@ -56,11 +67,13 @@ impl Database {
         let note = Note { last_lsn: lsn, front_crc, is_applying: true, ..note };
         let note = leave(stream, note);
         transaction.apply(main).map_err(CommitError::Applying)?;
-        leave(stream, Note { is_applying: false, ..note });
+        let note = leave(stream, Note { is_applying: false, ..note });
         COUNTERS.transaction(transaction.count(), record.len() as u64);
         // What is left behind is given back later.
         let _ = truncate(stream, &note);
-        Ok(transaction.bytes_behind())
+        let is_due = background::is_due(note.end_lsn - note.base_lsn);
+        let sync_upto = is_due.then_some(note.end_lsn);
+        Ok(Committed { bytes: transaction.bytes_behind(), sync_upto })
     }
 
     /// The period that the transaction goes into.
@@ -73,16 +86,13 @@ impl Database {
         let page_bytes = u32::try_from(transaction.before.page_bytes).expect("64 KiB at most");
         let end_lsn = stream.appended().0;
         match Note::find(&stream.note()) {
-            Found::Note(note) if note.is_applying => {
-                let text = "a transaction was written to the database in part";
-                Err(Failure::Damaged(text.into()))
-            }
+            Found::Note(note) if note.is_applying => Err(is_in_part()),
             Found::Note(note)
                 if note.has_pages
                     && note.end_lsn == end_lsn
                     && note.page_bytes == page_bytes
                     && note.front_crc == transaction.before.crc
-                    && end_lsn - note.base_lsn <= PERIOD_BYTES_MAX =>
+                    && !background::is_overdue(end_lsn - note.base_lsn) =>
             {
                 Ok(note)
             }
@@ -152,11 +162,16 @@ impl Database {
                     close(stream)
                 }
                 // Whoever gets SQLite's lock next finds that and replays.
+                Found::Note(note) if note.is_applying => Err(is_in_part()),
                 Found::Note(_) | Found::Torn | Found::Nothing => Ok(()),
             }
         })?;
         released.map_or(Ok(()), Ok)
     }
+}
+
+fn is_in_part() -> Failure {
+    Failure::Damaged("the database has transactions of the log in part".into())
 }
 
 /// A transaction's pages and what the database is before and behind it.

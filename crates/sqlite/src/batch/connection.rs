@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::commit::CommitError;
+use super::commit::{CommitError, Committed};
 use super::held::Held;
 use crate::Failure;
 use crate::database::Database;
@@ -114,6 +114,9 @@ impl Connection {
 
     /// With the shared lock, before anything is read (rule 5); `false`: others are in who have to leave first.
     fn enter(&mut self, main: Real) -> Result<bool, Failure> {
+        if let Some(e) = self.database.background.take_failure() {
+            return Err(e);
+        }
         if !self.database.open_log(false)? || !self.database.is_hot()? {
             return Ok(true);
         }
@@ -272,8 +275,11 @@ impl Connection {
     fn commit(&mut self, main: Real, held: &Held) -> c_int {
         let path = self.database.path.display();
         match self.database.commit_batch(main, held) {
-            Ok(bytes) => {
+            Ok(Committed { bytes, sync_upto }) => {
                 self.committed_bytes = Some(bytes);
+                if let Some(upto) = sync_upto {
+                    self.database.background.begin(&self.database, main, upto);
+                }
                 self.is_synced = true;
                 self.is_released = false;
                 SQLITE_OK

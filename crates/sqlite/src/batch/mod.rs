@@ -4,7 +4,7 @@
 //! the pages' writes, *commit*; when one of them fails with an I/O error it writes the journal after all.
 //!
 //! ```text
-//! stream:  | closed | pages | pages | ... | closed | pages | ...
+//! stream:  | closed | pages | pages | ... | pages | home | pages | ... | closed | pages | ...
 //! commit:  fsync of the database, only behind the first closed -> record -> log's sync -> pages, no fsync
 //! ```
 //!
@@ -25,10 +25,11 @@
 //! 3. Before anything else writes to the database (a journal's transaction, a checkpoint, the rollback of a hot
 //!    journal) the period is *released*: the database is synced, then *closed* is appended and synced. Releasing happens
 //!    too when a WAL is opened and when a connection ends that was its process's last.
-//! 4. After 4 MiB of records the next commit begins a new period, which bounds what recovery reads.
+//! 4. After 4 MiB of records a sync of the database begins, and the period goes on (`background`); after 64 MiB the next commit begins a new
+//!    one, which bounds what recovery reads.
 //! 5. The note says *applying* while pages are written. Whoever gets SQLite's shared lock looks at it (64 bytes of shared
 //!    memory) and, when the writer died in the middle, replays under the exclusive lock before it reads: a hot record,
-//!    as there are hot journals. A record that was appended by somebody who died before *applying* was never
+//!    as there are hot journals. A sync behind commits that failed says so, too. A record that was appended by somebody who died before *applying* was never
 //!    acknowledged and nobody has seen it: the next commit begins a new period.
 //! 6. The note has the CRC of the database's header behind the last transaction. Another header was written without the
 //!    extension: the next commit begins a new period. After a power cut, replay refuses.

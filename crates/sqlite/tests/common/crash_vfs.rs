@@ -87,6 +87,8 @@ pub struct Recorder {
     pub sync_count: u64,
     /// Writes come in pieces of so many bytes, when it is set.
     pub piece_bytes: Option<usize>,
+    /// The file whose next sync fails: the disk has nothing of what was not durable, and the kernel forgets it.
+    pub failing: Option<PathBuf>,
     /// What was done to which file, in order.
     pub events: Vec<(String, Event)>,
 }
@@ -124,6 +126,11 @@ impl Recorder {
     /// From now on writes come in pieces.
     pub fn tear(piece_bytes: usize) {
         with(|recorder| recorder.piece_bytes = Some(piece_bytes));
+    }
+
+    /// The next sync of `path` fails.
+    pub fn fail(path: &Path) {
+        with(|recorder| recorder.failing = Some(path.into()));
     }
 
     /// Ends that.
@@ -182,6 +189,16 @@ impl Recorder {
             self.call();
             self.files.values_mut().for_each(Model::sync_name);
         }
+    }
+
+    /// Whether a sync fails.
+    fn fails(&mut self, path: &Path) -> bool {
+        let fails = self.failing.as_deref() == Some(path);
+        if fails {
+            self.failing = None;
+            self.files.entry(path.into()).or_default().pending.clear();
+        }
+        fails
     }
 
     fn sync(&mut self, path: &Path) {
@@ -371,6 +388,9 @@ unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
 unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     unsafe {
         if let Some(path) = path(file) {
+            if recorder().as_mut().is_some_and(|recorder| recorder.fails(path)) {
+                return SQLITE_IOERR_FSYNC;
+            }
             with(|recorder| recorder.sync(path));
         }
         // The model knows; the disk need not.

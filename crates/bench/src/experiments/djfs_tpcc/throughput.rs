@@ -30,7 +30,7 @@ fn contenders() -> Vec<Contender> {
         Contender::new(nvram().option("writeback_cache")),
         Contender::new(nvram().option("atomic_writes")).only("PERSIST"),
         Contender::new(SqliteExtension(Box::new(nvram()), Log::BesideDatabase)).only("WAL"),
-        Contender::new(SqliteExtension(Box::new(Ext4::ordered()), Log::Nvram)).only("WAL"),
+        Contender::new(SqliteExtension(Box::new(Ext4::ordered()), Log::Nvram)),
         Contender::new(Eatmydata(Box::new(Ext4::ordered()))),
     ]
 }

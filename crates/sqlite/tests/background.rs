@@ -1,0 +1,169 @@
+//! Syncs of a database behind its commits: when they happen, and what is left when one fails.
+
+#![allow(missing_docs)]
+
+mod common;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use common::crash_vfs::{self, Recorder};
+use common::load;
+use common::world::{World, cut};
+#[cfg(not(feature = "canary"))]
+use common::{Place, count, is_sound, stat};
+use onejournal_sqlite::background;
+use rusqlite::Connection;
+
+const SYNC_BYTES: u64 = 5_000;
+const LIVE_BYTES_MAX: u64 = 100_000;
+
+/// What happens is recorded for the process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    crash_vfs::register();
+    load();
+    background::take_over(SYNC_BYTES, LIVE_BYTES_MAX);
+    ALONE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+const TABLE: &str = "PRAGMA synchronous=FULL; CREATE TABLE t(id INTEGER PRIMARY KEY, v)";
+
+fn insert(connection: &Connection, count: usize) -> rusqlite::Result<()> {
+    for _ in 0..count {
+        connection.execute("INSERT INTO t(v) VALUES (randomblob(1000))", [])?;
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "canary"))]
+fn syncs(connection: &Connection) -> [u64; 2] {
+    let found = stat(connection);
+    ["database_syncs", "background_syncs"].map(|name| found[name].as_u64().expect(name))
+}
+
+/// How many cuts after a failed sync leave something that was acknowledged out.
+fn losses() -> usize {
+    let world = World::new(true);
+    let connection = world.try_open("onejournal").expect("open");
+    connection.execute_batch(TABLE).expect("table");
+    let (cuts, rows) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
+    let hook = {
+        let (home, cuts, rows) = (world.home.path().to_owned(), cuts.clone(), rows.clone());
+        let mut random = fastrand::Rng::with_seed(5);
+        Box::new(move |recorder: &Recorder| {
+            let acknowledged = *rows.lock().expect("rows");
+            let left = cut(&home, true, recorder, &mut random);
+            cuts.lock().expect("cuts").push((acknowledged, left));
+        })
+    };
+    Recorder::begin(&world.data(), hook);
+    let work = |count| {
+        for _ in 0..count {
+            insert(&connection, 1)?;
+            *rows.lock().expect("rows") += 1;
+        }
+        Ok::<(), rusqlite::Error>(())
+    };
+    work(8).expect("before");
+    Recorder::fail(&world.data().join("a.db"));
+    background::step();
+    work(2).expect("meanwhile");
+    background::step();
+    let told = work(1);
+    if !cfg!(feature = "canary") {
+        let told = told.expect_err("the sync's error").to_string();
+        assert!(told.contains("disk I/O error"), "{told}");
+    }
+    // From here on what the disk lacks is written again.
+    work(8).expect("behind");
+    background::step();
+    background::step();
+    work(3).expect("behind a sync");
+    drop(connection);
+    Recorder::end();
+    let cuts = std::mem::take(&mut *cuts.lock().expect("cuts"));
+    assert!(cuts.len() > 40, "{} cuts", cuts.len());
+    let mut losses = 0;
+    for (number, (acknowledged, home)) in cuts.into_iter().enumerate() {
+        let world = World { home, is_nvram: true };
+        let found = world.try_open("onejournal").and_then(|connection| {
+            let check: String = connection.query_row("PRAGMA integrity_check", [], |r| r.get(0))?;
+            let rows: i64 = connection.query_row("SELECT count(*) FROM t", [], |r| r.get(0))?;
+            Ok(check == "ok" && (acknowledged..=acknowledged + 1).contains(&rows))
+        });
+        if !matches!(found, Ok(true)) {
+            println!("cut {number}: {found:?}");
+            losses += 1;
+        }
+    }
+    losses
+}
+
+#[cfg(not(feature = "canary"))]
+#[test]
+fn a_failed_sync_is_told_and_nothing_is_lost() {
+    let _alone = alone();
+    assert_eq!(losses(), 0);
+}
+
+#[cfg(feature = "canary")]
+#[test]
+fn the_fault_is_found() {
+    use onejournal_sqlite::canary::{Broken, break_it};
+    let _alone = alone();
+    break_it(Broken::IgnoresSyncError);
+    let found = losses();
+    break_it(Broken::Nothing);
+    assert!(found > 0);
+}
+
+/// With locking_mode=EXCLUSIVE nobody comes to replay: nothing is written any more.
+#[cfg(not(feature = "canary"))]
+#[test]
+fn a_failed_sync_stops_a_connection_that_keeps_its_lock() {
+    let _alone = alone();
+    let place = Place::new(false);
+    let connection = place.open("a.db");
+    connection.execute_batch(TABLE).expect("table");
+    connection.execute_batch("PRAGMA locking_mode=EXCLUSIVE").expect("mode");
+    Recorder::begin(&place.root, Box::new(|_| {}));
+    insert(&connection, 8).expect("before");
+    Recorder::fail(&place.path("a.db"));
+    background::step();
+    background::step();
+    for _ in 0..3 {
+        insert(&connection, 1).expect_err("the database may lack something");
+    }
+    Recorder::end();
+    drop(connection);
+    let again = place.open("a.db");
+    assert_eq!(count(&again), 8);
+    insert(&again, 1).expect("behind replay");
+    is_sound(&again);
+}
+
+#[cfg(not(feature = "canary"))]
+#[test]
+fn committers_wait_for_a_sync_only_when_the_log_is_long() {
+    let _alone = alone();
+    let place = Place::new(false);
+    let connection = place.open("a.db");
+    connection.execute_batch(TABLE).expect("table");
+    insert(&connection, 1).expect("a period");
+    let before = syncs(&connection);
+    for _ in 0..100 {
+        insert(&connection, 1).expect("insert");
+        background::step();
+    }
+    let after = syncs(&connection);
+    assert_eq!(after[0], before[0], "nobody waited");
+    assert!(after[1] - before[1] > 10, "{before:?}, {after:?}");
+    // A job that has begun does not go on.
+    insert(&connection, 150).expect("insert");
+    let late = syncs(&connection);
+    assert!((1..=3).contains(&(late[0] - after[0])), "{after:?}, {late:?}");
+    drop(connection);
+    let plain = Connection::open(place.path("a.db")).expect("plain");
+    assert_eq!(count(&plain), 251);
+    is_sound(&plain);
+}
