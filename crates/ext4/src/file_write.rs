@@ -178,6 +178,8 @@ impl Volume {
             }
         };
         cell.note_appended(written.appended_bytes());
+        let is_free = written.guard.is_none() && !written.in_place.is_empty();
+        let _answered = is_free.then(|| self.answered.read());
         if !written.in_place.is_empty() {
             mapped(written.len_bytes);
         }

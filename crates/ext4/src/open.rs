@@ -281,6 +281,7 @@ fn build(
     Ok(Volume {
         groups: GroupCache::new(geometry.group_count, merge(reserved)),
         random: AtomicU64::new(options.random_seed),
+        answered: parking_lot::RwLock::default(),
         marks: writable.then_some(marks),
         orphans: Orphans::new(orphan_file),
         superblock: Box::new(superblock),

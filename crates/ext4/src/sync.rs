@@ -46,6 +46,7 @@ impl Volume {
             return Ok(());
         }
         self.journal().sync(self.journal().running_tid())?;
+        drop(self.answered.write());
         Ok(self.journal().flush_in_place()?)
     }
 }

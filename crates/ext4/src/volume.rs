@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use journal::{DeltaCodec, Journal, Medium, Tid};
+use parking_lot::RwLock;
 
 use crate::cells::{Cells, InodeCell};
 use crate::checksum::Checksums;
@@ -106,6 +107,9 @@ pub struct Volume {
     /// `None` on a read-only volume.
     pub(crate) marks: Option<Marks>,
     pub(crate) random: AtomicU64,
+    /// Held shared from when a write in `writeback` mode is answered until its data are home: no transaction
+    /// waits for those, but a sync of the volume has to.
+    pub(crate) answered: RwLock<()>,
 }
 
 impl Volume {

@@ -123,6 +123,22 @@ fn every_kind_of_sync_makes_it_durable() {
     });
 }
 
+/// No transaction waits for data in `writeback` mode: only the file's own sync used to.
+#[test]
+fn regression_a_sync_of_the_volume_waits_for_it_in_writeback_mode() {
+    let (_image, device) = simulated("64M");
+    let volume = open(device.clone(), DataMode::Writeback);
+    let ino = make(&volume, "file");
+    volume.write(ino, 0, &[1; LEN]).unwrap();
+    volume.sync().unwrap();
+    let sync = || {
+        volume.sync().unwrap();
+        byte_after_crash(&device)
+    };
+    assert_eq!(while_accepted(&volume, ino, sync), Some(9));
+    volume.close().unwrap();
+}
+
 #[test]
 fn later_writes_win() {
     on_new_and_old_blocks(|volume, ino, device| {
