@@ -160,7 +160,7 @@ fn home_is_that_of_the_page() {
     let bytes = home::encode(SALTS);
     header(u64::from(home::KIND), &bytes);
     assert_fields("## Home", &bytes[8..], &[("upto", SALTS)]);
-    assert_eq!(table("## Header", "kind")[5][..3], ["6", "`home`", "home"]);
+    assert_eq!(table("## Header", "kind")[5][..3], ["7", "`home`", "home"]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let golden = [6, 1, 0, 0, 8, 0, 0, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11];
+        let golden = [7, 1, 0, 0, 8, 0, 0, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11];
         assert_eq!(encode(0x1122_3344_5566_7788), golden);
         assert_eq!(Record::parse(&golden).expect("valid"), Record::Home(0x1122_3344_5566_7788));
         assert!(Record::parse(&golden[..15]).is_err());
