@@ -85,7 +85,7 @@ impl Default for MountOptions {
 }
 
 /// Most threads that answer requests, unless asked otherwise.
-const DEFAULT_THREAD_COUNT: usize = 16;
+const DEFAULT_THREAD_COUNT: usize = 32;
 
 /// Why there is no mount, or why it could not be taken away.
 #[derive(Debug, thiserror::Error)]

@@ -13,7 +13,7 @@ pub struct Scale {
     devices: Vec<Device>,
 }
 
-const QUICK_ROUNDS: usize = 3;
+const QUICK_ROUNDS: usize = 2;
 const FULL_ROUNDS: usize = 5;
 
 impl Scale {
