@@ -5,9 +5,9 @@
 //! says nothing of it. But a frame's checksum goes over all frames before it: what is remembered is
 //! right when the last frame that it is about still has the checksum that is remembered with it.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::RangeInclusive;
+
+use rustc_hash::FxHashMap;
 
 use crate::Failure;
 use crate::database::{Files, frame_header};
@@ -30,7 +30,7 @@ pub struct Versions {
     /// Frames that it is about, and the checksum of the last.
     upto: u32,
     checksum: Checksum,
-    frame_of: HashMap<u32, u32, BuildHasherDefault<PageHasher>>,
+    frame_of: FxHashMap<u32, u32>,
     /// The change counter in this frame of page 1; in the database with 0.
     counter: Option<(u32, u32)>,
     images: Images,
@@ -182,25 +182,6 @@ impl Versions {
         };
         self.counter = Some((number, wal::change_counter(&front)));
         Ok(wal::change_counter(&front))
-    }
-}
-
-/// Hashes the number of a page, which a commit does for each of its frames.
-#[derive(Default)]
-struct PageHasher(u64);
-
-impl Hasher for PageHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        // The golden ratio; its product's upper half depends on all bits.
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0.rotate_left(32)
     }
 }
 
