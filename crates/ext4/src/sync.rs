@@ -16,12 +16,10 @@ impl Volume {
         let cell = self.cell(ino);
         cell.set_synced(true);
         let mode = self.mode_in(&read_inode(self, ino)?, &cell)?;
+        let owner = data_owner(ino);
         if !mode.is_journaled() {
             // A write that was accepted holds this lock until its data are home.
             drop(cell.content.read());
-        }
-        let owner = data_owner(ino);
-        if !mode.is_journaled() {
             // Side by side with what others sync, and with a commit that is under way.
             self.journal().write_buffered_of(owner)?;
         }

@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::options::Broken;
 use crate::state::{Live, RegionUse, State};
 use crate::stats::Counters;
+use crate::under_way::runs_of;
 use crate::{BLOCK_BYTES, BlockRef, HomeBlock, Result, WrittenAs};
 
 /// Blocks that are copied and written home at a time, and the largest write: 1 MiB.
@@ -127,22 +128,13 @@ pub(crate) fn write_home(
         for (slot, (_, version)) in buf.chunks_exact_mut(BLOCK_BYTES).zip(group) {
             slot.copy_from_slice(version.as_ref());
         }
-        let mut spans = Vec::new();
-        let (mut rest, mut bytes) = (group, &buf[..]);
-        while !rest.is_empty() {
-            let (run, data);
-            (run, rest) = rest.split_at(run_length(rest));
-            (data, bytes) = bytes.split_at(run.len() * BLOCK_BYTES);
-            spans.push((run[0].0.offset_bytes(), data));
+        let (mut spans, mut bytes) = (Vec::new(), &buf[..]);
+        for run in runs_of(group.iter().map(|(block, _)| block)) {
+            let data;
+            (data, bytes) = bytes.split_at(run.clone().count() * BLOCK_BYTES);
+            spans.push((HomeBlock(run.start).offset_bytes(), data));
         }
         home.write_spans(&spans)?;
     }
     Ok(blocks.len() * BLOCK_BYTES)
-}
-
-/// How many blocks at the start of `blocks` follow each other on the device.
-fn run_length(blocks: &[(HomeBlock, BlockRef)]) -> usize {
-    let first = blocks[0].0.0;
-    let consecutive = blocks.iter().zip(first..).take_while(|((block, _), n)| block.0 == *n);
-    consecutive.count()
 }

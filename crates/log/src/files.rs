@@ -32,15 +32,20 @@ pub(crate) fn make_directory(path: &Path, mode: u32) -> Result<()> {
 
 /// Replaces the file at `path` by one with these bytes, durably.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    replace(path, 0o644, |file| file.write_all(bytes))
+}
+
+/// Replaces the file at `path` by one that `fill` writes, durably.
+pub(crate) fn replace(
+    path: &Path,
+    mode: u32,
+    fill: impl FnOnce(&mut File) -> std::io::Result<()>,
+) -> Result<()> {
     let new = path.with_extension("new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o644)
-        .open(&new)
-        .map_err(at(&new))?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(at(&new))?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(mode);
+    let mut file = options.open(&new).map_err(at(&new))?;
+    fill(&mut file).and_then(|()| file.sync_all()).map_err(at(&new))?;
     fs::rename(&new, path).map_err(at(path))?;
     sync_directory(path.parent().expect("in a directory"))
 }

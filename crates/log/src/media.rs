@@ -1,14 +1,13 @@
 //! What a service's records lie on: chunk files on NVRAM, or the group log on the directory's disk.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use device::{Access, Disk, Durability, MappedNvram, Nvram};
 
 use crate::chunk::DATA_OFFSET;
-use crate::files::{at, open_or_make, sync_directory};
+use crate::files::{at, open_or_make, replace, sync_directory};
 use crate::host::Settings;
 use crate::{LogError, Result};
 
@@ -42,25 +41,13 @@ pub(crate) fn class_of(nvram: &Path, settings: &Settings) -> Result<Durability> 
 pub(crate) fn open_group(path: &Path, len_bytes: u64) -> Result<Disk> {
     let is_whole = fs::metadata(path).is_ok_and(|found| found.len() == len_bytes);
     if !is_whole {
-        let new = path.with_extension("new");
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)
-            .map_err(at(&new))?;
         let zeros = vec![0; 1 << 20];
-        let mut left = len_bytes;
-        while left > 0 {
-            let count = left.min(zeros.len() as u64);
-            file.write_all(&zeros[..usize::try_from(count).expect("1 MiB at most")])
-                .map_err(at(&new))?;
-            left -= count;
-        }
-        file.sync_all().map_err(at(&new))?;
-        fs::rename(&new, path).map_err(at(path))?;
-        sync_directory(path.parent().expect("in a directory"))?;
+        replace(path, 0o600, |file| {
+            (0..len_bytes).step_by(zeros.len()).try_for_each(|at| {
+                let left = usize::try_from(len_bytes - at).unwrap_or(usize::MAX);
+                file.write_all(&zeros[..left.min(zeros.len())])
+            })
+        })?;
     }
     Ok(Disk::open_shared(path)?)
 }
