@@ -4,12 +4,12 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use common::{Place, count, is_sound, load, stat};
+use common::{Place, count, is_sound, load, rows_of, stat};
 
 /// What this program does as another process.
 #[test]
@@ -66,13 +66,7 @@ impl Other {
         command.env("ROLE", role);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("spawn");
-        let lines = BufReader::new(child.stdout.take().expect("output")).lines();
-        let (sender, rows) = channel();
-        std::thread::spawn(move || {
-            let rows = lines.map_while(Result::ok);
-            let rows = rows.filter_map(|line| line.strip_prefix("row ")?.parse().ok());
-            rows.take_while(|row| sender.send(*row).is_ok()).for_each(drop);
-        });
+        let rows = rows_of(&mut child);
         let other = Other(child, rows);
         other.next();
         other

@@ -4,12 +4,11 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use common::{Place, count, is_sound, library, load};
+use common::{Place, count, is_sound, library, load, rows_of};
 
 /// What a writer does until it is killed: says which rows were committed.
 #[test]
@@ -48,13 +47,7 @@ impl Writer {
         place.tell(&mut command);
         command.env("ME", me.to_string()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("writer");
-        let lines = BufReader::new(child.stdout.take().expect("output")).lines();
-        let (sender, rows) = channel();
-        std::thread::spawn(move || {
-            let rows = lines.map_while(Result::ok);
-            let rows = rows.filter_map(|line| line.strip_prefix("row ")?.parse().ok());
-            rows.take_while(|row| sender.send(*row).is_ok()).for_each(drop);
-        });
+        let rows = rows_of(&mut child);
         Writer(child, rows)
     }
 }

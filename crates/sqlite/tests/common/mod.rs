@@ -6,8 +6,11 @@ pub mod crash_vfs;
 pub mod world;
 
 use std::ffi::{c_char, c_int};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::sync::Once;
+use std::sync::mpsc::{Receiver, channel};
 
 use rusqlite::{Connection, OpenFlags, ffi};
 
@@ -55,6 +58,18 @@ pub fn load() {
         // Opening any connection runs it.
         Connection::open_in_memory().expect("memory");
     });
+}
+
+/// The numbers of the lines `row NUMBER` that a child says, as they come; it ends with the child.
+pub fn rows_of(child: &mut Child) -> Receiver<i64> {
+    let lines = BufReader::new(child.stdout.take().expect("output")).lines();
+    let (sender, rows) = channel();
+    std::thread::spawn(move || {
+        let rows = lines.map_while(Result::ok);
+        let rows = rows.filter_map(|line| line.strip_prefix("row ")?.parse().ok());
+        rows.take_while(|row| sender.send(*row).is_ok()).for_each(drop);
+    });
+    rows
 }
 
 /// The library that cargo made beside the tests.
