@@ -65,7 +65,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     if !programs::are_installed(section, &[("fio", "fio")]) {
         return Ok(());
     }
-    let millis = scale.pick(100, 1000);
+    let millis = scale.pick(100, 500);
     section.set("milliseconds a case and round", millis);
     plot(section);
     for device in scale.devices(&["ssd840"]) {
