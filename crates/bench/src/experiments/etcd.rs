@@ -74,9 +74,9 @@ fn on_device(
         etcd::run(&EtcdArgs {
             dir: running.dir.clone(),
             clients: CLIENTS,
-            seconds: scale.pick(1, 4),
+            seconds: scale.pick(1, 2),
             value_bytes: 256,
-            disk_kib: scale.pick(64, 1 << 10),
+            disk_kib: scale.pick(64, 256),
             check_perf: false,
             environment: running.client.variables(),
         })

@@ -48,8 +48,8 @@ struct Size {
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let sizes = [
-        Size { operations: 1, transactions: scale.pick(10, 150), group: GROUP },
-        Size { operations: 1000, transactions: scale.pick(1, 5), group: 1 },
+        Size { operations: 1, transactions: scale.pick(10, 60), group: GROUP },
+        Size { operations: 1000, transactions: scale.pick(1, 3), group: 1 },
     ];
     section.set("transactions of 1 operation", sizes[0].transactions);
     section.set("transactions of 1,000 operations", sizes[1].transactions);

@@ -43,7 +43,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
                         case: format!("{processes}"),
                         ..Key::at(&panel, f64::from(processes))
                     };
-                    measure_one(system, &key, processes, scale.pick(300, 2000), samples)
+                    measure_one(system, &key, processes, scale.pick(300, 1000), samples)
                 })?;
             }
             watch.end_round(&running, section)?;

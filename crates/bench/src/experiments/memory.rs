@@ -39,7 +39,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         let running = systems::start(lab, &recipes, &Site::new(&device, size_mib), section)?;
         let mut watch = Watch::begin(lab, &running)?;
         for system in &running {
-            measure(system, u64::from(file_mib) << 10, scale.pick(4, 60), section, samples)?;
+            measure(system, u64::from(file_mib) << 10, scale.pick(4, 30), section, samples)?;
         }
         watch.end_round(&running, section)?;
         systems::stop(running)?;

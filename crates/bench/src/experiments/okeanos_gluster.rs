@@ -29,6 +29,7 @@ const RATE: Metric = Metric::higher("records a second", "1/s");
 const SIZE_MIB: u32 = 512;
 /// Processes of a client in the paper: 4 to 40.
 const PROCESSES: u32 = 10;
+const SECONDS: u64 = 1;
 
 fn recipes() -> Vec<Box<dyn System>> {
     let ours = |mode| Box::new(OneJournal::new().data(mode));
@@ -45,14 +46,13 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     if !programs::are_installed(section, &[("glusterd", "glusterfs-server"), ("fio", "fio")]) {
         return Ok(());
     }
-    let clients = scale.pick(vec![2], vec![1, 4, 8]);
+    let clients = scale.pick(vec![2], vec![1, 8]);
     let devices = &["hdd"];
-    let seconds = scale.pick(1, 2);
     section.set("processes of a client", PROCESSES);
-    section.set("seconds of a round", seconds);
+    section.set("seconds of a round", SECONDS);
     plot(section);
     for device in scale.devices(devices) {
-        on_device(lab, scale, section, &device, (&clients, seconds), samples)?;
+        on_device(lab, scale, section, &device, &clients, samples)?;
         for clients in &clients {
             judge(section, samples, &key(&device, *clients))?;
         }
@@ -69,7 +69,7 @@ fn on_device(
     scale: &Scale,
     section: &mut Section,
     device: &Device,
-    (all_clients, seconds): (&[u32], u64),
+    all_clients: &[u32],
     samples: &mut Samples,
 ) -> Result<()> {
     let running = systems::start(lab, &recipes(), &Site::new(device, SIZE_MIB), section)?;
@@ -87,7 +87,7 @@ fn on_device(
                 let found = gluster::run(&GlusterArgs {
                     clients,
                     processes: PROCESSES,
-                    seconds,
+                    seconds: SECONDS,
                     environment: running.client.variables(),
                     ..GlusterArgs::on(&running.dir)
                 })?;

@@ -44,7 +44,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     if !programs::are_installed(section, &[("postmark", "postmark"), ("cc", "gcc")]) {
         return Ok(());
     }
-    let sizes = scale.pick(vec![512, 16 << 10], vec![128, 512, 1024, 4096, 16 << 10, 128 << 10]);
+    let sizes = scale.pick(vec![512, 16 << 10], vec![128, 1024, 16 << 10, 128 << 10]);
     // The paper: 10,000 transactions.
     let (files, transactions) = scale.pick((30, 60), (200, 500));
     section.set("files", files);

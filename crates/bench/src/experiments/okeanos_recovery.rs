@@ -60,7 +60,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         let fill = Fill::Records(40);
         cases.push(Case { name: "4,000 records of 4 KiB", record_bytes: 4096, fill });
     }
-    for device in scale.devices(scale.pick(&["ssd311"][..], &["ssd311", "hdd"])) {
+    for device in scale.devices(&["ssd311"]) {
         if !matches!(device, Device::Emulated(_)) {
             section.leave_out(&device.to_string(), "only an emulated device can lose its power");
             continue;

@@ -45,7 +45,7 @@ struct Played {
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let plan = Plan {
         traces: scale.pick(&TRACES[..COMMIT_TRACES], &TRACES),
-        instances: scale.pick(vec![1, 32], vec![1, 16, 64]),
+        instances: scale.pick(vec![1, 32], vec![1, 64]),
     };
     section.set("calls of a trace", CALLS);
     for device in scale.devices(&["ssd311"]) {

@@ -63,7 +63,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         Rate {
             name: "1 Kb/s",
             record_bytes: 125,
-            streams: scale.pick(vec![100], vec![100, 300, 1000]),
+            streams: scale.pick(vec![100], vec![100, 1000]),
             is_read: false,
         },
         Rate {

@@ -29,6 +29,7 @@ const TRAFFIC: Metric =
     Metric { name: "journal traffic", unit: "KiB a request", better: Better::Lower };
 const SIZE_MIB: u32 = 384;
 const STREAMS: u32 = 100;
+const SECONDS: u32 = 1;
 const FILE_BYTES: u32 = 256 << 10;
 const APPEND: &str = "append";
 const RANDOM: &str = "random";
@@ -40,10 +41,9 @@ struct Written {
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let sizes = scale.pick(vec![125, 4096], vec![125, 256, 512, 1024, 2048, 4096, 8192]);
-    let seconds = scale.pick(1, 3);
-    section.set("seconds", seconds);
+    section.set("seconds", SECONDS);
     for device in scale.devices(&["hdd"]) {
-        on_device(lab, scale, section, &device, &sizes, seconds, samples)?;
+        on_device(lab, scale, section, &device, &sizes, samples)?;
         judge(section, samples, &device, &sizes)?;
         section.plots.push(
             Plot::lines(
@@ -69,7 +69,6 @@ fn on_device(
     section: &mut Section,
     device: &Device,
     sizes: &[u32],
-    seconds: u32,
     samples: &mut Samples,
 ) -> Result<()> {
     let running = systems::start(lab, &okeanos::systems(), &Site::new(device, SIZE_MIB), section)?;
@@ -79,7 +78,7 @@ fn on_device(
         for place in [APPEND, RANDOM] {
             for size in sizes {
                 let key = Key::at(panel(device, place), f64::from(*size));
-                side_by_side(lab, &running, place, *size, seconds, (samples, &key))?;
+                side_by_side(lab, &running, place, *size, (samples, &key))?;
             }
         }
         watch.end_round(&running, section)?;
@@ -93,7 +92,6 @@ fn side_by_side(
     running: &[Running],
     place: &str,
     size: u32,
-    seconds: u32,
     (samples, key): (&mut Samples, &Key),
 ) -> Result<()> {
     let mut dirs = Vec::new();
@@ -115,8 +113,8 @@ fn side_by_side(
         let client = lab.client("streams").arg("write").arg(dir).args(["--place", place]);
         let client = client.args(["--count", &STREAMS.to_string()]);
         let client = client.args(["--record-bytes", &size.to_string()]);
-        let client = client.args(["--seconds", &seconds.to_string()]);
-        let limit = Duration::from_secs(60 + u64::from(seconds));
+        let client = client.args(["--seconds", &SECONDS.to_string()]);
+        let limit = Duration::from_secs(60 + u64::from(SECONDS));
         clients.push(system.client.apply(client).time_limit(limit).start()?);
     }
     for ((system, before), client) in running.iter().zip(before).zip(clients) {

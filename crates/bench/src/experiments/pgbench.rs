@@ -27,6 +27,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const RATE: Metric = Metric::higher("transactions a second", "1/s");
 /// Room for the tables, and for a write-ahead log that is not recycled yet.
 const SIZE_MIB: u32 = 1024;
+const SECONDS: u64 = 1;
 
 fn recipes() -> Vec<Box<dyn System>> {
     vec![
@@ -43,15 +44,15 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     if !programs::is_there(section, crate::programs::pgbench::need()) {
         return Ok(());
     }
-    let clients = scale.pick(vec![4], vec![1, 4, 16, 64]);
-    let (branches, seconds) = (scale.pick(1, 20), scale.pick(1, 2));
+    let clients = scale.pick(vec![4], vec![1, 16, 64]);
+    let branches = scale.pick(1, 20);
     section.set("scale of pgbench", branches);
-    section.set("seconds of a round", seconds);
+    section.set("seconds of a round", SECONDS);
     section.plots.push(
         Plot::lines("Transactions a second", RATE.name, "clients", Vec::new()).log_x().log_y(),
     );
     for device in scale.devices(&["ssd840"]) {
-        let load = Load { clients: &clients, branches, seconds };
+        let load = Load { clients: &clients, branches };
         on_device(lab, scale, section, &device, &load, samples)?;
         for &clients in &clients {
             judge(section, samples, &key(&device, clients))?;
@@ -63,7 +64,6 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
 struct Load<'a> {
     clients: &'a [u32],
     branches: u32,
-    seconds: u64,
 }
 
 fn key(device: &Device, clients: u32) -> Key {
@@ -96,7 +96,7 @@ fn on_device(
             );
             let key = key(device, clients);
             programs::round(&mut rng, &running, (samples, &key, RATE), |running| {
-                let found = session(running).round(clients, load.seconds)?;
+                let found = session(running).round(clients, SECONDS)?;
                 Ok((found.transactions_per_second, found.transactions))
             })?;
         }

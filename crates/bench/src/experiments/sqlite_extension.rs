@@ -105,14 +105,14 @@ fn on_device(
     }
     let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
     let one_row_panel = one_row_panel(panel);
-    let one_row = OneRow { panel: &one_row_panel, arguments: &WAL, count: scale.pick(20, 300) };
+    let one_row = OneRow { panel: &one_row_panel, arguments: &WAL, count: scale.pick(20, 100) };
     for round in 0..scale.rounds() {
         eprintln!("onejournal-bench: round {} of {}, {panel}", round + 1, scale.rounds());
         one_row.round(lab, &running, &mut rng, samples)?;
         for (index, load) in LOADS.into_iter().enumerate() {
             // Lines that all fit into a pipe.
             let count =
-                if load.processes == 1 { scale.pick(100, 600) } else { scale.pick(160, 640) };
+                if load.processes == 1 { scale.pick(100, 400) } else { scale.pick(160, 640) };
             let keys: Vec<usize> = (round * count..(round + 1) * count).collect();
             let lines = transactions("insert", &keys, 1);
             measure::in_turns(&mut rng, &mut all, |_, (system, writers)| {

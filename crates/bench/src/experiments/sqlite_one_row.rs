@@ -47,7 +47,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
                 let panel = panel(&device, mode);
                 let arguments = ["--journal-mode", mode];
                 let one_row =
-                    OneRow { panel: &panel, arguments: &arguments, count: scale.pick(10, 100) };
+                    OneRow { panel: &panel, arguments: &arguments, count: scale.pick(10, 40) };
                 one_row.round(lab, &running, &mut rng, samples)?;
             }
             reused_wal(lab, scale, &running, &panel(&device, "WAL, reused"), &mut rng, samples)?;
@@ -78,7 +78,7 @@ fn reused_wal(
 ) -> Result<()> {
     let arguments = ["--journal-mode", "WAL", "--rows", "2000", "--autocheckpoint", "0"];
     let mut clients = SqliteClients::start(lab, running, "reused", &arguments)?;
-    let count = scale.pick(20, 100);
+    let count = scale.pick(20, 60);
     let mut keys: Vec<usize> = (0..2000).collect();
     rng.shuffle(&mut keys);
     // The WAL grows to more than will be measured, then starts over.

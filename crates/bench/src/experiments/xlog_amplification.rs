@@ -51,7 +51,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
 
 /// How many records: 100 MB in full, as in the paper; fewer where each waits for the disk.
 fn records(scale: &Scale, way: Way, size: u32) -> u64 {
-    let all = scale.pick(5_000_000, 100_000_000) / u64::from(size);
+    let all = scale.pick(5_000_000, 50_000_000) / u64::from(size);
     match way {
         Way::Fsync | Way::Fdatasync => all.min(scale.pick(100, 1000)),
         // Its time is that of the socket.
