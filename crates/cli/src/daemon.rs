@@ -74,6 +74,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     let device = Arc::new(Metered::new(disk));
     let options = ext4::OpenOptions {
         read_only,
+        noatime: parsed.mount.noatime,
         journal,
         data_mode: parsed.data_mode,
         threshold_bytes: parsed.threshold_bytes,

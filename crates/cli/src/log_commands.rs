@@ -53,6 +53,7 @@ enum LogCommand {
         /// Begin with the record at this LSN
         #[arg(long, value_name = "LSN")]
         from: Option<u64>,
+        /// Name of the stream
         stream: String,
     },
     /// Print the last records of a stream
@@ -68,6 +69,7 @@ enum LogCommand {
         /// And those that are appended from now on, until interrupted
         #[arg(short = 'f', long)]
         follow: bool,
+        /// Name of the stream
         stream: String,
     },
     /// Print the counters of the log, or of a stream
@@ -77,18 +79,21 @@ enum LogCommand {
         /// As JSON
         #[arg(long)]
         json: bool,
+        /// Name of the stream; without it the log's
         stream: Option<String>,
     },
     /// Remove a stream and all it holds
     Rm {
         #[command(flatten)]
         place: Where,
+        /// Name of the stream
         stream: String,
     },
     /// Give up what is damaged of a stream and all behind it, so that it can be written again
     DiscardDamaged {
         #[command(flatten)]
         place: Where,
+        /// Name of the stream
         stream: String,
     },
 }

@@ -20,8 +20,8 @@ pub struct LogdArgs {
     /// Directory of the log; made when there is none
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// Socket to listen at (default: DIR/socket)
-    #[arg(long, value_name = "SOCKET")]
+    /// Socket to listen at, named socket, NAME.sock or NAME.socket (default: DIR/socket)
+    #[arg(long, value_name = "SOCKET", value_parser = parse_socket)]
     listen: Option<PathBuf>,
     /// Who may connect, as the permissions of the socket
     #[arg(long, value_name = "MODE", default_value = "666", value_parser = parse_mode)]
@@ -32,10 +32,10 @@ pub struct LogdArgs {
     /// What that NVRAM survives, if it is not a power cut: process, reboot or power
     #[arg(long, value_name = "CLASS", value_parser = parse_durability)]
     durability: Option<Durability>,
-    /// Size of the pool of a new log, shared by all lanes
+    /// Size of the pool of a new log, shared by all lanes (default: 64M)
     #[arg(long, value_name = "SIZE", value_parser = target::parse_size)]
     pool: Option<u64>,
-    /// Size of a log file of a new log, at most
+    /// Size of a log file of a new log, at most (default: 16M)
     #[arg(long, value_name = "SIZE", value_parser = target::parse_size)]
     segment: Option<u64>,
     /// Directory for memory that processes share: a tmpfs, the same for all who use the log
@@ -44,14 +44,23 @@ pub struct LogdArgs {
     /// Bytes of records that a new stream may keep (default: any number)
     #[arg(long, value_name = "SIZE", value_parser = target::parse_size)]
     quota: Option<u64>,
-    /// Connections at a time, of all users and of each
+    /// Connections of all users at a time (default: 1024)
     #[arg(long, value_name = "COUNT")]
     connections: Option<usize>,
-    #[arg(long, value_name = "COUNT", help = "Connections of each user at a time")]
+    /// Connections of each user at a time (default: 256)
+    #[arg(long, value_name = "COUNT")]
     user_connections: Option<usize>,
     /// Chunks that each user may hold at a time (default: three quarters of the pool)
     #[arg(long, value_name = "COUNT")]
     user_chunks: Option<usize>,
+}
+
+/// By its name a socket is known while no daemon runs.
+fn parse_socket(text: &str) -> std::result::Result<PathBuf, String> {
+    match log::names_socket(text) {
+        true => Ok(text.into()),
+        false => Err("name it socket, NAME.sock or NAME.socket".into()),
+    }
 }
 
 fn parse_mode(text: &str) -> std::result::Result<u32, String> {

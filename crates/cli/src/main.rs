@@ -71,7 +71,7 @@ enum Command {
 
 #[derive(Args)]
 struct MkfsArgs {
-    /// Size of the volume, for a target that does not exist or is empty (e.g. 256M, 4G)
+    /// Size of the volume (e.g. 256M, 4G): a file is made, or set to it
     #[arg(long, value_parser = target::parse_size)]
     size: Option<u64>,
     /// Size of the journal (default: what mke2fs chooses, at least 4M)

@@ -11,7 +11,10 @@ use crate::{CliError, Result};
 
 pub fn set(mode: &str, files: &[PathBuf]) -> Result<u8> {
     if mode != "default" && DataMode::from_name(mode).is_none() {
-        return Err(CliError::usage(format!("{mode} is not a data mode; {}", names())));
+        return Err(CliError::usage(format!(
+            "{mode} is not a data mode; {}, and default",
+            names()
+        )));
     }
     for file in files {
         // Elsewhere the attribute would be an ordinary one, without effect.

@@ -16,13 +16,12 @@ const SMALLEST_JOURNAL_BYTES: u64 = 4 << 20;
 
 /// Shown by `--help`.
 pub const HELP: &str = "Mount options, separated by commas: ro, rw, data=auto|ordered|writeback|\
-journal|wasteless|selective|delta (auto), threshold=BYTES (4096, for selective), \
-delta=runs|xor-lzo (runs), commit=SECONDS (5), regions=2..16 (4), durability=power|reboot|process, journal=PATH (NVRAM, a \
-block device, a file; journal_size=SIZE makes the file, journal_latency=NS slows NVRAM down by so \
-much a cache line), allow_other, \
-default_permissions, nosuid, nodev, noexec, noatime, writeback_cache, \
-atomic_writes (the ioctls of F2FS, for SQLite with batch atomic writes), io_uring=auto|on|off, \
-threads=N, fsname=NAME, metrics=127.0.0.1:PORT (Prometheus text at /metrics)";
+journal|wasteless|selective|delta (auto), threshold=1..1048576 (bytes; 4096, for selective), \
+delta=runs|xor-lzo (runs), commit=1..300 (seconds; 5), regions=2..16 (4), durability=power|reboot|process, journal=PATH (NVRAM, a \
+block device, a file; journal_size=SIZE makes the file, 4M at least; journal_latency=NS slows NVRAM down by so \
+much a cache line), allow_other (as root the default), default_permissions (always on), nosuid, nodev, noexec, noatime, writeback_cache, \
+atomic_writes (the ioctls of F2FS, for SQLite with batch atomic writes), io_uring=auto|on|off (auto; on allows it for the whole machine), \
+threads=1..256 (32), fsname=NAME, metrics=127.0.0.1:PORT (Prometheus text at /metrics)";
 
 /// What the options ask for.
 pub struct Parsed {
@@ -88,9 +87,10 @@ fn check_together(parsed: &Parsed) -> Result<()> {
     if !parsed.mount.atomic_writes {
         return Ok(());
     }
-    let excluded = match (parsed.data_mode, parsed.mount.writeback_cache) {
-        (DataMode::Ordered, _) => "data=ordered",
-        (_, true) => "writeback_cache",
+    let excluded = match (parsed.data_mode, &parsed.mount) {
+        (mode, _) if !mode.is_atomic() => format!("data={}", mode.name()),
+        (_, mount) if mount.writeback_cache => "writeback_cache".into(),
+        (_, mount) if mount.read_only => "ro".into(),
         _ => return Ok(()),
     };
     Err(CliError::usage(format!("atomic_writes cannot be had together with {excluded}")))
@@ -267,7 +267,7 @@ mod tests {
             let error = parse_text(text).err().unwrap();
             assert!(error.text.contains(name), "{text}: {error}");
         }
-        for other in ["data=ordered", "writeback_cache"] {
+        for other in ["data=ordered", "data=selective", "data=writeback", "writeback_cache", "ro"] {
             let error = parse_text(&format!("atomic_writes,{other}")).err().unwrap();
             assert!(error.text.contains(other), "{error}");
         }

@@ -56,6 +56,7 @@ pub fn read_attribute(path: &Path, name: &[u8]) -> Result<String> {
             Errno::NODATA | Errno::OPNOTSUPP => {
                 CliError::at(path, "is not on a mounted OneJournal volume")
             }
+            errno if mount::is_daemon_gone(errno) => CliError::at(path, mount::DAEMON_GONE),
             other => CliError::at(path, other),
         }
     })?;

@@ -1,17 +1,22 @@
-//! `onejournal umount`: unmounts and waits until the daemon has brought everything home.
+//! `onejournal umount`: unmounts, waits until the daemon has brought everything home, and says when it could not.
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
+use device::{Access, BlockDevice};
+use ext4::Survey;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde_json::Value;
 
-use crate::stat::read_attribute;
-use crate::{CliError, Result};
+use crate::stat::{parse, read_attribute};
+use crate::{CliError, Result, target};
 
 pub fn run(dir: &Path) -> Result<u8> {
+    let stat = parse(dir, &read_attribute(dir, mount::STAT_XATTR)?)?;
     let pid = read_attribute(dir, mount::PID_XATTR)?;
     let pid = pid.trim().parse().ok().and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| CliError::at(dir, "the mount does not tell its process"))?;
@@ -20,11 +25,31 @@ pub fn run(dir: &Path) -> Result<u8> {
     take_away(dir)?;
     loop {
         match poll(&mut [PollFd::new(&daemon, PollFlags::IN)], None) {
-            Ok(_) => return Ok(0),
+            Ok(_) => break,
             Err(Errno::INTR) => {}
             Err(errno) => return Err(CliError::at(dir, errno)),
         }
     }
+    let volume = stat.get("target").and_then(Value::as_str).map(Path::new);
+    match volume.filter(|volume| is_left_open(volume)) {
+        None => Ok(0),
+        Some(volume) => {
+            let why = stat.get("last_error").and_then(Value::as_str);
+            let why = why.map_or(String::new(), |why| format!(" ({why})"));
+            let text = format!(
+                "unmounted, but not closed{why}: the next mount recovers it, or `onejournal fsck`"
+            );
+            Err(CliError::at(volume, text))
+        }
+    }
+}
+
+/// Whether the volume still has to be recovered. What cannot be looked at, because it is gone or in use again, is not
+/// said to be.
+fn is_left_open(volume: &Path) -> bool {
+    let Ok(disk) = target::open(volume, Access::ReadOnly) else { return false };
+    let device: Arc<dyn BlockDevice> = Arc::new(disk);
+    Survey::take(&device, None).is_ok_and(|survey| survey.needs_recovery)
 }
 
 fn take_away(dir: &Path) -> Result<()> {

@@ -89,9 +89,11 @@ impl Volume {
     }
 
     /// The inode was read (file content, directory, symlink target): sets its access time when it
-    /// is not newer than its last change, or a day old. Costs nothing otherwise.
+    /// is not newer than its last change, or a day old, unless the volume is open with `noatime`.
+    /// Costs nothing otherwise.
     pub(crate) fn note_access(&self, inode: &Inode) -> Result<()> {
-        if self.is_read_only() || !is_access_due(inode, self.now()) {
+        let is_kept = self.is_read_only() || self.options.noatime;
+        if is_kept || !is_access_due(inode, self.now()) {
             return Ok(());
         }
         self.with_op(credits::PUT_INODE, |op| {

@@ -24,6 +24,8 @@ use crate::{DataMode, Error, InodeNo, Result, Timestamp};
 pub struct OpenOptions {
     /// Nothing is changed, except that a journal of ours that is not empty is recovered first.
     pub read_only: bool,
+    /// Reading sets no access times.
+    pub noatime: bool,
     /// Where the data of files go that do not ask for something else.
     pub data_mode: DataMode,
     /// Writes of fewer bytes than this go through the journal with `DataMode::Selective`.
@@ -55,6 +57,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         OpenOptions {
             read_only: false,
+            noatime: false,
             data_mode: DataMode::Auto,
             threshold_bytes: journal::BLOCK_BYTES,
             journal: None,

@@ -3,10 +3,10 @@
 mod support;
 
 use ext4::{
-    Error, FileKind, InodeNo, NewNode, Owner, RenameHow, SetAttr, SetTime, Timestamp, Volume,
-    XattrFlags,
+    Error, FileKind, InodeNo, NewNode, OpenOptions, Owner, RenameHow, SetAttr, SetTime, Timestamp,
+    Volume, XattrFlags,
 };
-use support::{Image, make};
+use support::{Image, common, make};
 
 const ROOT: InodeNo = InodeNo::ROOT;
 const IMMUTABLE: u32 = 0x10;
@@ -48,6 +48,24 @@ fn what_is_set_is_read_back_and_survives() {
     image.check("attributes");
     let volume = image.open();
     assert_eq!(volume.get_attr(ino).unwrap(), attr);
+}
+
+#[test]
+fn reading_sets_the_access_time_once_and_not_with_noatime() {
+    for noatime in [false, true] {
+        let image = Image::new(16, &[]);
+        let volume = image.open_with(OpenOptions { noatime, ..common::options() });
+        let ino = make(&volume, ROOT, b"file", NewNode::Regular).unwrap().ino;
+        volume.write(ino, 0, b"text").unwrap();
+        let read = || {
+            assert_eq!(volume.read(ino, 0, &mut [0; 4]).unwrap(), 4);
+            volume.get_attr(ino).unwrap()
+        };
+        let (before, first) = (volume.get_attr(ino).unwrap(), read());
+        assert_eq!(first.atime > before.atime, !noatime, "{before:?} {first:?}");
+        assert_eq!(read().atime, first.atime, "nothing was written since");
+        volume.close().unwrap();
+    }
 }
 
 #[test]

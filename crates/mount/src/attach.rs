@@ -97,20 +97,22 @@ pub(crate) fn attach(
     }
 }
 
+/// What to do about a mount whose daemon is gone.
+pub const DAEMON_GONE: &str = "a mount whose daemon died is still there; run: umount -l (or fusermount3 -uz) on it, then \
+                               mount the volume again: that recovers it";
+
+/// Whether this is how a mount answers whose daemon is gone: ENOTCONN, or while its end is being noticed, ECONNABORTED
+/// or ECANCELED.
+pub fn is_daemon_gone(errno: Errno) -> bool {
+    matches!(errno, Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
+}
+
 /// The directory without symbolic links, if something can be mounted on it.
 pub fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
     let refuse = |why: String| MountError::Directory { dir: dir.to_owned(), why };
     match std::fs::metadata(dir) {
-        // ENOTCONN, or while its end is being noticed, ECONNABORTED or ECANCELED.
-        Err(error)
-            if matches!(
-                Errno::from_io_error(&error),
-                Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
-            ) =>
-        {
-            let why = "a mount whose daemon died is still there; run: umount -l (or fusermount3 \
-                       -uz) on it";
-            Err(refuse(why.into()))
+        Err(error) if Errno::from_io_error(&error).is_some_and(is_daemon_gone) => {
+            Err(refuse(DAEMON_GONE.into()))
         }
         Err(error) => Err(refuse(error.to_string())),
         Ok(metadata) if !metadata.is_dir() => Err(refuse("is not a directory".into())),

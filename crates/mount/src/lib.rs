@@ -25,7 +25,7 @@ mod session;
 mod stat;
 mod workers;
 
-pub use attach::{MountHandle, check_directory};
+pub use attach::{DAEMON_GONE, MountHandle, check_directory, is_daemon_gone};
 pub use connection::{Connection, MAX_TRANSFER_BYTES, Serve};
 pub use errno::errno;
 pub use metrics_server::listen as listen_for_metrics;

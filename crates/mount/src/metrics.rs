@@ -5,7 +5,7 @@
 
 use std::fmt::{Display, Write};
 
-use crate::stat::{JournalMedium, Spread, Stat};
+use crate::stat::{Forms, JournalMedium, Spread, Stat};
 
 /// Bounds of latencies, as powers of two of nanoseconds: 1 µs to 69 s.
 const LATENCY_LOG2: std::ops::RangeInclusive<u32> = 10..=36;
@@ -33,6 +33,19 @@ impl Text {
         self.single(name, "counter", help, value);
     }
 
+    fn by_form(&mut self, name: &str, help: &str, forms: Forms) {
+        self.head(name, "counter", help);
+        for (form, count) in [
+            ("block", forms.block),
+            ("sparse", forms.sparse),
+            ("extent", forms.extent),
+            ("delta", forms.delta),
+            ("xor_lzo", forms.xor_lzo),
+        ] {
+            self.line(format_args!("onejournal_{name}{{form=\"{form}\"}} {count}"));
+        }
+    }
+
     /// `per_unit`: how many of the spread's make one in the unit of the name.
     fn histogram(
         &mut self,
@@ -54,7 +67,7 @@ impl Text {
     }
 }
 
-/// Everything that [`Stat`] has, but for what can be computed from it.
+/// Everything that [`Stat`] has, but for its texts and what can be computed.
 pub(crate) fn render(stat: &Stat<'_>) -> String {
     let mut text = Text(String::with_capacity(8 << 10));
     put_identity(&mut text, stat);
@@ -76,6 +89,7 @@ fn put_identity(text: &mut Text, stat: &Stat<'_>) {
         ("durability", stat.durability),
         ("data_mode", stat.data_mode),
         ("transport", stat.transport),
+        ("writeback_cache", if stat.writeback_cache { "1" } else { "0" }),
     ];
     let labels = labels.map(|(name, value)| format!("{name}=\"{}\"", escape(value)));
     text.line(format_args!("onejournal_info{{{}}} 1", labels.join(",")));
@@ -88,6 +102,8 @@ fn put_requests(text: &mut Text, stat: &Stat<'_>) {
     text.counter("fsyncs_total", "Calls of fsync and fdatasync.", stat.fsyncs);
     text.counter("app_writes_total", "Writes of applications.", stat.app_writes);
     text.counter("app_bytes_total", "Bytes of them.", stat.app_bytes);
+    text.counter("atomic_commits_total", "Atomic writes committed.", stat.atomic_commits);
+    text.counter("atomic_aborts_total", "Atomic writes given up.", stat.atomic_aborts);
 }
 
 fn put_commits(text: &mut Text, stat: &Stat<'_>) {
@@ -117,21 +133,15 @@ fn put_commits(text: &mut Text, stat: &Stat<'_>) {
 }
 
 fn put_bytes(text: &mut Text, stat: &Stat<'_>) {
-    let name = "journal_bytes_total";
-    text.head(name, "counter", "Changes logged by record form, before packing and padding.");
-    let forms = stat.journal_bytes_by_form;
-    for (form, bytes) in [
-        ("block", forms.block),
-        ("sparse", forms.sparse),
-        ("extent", forms.extent),
-        ("delta", forms.delta),
-        ("xor-lzo", forms.xor_lzo),
-    ] {
-        text.line(format_args!("onejournal_{name}{{form=\"{form}\"}} {bytes}"));
-    }
+    let help = "Changes logged by record form, before packing and padding.";
+    text.by_form("journal_bytes_total", help, stat.journal_bytes_by_form);
     let help = "Bytes written to the journal, padding included.";
     text.counter("journal_written_bytes_total", help, stat.journal_bytes);
-    text.counter("logged_blocks_total", "Blocks logged.", stat.logged_blocks);
+    text.by_form(
+        "logged_blocks_total",
+        "Blocks logged by record form.",
+        stat.logged_blocks_by_form,
+    );
     text.counter("revokes_total", "Revokes logged.", stat.revokes);
     text.counter("home_bytes_total", "Bytes brought home by checkpoints.", stat.home_bytes);
     text.counter("in_place_bytes_total", "Data written in place.", stat.in_place_bytes);

@@ -36,7 +36,8 @@ pub struct MountOptions {
     pub nodev: bool,
     /// Execute nothing.
     pub noexec: bool,
-    /// Shown in the mount table; access times are never updated by reading.
+    /// Shown in the mount table. The volume must be open with [`ext4::OpenOptions::noatime`], too: the kernel leaves
+    /// access times to a FUSE server.
     pub noatime: bool,
     /// Let the kernel collect writes (faster for small ones, hides what was written when).
     pub writeback_cache: bool,

@@ -32,6 +32,11 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether the log's records themselves are at fault, today and tomorrow.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Failure::Damaged(_) | Failure::Log(LogError::Damaged { .. }))
+    }
+
     /// SQLite's result code; `default` where nothing says more.
     pub fn code(&self, default: c_int) -> c_int {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};

@@ -89,8 +89,10 @@ impl Database {
         let live = match read_live(stream) {
             Ok(Some(live)) => live,
             Ok(None) => return self.settle(stream).map(|()| true),
+            // Anything else may be over at the next try.
+            Err(e) if !e.is_damage() => return Err(e),
             Err(_) if self.settings.may_discard => return self.settle(stream).map(|()| true),
-            Err(e) => return Err(e),
+            Err(e) => return Err(self.unreadable(&e)),
         };
         let is_locked = is_writable && main.lock_exclusive()?;
         if stream::find_note(stream) != Found::Nothing {
@@ -169,6 +171,13 @@ impl Database {
         Failure::CannotOpen(format!(
             "{}: the log holds transactions that are not in the database yet: open it for \
              writing once, while no other program has it open",
+            self.path.display()
+        ))
+    }
+
+    fn unreadable(&self, failure: &Failure) -> Failure {
+        Failure::CannotOpen(format!(
+            "{}: {failure}; nothing was overwritten. Opening with recover=discard gives up what the log holds",
             self.path.display()
         ))
     }

@@ -80,6 +80,19 @@ fn without_changes_everything_is_recovered() {
 }
 
 #[test]
+fn a_record_that_is_none_of_the_extension() {
+    let place = crashed(3);
+    let options = log::Options { memory: place.memory.clone(), ..log::Options::default() };
+    let log = log::Log::open(place.path(".onejournal"), &options).expect("log");
+    let stream = log.stream("db-a.db").expect("stream");
+    let end = stream.append(b"somebody else's record").expect("append");
+    stream.sync(end).expect("sync");
+    drop(stream);
+    log.close().expect("closed");
+    refused(&place, "a record of the log");
+}
+
+#[test]
 fn a_wal_that_is_gone_or_empty() {
     for is_empty in [false, true] {
         let place = crashed(3);

@@ -79,7 +79,7 @@ impl<'a> Place<'a> {
         let daemon = Program::new(&lab.programs().onejournal).args(["logd", "--dir"]);
         let daemon = daemon.arg(disk.join("log")).arg("--nvram").arg(memory.join("nvram"));
         let daemon = daemon.args(["--durability", "process", "--memory"]).arg(&memory);
-        let daemon = daemon.arg("--listen").arg(memory.join("log-socket")).start()?;
+        let daemon = daemon.arg("--listen").arg(memory.join("log.socket")).start()?;
         let mut place =
             Place { lab, disk, memory, daemon: Some(daemon), count: 0, _teardown: teardown };
         place.wait_for_daemon()?;
@@ -88,7 +88,7 @@ impl<'a> Place<'a> {
 
     fn wait_for_daemon(&mut self) -> Result<()> {
         // It notifies a service manager, which is not here: it serves when its log can be listed.
-        let socket = self.memory.join("log-socket");
+        let socket = self.memory.join("log.socket");
         let list = || {
             let program = Program::new(&self.lab.programs().onejournal);
             program.args(["log", "ls", "--socket"]).arg(&socket).run()
@@ -150,7 +150,7 @@ impl<'a> Place<'a> {
         let client = self.lab.client("append").arg(what);
         match way {
             Way::Lane => {
-                let client = client.arg("lane").arg(self.memory.join("log-socket"));
+                let client = client.arg("lane").arg(self.memory.join("log.socket"));
                 client.args(["--stream", &format!("stream-{number}")])
             }
             Way::Ring => client.arg("ring").arg(self.memory.join("ring-socket")),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use device::MemoryDevice;
-use ext4::{Attr, FileKind, InodeNo, NewNode, Owner, Result, Volume};
+use ext4::{Attr, FileKind, InodeNo, NewNode, OpenOptions, Owner, Result, Volume};
 
 /// An image, and the device in memory that holds its bytes.
 pub struct Image {
@@ -51,6 +51,11 @@ impl Image {
     /// The volume, deterministic: a clock that counts, no threads.
     pub fn open(&self) -> Volume {
         common::open(&self.device).expect("a volume")
+    }
+
+    /// The same with other options.
+    pub fn open_with(&self, options: OpenOptions) -> Volume {
+        Volume::open(self.device.clone(), options).expect("a volume")
     }
 
     /// Writes the device's content to the file.
