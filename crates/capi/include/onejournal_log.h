@@ -107,7 +107,7 @@ const char *onejournal_log_version(void);
 
 /* Opens the log at path: a directory, where a log is made with these options when there is none, or the socket of a
  * daemon (`onejournal logd`), which has options of its own. options may be NULL. While a daemon serves a directory, the
- * directory is refused with ONEJOURNAL_EINCOMPATIBLE and the message names the socket. */
+ * directory is refused with ONEJOURNAL_EDAEMON and the message names the socket. */
 int onejournal_log_open(const char *path, const onejournal_log_options *options, onejournal_log **log);
 
 /* Closes it; NULL is allowed. When its streams were closed before, all that was appended is brought to the log files, and

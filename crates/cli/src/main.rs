@@ -42,12 +42,12 @@ enum Command {
     Mkfs(MkfsArgs),
     /// Mount a volume; returns when it is ready
     Mount(MountArgs),
-    /// Unmount a volume; returns when everything is home and the volume is clean
+    /// Unmount a volume; returns when everything is home, or says that the volume was not closed
     Umount(UmountArgs),
     /// Recover a volume, then check it with e2fsck
     ///
-    /// Exit codes are those of fsck(8): 0 clean, 1 errors corrected, 4 errors left, 8 operational
-    /// error, 16 usage error.
+    /// Exit codes are those of fsck(8): 0 clean, 1 recovered or errors corrected, 4 errors left, a damaged journal, or
+    /// with -n a volume that was not closed, 8 operational error, 16 usage error.
     Fsck(FsckArgs),
     /// Print the journal of a volume; changes nothing
     Dump(DumpArgs),
@@ -95,7 +95,7 @@ struct MountArgs {
     #[arg(short = 'o', long = "options", value_name = "OPTIONS", value_delimiter = ',',
           help = mount_options::HELP)]
     options: Vec<String>,
-    /// Append messages of the daemon to this file
+    /// Append messages of the daemon to this file (without it they are lost once the mount is ready)
     #[arg(long)]
     log: Option<PathBuf>,
     /// Tell the parent process on standard output that the mount is ready (internal)

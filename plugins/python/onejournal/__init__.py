@@ -11,6 +11,7 @@
     nvram       directory on NVRAM for the log's lanes
     durability  what that NVRAM survives, if less than a power cut: "reboot" or "process"
     memory      a tmpfs for the log's shared memory, /dev/shm by default; the same in all processes
+    recover     "discard": give up what is logged when the database was changed behind the extension's back
 
 Everything else is handed to sqlite3.connect().
 """
@@ -58,7 +59,7 @@ def load(connection):
         connection.enable_load_extension(False)
 
 
-def connect(database, *, log=None, nvram=None, durability=None, memory=None, module=None, **options):
+def connect(database, *, log=None, nvram=None, durability=None, memory=None, recover=None, module=None, **options):
     """Opens `database` through the VFS. `module`: sqlite3 (default) or one with the same interface."""
     if module is None:
         import sqlite3 as module
@@ -69,7 +70,7 @@ def connect(database, *, log=None, nvram=None, durability=None, memory=None, mod
         finally:
             opener.close()
         _loaded_modules.add(module)
-    wanted = {"vfs": "onejournal", "log": log, "nvram": nvram, "durability": durability, "memory": memory}
+    wanted = {"vfs": "onejournal", "log": log, "nvram": nvram, "durability": durability, "memory": memory, "recover": recover}
     query = urllib.parse.urlencode({k: os.fspath(v) for k, v in wanted.items() if v is not None}, quote_via=urllib.parse.quote)
     path = urllib.parse.quote(os.path.abspath(os.fspath(database)))
     connection = module.connect(f"file:{path}?{query}", uri=True, **options)
