@@ -39,6 +39,7 @@ pub mod compare;
 mod disk;
 mod error;
 mod files;
+mod fork_mark;
 mod geometry;
 mod huge;
 mod loop_attach;
@@ -58,6 +59,7 @@ pub use error::{DeviceError, Operation, Result};
 pub use files::{
     Directory, FileStore, FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles, StoredFile,
 };
+pub use fork_mark::ForkMark;
 pub use loop_attach::{LoopDevice, LoopOptions};
 pub use memory::MemoryDevice;
 pub use metered::{Counters, Metered};

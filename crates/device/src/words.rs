@@ -29,6 +29,13 @@ impl SharedWords {
         Ok(SharedWords { mapping })
     }
 
+    /// The same, zeros again in a process that is forked from this one.
+    pub fn wiped_on_fork(count: usize) -> Result<SharedWords> {
+        let words = SharedWords::anonymous(count)?;
+        words.mapping.wipe_on_fork().map_err(|e| failed(e.into()))?;
+        Ok(words)
+    }
+
     /// The first `count` words of an open file, which must be that long: a file that is made
     /// shorter later ends the process with SIGBUS.
     pub fn of_file(fd: impl AsFd, count: usize) -> Result<SharedWords> {

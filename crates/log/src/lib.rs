@@ -36,6 +36,7 @@ mod media;
 mod mortal;
 mod options;
 mod own_lease;
+mod owned;
 mod patience;
 mod place;
 mod pool;

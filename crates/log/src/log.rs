@@ -4,23 +4,27 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use device::Durability;
+use device::{Durability, ForkMark};
 use serde::Serialize;
 
 use crate::client::{Client, ConnectOptions};
 use crate::host::StreamMeta;
 use crate::options::Options;
+use crate::owned::Owned;
 use crate::place::Place;
 use crate::reading::Found;
 use crate::recovery::recover_service;
 use crate::service::Service;
-use crate::stream::{Record, Stream};
+use crate::stream::{Record, Stream, StreamInner};
 use crate::worker::Worker;
 use crate::{LogError, Lsn, Result, StreamName};
 
 /// A service that this process takes part in, or uses through its daemon.
+///
+/// It belongs to the process that opened it. In one that is forked from that, whatever is done with it or with its
+/// streams fails, and dropping it does nothing: a forked process opens the log again.
 pub struct Log {
-    inner: Inner,
+    inner: Owned<Inner>,
 }
 
 enum Inner {
@@ -53,7 +57,7 @@ impl Log {
         })?;
         let service = Arc::new(Service::new(place.clone(), options.full_wait));
         let worker = Worker::start(service.clone())?;
-        Ok(Log { inner: Inner::Embedded { service, place, worker } })
+        Log::new(Inner::Embedded { service, place, worker })
     }
 
     /// Connects to the daemon that listens at `socket`.
@@ -64,13 +68,18 @@ impl Log {
     /// Connects to the daemon that listens at `socket`; what happens when it is gone is said by `options`.
     pub fn connect_with(socket: impl AsRef<Path>, options: &ConnectOptions) -> Result<Log> {
         match Client::connect(socket.as_ref(), options) {
-            Ok(client) => Ok(Log { inner: Inner::Remote(client) }),
+            Ok(client) => Log::new(Inner::Remote(client)),
             Err(e @ LogError::Daemon(_)) => match &options.fallback {
                 Some((path, options)) => Log::open(path, options),
                 None => Err(e),
             },
             Err(e) => Err(e),
         }
+    }
+
+    fn new(inner: Inner) -> Result<Log> {
+        let mark = Arc::new(ForkMark::new()?);
+        Ok(Log { inner: Owned::new(inner, mark) })
     }
 
     /// Ends this process's part: brings all that it appended to the log files and lets others write its streams.
@@ -80,7 +89,8 @@ impl Log {
     /// # Errors
     /// What could not be brought home stays where it was, as if the log had been dropped.
     pub fn close(self) -> Result<()> {
-        match self.inner {
+        let Some(inner) = self.inner.take() else { return Ok(()) };
+        match inner {
             Inner::Embedded { service, place, worker } => {
                 drop(worker);
                 service.bring_own_home()?;
@@ -98,7 +108,7 @@ impl Log {
 
     #[cfg(test)]
     pub(crate) fn service(&self) -> &Service {
-        match &self.inner {
+        match self.inner.look() {
             Inner::Embedded { service, .. } => service,
             Inner::Remote(_) => unreachable!("tests of what is inside open directories"),
         }
@@ -106,7 +116,7 @@ impl Log {
 
     /// Names the service: 32 hexadecimal digits, random when it was made.
     pub fn uuid(&self) -> &str {
-        match &self.inner {
+        match self.inner.look() {
             Inner::Embedded { service, .. } => &service.host.settings().uuid,
             Inner::Remote(client) => &client.service.uuid,
         }
@@ -114,7 +124,7 @@ impl Log {
 
     /// What survives after an append that was synced.
     pub fn durability(&self) -> Durability {
-        match &self.inner {
+        match self.inner.look() {
             Inner::Embedded { service, .. } => service.durability(),
             Inner::Remote(client) => client.service.durability,
         }
@@ -132,7 +142,7 @@ impl Log {
     }
 
     fn open_stream(&self, name: &str, is_new: bool) -> Result<Option<Stream>> {
-        match &self.inner {
+        match self.inner.get()? {
             Inner::Embedded { service, .. } => {
                 let name: StreamName = name.parse()?;
                 let meta = match service.host.stream(&name)? {
@@ -141,7 +151,8 @@ impl Log {
                     None => return Ok(None),
                 };
                 let lane = service.lane(&name, &meta)?;
-                Ok(Some(Stream::embedded(service.clone(), lane)))
+                let inner = StreamInner::Embedded { service: service.clone(), lane };
+                Ok(Some(Stream::new(self.inner.with(inner))))
             }
             Inner::Remote(client) => {
                 let mut local = None;
@@ -152,14 +163,15 @@ impl Log {
                         Ok(None)
                     },
                 )?;
-                Ok(remote.map(Stream::remote).or(local))
+                let remote = remote.map(|remote| self.inner.with(StreamInner::Remote(remote)));
+                Ok(remote.map(Stream::new).or(local))
             }
         }
     }
 
     /// The names of all streams, sorted; of a daemon's, those that the user may open.
     pub fn stream_names(&self) -> Result<Vec<StreamName>> {
-        match &self.inner {
+        match self.inner.get()? {
             Inner::Embedded { service, .. } => {
                 let streams = service.host.streams()?;
                 let mut names: Vec<_> = streams.into_iter().map(|(name, _)| name).collect();
@@ -173,7 +185,7 @@ impl Log {
     /// Removes a stream and all it holds, durably; what is in memory only is not written first. Fails
     /// while another process writes it.
     pub fn remove_stream(&self, name: &str) -> Result<()> {
-        match &self.inner {
+        match self.inner.get()? {
             Inner::Embedded { service, .. } => {
                 let name = name.parse()?;
                 service.remove_named(&name, service.host.stream(&name)?)
@@ -188,7 +200,7 @@ impl Log {
     /// the first, about a megabyte of them; and where the next one begins, or would. No record: nothing
     /// more can be read.
     pub fn salvage(&self, name: &str, from: Lsn) -> Result<(Vec<Record>, Lsn)> {
-        match &self.inner {
+        match self.inner.get()? {
             Inner::Embedded { service, .. } => {
                 let (name, meta) = named(service, name)?;
                 let Found { records, next } = service.salvage(&name, &meta, from)?;
@@ -203,7 +215,7 @@ impl Log {
     /// Gives up what is damaged of a stream and all behind it, so that it can be used again; where it
     /// ends now. Somebody's decision, never made by itself. Fails while anybody writes it.
     pub fn discard_damaged(&self, name: &str) -> Result<Lsn> {
-        match &self.inner {
+        match self.inner.get()? {
             Inner::Embedded { service, .. } => {
                 let (name, meta) = named(service, name)?;
                 service.discard_damaged(&name, &meta)
@@ -216,11 +228,11 @@ impl Log {
 
     /// Counters of the service; zeros when its daemon does not answer.
     pub fn stat(&self) -> LogStat {
-        match &self.inner {
+        match self.inner.look() {
             Inner::Embedded { service, .. } => service.stat(),
             Inner::Remote(client) => {
-                let asked = client.either(|| client.stat(), |log| Ok(log.stat()));
-                asked.unwrap_or_else(|_| LogStat {
+                let ask = |_: &Inner| client.either(|| client.stat(), |log| Ok(log.stat()));
+                self.inner.get().and_then(ask).unwrap_or_else(|_| LogStat {
                     durability: client.service.durability.name(),
                     is_nvram: client.service.is_nvram,
                     pool_bytes: client.service.sizes.pool_bytes,

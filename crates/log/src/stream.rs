@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::client::{RemoteReader, RemoteStream};
 use crate::lane::Lane;
+use crate::owned::Owned;
 use crate::reading::{Found, READ_BYTES};
 use crate::service::Service;
 use crate::shared::NOTE_BYTES;
@@ -19,27 +20,23 @@ use crate::{Lsn, Result, StreamName, Usn};
 /// stream's lease for this process, which keeps it until [`Stream::release`] or its end.
 #[derive(Clone)]
 pub struct Stream {
-    inner: StreamInner,
+    inner: Owned<StreamInner>,
 }
 
 #[derive(Clone)]
-enum StreamInner {
+pub(crate) enum StreamInner {
     Embedded { service: Arc<Service>, lane: Arc<Lane> },
     Remote(Arc<RemoteStream>),
 }
 
 impl Stream {
-    pub(crate) fn embedded(service: Arc<Service>, lane: Arc<Lane>) -> Stream {
-        Stream { inner: StreamInner::Embedded { service, lane } }
-    }
-
-    pub(crate) fn remote(stream: Arc<RemoteStream>) -> Stream {
-        Stream { inner: StreamInner::Remote(stream) }
+    pub(crate) fn new(inner: Owned<StreamInner>) -> Stream {
+        Stream { inner }
     }
 
     /// Its name.
     pub fn name(&self) -> &StreamName {
-        match &self.inner {
+        match self.inner.look() {
             StreamInner::Embedded { lane, .. } => &lane.name,
             StreamInner::Remote(stream) => stream.name(),
         }
@@ -47,7 +44,7 @@ impl Stream {
 
     #[cfg(test)]
     pub(crate) fn lane(&self) -> &Arc<Lane> {
-        match &self.inner {
+        match self.inner.look() {
             StreamInner::Embedded { lane, .. } => lane,
             StreamInner::Remote(_) => unreachable!("tests of what is inside open directories"),
         }
@@ -56,7 +53,7 @@ impl Stream {
     /// Appends one record of 1 byte to 16 MiB. On NVRAM it is durable when this returns, elsewhere after
     /// [`Stream::sync`].
     pub fn append(&self, payload: &[u8]) -> Result<Lsn> {
-        match &self.inner {
+        match self.inner.get()? {
             StreamInner::Embedded { service, lane } => {
                 service.with_writer(lane, |writer, lender| writer.append(lender, payload))
             }
@@ -67,7 +64,7 @@ impl Stream {
     /// Appends records one behind the other, persisted together, half a pool of bytes at most; where
     /// the last one begins. A crash in the middle leaves any number of the first ones.
     pub fn append_batch(&self, payloads: &[&[u8]]) -> Result<Lsn> {
-        match &self.inner {
+        match self.inner.get()? {
             StreamInner::Embedded { service, lane } => {
                 service.with_writer(lane, |writer, lender| writer.append_batch(lender, payloads))
             }
@@ -78,7 +75,7 @@ impl Stream {
     /// Returns when the record at `lsn` and all before it are durable. One device write for everybody
     /// in the service who waits; nothing on NVRAM.
     pub fn sync(&self, lsn: Lsn) -> Result<()> {
-        match &self.inner {
+        match self.inner.get()? {
             StreamInner::Embedded { service, lane } => service.sync(lane, lsn),
             StreamInner::Remote(stream) => stream.sync(lsn),
         }
@@ -86,7 +83,7 @@ impl Stream {
 
     /// Brings all that was appended to the log files, durably.
     pub fn flush(&self) -> Result<()> {
-        match &self.inner {
+        match self.inner.get()? {
             StreamInner::Embedded { service, lane } => service.drain(lane),
             StreamInner::Remote(stream) => stream.flush(),
         }
@@ -98,7 +95,7 @@ impl Stream {
     /// # Errors
     /// [`LogError::Busy`] while another process has it.
     pub fn acquire(&self) -> Result<()> {
-        match &self.inner {
+        match self.inner.get()? {
             StreamInner::Embedded { service, lane } => service.with_writer(lane, |_, _| Ok(())),
             StreamInner::Remote(stream) => stream.acquire(),
         }
@@ -106,7 +103,8 @@ impl Stream {
 
     /// Lets another process write the stream.
     pub fn release(&self) {
-        match &self.inner {
+        let Ok(inner) = self.inner.get() else { return };
+        match inner {
             StreamInner::Embedded { service, lane } => service.release(lane),
             StreamInner::Remote(stream) => stream.release(),
         }
@@ -115,21 +113,22 @@ impl Stream {
     /// The records that are durable now and later, from the one at `lsn` on. `lsn` has to be where a
     /// record begins, or the end; what lies before [`Stream::head`] may be gone.
     pub fn read_from(&self, lsn: Lsn) -> Result<Reader> {
-        let lane = match &self.inner {
+        let lane = match self.inner.get()? {
             StreamInner::Embedded { lane, .. } => lane,
             StreamInner::Remote(stream) => {
                 let reader = RemoteReader::new(stream.clone(), lsn)?;
-                return Ok(Reader { inner: ReaderInner::Remote(reader) });
+                return Ok(Reader { inner: self.inner.with(ReaderInner::Remote(reader)) });
             }
         };
         lane.check_position(lsn)?;
         let (lane, read) = (lane.clone(), VecDeque::new());
-        Ok(Reader { inner: ReaderInner::Embedded { lane, read, behind: lsn } })
+        let inner = ReaderInner::Embedded { lane, read, behind: lsn };
+        Ok(Reader { inner: self.inner.with(inner) })
     }
 
     /// Where the first record is that was not truncated away.
     pub fn head(&self) -> Lsn {
-        match &self.inner {
+        match self.inner.look() {
             StreamInner::Embedded { lane, .. } => Lsn(lane.words.head().load(Ordering::Acquire)),
             StreamInner::Remote(stream) => stream.head(),
         }
@@ -137,7 +136,7 @@ impl Stream {
 
     /// Behind the last record that is durable.
     pub fn end(&self) -> Lsn {
-        match &self.inner {
+        match self.inner.look() {
             StreamInner::Embedded { lane, .. } => Lsn(lane.durable()),
             StreamInner::Remote(stream) => stream.end(),
         }
@@ -145,10 +144,10 @@ impl Stream {
 
     /// Behind the last record that was appended.
     pub fn appended(&self) -> Lsn {
-        match &self.inner {
+        match self.inner.look() {
             StreamInner::Embedded { lane, .. } => {
                 // What cannot be taken over is told by the next append or sync.
-                let _ = lane.pull();
+                let _ = self.inner.get().map(|_| lane.pull());
                 Lsn(lane.words.appended().load(Ordering::Acquire))
             }
             StreamInner::Remote(stream) => stream.appended(),
@@ -158,7 +157,7 @@ impl Stream {
     /// The records before `lsn` are not wanted any more: their space is given back, by whole log
     /// files. After a power cut they may be there again.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<()> {
-        match &self.inner {
+        match self.inner.get()? {
             StreamInner::Embedded { service, lane } => service.truncate_before(lane, lsn),
             StreamInner::Remote(stream) => stream.truncate_before(lsn),
         }
@@ -167,7 +166,7 @@ impl Stream {
     /// A few bytes that whoever writes the stream leaves for the next, in memory: zeros after a restart
     /// of the machine.
     pub fn note(&self) -> [u8; NOTE_BYTES] {
-        match &self.inner {
+        match self.inner.look() {
             StreamInner::Embedded { lane, .. } => lane.words.note(),
             StreamInner::Remote(stream) => stream.note(),
         }
@@ -175,7 +174,8 @@ impl Stream {
 
     /// Leaves a note. Only who has the lease may.
     pub fn set_note(&self, note: &[u8; NOTE_BYTES]) {
-        match &self.inner {
+        let Ok(inner) = self.inner.get() else { return };
+        match inner {
             StreamInner::Embedded { lane, .. } => lane.words.set_note(note),
             StreamInner::Remote(stream) => stream.set_note(note),
         }
@@ -183,7 +183,7 @@ impl Stream {
 
     /// Counters of the stream.
     pub fn stat(&self) -> Result<StreamStat> {
-        match &self.inner {
+        match self.inner.get()? {
             StreamInner::Embedded { lane, .. } => lane.stat(),
             StreamInner::Remote(stream) => stream.stat(),
         }
@@ -227,7 +227,7 @@ pub struct Record {
 /// Reads a stream while it is written. As an iterator it ends at what is durable now, and goes on when
 /// there is more.
 pub struct Reader {
-    inner: ReaderInner,
+    inner: Owned<ReaderInner>,
 }
 
 enum ReaderInner {
@@ -243,7 +243,7 @@ enum ReaderInner {
 impl Reader {
     /// Where the next record begins.
     pub fn position(&self) -> Lsn {
-        match &self.inner {
+        match self.inner.look() {
             ReaderInner::Embedded { read, behind, .. } => read.front().map_or(*behind, |r| r.lsn),
             ReaderInner::Remote(reader) => reader.position(),
         }
@@ -251,7 +251,7 @@ impl Reader {
 
     /// The next record; `None` at the end of what is durable.
     pub fn next_record(&mut self) -> Result<Option<Record>> {
-        match &mut self.inner {
+        match self.inner.get_mut()? {
             ReaderInner::Embedded { lane, read, behind } => {
                 if read.is_empty() {
                     let Found { records, next } = lane.read_records(*behind, READ_BYTES)?;

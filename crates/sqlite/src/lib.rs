@@ -87,6 +87,7 @@ mod format_page;
 mod frames;
 mod functions;
 mod home;
+mod known;
 mod main_file;
 mod note;
 mod page;

@@ -1,15 +1,14 @@
 //! Where a database's log is, and the logs of this process.
 
-use std::collections::HashMap;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use device::Durability;
 use log::{Log, Options};
-use parking_lot::Mutex;
 
 use crate::Failure;
+use crate::known::Known;
 
 /// Name of the log's directory beside the database.
 const DIRECTORY: &str = ".onejournal";
@@ -99,22 +98,21 @@ impl Settings {
 }
 
 /// One log a directory or socket.
-static LOGS: Mutex<Option<HashMap<PathBuf, Weak<Log>>>> = Mutex::new(None);
+static LOGS: Known<Log> = Known::new();
 
 /// The log that the settings name, which is made when there is none.
 pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
-    let mut logs = LOGS.lock();
-    let logs = logs.get_or_insert_default();
-    let known = settings.directory.canonicalize().ok();
-    if let Some(log) = known.and_then(|path| logs.get(&path)?.upgrade()) {
-        return Ok(log);
-    }
-    let log = Arc::new(Log::open(&settings.directory, &options(settings))?);
-    logs.retain(|_, log| log.strong_count() > 0);
-    if let Ok(path) = settings.directory.canonicalize() {
-        logs.insert(path, Arc::downgrade(&log));
-    }
-    Ok(log)
+    LOGS.with(|logs| {
+        let known = settings.directory.canonicalize().ok();
+        if let Some(log) = known.and_then(|path| logs.get(&path)?.upgrade()) {
+            return Ok(log);
+        }
+        let log = Arc::new(Log::open(&settings.directory, &options(settings))?);
+        if let Ok(path) = settings.directory.canonicalize() {
+            logs.insert(path, Arc::downgrade(&log));
+        }
+        Ok(log)
+    })
 }
 
 /// What a log is made with.

@@ -1,13 +1,10 @@
 //! The VFS `onejournal`: the default VFS, with files of ours around its files.
 
-use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
-
-use parking_lot::Mutex;
 
 use crate::Failure;
 use crate::batch::Connection;
@@ -15,6 +12,7 @@ use crate::database::{self, Database};
 use crate::ffi::*;
 use crate::file::{self, File, Role};
 use crate::guard;
+use crate::known::Known;
 use crate::main_file;
 use crate::place::Settings;
 use crate::volume::{self, Volume};
@@ -46,7 +44,7 @@ pub struct Loaded {
 static LOADED: OnceLock<Loaded> = OnceLock::new();
 
 /// The databases that are open in this process.
-static DATABASES: Mutex<Option<HashMap<PathBuf, Weak<Database>>>> = Mutex::new(None);
+static DATABASES: Known<Database> = Known::new();
 
 /// What was fixed.
 pub fn loaded() -> &'static Loaded {
@@ -110,36 +108,34 @@ pub fn register(api: Api) -> c_int {
 
 /// The databases that are open.
 pub fn open_databases() -> Vec<Arc<Database>> {
-    let databases = DATABASES.lock();
-    databases.iter().flatten().filter_map(|(_, database)| database.upgrade()).collect()
+    DATABASES.all()
 }
 
 fn find_database(path: &Path) -> Option<Arc<Database>> {
-    DATABASES.lock().as_ref()?.get(path)?.upgrade()
+    DATABASES.find(path)
 }
 
 /// The database at `path`, which is counted as open once more.
 fn enter_database(path: PathBuf, settings: Settings) -> Result<Arc<Database>, Failure> {
-    let mut databases = DATABASES.lock();
-    let databases = databases.get_or_insert_default();
-    databases.retain(|_, database| database.strong_count() > 0);
-    let database = match databases.get(&path).and_then(Weak::upgrade) {
-        Some(database) if database.settings.directory == settings.directory => database,
-        Some(database) => {
-            return Err(Failure::CannotOpen(format!(
-                "{}: this process has it open with its log in {}",
-                path.display(),
-                database.settings.directory.display()
-            )));
-        }
-        None => {
-            let database = Arc::new(Database::new(path.clone(), settings, loaded().below));
-            databases.insert(path, Arc::downgrade(&database));
-            database
-        }
-    };
-    database::came(&database);
-    Ok(database)
+    DATABASES.with(|databases| {
+        let database = match databases.get(&path).and_then(Weak::upgrade) {
+            Some(database) if database.settings.directory == settings.directory => database,
+            Some(database) => {
+                return Err(Failure::CannotOpen(format!(
+                    "{}: this process has it open with its log in {}",
+                    path.display(),
+                    database.settings.directory.display()
+                )));
+            }
+            None => {
+                let database = Arc::new(Database::new(path.clone(), settings, loaded().below));
+                databases.insert(path, Arc::downgrade(&database));
+                database
+            }
+        };
+        database::came(&database);
+        Ok(database)
+    })
 }
 
 /// # Safety

@@ -74,6 +74,12 @@ impl Mapping {
         }
     }
 
+    /// Has a forked process find zeros here, in memory of its own. Of anonymous mappings only.
+    pub(crate) fn wipe_on_fork(&self) -> rustix::io::Result<()> {
+        // SAFETY: the span is ours, and the advice changes no byte of it in this process.
+        unsafe { mm::madvise(self.start.cast(), self.len_bytes, Advice::LinuxWipeOnFork) }
+    }
+
     pub(crate) fn len_bytes(&self) -> usize {
         self.len_bytes
     }

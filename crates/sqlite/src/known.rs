@@ -1,0 +1,44 @@
+//! What is open in this process, by path.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+/// What is open, by path. A forked process begins anew: what it has a copy of is its parent's.
+pub struct Known<V>(Mutex<Option<Of<V>>>);
+
+struct Of<V> {
+    process: u32,
+    open: HashMap<PathBuf, Weak<V>>,
+}
+
+impl<V> Known<V> {
+    /// Nothing.
+    pub const fn new() -> Known<V> {
+        Known(Mutex::new(None))
+    }
+
+    /// Does something with it.
+    pub fn with<T>(&self, f: impl FnOnce(&mut HashMap<PathBuf, Weak<V>>) -> T) -> T {
+        let process = std::process::id();
+        let mut of = self.0.lock();
+        if of.as_ref().is_none_or(|of| of.process != process) {
+            *of = Some(Of { process, open: HashMap::new() });
+        }
+        let open = &mut of.as_mut().expect("it is there now").open;
+        open.retain(|_, one| one.strong_count() > 0);
+        f(open)
+    }
+
+    /// What is open at `path`.
+    pub fn find(&self, path: &Path) -> Option<Arc<V>> {
+        self.with(|open| open.get(path)?.upgrade())
+    }
+
+    /// All that is open.
+    pub fn all(&self) -> Vec<Arc<V>> {
+        self.with(|open| open.values().filter_map(Weak::upgrade).collect())
+    }
+}
