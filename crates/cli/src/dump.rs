@@ -39,6 +39,7 @@ fn print_text(survey: &Survey, scan: &Scan) {
     println!("life        {:016x}, header {}", header.life, header.sequence);
     println!("regions     {} of {} bytes", header.region_count, header.region_bytes);
     println!("tail        region {}, transaction {}", header.tail_region, header.tail_tid);
+    println!("reach       {}", header.reach_offset);
     for record in &scan.records {
         println!(
             "transaction {} at {} ({} bytes): {} blocks, {} revokes",
@@ -72,6 +73,7 @@ fn as_json(survey: &Survey, scan: &Scan) -> Value {
             "region_bytes": header.region_bytes,
             "tail_region": header.tail_region,
             "tail_tid": header.tail_tid.0,
+            "reach_offset": header.reach_offset,
         },
         "transactions": scan.records.iter().map(record_json).collect::<Vec<_>>(),
         "end": end_text(&scan.end),
