@@ -110,11 +110,16 @@ Result SyncDirectory(const std::string& directory) {
 Writer::~Writer() { onejournal_stream_release(stream_.get()); }
 
 Result Writer::Append(const char* data, size_t len) {
+  if (has_failed_.load(std::memory_order_acquire)) return failure_;
   while (len > 0) {
     size_t part = std::min(len, kRecordBytes);
     uint64_t lsn;
     Result result = Checked(onejournal_append(stream_.get(), data, part, &lsn));
-    if (!result.ok()) return result;
+    if (!result.ok()) {
+      failure_ = result;
+      has_failed_.store(true, std::memory_order_release);
+      return result;
+    }
     last_.store(lsn + 1, std::memory_order_release);
     size_ += part;
     data += part;
@@ -124,6 +129,7 @@ Result Writer::Append(const char* data, size_t len) {
 }
 
 Result Writer::Sync() {
+  if (has_failed_.load(std::memory_order_acquire)) return failure_;
   uint64_t last = last_.load(std::memory_order_acquire);
   if (last == 0) return Checked(onejournal_flush(stream_.get()));
   return Checked(onejournal_sync(stream_.get(), last - 1));
@@ -135,10 +141,11 @@ Result Reader::Fill() {
   if (!result.ok() || rest_.data != nullptr) return result;
   uint64_t end, appended;
   result = Checked(onejournal_positions(stream_.get(), nullptr, &end, &appended));
-  if (!result.ok() || end == appended) return result;
-  // Cursors show what is durable; a file shows what was written.
-  result = Checked(onejournal_flush(stream_.get()));
   if (!result.ok()) return result;
+  // Cursors show what is durable; a file shows what was written.
+  if (end != appended) result = Checked(onejournal_flush(stream_.get()));
+  if (!result.ok()) return result;
+  // Also when all is durable: some may have become so behind the first look.
   return Checked(onejournal_cursor_next(cursor_.get(), &rest_));
 }
 

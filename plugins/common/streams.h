@@ -60,6 +60,8 @@ class Writer {
   Writer(StreamHandle stream, uint64_t size) : stream_(std::move(stream)), size_(size) {}
   ~Writer();
 
+  // After a failure every later call fails with it, as does Sync(): the file ends there, maybe within what was to be
+  // appended. Databases go on after an error, and what they would write behind such a hole could not be read.
   Result Append(const char* data, size_t len);
   // May be called while another thread appends.
   Result Sync();
@@ -71,6 +73,9 @@ class Writer {
   uint64_t size_;
   // LSN of the last record, plus one; 0: none was appended.
   std::atomic<uint64_t> last_{0};
+  // Written before has_failed_ is set, and never again.
+  Result failure_;
+  std::atomic<bool> has_failed_{false};
 };
 
 // A file that is read from its beginning, also while it is written.

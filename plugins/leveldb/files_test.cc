@@ -2,11 +2,26 @@
 
 #include "../common/files.h"
 
+#include <dlfcn.h>
 #include <leveldb/db.h>
 
 #include <algorithm>
 
 #include "onejournal_leveldb.h"
+
+namespace {
+
+// Appends fail, as with a pool that stayed full.
+bool appends_fail = false;
+
+}  // namespace
+
+// Stands before the library's own.
+extern "C" int onejournal_append(const onejournal_stream* stream, const void* data, size_t len, uint64_t* lsn) {
+  using Append = int(const onejournal_stream*, const void*, size_t, uint64_t*);
+  static Append* const append = reinterpret_cast<Append*>(dlsym(RTLD_NEXT, "onejournal_append"));
+  return appends_fail ? ONEJOURNAL_EFULL : append(stream, data, len, lsn);
+}
 
 namespace onejournal {
 
@@ -56,6 +71,34 @@ void TestEnv(const TestPlace& place) {
   MUST(env->RemoveFile(place.path + "/aside").ok() && env->RemoveFile(place.path + "/other").ok(), "remove");
   MUST(env->RemoveFile(log).IsNotFound(), "gone already");
   MUST(env->RemoveDir(place.path).ok(), "removed");
+}
+
+// LevelDB takes the next write after one that failed; its log must not have a hole in it then.
+void TestFailedAppend(const TestPlace& place) {
+  leveldb::Options options;
+  leveldb::Status status = NewLevelDbEnv(leveldb::Env::Default(), place.options.log, &options.env);
+  MUST(status.ok(), status.ToString());
+  const std::unique_ptr<leveldb::Env> env(options.env);
+  options.create_if_missing = true;
+  options.paranoid_checks = true;
+  leveldb::WriteOptions sync;
+  sync.sync = true;
+  std::vector<std::string> acknowledged;
+  leveldb::DB* db = nullptr;
+  MUST(leveldb::DB::Open(options, place.path, &db).ok(), "open");
+  for (int number = 0; number < 300; number++) {
+    appends_fail = number == 100;
+    const std::string key = std::to_string(number);
+    const bool is_good = db->Put(sync, key, std::string(1000, 'x')).ok();
+    MUST(is_good || number >= 100, key);
+    if (is_good) acknowledged.push_back(key);
+  }
+  delete db;
+  MUST(leveldb::DB::Open(options, place.path, &db).ok(), "open again");
+  std::string value;
+  for (const std::string& key : acknowledged) MUST(db->Get(leveldb::ReadOptions(), key, &value).ok(), key);
+  MUST(db->Put(sync, "after", "x").ok(), "a new log is a sound one");
+  delete db;
 }
 
 void TestRepairAndReuse(const TestPlace& place) {
