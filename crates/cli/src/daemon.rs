@@ -98,13 +98,16 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     };
     let (source, attached) = mount_source(&path, device.inner());
     drop(device);
+    // From now on none of them ends the process, which would leave a dead mount.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
+    let signals = signals.map_err(|error| CliError::new(format!("signals: {error}")))?;
     let mut session = Session::mount(volume, &source, &args.dir, &parsed.mount, stat_source)
         .map_err(|error| CliError::new(error.to_string()))?;
     drop(attached);
     if let Some(listener) = metrics {
         session.serve_metrics(listener);
     }
-    unmount_on_signal(session.handle())?;
+    unmount_on_signal(signals, session.handle())?;
     if args.announce {
         announce()?;
     }
@@ -199,12 +202,12 @@ fn announce() -> Result<()> {
 
 /// SIGTERM, SIGINT and SIGHUP unmount; while programs use the mount it is detached, and the daemon
 /// ends with the last of them.
-fn unmount_on_signal(handle: MountHandle) -> Result<()> {
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
-    let mut signals = signals.map_err(|error| CliError::new(format!("signals: {error}")))?;
+fn unmount_on_signal(mut signals: Signals, handle: MountHandle) -> Result<()> {
     let body = move || {
         for _ in signals.forever() {
-            if handle.unmount().is_err()
+            // Once it is gone, or detached, what is mounted there is somebody else's.
+            if handle.is_mounted()
+                && handle.unmount().is_err()
                 && let Err(error) = handle.unmount_lazily()
             {
                 tracing::error!("unmounting: {error}");

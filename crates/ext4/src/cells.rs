@@ -105,6 +105,17 @@ impl InodeCell {
 struct Entry {
     cell: Arc<InodeCell>,
     pin_count: u64,
+    eviction: Eviction,
+}
+
+/// Whether somebody looks if an inode is to be freed, and frees it.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Eviction {
+    #[default]
+    None,
+    UnderWay,
+    /// And somebody else took the last pin off meanwhile.
+    Again,
 }
 
 #[derive(Default)]
@@ -134,7 +145,7 @@ impl Cells {
         }
         shard.collect(committed());
         let cell = Arc::<InodeCell>::default();
-        shard.entries.insert(ino, Entry { cell: cell.clone(), pin_count: 0 });
+        shard.entries.insert(ino, Entry { cell: cell.clone(), ..Entry::default() });
         shard.unpinned.push_back(ino);
         cell
     }
@@ -159,6 +170,37 @@ impl Cells {
         shard.collect(committed);
         was_pinned
     }
+
+    /// Nobody pins the inode.
+    pub(crate) fn is_unpinned(&self, ino: InodeNo) -> bool {
+        self.shard(ino).lock().entries.get(&ino).is_none_or(|entry| entry.pin_count == 0)
+    }
+
+    /// Begins to look whether the inode is to be freed. `false`: it is pinned, or somebody does it already, who will look
+    /// again.
+    pub(crate) fn begin_eviction(&self, ino: InodeNo) -> bool {
+        let mut shard = self.shard(ino).lock();
+        let entry = shard.entries.entry(ino).or_default();
+        let is_ours = entry.pin_count == 0 && entry.eviction == Eviction::None;
+        if is_ours {
+            entry.eviction = Eviction::UnderWay;
+        } else if entry.pin_count == 0 {
+            entry.eviction = Eviction::Again;
+        }
+        is_ours
+    }
+
+    /// Ends it. `true`: it is to be looked at again, which has begun.
+    pub(crate) fn end_eviction(&self, ino: InodeNo) -> bool {
+        let mut shard = self.shard(ino).lock();
+        let Some(entry) = shard.entries.get_mut(&ino) else { return false };
+        let again = entry.eviction == Eviction::Again && entry.pin_count == 0;
+        entry.eviction = if again { Eviction::UnderWay } else { Eviction::None };
+        if !again && entry.pin_count == 0 {
+            shard.unpinned.push_back(ino);
+        }
+        again
+    }
 }
 
 impl Shard {
@@ -172,7 +214,7 @@ impl Shard {
                 continue;
             }
             // The count cannot grow meanwhile: clones are made under the shard's lock.
-            let in_use = Arc::strong_count(&entry.cell) > 1;
+            let in_use = Arc::strong_count(&entry.cell) > 1 || entry.eviction != Eviction::None;
             if in_use || entry.cell.sync_tid() > committed {
                 self.unpinned.push_back(ino);
             } else {
@@ -201,6 +243,20 @@ mod tests {
         cells.pin(InodeNo(48));
         cells.unpin(InodeNo(48), 1, Tid(5));
         assert!(Arc::ptr_eq(&held, &cells.get(b, || Tid(5))));
+    }
+
+    #[test]
+    fn one_looks_at_a_time_whether_an_inode_is_to_be_freed() {
+        let (cells, ino) = (Cells::default(), InodeNo(11));
+        assert!(cells.begin_eviction(ino) && cells.is_unpinned(ino));
+        assert!(!cells.begin_eviction(ino), "somebody does already");
+        assert!(cells.end_eviction(ino), "and looks again");
+        cells.pin(ino);
+        assert!(!cells.is_unpinned(ino) && !cells.begin_eviction(ino));
+        assert!(!cells.end_eviction(ino));
+        assert!(!cells.begin_eviction(ino), "it is pinned");
+        assert!(cells.unpin(ino, 1, Tid(0)) && cells.begin_eviction(ino));
+        assert!(!cells.end_eviction(ino));
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Freeing inodes that have no name any more: when the last pin goes, and when a volume is opened
 //! after a crash or closed.
 //!
-//! Only who takes the last pin off frees the inode. Nobody can pin it again: it has no name.
+//! An inode is freed when it has no name and no pin. Between the look at its pins and the look at its names it may be found by
+//! its last name, be opened and lose the name; between the two looks and the freeing, somebody else may free it, and its
+//! number may be another file's. So one looks at a time, at the names first: without a name nobody can pin it, and without
+//! another who frees it the number stays.
 
 use crate::inode::{Inode, read_inode};
 use crate::op::{Op, credits};
@@ -30,10 +33,20 @@ impl Volume {
     }
 
     fn evict_if_unlinked(&self, ino: InodeNo) -> Result<()> {
-        match read_inode(self, ino) {
-            Ok(inode) if inode.link_count() == 0 => self.evict(&inode),
-            Ok(_) | Err(Error::NotFound) => Ok(()),
-            Err(error) => Err(error),
+        if !self.cells.begin_eviction(ino) {
+            return Ok(());
+        }
+        loop {
+            let evicted = match read_inode(self, ino) {
+                Ok(inode) if inode.link_count() == 0 && self.cells.is_unpinned(ino) => {
+                    self.evict(&inode)
+                }
+                Ok(_) | Err(Error::NotFound) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if !self.cells.end_eviction(ino) || evicted.is_err() {
+                return evicted;
+            }
         }
     }
 
@@ -67,7 +80,7 @@ impl Volume {
             };
             match cleaned {
                 Ok(()) => {}
-                Err(error @ Error::Corrupt { .. }) => {
+                Err(error @ (Error::Corrupt { .. } | Error::Incompatible(_))) => {
                     tracing::warn!("orphan {ino} cannot be cleaned up: {error}");
                 }
                 Err(error) => return Err(error),

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::names::{self, change_dir, find_target, read_dir_inode};
 use crate::op::{Op, credits};
+use crate::truncate::check_freeable;
 use crate::types::{FileKind, InodeNo, RenameHow};
 use crate::unlink::check_empty;
 use crate::volume::Volume;
@@ -73,6 +74,7 @@ fn rename(
                 exchange(op, from, to, moved, target)?;
                 Ok(None)
             } else {
+                check_freeable(&target.1)?;
                 replace(op, from, to, moved, target).map(Some)
             }
         }

@@ -62,7 +62,8 @@ impl Volume {
             next = self.with_op(FREE_CREDIT_COUNT, |op| {
                 let mut inode = read_inode(op, ino)?;
                 let rest = free_from(op, &mut inode, from)?;
-                if rest.is_none() {
+                // Without a name it stays there until it is evicted.
+                if rest.is_none() && inode.link_count() > 0 {
                     op.orphan_remove(&mut inode)?;
                 }
                 op.put_inode(&inode)?;
@@ -106,6 +107,12 @@ fn has_extents(inode: &Inode) -> Result<bool> {
         return Ok(inode.has_flag(flags::EXTENTS) && maps_blocks);
     }
     check_extents(inode).map(|()| true)
+}
+
+/// Refuses to take the last name of what could not be freed.
+pub(crate) fn check_freeable(inode: &Inode) -> Result<()> {
+    let has_more = inode.kind() != FileKind::Directory && inode.link_count() > 1;
+    if has_more { Ok(()) } else { has_extents(inode).map(drop) }
 }
 
 /// Sets the size and frees what lies behind it, as far as one operation can; puts the file on the

@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -34,12 +35,19 @@ enum Helper {
 pub struct MountHandle {
     dir: PathBuf,
     helper: Helper,
+    /// The kernel's number of it, by which it is told from what is mounted there later.
+    id: Option<u64>,
 }
 
 impl MountHandle {
     /// The directory, without symbolic links.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Whether it is what is mounted on the directory now.
+    pub fn is_mounted(&self) -> bool {
+        self.id.is_some() && mount_id(&self.dir) == self.id
     }
 
     /// Unmounts; [`MountError::MountBusy`] while programs use it. The session then ends by itself.
@@ -90,11 +98,46 @@ pub(crate) fn attach(
     let dir = check_directory(dir)?;
     if rustix::process::geteuid().is_root() {
         let device = attach_as_root(source, &dir, options)?;
-        Ok((device, MountHandle { dir, helper: Helper::Kernel }))
+        let id = mount_id(&dir);
+        Ok((device, MountHandle { dir, helper: Helper::Kernel, id }))
     } else {
         let device = attach_by_fusermount(source, &dir, options)?;
-        Ok((device, MountHandle { dir, helper: Helper::Fusermount }))
+        let id = mount_id(&dir);
+        Ok((device, MountHandle { dir, helper: Helper::Fusermount, id }))
     }
+}
+
+/// The number of what is mounted on a directory, the topmost. From the mount table: asking the mount would wait for its
+/// daemon, which is us.
+fn mount_id(dir: &Path) -> Option<u64> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mut ids = table.lines().filter_map(|line| {
+        let mut fields = line.split(' ');
+        let id = fields.next()?.parse().ok()?;
+        (unescaped(fields.nth(3)?) == dir.as_os_str().as_bytes()).then_some(id)
+    });
+    ids.next_back()
+}
+
+/// A path of the mount table, in which spaces and the like are octal numbers behind a backslash.
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let octal = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let octal = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match (first, octal) {
+            (b'\\', Some(byte)) => {
+                bytes.push(byte);
+                rest = &behind[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    bytes
 }
 
 /// What to do about a mount whose daemon is gone.

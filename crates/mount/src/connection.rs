@@ -223,7 +223,8 @@ fn negotiate(request: &Request<'_>, wanted: u64) -> Result<Handshake, MountError
         congestion_threshold: 48,
         max_write: MAX_TRANSFER_BYTES as u32,
         time_gran: 1,
-        max_pages: (MAX_TRANSFER_BYTES / PAGE_BYTES) as u16,
+        // Of the kernel's pages, which need not be ours.
+        max_pages: (MAX_TRANSFER_BYTES / rustix::param::page_size()).max(1) as u16,
         ..InitOut::default()
     }))
 }

@@ -22,6 +22,7 @@ use ext4::{FileKind, InodeNo, Volume};
 use parking_lot::{RwLock, RwLockReadGuard};
 use rustix::io::Errno;
 
+use super::forgets::Forgets;
 use super::overlay::Overlay;
 use super::{Call, Failure};
 use crate::abi::{WRITE_CACHE, WriteIn};
@@ -121,7 +122,10 @@ impl AtomicWrites {
                 _ if attr.kind != FileKind::Regular => return Err(Errno::INVAL.into()),
                 _ if attr.flags & FIXED_FLAGS != 0 => return Err(Errno::PERM.into()),
                 _ if volume.is_read_only() => return Err(Errno::ROFS.into()),
-                Some(file) if file.holder == handle => return Ok(()),
+                // Else a commit is about to take it out.
+                Some(file) if file.holder == handle && file.overlay.read().is_some() => {
+                    return Ok(());
+                }
                 Some(_) => return Err(Errno::BUSY.into()),
                 None if table.files.len() >= self.file_limit => return Err(Errno::NFILE.into()),
                 None => {}
@@ -147,6 +151,11 @@ impl AtomicWrites {
             Some(_) => Err(Errno::BUSY),
             None => Ok(Route::Settled(table)),
         }
+    }
+
+    /// The size of a file in the atomic state, as everybody sees it.
+    pub(super) fn size(&self, ino: InodeNo) -> Option<u64> {
+        self.file(ino)?.overlay.read().as_ref().map(Overlay::size)
     }
 
     /// Takes a write of the holder in. More than a transaction can hold is `EFBIG`: from `ENOSPC`
@@ -203,7 +212,7 @@ impl AtomicWrites {
         volume: &Volume,
         ino: InodeNo,
         handle: u64,
-        counters: &AdapterCounters,
+        (counters, forgets): (&AdapterCounters, &Forgets),
     ) -> Result<(), Errno> {
         if self.forgive(handle) {
             return Err(Errno::CANCELED);
@@ -213,7 +222,16 @@ impl AtomicWrites {
         let overlay = guard.take().ok_or(Errno::INVAL)?;
         let owned = overlay.pieces();
         let pieces: Vec<_> = owned.iter().map(|(offset, data)| (*offset, &data[..])).collect();
-        let written = volume.write_atomic(ino, &pieces);
+        let deadline = forgets.deadline();
+        let written = loop {
+            let forgotten_count = forgets.count();
+            match volume.write_atomic(ino, &pieces) {
+                Err(ext4::Error::NoSpace)
+                    if volume.has_deleted_files()
+                        && forgets.wait_beyond(forgotten_count, deadline) => {}
+                written => break written,
+            }
+        };
         drop(guard);
         if written.is_err() {
             self.drop_pages(ino, &overlay).wait();

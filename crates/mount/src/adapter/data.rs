@@ -6,8 +6,8 @@ use rustix::io::Errno;
 use super::atomic::Route;
 use super::{Call, Outcome};
 use crate::abi::{
-    FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_KILL_SUIDGID, WriteIn,
-    WriteOut,
+    FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
+    WRITE_KILL_SUIDGID, WriteIn, WriteOut, init,
 };
 use crate::convert::SUID_SGID;
 use crate::stat::AdapterCounters;
@@ -63,6 +63,10 @@ impl Call<'_, '_> {
                 answered = Some(self.answer_write(bytes));
                 self.reply.send_early(unique);
             })?;
+        // The kernel takes any answer about pages that it writes back for success, and forgets them.
+        if write.write_flags & WRITE_CACHE != 0 && written_bytes < data.len() {
+            return Err(Error::NoSpace.into());
+        }
         Ok(answered.unwrap_or_else(|| self.answer_write(written_bytes))?)
     }
 
@@ -141,7 +145,18 @@ impl Call<'_, '_> {
             SEEK_HOLE => SeekTo::Hole,
             _ => return Err(Errno::INVAL.into()),
         };
-        let offset = self.volume.seek(ino, lseek.offset, to)?;
+        if self.adapter.agreed(init::WRITEBACK_CACHE) {
+            // The kernel asks without writing back before. Then it takes all of a file for data.
+            return Err(Errno::NOSYS.into());
+        }
+        let held_size = self.adapter.atomic.as_ref().and_then(|atomic| atomic.size(ino));
+        let offset = match (held_size, to) {
+            // What is not committed has no blocks yet.
+            (Some(size), _) if lseek.offset >= size => return Err(Errno::NXIO.into()),
+            (Some(_), SeekTo::Data) => lseek.offset,
+            (Some(size), SeekTo::Hole) => size,
+            (None, to) => self.volume.seek(ino, lseek.offset, to)?,
+        };
         Ok(self.reply.push(&LseekOut { offset })?)
     }
 }

@@ -4,7 +4,7 @@
 //! program has closed it but arrives on a way of its own, a moment later. A program that deletes
 //! a file and writes another must not be told that the disk is full meanwhile.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -34,11 +34,17 @@ impl Forgets {
         *self.count.lock()
     }
 
-    /// `true` as soon as there were more than `seen_count`, `false` when patience ends without one.
-    pub(super) fn wait_beyond(&self, seen_count: u64) -> bool {
+    /// Until when somebody who begins to wait now has patience.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.patience
+    }
+
+    /// `true` as soon as there were more than `seen_count`, `false` when there was none until the deadline.
+    pub(super) fn wait_beyond(&self, seen_count: u64, deadline: Instant) -> bool {
         let mut count = self.count.lock();
         let is_none = |count: &mut u64| *count <= seen_count;
-        !self.changed.wait_while_for(&mut count, is_none, self.patience).timed_out()
+        let is_late = self.changed.wait_while_until(&mut count, is_none, deadline).timed_out();
+        !is_late && Instant::now() < deadline
     }
 }
 
@@ -58,7 +64,11 @@ mod tests {
     use crate::request::{Body, Request};
 
     fn serve(server: &impl Serve, opcode: u32, ino: InodeNo, body: &[u8]) -> Answer {
-        let header = InHeader { opcode, nodeid: u64::from(ino.0), ..InHeader::default() };
+        serve_for(0, server, opcode, ino, body)
+    }
+
+    fn serve_for(uid: u32, server: &impl Serve, opcode: u32, ino: InodeNo, body: &[u8]) -> Answer {
+        let header = InHeader { opcode, nodeid: u64::from(ino.0), uid, ..InHeader::default() };
         let opcode = crate::abi::Opcode::from_wire(opcode);
         let mut room = [0; 256];
         let request = Request { header, opcode, body: Body::whole(body) };
@@ -104,14 +114,94 @@ mod tests {
         adapter.close().unwrap();
     }
 
+    /// The kernel takes an answer about pages that it writes back for success, however much was written.
+    #[test]
+    fn regression_pages_that_find_no_space_are_an_error() {
+        let bytes = std::fs::read(image().path()).unwrap();
+        let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
+        let adapter = adapter(device, ext4::DataMode::Journal);
+        let (new, rest) = {
+            let volume = adapter.volume.read();
+            let volume = volume.as_ref().unwrap();
+            let make = |name: &[u8]| {
+                let owner = Owner::default();
+                let made = volume.make(InodeNo::ROOT, name, NewNode::Regular, 0o644, 0, owner);
+                made.unwrap().ino
+            };
+            let (old, new) = (make(b"old"), make(b"new"));
+            let (data, mut offset) = (vec![7; 1 << 16], 0);
+            while let Ok(written_bytes) = volume.write(old, offset, &data) {
+                offset += written_bytes as u64;
+            }
+            let size_bytes = Some(offset.saturating_sub(5 * 4096));
+            volume.set_attr(old, &ext4::SetAttr { size_bytes, ..Default::default() }).unwrap();
+            volume.sync().unwrap();
+            (new, vec![8; 1 << 16])
+        };
+        let request = |write_flags| {
+            let write = WriteIn { size: 1 << 16, write_flags, ..WriteIn::default() };
+            [write.as_bytes(), &rest].concat()
+        };
+        let no_space = Answer::Failed(rustix::io::Errno::NOSPC);
+        assert_eq!(serve(&adapter, 16, new, &request(crate::abi::WRITE_CACHE)), no_space);
+        assert_eq!(serve(&adapter, 16, new, &request(0)), Answer::Done, "a short write is one");
+        adapter.close().unwrap();
+    }
+
+    /// An ioctl needs no more than a descriptor.
+    #[test]
+    fn regression_ioctls_change_only_ones_own_files() {
+        let bytes = std::fs::read(image().path()).unwrap();
+        let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
+        let adapter = adapter(device, ext4::DataMode::Auto);
+        let file = {
+            let volume = adapter.volume.read();
+            let owner = Owner { uid: 1000, gid: 1000 };
+            let made = volume.as_ref().unwrap().make(
+                InodeNo::ROOT,
+                b"file",
+                NewNode::Regular,
+                0o644,
+                0,
+                owner,
+            );
+            made.unwrap().ino
+        };
+        let request = |cmd, value: u32| {
+            let ioctl = crate::abi::IoctlIn { cmd, in_size: 4, ..Default::default() };
+            [ioctl.as_bytes(), &value.to_ne_bytes()].concat()
+        };
+        const SET_MODE: u32 = 0x4004_4fe1;
+        const SET_FLAGS: u32 = 0x4008_6602;
+        const SET_FLAGS_32: u32 = 0x4004_6602;
+        let refused = Answer::Failed(rustix::io::Errno::PERM);
+        let flags = adapter.volume.read().as_ref().unwrap().get_attr(file).unwrap().flags;
+        for (uid, cmd, value, expected) in [
+            (1001, SET_MODE, 1, refused),
+            (1000, SET_MODE, 1, Answer::Done),
+            (0, SET_MODE, 0, Answer::Done),
+            (1001, SET_FLAGS, flags | 0x40, refused),
+            (1000, SET_FLAGS, flags | 0x40, Answer::Done),
+            (1000, SET_FLAGS, flags | 0x50, refused),
+            (0, SET_FLAGS, flags | 0x50, Answer::Done),
+            (1001, SET_FLAGS_32, flags, Answer::Failed(rustix::io::Errno::NOTTY)),
+        ] {
+            let answer = serve_for(uid, &adapter, 39, file, &request(cmd, value));
+            assert_eq!(answer, expected, "{uid} {cmd:x} {value:x}");
+        }
+        adapter.close().unwrap();
+    }
+
     #[test]
     fn whoever_waits_sees_the_next_one() {
         let forgets = Forgets::default();
         forgets.note_one();
-        assert!(forgets.wait_beyond(0));
-        assert!(!forgets.wait_beyond(1));
+        let far = Instant::now() + Duration::from_secs(600);
+        assert!(forgets.wait_beyond(0, far));
+        assert!(!forgets.wait_beyond(1, forgets.deadline()));
+        assert!(!forgets.wait_beyond(0, Instant::now()), "FORGETs of others do not prolong it");
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| while !forgets.wait_beyond(1) {});
+            let waiting = scope.spawn(|| while !forgets.wait_beyond(1, far) {});
             forgets.note_one();
             waiting.join().unwrap();
         });

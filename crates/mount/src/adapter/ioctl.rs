@@ -10,8 +10,6 @@ use crate::abi::{IoctlIn, IoctlOut};
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
-const FS_IOC32_GETFLAGS: u32 = 0x8004_6601;
-const FS_IOC32_SETFLAGS: u32 = 0x4004_6602;
 const FS_IOC_GETVERSION: u32 = 0x8008_7601;
 const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
@@ -61,7 +59,7 @@ impl Call<'_, '_> {
         let input = self.body.take_bytes(ioctl.in_size)?;
         let ino = self.ino()?;
         match ioctl.cmd {
-            FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => {
+            FS_IOC_GETFLAGS => {
                 let flags = self.volume.get_attr(ino)?.flags;
                 self.push_number(&ioctl, flags)
             }
@@ -69,7 +67,7 @@ impl Call<'_, '_> {
                 let generation = self.volume.get_attr(ino)?.generation;
                 self.push_number(&ioctl, generation)
             }
-            FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS => {
+            FS_IOC_SETFLAGS => {
                 let (flags, _) = u32::read_from_prefix(input).map_err(|_| Errno::INVAL)?;
                 self.change_flags(flags, u32::MAX)
             }
@@ -97,6 +95,7 @@ impl Call<'_, '_> {
                 if mode.is_none() && number != 0 {
                     return Err(Errno::INVAL.into());
                 }
+                self.check_owner(ino)?;
                 self.volume.set_data_mode(ino, mode)?;
                 Ok(self.reply.push(&IoctlOut::default())?)
             }
@@ -110,7 +109,8 @@ impl Call<'_, '_> {
             F2FS_IOC_GET_FEATURES => return self.push_number(ioctl, F2FS_FEATURE_ATOMIC_WRITE),
             F2FS_IOC_START_ATOMIC_WRITE => atomic.start(self.volume, ino, ioctl.fh)?,
             F2FS_IOC_COMMIT_ATOMIC_WRITE => {
-                atomic.commit(self.volume, ino, ioctl.fh, &self.adapter.counters)?;
+                let (counters, forgets) = (&self.adapter.counters, &self.adapter.forgets);
+                atomic.commit(self.volume, ino, ioctl.fh, (counters, forgets))?;
             }
             F2FS_IOC_ABORT_ATOMIC_WRITE => atomic.abort(ino, ioctl.fh, &self.adapter.counters),
             _ => return Err(Errno::NOTTY.into()),
@@ -125,9 +125,19 @@ impl Call<'_, '_> {
         let current = self.volume.get_attr(ino)?.flags;
         let flags = (current & !mask) | (flags & mask);
         if flags != current {
+            self.check_owner(ino)?;
+            if (flags ^ current) & (FS_IMMUTABLE_FL | FS_APPEND_FL) != 0 && self.header.uid != 0 {
+                return Err(Errno::PERM.into());
+            }
             self.volume.set_attr(ino, &SetAttr { flags: Some(flags), ..SetAttr::default() })?;
         }
         Ok(self.reply.push(&IoctlOut::default())?)
+    }
+
+    /// An ioctl needs no more than an open file, and kernels before 5.14 check nothing for those they know either.
+    fn check_owner(&self, ino: InodeNo) -> Outcome {
+        let is_owner = [0, self.volume.get_attr(ino)?.uid].contains(&self.header.uid);
+        if is_owner { Ok(()) } else { Err(Errno::PERM.into()) }
     }
 
     /// An `int` or `long`, as wide as the caller's buffer.

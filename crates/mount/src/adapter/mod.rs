@@ -174,13 +174,18 @@ impl Serve for Adapter {
         let volume = self.volume.read();
         let Some(volume) = volume.as_ref() else { return Answer::Failed(Errno::IO) };
         let header = request.header;
+        let mut deadline = None;
         loop {
             let forgotten_count = self.forgets.count();
             let mut call = Call { adapter: self, volume, header, body: request.body, reply };
             match call.dispatch(opcode) {
                 Ok(()) => return Answer::Done,
                 Err(Failure::Volume(ext4::Error::NoSpace))
-                    if volume.has_deleted_files() && self.forgets.wait_beyond(forgotten_count) =>
+                    if volume.has_deleted_files()
+                        && self.forgets.wait_beyond(
+                            forgotten_count,
+                            *deadline.get_or_insert_with(|| self.forgets.deadline()),
+                        ) =>
                 {
                     reply.clear();
                 }

@@ -1,0 +1,114 @@
+//! What happens to files that lose their last name: while they are open, cut, found, or cannot be freed.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ext4::{Error, InodeNo, NewNode, RenameHow, SetAttr, Volume};
+use support::{Image, lookup, make};
+
+const ROOT: InodeNo = InodeNo::ROOT;
+
+/// A file whose blocks take several operations to free: groups of 1 MiB.
+fn with_a_large_file() -> (Image, Volume, InodeNo) {
+    let image = Image::new(160, &["-g", "256", "-O", "^resize_inode"]);
+    let volume = image.open();
+    let ino = make(&volume, ROOT, b"large", NewNode::Regular).unwrap().ino;
+    let piece = vec![7; 1 << 20];
+    for at in 0..120 {
+        assert_eq!(volume.write(ino, at << 20, &piece).unwrap(), piece.len());
+    }
+    volume.sync().unwrap();
+    (image, volume, ino)
+}
+
+/// A file that is cut in steps while it has no name stays on the orphan list: it is not freed yet.
+#[test]
+fn regression_a_file_without_a_name_that_is_cut() {
+    for is_closed in [false, true] {
+        let (image, volume, ino) = with_a_large_file();
+        assert_eq!(volume.lookup(ROOT, b"large").unwrap().ino, ino);
+        volume.unlink(ROOT, b"large").unwrap();
+        volume.set_attr(ino, &SetAttr { size_bytes: Some(0), ..SetAttr::default() }).unwrap();
+        volume.write(ino, 0, b"more").unwrap();
+        volume.sync().unwrap();
+        match is_closed {
+            true => volume.close().unwrap(),
+            // As after a crash.
+            false => {
+                drop(volume);
+                image.open().close().unwrap();
+            }
+        }
+        image.check("a file that was cut without a name");
+    }
+}
+
+/// A file of an older ext4, which maps its blocks otherwise, cannot be freed here; so it keeps its last name, or the volume
+/// could neither be closed nor opened.
+#[test]
+fn regression_the_last_name_of_a_file_that_cannot_be_freed() {
+    let image = Image::new(64, &[]);
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    image.debugfs(&format!("write {source} old"));
+    let blocks = image.debugfs("blocks /old");
+    let block = blocks.split_whitespace().next().expect("its only block");
+    let map = std::iter::once(block).chain(["0"; 5]).enumerate();
+    image.debugfs("set_inode_field /old flags 0");
+    map.for_each(|(n, block)| {
+        drop(image.debugfs(&format!("set_inode_field /old block[{n}] {block}")))
+    });
+    let image = image.loaded();
+    let volume = image.open();
+    let old = lookup(&volume, ROOT, b"old").unwrap().ino;
+    make(&volume, ROOT, b"new", NewNode::Regular).unwrap();
+    let refused = |result: Result<(), Error>| {
+        assert!(matches!(result, Err(Error::Incompatible(_))), "{result:?}");
+    };
+    refused(volume.unlink(ROOT, b"old"));
+    refused(volume.rename(ROOT, b"new", ROOT, b"old", RenameHow::Replace));
+    volume.link(old, ROOT, b"other").unwrap();
+    volume.unlink(ROOT, b"old").unwrap();
+    refused(volume.unlink(ROOT, b"other"));
+    volume.close().unwrap();
+    image.check("a file without extents");
+    image.open().close().unwrap();
+}
+
+/// One thread finds and forgets a file while another opens it, takes its name away and reads it, and a third takes the
+/// numbers of inodes that come free.
+#[test]
+fn regression_a_file_that_is_found_before_it_loses_its_name() {
+    let image = Image::new(64, &[]);
+    let volume = image.open();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                if let Ok(found) = volume.lookup(ROOT, b"file") {
+                    volume.forget(found.ino, 1);
+                }
+            }
+        });
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let other = make(&volume, ROOT, b"other", NewNode::Regular).unwrap().ino;
+                volume.write(other, 0, b"other").unwrap();
+                volume.unlink(ROOT, b"other").unwrap();
+            }
+        });
+        for round in 0..3000u32 {
+            let ino = make(&volume, ROOT, b"file", NewNode::Regular).unwrap().ino;
+            volume.write(ino, 0, &round.to_le_bytes()).unwrap();
+            assert_eq!(volume.lookup(ROOT, b"file").unwrap().ino, ino);
+            volume.unlink(ROOT, b"file").unwrap();
+            let mut bytes = [0; 4];
+            assert_eq!(volume.read(ino, 0, &mut bytes).unwrap(), 4);
+            assert_eq!(u32::from_le_bytes(bytes), round);
+            volume.forget(ino, 1);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    volume.close().unwrap();
+    image.check("files that lost their names");
+}
