@@ -6,6 +6,7 @@
 //! deltas only is: replay begins with what is home.
 
 use device::{AlignedBuf, BlockDevice};
+use parking_lot::MutexGuard;
 
 use crate::engine::Engine;
 use crate::options::Broken;
@@ -107,6 +108,11 @@ impl Engine {
         while state.commit_in_flight {
             self.changed.wait(&mut state);
         }
+        self.bring_all_home(state)
+    }
+
+    /// [`Engine::checkpoint_all`] for the commit in flight itself, before its record has a place.
+    pub(crate) fn bring_all_home(&self, mut state: MutexGuard<'_, State>) -> Result<()> {
         let active = state.active;
         if state.region(active).head_bytes > 0 {
             state.region(active).usage = RegionUse::Filled;

@@ -30,6 +30,8 @@ pub(crate) struct Engine {
     pub life: u64,
     pub checksum_seed: u32,
     pub max_transaction_blocks: usize,
+    /// Bytes of the largest record.
+    max_record_bytes: usize,
     /// Records are packed.
     pub packs: bool,
     pub cache: Cache,
@@ -66,7 +68,8 @@ impl Engine {
         state: State,
     ) -> Result<Engine> {
         let header = state.header;
-        let max_transaction_blocks = transaction_limit(header.region_bytes, header.region_count);
+        let max_record_bytes = usize::try_from(header.region_bytes).unwrap_or(1 << 30).min(1 << 30);
+        let max_transaction_blocks = transaction_limit(max_record_bytes, header.region_count);
         if max_transaction_blocks < 128 {
             return Err(JournalError::TooSmall(format!(
                 "{} regions of {} bytes; make the journal larger or the regions fewer",
@@ -77,6 +80,7 @@ impl Engine {
             life: header.life,
             checksum_seed: crate::format::record_seed(&header.uuid, header.life),
             max_transaction_blocks,
+            max_record_bytes,
             packs: options.pack && matches!(space.medium(), Medium::Block(_)),
             cache: Cache::new(options.clean_block_limit),
             under_way: UnderWay::default(),
@@ -187,13 +191,20 @@ impl Engine {
             self.check_aborted()?;
             let running = self.running.lock();
             let block_count = running.blocks.len() + running.ordered.len();
-            if block_count + credit_count <= self.max_transaction_blocks {
+            if block_count + credit_count <= self.max_transaction_blocks
+                && self.record_fits(block_count + credit_count, running.revokes.len())
+            {
                 return Ok(Handle::new(self, running, credit_count));
             }
             let full = running.tid;
             drop(running);
             self.sync(full)?;
         }
+    }
+
+    /// A record of so many blocks and revokes fits into a region, whatever the blocks hold.
+    pub(crate) fn record_fits(&self, block_count: usize, revoke_count: usize) -> bool {
+        record::max_bytes(block_count, revoke_count) + PADDING_MAX <= self.max_record_bytes
     }
 
     pub(crate) fn logged_blocks_in(&self, range: &Range<u64>, out: &mut BTreeSet<HomeBlock>) {
@@ -205,14 +216,16 @@ impl Engine {
     }
 }
 
-/// How many blocks a transaction may have so that its record fits into one region, whatever it
-/// revokes: at most every block that the whole journal can hold, and those of the transaction that
-/// was being committed meanwhile.
-fn transaction_limit(region_bytes: u64, region_count: u32) -> usize {
-    let region_bytes = usize::try_from(region_bytes).unwrap_or(usize::MAX / 64).min(1 << 30);
-    let revoke_limit = region_bytes / BLOCK_BYTES * (region_count as usize + 1);
-    let fixed = record::max_bytes(0, revoke_limit) + BLOCK_BYTES;
+/// A record ends at a multiple of the step, a sector at most.
+const PADDING_MAX: usize = 4096;
+
+/// How many blocks a transaction may have so that its record fits into one region, with as many revokes as
+/// there are blocks in the journal and in a transaction when each is logged whole. Since changes are smaller than
+/// blocks there may be more to revoke: [`Engine::begin`] and the commit see to that.
+fn transaction_limit(max_record_bytes: usize, region_count: u32) -> usize {
+    let revoke_count = max_record_bytes / BLOCK_BYTES * (region_count as usize + 1);
+    let fixed = record::max_bytes(0, revoke_count) + PADDING_MAX;
     let per_block = record::max_bytes(1, 0) - record::max_bytes(0, 0);
     // A transaction of 64 MiB is large enough for anything and bounds the buffer it is encoded in.
-    (region_bytes.saturating_sub(fixed) / per_block).min(16384)
+    (max_record_bytes.saturating_sub(fixed) / per_block).min(16384)
 }
