@@ -29,15 +29,15 @@ impl Engine {
         }
         self.check_aborted()?;
         let Some(tail) = state.filled_tail() else { return Ok(false) };
-        state.checkpointing = true;
         let versions = state.versions_to_bring_home(tail);
+        state.checkpointing = true;
         drop(state);
-        let result = self.or_abort(self.bring_home(tail, &versions));
-        let mut state = self.state.lock();
-        state.checkpointing = false;
-        self.changed.notify_all();
-        drop(state);
-        result.map(|()| true)
+        let _checkpointing = self.awaited(|state| {
+            state.checkpointing = false;
+            state.writing_home.clear();
+        });
+        self.or_abort(self.bring_home(tail, &versions))?;
+        Ok(true)
     }
 
     fn bring_home(&self, region_index: u32, versions: &[(HomeBlock, BlockRef)]) -> Result<()> {

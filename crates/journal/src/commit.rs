@@ -47,15 +47,13 @@ impl Engine {
             }
             state.commit_in_flight = true;
             drop(state);
+            let in_flight = self.awaited(|state| state.commit_in_flight = false);
             let result = self.or_abort(self.commit_running());
-            let mut state = self.state.lock();
-            state.commit_in_flight = false;
             if matches!(result, Ok(false)) {
                 // Nothing will be committed for those who wait for it.
-                state.take_waiting(tid);
+                self.state.lock().take_waiting(tid);
             }
-            self.changed.notify_all();
-            drop(state);
+            drop(in_flight);
             if !result? {
                 Counters::add(&self.counters.syncs_without_io, 1);
                 return Ok(());

@@ -5,6 +5,7 @@
 //! `header_writing`, and `running` while an operation reads a cold block.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -109,10 +110,10 @@ impl Engine {
     }
 
     /// Latches the abort: from now on nothing is accepted and nothing is acknowledged.
-    pub(crate) fn abort(&self, error: &JournalError) {
-        let _ = self.abort_reason.set(error.to_string());
+    pub(crate) fn abort(&self, why: &dyn Display) {
+        let _ = self.abort_reason.set(why.to_string());
         self.is_aborted.store(true, Ordering::SeqCst);
-        tracing::error!("journal aborted: {error}");
+        tracing::error!("journal aborted: {why}");
         let _state = self.state.lock();
         self.changed.notify_all();
         self.checkpoint_wanted.notify_all();
@@ -133,6 +134,11 @@ impl Engine {
     /// Runs `work`; if it fails, aborts.
     pub(crate) fn or_abort<T>(&self, work: Result<T>) -> Result<T> {
         work.inspect_err(|error| self.abort(error))
+    }
+
+    /// Begins work that others wait for: when it ends, `end` says so in the state.
+    pub(crate) fn awaited(&self, end: fn(&mut State)) -> Awaited<'_> {
+        Awaited { engine: self, end }
     }
 
     pub(crate) fn read(&self, block: HomeBlock) -> Result<BlockRef> {
@@ -213,6 +219,22 @@ impl Engine {
 
     pub(crate) fn committed_tid(&self) -> Tid {
         self.state.lock().committed
+    }
+}
+
+/// Work that others wait for. It ends when this is dropped; by a panic too, which aborts the journal.
+pub(crate) struct Awaited<'a> {
+    engine: &'a Engine,
+    end: fn(&mut State),
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.engine.abort(&"one of its threads panicked, which is a bug");
+        }
+        (self.end)(&mut self.engine.state.lock());
+        self.engine.changed.notify_all();
     }
 }
 
