@@ -1,8 +1,8 @@
 //! The engine's shared parts, and reading through them.
 //!
-//! Locks, in the order in which they are taken: `running` (the handle lock), `under_way`, `flushing`,
-//! `header_writing`, `state`, a cache shard. None of them is held during I/O but `flushing`,
-//! `header_writing`, and `running` while an operation reads a cold block.
+//! Locks, in the order in which they are taken: `running` (the handle lock), `under_way`,
+//! `header_writing`, `flushes`, `state`, a cache shard. None of them is held during I/O but
+//! `header_writing`, `flushes`, and `running` while an operation reads a cold block.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -15,6 +15,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::cache::Cache;
 use crate::distribution::Distributions;
+use crate::flushes::Flushes;
 use crate::handle::Handle;
 use crate::options::{Broken, Options};
 use crate::record::RecordBuf;
@@ -38,8 +39,8 @@ pub(crate) struct Engine {
     pub cache: Cache,
     /// In-place writes that have not ended.
     pub under_way: UnderWay,
-    /// Held while the home device is flushed.
-    pub flushing: Mutex<()>,
+    /// Of the home device.
+    pub flushes: Arc<Flushes>,
     /// Held from when a header is made until it is durable and in `state`.
     pub header_writing: Mutex<()>,
     /// Of the commit in flight alone.
@@ -85,7 +86,7 @@ impl Engine {
             packs: options.pack && matches!(space.medium(), Medium::Block(_)),
             cache: Cache::new(options.clean_block_limit),
             under_way: UnderWay::default(),
-            flushing: Mutex::new(()),
+            flushes: space.flushes_of(&home),
             header_writing: Mutex::new(()),
             record_buf: Mutex::new(RecordBuf::new()),
             running: Mutex::new(Running::new(state.committed.next())),
