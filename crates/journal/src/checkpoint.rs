@@ -1,7 +1,7 @@
 //! Group checkpoint: a filled region is brought home as a whole.
 //!
 //! Newest committed version of each block logged in the region, sorted, merged into large writes,
-//! one flush, one durable header that frees the region. A block of which a later region holds all
+//! one flush, one header, durable in both slots, that frees the region. A block of which a later region holds all
 //! bytes, or that was revoked, is not written at all (cancelled). One of which later regions hold
 //! deltas only is: replay begins with what is home.
 
@@ -66,7 +66,9 @@ impl Engine {
         drop(state);
         let len_bytes = BLOCK_BYTES as u64;
         self.observe(owners.into_iter().map(|owner| (owner, WrittenAs::Home, len_bytes)));
-        header.write(&self.space)?;
+        // In both slots before a block may be reused without a revoke: losing one to damage never
+        // brings the region back.
+        let header = header.write_both(&self.space)?;
         Counters::add(&self.counters.checkpoints, 1);
         self.state.lock().free_tail(header);
         Ok(())
