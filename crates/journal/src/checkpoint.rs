@@ -68,7 +68,11 @@ impl Engine {
         self.observe(owners.into_iter().map(|owner| (owner, WrittenAs::Home, len_bytes)));
         // In both slots before a block may be reused without a revoke: losing one to damage never
         // brings the region back.
-        let header = header.write_both(&self.space)?;
+        let header = if self.is_broken(Broken::TailInOneSlot) {
+            header.write(&self.space).map(|()| header)?
+        } else {
+            header.write_both(&self.space)?
+        };
         Counters::add(&self.counters.checkpoints, 1);
         self.state.lock().free_tail(header);
         Ok(())
