@@ -86,6 +86,7 @@ impl Engine {
             let max_bytes = max_bytes.next_multiple_of(self.space.step_bytes());
             self.choose_region(max_bytes as u64)?;
         }
+        let life = self.state.lock().header.life;
         let mut record_buf = self.record_buf.lock();
         let encoded = record::encode(
             &Contents {
@@ -95,7 +96,7 @@ impl Engine {
                 revokes,
             },
             &Encoding {
-                life: self.life,
+                life,
                 checksum_seed: self.checksum_seed,
                 step_bytes: self.space.step_bytes(),
                 delta_codec: self.options.delta_codec,

@@ -29,7 +29,6 @@ pub(crate) struct Engine {
     pub home: Arc<dyn BlockDevice>,
     pub space: Space,
     pub options: Options,
-    pub life: u64,
     pub checksum_seed: u32,
     pub max_transaction_blocks: usize,
     /// Bytes of the largest record.
@@ -79,7 +78,6 @@ impl Engine {
             )));
         }
         Ok(Engine {
-            life: header.life,
             checksum_seed: crate::format::record_seed(&header.uuid, header.life),
             max_transaction_blocks,
             max_record_bytes,
