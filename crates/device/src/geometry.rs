@@ -53,6 +53,8 @@ pub(crate) struct Geometry {
     /// The largest write that reaches the medium as one request. A larger one with FUA is
     /// split, and each part may be flushed by itself.
     pub(crate) request_bytes_max: u64,
+    /// A request with FUA is durable by itself: the block layer need not make it so by a flush behind the write.
+    pub(crate) needs_no_flush: bool,
 }
 
 impl Geometry {
@@ -79,6 +81,7 @@ impl Geometry {
                 Kind::File => u64::MAX,
                 Kind::Block => request_bytes_max(stat.st_rdev),
             },
+            needs_no_flush: kind == Kind::Block && needs_no_flush(stat.st_rdev),
         })
     }
 }
@@ -152,6 +155,13 @@ fn request_bytes_max(device: u64) -> u64 {
     bytes
 }
 
+/// The device knows FUA, or has no cache that could be lost.
+fn needs_no_flush(device: u64) -> bool {
+    let queue = whole_disk(device).join("queue");
+    let cache = fs::read_to_string(queue.join("write_cache")).unwrap_or_default();
+    read_number(&queue.join("fua")) == Some(1) || cache.trim() == "write through"
+}
+
 fn read_number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
@@ -170,6 +180,7 @@ mod tests {
     #[test]
     fn an_unknown_queue_gets_the_cautious_limit() {
         assert_eq!(request_bytes_max(rustix::fs::makedev(4095, 77)), REQUEST_BYTES_DEFAULT);
+        assert!(!needs_no_flush(rustix::fs::makedev(4095, 77)));
     }
 
     #[test]

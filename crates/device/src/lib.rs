@@ -16,6 +16,8 @@
 //!    the writes before it.
 //! 5. After a failed write the sectors it covered hold old or new bytes, each by itself.
 //!    After a failed flush nothing is known of any unflushed write, for ever: nobody retries.
+//!    `write_durable` may be a write and a flush, and lose its bytes by somebody else's failed
+//!    flush between the two; `write_fua` is not.
 //!
 //! # What we assume of NVRAM
 //!
@@ -127,6 +129,13 @@ pub trait BlockDevice: Send + Sync {
 
     /// Writes `data` at `offset` and returns when it is durable. Not atomic beyond a sector.
     fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()>;
+
+    /// [`BlockDevice::write_durable`] without a flush: no failed flush of somebody else's, before or
+    /// meanwhile, can have lost what this reports done. `None`: that cannot be had, and nothing is
+    /// known to be written.
+    fn write_fua(&self, _offset: u64, _data: &[u8]) -> Option<Result<()>> {
+        None
+    }
 
     /// Returns when every write that returned before this call is durable.
     fn flush(&self) -> Result<()>;

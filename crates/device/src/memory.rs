@@ -61,6 +61,10 @@ impl BlockDevice for MemoryDevice {
         self.write(offset, data)
     }
 
+    fn write_fua(&self, offset: u64, data: &[u8]) -> Option<Result<()>> {
+        Some(self.write_durable(offset, data))
+    }
+
     fn flush(&self) -> Result<()> {
         Ok(())
     }

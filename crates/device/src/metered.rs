@@ -136,6 +136,12 @@ impl<D: BlockDevice> BlockDevice for Metered<D> {
         self.inner.write_durable(offset, data)
     }
 
+    fn write_fua(&self, offset: u64, data: &[u8]) -> Option<Result<()>> {
+        let written = self.inner.write_fua(offset, data)?;
+        self.durable_writes.add(data.len());
+        Some(written)
+    }
+
     fn flush(&self) -> Result<()> {
         self.plain_flushes.add(0);
         self.inner.flush()

@@ -230,6 +230,10 @@ impl BlockDevice for SimDevice {
         self.write_any(offset, data, true)
     }
 
+    fn write_fua(&self, offset: u64, data: &[u8]) -> Option<Result<()>> {
+        Some(self.write_durable(offset, data))
+    }
+
     fn flush(&self) -> Result<()> {
         let mut state = self.state.lock();
         state.event_count += 1;

@@ -1,11 +1,12 @@
 //! Group checkpoint: a filled region is brought home as a whole.
 //!
 //! Newest committed version of each block logged in the region, sorted, merged into large writes,
-//! one flush, one durable header that frees the region. A block of which a later region holds all
+//! one flush, one header, durable in both slots, that frees the region. A block of which a later region holds all
 //! bytes, or that was revoked, is not written at all (cancelled). One of which later regions hold
 //! deltas only is: replay begins with what is home.
 
 use device::{AlignedBuf, BlockDevice};
+use parking_lot::MutexGuard;
 
 use crate::engine::Engine;
 use crate::options::Broken;
@@ -28,15 +29,15 @@ impl Engine {
         }
         self.check_aborted()?;
         let Some(tail) = state.filled_tail() else { return Ok(false) };
-        state.checkpointing = true;
         let versions = state.versions_to_bring_home(tail);
+        state.checkpointing = true;
         drop(state);
-        let result = self.or_abort(self.bring_home(tail, &versions));
-        let mut state = self.state.lock();
-        state.checkpointing = false;
-        self.changed.notify_all();
-        drop(state);
-        result.map(|()| true)
+        let _checkpointing = self.awaited(|state| {
+            state.checkpointing = false;
+            state.writing_home.clear();
+        });
+        self.or_abort(self.bring_home(tail, &versions))?;
+        Ok(true)
     }
 
     fn bring_home(&self, region_index: u32, versions: &[(HomeBlock, BlockRef)]) -> Result<()> {
@@ -65,7 +66,13 @@ impl Engine {
         drop(state);
         let len_bytes = BLOCK_BYTES as u64;
         self.observe(owners.into_iter().map(|owner| (owner, WrittenAs::Home, len_bytes)));
-        header.write(&self.space)?;
+        // In both slots before a block may be reused without a revoke: losing one to damage never
+        // brings the region back.
+        let header = if self.is_broken(Broken::TailInOneSlot) {
+            header.write(&self.space).map(|()| header)?
+        } else {
+            header.write_both(&self.space)?
+        };
         Counters::add(&self.counters.checkpoints, 1);
         self.state.lock().free_tail(header);
         Ok(())
@@ -107,6 +114,11 @@ impl Engine {
         while state.commit_in_flight {
             self.changed.wait(&mut state);
         }
+        self.bring_all_home(state)
+    }
+
+    /// [`Engine::checkpoint_all`] for the commit in flight itself, before its record has a place.
+    pub(crate) fn bring_all_home(&self, mut state: MutexGuard<'_, State>) -> Result<()> {
         let active = state.active;
         if state.region(active).head_bytes > 0 {
             state.region(active).usage = RegionUse::Filled;

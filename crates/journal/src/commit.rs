@@ -6,6 +6,9 @@
 //!
 //! Phases, each a function: close the running transaction; write its ordered data home; reserve
 //! space in a region; write the record; publish. A failure in any of them aborts the journal.
+//!
+//! An operation may free any number of blocks, so there may be more to revoke than a record can
+//! hold. Then everything that the journal holds is brought home first: nothing is left to revoke.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -44,15 +47,13 @@ impl Engine {
             }
             state.commit_in_flight = true;
             drop(state);
+            let in_flight = self.awaited(|state| state.commit_in_flight = false);
             let result = self.or_abort(self.commit_running());
-            let mut state = self.state.lock();
-            state.commit_in_flight = false;
             if matches!(result, Ok(false)) {
                 // Nothing will be committed for those who wait for it.
-                state.take_waiting(tid);
+                self.state.lock().take_waiting(tid);
             }
-            self.changed.notify_all();
-            drop(state);
+            drop(in_flight);
             if !result? {
                 Counters::add(&self.counters.syncs_without_io, 1);
                 return Ok(());
@@ -73,13 +74,19 @@ impl Engine {
         self.check_aborted()?;
         let no_revokes = BTreeSet::new();
         let drops_revokes = self.is_broken(Broken::RevokesDropped);
-        let revokes = if drops_revokes { &no_revokes } else { &transaction.revokes };
+        let mut revokes = if drops_revokes { &no_revokes } else { &transaction.revokes };
+        if !self.record_fits(transaction.blocks.len(), revokes.len()) {
+            self.bring_all_home(self.state.lock())?;
+            assert!(self.state.lock().live.is_empty(), "nobody else commits");
+            revokes = &no_revokes;
+        }
         if self.options.delta_codec == DeltaCodec::XorLzo {
             // The region has to be known before the record: what is whole in it decides the form.
             let max_bytes = record::max_bytes(transaction.blocks.len(), revokes.len());
             let max_bytes = max_bytes.next_multiple_of(self.space.step_bytes());
             self.choose_region(max_bytes as u64)?;
         }
+        let life = self.state.lock().header.life;
         let mut record_buf = self.record_buf.lock();
         let encoded = record::encode(
             &Contents {
@@ -89,7 +96,7 @@ impl Engine {
                 revokes,
             },
             &Encoding {
-                life: self.life,
+                life,
                 checksum_seed: self.checksum_seed,
                 step_bytes: self.space.step_bytes(),
                 delta_codec: self.options.delta_codec,
@@ -101,6 +108,7 @@ impl Engine {
             },
             &mut record_buf,
         );
+        Counters::add(&self.counters.revokes, revokes.len());
         let record_bytes = encoded.bytes.len() as u64;
         self.choose_region(record_bytes)?;
         let offset = self.reserve(record_bytes, transaction.tid)?;
@@ -231,7 +239,6 @@ impl Engine {
         Counters::add(&self.counters.journal_bytes, encoded.bytes.len());
         self.counters.add_by_form(encoded.changes);
         Counters::add(&self.counters.logged_blocks, transaction.blocks.len());
-        Counters::add(&self.counters.revokes, transaction.revokes.len());
         let logged = transaction.blocks.values().zip(encoded.changes);
         self.observe(logged.map(|(logged, (form, len_bytes))| {
             (logged.owner, WrittenAs::Logged { form: *form }, *len_bytes as u64)

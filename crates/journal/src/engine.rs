@@ -1,10 +1,11 @@
 //! The engine's shared parts, and reading through them.
 //!
-//! Locks, in the order in which they are taken: `running` (the handle lock), `under_way`, `flushing`,
-//! `header_writing`, `state`, a cache shard. None of them is held during I/O but `flushing`,
-//! `header_writing`, and `running` while an operation reads a cold block.
+//! Locks, in the order in which they are taken: `running` (the handle lock), `under_way`,
+//! `header_writing`, `flushes`, `state`, a cache shard. None of them is held during I/O but
+//! `header_writing`, `flushes`, and `running` while an operation reads a cold block.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,6 +15,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::cache::Cache;
 use crate::distribution::Distributions;
+use crate::flushes::Flushes;
 use crate::handle::Handle;
 use crate::options::{Broken, Options};
 use crate::record::RecordBuf;
@@ -27,16 +29,17 @@ pub(crate) struct Engine {
     pub home: Arc<dyn BlockDevice>,
     pub space: Space,
     pub options: Options,
-    pub life: u64,
     pub checksum_seed: u32,
     pub max_transaction_blocks: usize,
+    /// Bytes of the largest record.
+    max_record_bytes: usize,
     /// Records are packed.
     pub packs: bool,
     pub cache: Cache,
     /// In-place writes that have not ended.
     pub under_way: UnderWay,
-    /// Held while the home device is flushed.
-    pub flushing: Mutex<()>,
+    /// Of the home device.
+    pub flushes: Arc<Flushes>,
     /// Held from when a header is made until it is durable and in `state`.
     pub header_writing: Mutex<()>,
     /// Of the commit in flight alone.
@@ -66,7 +69,8 @@ impl Engine {
         state: State,
     ) -> Result<Engine> {
         let header = state.header;
-        let max_transaction_blocks = transaction_limit(header.region_bytes, header.region_count);
+        let max_record_bytes = usize::try_from(header.region_bytes).unwrap_or(1 << 30).min(1 << 30);
+        let max_transaction_blocks = transaction_limit(max_record_bytes, header.region_count);
         if max_transaction_blocks < 128 {
             return Err(JournalError::TooSmall(format!(
                 "{} regions of {} bytes; make the journal larger or the regions fewer",
@@ -74,13 +78,13 @@ impl Engine {
             )));
         }
         Ok(Engine {
-            life: header.life,
             checksum_seed: crate::format::record_seed(&header.uuid, header.life),
             max_transaction_blocks,
+            max_record_bytes,
             packs: options.pack && matches!(space.medium(), Medium::Block(_)),
             cache: Cache::new(options.clean_block_limit),
             under_way: UnderWay::default(),
-            flushing: Mutex::new(()),
+            flushes: space.flushes_of(&home),
             header_writing: Mutex::new(()),
             record_buf: Mutex::new(RecordBuf::new()),
             running: Mutex::new(Running::new(state.committed.next())),
@@ -105,10 +109,10 @@ impl Engine {
     }
 
     /// Latches the abort: from now on nothing is accepted and nothing is acknowledged.
-    pub(crate) fn abort(&self, error: &JournalError) {
-        let _ = self.abort_reason.set(error.to_string());
+    pub(crate) fn abort(&self, why: &dyn Display) {
+        let _ = self.abort_reason.set(why.to_string());
         self.is_aborted.store(true, Ordering::SeqCst);
-        tracing::error!("journal aborted: {error}");
+        tracing::error!("journal aborted: {why}");
         let _state = self.state.lock();
         self.changed.notify_all();
         self.checkpoint_wanted.notify_all();
@@ -129,6 +133,11 @@ impl Engine {
     /// Runs `work`; if it fails, aborts.
     pub(crate) fn or_abort<T>(&self, work: Result<T>) -> Result<T> {
         work.inspect_err(|error| self.abort(error))
+    }
+
+    /// Begins work that others wait for: when it ends, `end` says so in the state.
+    pub(crate) fn awaited(&self, end: fn(&mut State)) -> Awaited<'_> {
+        Awaited { engine: self, end }
     }
 
     pub(crate) fn read(&self, block: HomeBlock) -> Result<BlockRef> {
@@ -187,13 +196,20 @@ impl Engine {
             self.check_aborted()?;
             let running = self.running.lock();
             let block_count = running.blocks.len() + running.ordered.len();
-            if block_count + credit_count <= self.max_transaction_blocks {
+            if block_count + credit_count <= self.max_transaction_blocks
+                && self.record_fits(block_count + credit_count, running.revokes.len())
+            {
                 return Ok(Handle::new(self, running, credit_count));
             }
             let full = running.tid;
             drop(running);
             self.sync(full)?;
         }
+    }
+
+    /// A record of so many blocks and revokes fits into a region, whatever the blocks hold.
+    pub(crate) fn record_fits(&self, block_count: usize, revoke_count: usize) -> bool {
+        record::max_bytes(block_count, revoke_count) + PADDING_MAX <= self.max_record_bytes
     }
 
     pub(crate) fn logged_blocks_in(&self, range: &Range<u64>, out: &mut BTreeSet<HomeBlock>) {
@@ -205,14 +221,32 @@ impl Engine {
     }
 }
 
-/// How many blocks a transaction may have so that its record fits into one region, whatever it
-/// revokes: at most every block that the whole journal can hold, and those of the transaction that
-/// was being committed meanwhile.
-fn transaction_limit(region_bytes: u64, region_count: u32) -> usize {
-    let region_bytes = usize::try_from(region_bytes).unwrap_or(usize::MAX / 64).min(1 << 30);
-    let revoke_limit = region_bytes / BLOCK_BYTES * (region_count as usize + 1);
-    let fixed = record::max_bytes(0, revoke_limit) + BLOCK_BYTES;
+/// Work that others wait for. It ends when this is dropped; by a panic too, which aborts the journal.
+pub(crate) struct Awaited<'a> {
+    engine: &'a Engine,
+    end: fn(&mut State),
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.engine.abort(&"one of its threads panicked, which is a bug");
+        }
+        (self.end)(&mut self.engine.state.lock());
+        self.engine.changed.notify_all();
+    }
+}
+
+/// A record ends at a multiple of the step, a sector at most.
+const PADDING_MAX: usize = 4096;
+
+/// How many blocks a transaction may have so that its record fits into one region, with as many revokes as
+/// there are blocks in the journal and in a transaction when each is logged whole. Since changes are smaller than
+/// blocks there may be more to revoke: [`Engine::begin`] and the commit see to that.
+fn transaction_limit(max_record_bytes: usize, region_count: u32) -> usize {
+    let revoke_count = max_record_bytes / BLOCK_BYTES * (region_count as usize + 1);
+    let fixed = record::max_bytes(0, revoke_count) + PADDING_MAX;
     let per_block = record::max_bytes(1, 0) - record::max_bytes(0, 0);
     // A transaction of 64 MiB is large enough for anything and bounds the buffer it is encoded in.
-    (region_bytes.saturating_sub(fixed) / per_block).min(16384)
+    (max_record_bytes.saturating_sub(fixed) / per_block).min(16384)
 }

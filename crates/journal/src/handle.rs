@@ -137,6 +137,9 @@ impl<'a> Handle<'a> {
     /// commits. Readers see it as soon as the handle stops. A block that [`Handle::is_logged`] is
     /// journaled instead.
     pub fn put_ordered(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
+        if self.changes.get(&block).is_some_and(|change| change.route == Route::Journal) {
+            return self.put(block, bytes, Form::Delta);
+        }
         self.spend_credit(block)?;
         let (form, owner) = (Form::Delta, self.owner);
         let change = Change { block: bytes, route: Route::InPlace, form, owner };
@@ -201,7 +204,6 @@ impl<'a> Handle<'a> {
             match change.route {
                 Route::Journal => log(running, block, change, before),
                 Route::InPlace => {
-                    running.blocks.remove(&block);
                     let ordered = Ordered { version: change.block, owner: change.owner };
                     running.ordered.insert(block, ordered);
                 }
@@ -213,8 +215,9 @@ impl<'a> Handle<'a> {
         self.running.tid
     }
 
-    /// In-place data of a block of which the journal holds a record goes through the journal too:
-    /// else a checkpoint or recovery would put the older record on top of it.
+    /// In-place data of a block of which the journal holds a record, or gets one with this
+    /// transaction, goes through the journal too: else a checkpoint or recovery would put the older
+    /// record on top of it, or part of an earlier operation would be home before the commit.
     fn keep_logged_blocks_journaled(&mut self) {
         let mut in_place: Vec<_> =
             self.changes.iter_mut().filter(|(_, c)| c.route == Route::InPlace).collect();
@@ -223,7 +226,7 @@ impl<'a> Handle<'a> {
         }
         let state = self.engine.state.lock();
         for (block, change) in &mut in_place {
-            if state.is_logged(**block) {
+            if self.running.blocks.contains_key(block) || state.is_logged(**block) {
                 change.route = Route::Journal;
             }
         }

@@ -1,7 +1,8 @@
 //! The header: two slots written in turn, so that one of them is always whole.
 //!
 //! Where a life begins or ends both are written, so that losing one slot to damage never brings
-//! back the header of another life, or a *clean* that is no longer true.
+//! back the header of another life, or a *clean* that is no longer true. And where a region is freed:
+//! its blocks may be reused without a revoke, so the older header must not bring its records back.
 //!
 //! The header also says how far into the ring records reach. It is written before the first record
 //! that would end behind that, so recovery reads no further; the reach grows by doubling, so that this costs

@@ -11,8 +11,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use parking_lot::MutexGuard;
-
 use crate::engine::Engine;
 use crate::options::Broken;
 use crate::running::{InPlaceGuard, Ordered, Running};
@@ -133,21 +131,16 @@ impl Engine {
             // What was not written because somebody else's write failed was not counted.
             return self.check_aborted();
         }
-        let one_at_a_time = self.flushing.lock();
-        if is_flushed() {
-            return self.check_aborted();
-        }
-        self.flush_home_alone(&one_at_a_time)
+        self.flushes.alone(|| if is_flushed() { self.check_aborted() } else { self.flush_alone() })
     }
 
     /// Flushes the home device.
     pub(crate) fn flush_home(&self) -> Result<()> {
-        self.flush_home_alone(&self.flushing.lock())
+        self.flushes.alone(|| self.flush_alone())
     }
 
-    /// One flush at a time, and the abort is latched before the next can begin: a flush that
-    /// follows a failed one may succeed without making durable what the failed one lost.
-    fn flush_home_alone(&self, _one_at_a_time: &MutexGuard<'_, ()>) -> Result<()> {
+    /// The abort is latched before the next flush can begin.
+    fn flush_alone(&self) -> Result<()> {
         self.check_aborted()?;
         let written = self.in_place_written.load(Ordering::SeqCst);
         self.or_abort(self.home.flush().map_err(Into::into))?;

@@ -209,7 +209,12 @@ fn spawn_threads(engine: &Arc<Engine>) -> Vec<JoinHandle<()>> {
 fn spawn(name: &str, engine: &Arc<Engine>, body: fn(&Engine)) -> JoinHandle<()> {
     let engine = engine.clone();
     let builder = std::thread::Builder::new().name(name.into());
-    builder.spawn(move || body(&engine)).expect("the system can start a thread")
+    let work = move || {
+        // Others wait for what only this thread does: they are told if it ends by a panic.
+        let _awaited = engine.awaited(|_| ());
+        body(&engine);
+    };
+    builder.spawn(work).expect("the system can start a thread")
 }
 
 /// Brings filled regions home until the journal is closed or aborted.

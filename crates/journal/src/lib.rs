@@ -28,6 +28,7 @@ mod distribution;
 mod engine;
 mod error;
 mod external;
+mod flushes;
 pub mod format;
 mod handle;
 mod header;

@@ -83,6 +83,8 @@ pub enum Broken {
     XorWithoutBase,
     /// The header does not say how far records go.
     ReachNotWritten,
+    /// Regions are freed by a header in one slot only.
+    TailInOneSlot,
     /// Regions are freed without flushing what was written home.
     CheckpointNotFlushed,
     /// A transaction commits although a sync is still writing data of it in place.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use device::BlockDevice;
 
+use crate::flushes::Flushes;
 use crate::{JournalError, Medium, Result};
 
 /// The linear byte space of a journal.
@@ -13,6 +14,8 @@ pub struct Space {
     medium: Medium,
     extents: Vec<Range<u64>>,
     len_bytes: u64,
+    /// Of the medium, if it is a block device.
+    flushes: Arc<Flushes>,
 }
 
 impl Space {
@@ -32,7 +35,16 @@ impl Space {
             }
             len_bytes += extent.end - extent.start;
         }
-        Ok(Space { medium, extents: merge(extents), len_bytes })
+        let flushes = Arc::default();
+        Ok(Space { medium, extents: merge(extents), len_bytes, flushes })
+    }
+
+    /// The flushes of `home`: those of the journal's own medium, if it is the same.
+    pub(crate) fn flushes_of(&self, home: &Arc<dyn BlockDevice>) -> Arc<Flushes> {
+        match &self.medium {
+            Medium::Block(device) if Arc::ptr_eq(device, home) => self.flushes.clone(),
+            _ => Arc::default(),
+        }
     }
 
     /// Size of the space in bytes.
@@ -74,15 +86,26 @@ impl Space {
 
     /// Writes `data` at `offset` of the space and returns when it is durable: one durable write,
     /// or, where the span crosses from one extent to the next, one for each piece. (Not writes and
-    /// one flush: another thread's failed flush could have lost what that flush then reports done.)
+    /// one flush: another thread's failed flush could have lost what that flush then reports done.
+    /// Where the device does just that, no other flush comes between the two.)
     pub fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut rest = data;
         for piece in self.pieces(offset, data.len()) {
             let (part, tail) = rest.split_at(length(&piece));
-            self.medium.write_durable(piece.start, part)?;
+            self.write_piece_durable(piece.start, part)?;
             rest = tail;
         }
         Ok(())
+    }
+
+    fn write_piece_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
+        match &self.medium {
+            Medium::Nvram(_) => self.medium.write_durable(offset, data),
+            Medium::Block(device) => match device.write_fua(offset, data) {
+                Some(written) => Ok(written?),
+                None => self.flushes.alone(|| self.medium.write_durable(offset, data)),
+            },
+        }
     }
 
     /// Writes zeros everywhere, durably.

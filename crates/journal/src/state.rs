@@ -264,7 +264,7 @@ impl State {
         Header { sequence: self.header.sequence + 1, reach_offset, ..self.header }
     }
 
-    /// The header without the tail region is durable: forget the region's records.
+    /// The header without the tail region is durable in both slots: forget the region's records.
     pub(crate) fn free_tail(&mut self, header: Header) {
         let freed = self.header.tail_region;
         let blocks = std::mem::take(&mut self.region(freed).blocks);

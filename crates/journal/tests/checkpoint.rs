@@ -54,7 +54,7 @@ fn many_laps_with_a_checkpoint_thread() {
 }
 
 #[test]
-fn blocks_go_home_sorted_in_large_writes_with_one_flush_and_one_header() {
+fn blocks_go_home_sorted_in_large_writes_with_one_flush_and_the_header_in_both_slots() {
     let rig = Rig::new();
     let journal = rig.open(quiet());
     for start in [200, 100] {
@@ -74,7 +74,7 @@ fn blocks_go_home_sorted_in_large_writes_with_one_flush_and_one_header() {
     let (home, log) = rig.counters();
     let (home, log) = (home - before.0, log - before.1);
     assert_eq!((home.write_count, home.write_bytes, home.flush_count), (2, 200 * 4096, 2));
-    assert_eq!((log.write_count, log.durable_write_count, log.write_bytes), (2, 2, 2 * 4096));
+    assert_eq!((log.write_count, log.durable_write_count, log.write_bytes), (4, 4, 4 * 4096));
     assert_eq!(journal.stats().checkpoints, 2);
     assert_eq!(rig.first_bytes([99, 100, 299, 300]), [0, 1, 1, 0]);
 }
@@ -232,5 +232,31 @@ fn losing_either_header_slot_after_opening_never_hides_what_was_committed() {
         after.log_sim().flip_bit(slot + 20, 3);
         after.recover().unwrap();
         assert_eq!(after.at_home(5)[0], 1, "slot at {slot}");
+    }
+}
+
+/// A block of a freed region may be reused in place without a revoke: no header may bring the region
+/// back.
+#[test]
+fn losing_either_header_slot_after_a_region_was_freed_never_brings_it_back() {
+    for slot in [0, 4096] {
+        for lap_count in 1..4 {
+            let rig = Rig::new();
+            let journal = rig.open(quiet());
+            for byte in 1..=lap_count {
+                commit(&journal, 5, byte);
+                journal.checkpoint().unwrap();
+            }
+            forget(&journal, 5);
+            commit(&journal, 6, 1);
+            assert_eq!(journal.stats().revokes, 0, "nothing of it is in the journal");
+            journal.write_in_place(HomeBlock(5), filled(9).as_ref()).unwrap();
+            journal.flush_in_place().unwrap();
+            drop(journal);
+            let after = rig.crash(Survival::Nothing);
+            after.log_sim().flip_bit(slot + 20, 3);
+            after.recover().unwrap();
+            assert_eq!(after.first_bytes([5, 6]), [9, 1], "slot at {slot}, {lap_count} regions");
+        }
     }
 }

@@ -344,6 +344,11 @@ impl Run {
                     .map_err(|text| format!("seed {seed} cut {cut} {survival:?}: {text}"))?;
                 state_count += 1;
             }
+            if index % 5 == 0 {
+                state_count += self
+                    .check_lost_headers(&cursor.crash(Survival::Issued), acknowledged, broken)
+                    .map_err(|text| format!("seed {seed} cut {cut}, {text}"))?;
+            }
             if index % 23 == 0 {
                 state_count += self
                     .check_recovery_cut(&cursor.crash(Survival::Issued), acknowledged, broken)
@@ -351,6 +356,25 @@ impl Run {
             }
         }
         Ok(state_count)
+    }
+
+    /// Either header slot is damaged afterwards; the other one is enough.
+    fn check_lost_headers(
+        &self,
+        images: &Images,
+        acknowledged: u64,
+        broken: Broken,
+    ) -> Result<usize, String> {
+        for slot in 0..2 {
+            let media = images.power_up();
+            if media.nvram.is_some() {
+                return Ok(0); // It is simulated without damage.
+            }
+            media.device.flip_bit((HOME_BLOCKS + slot) * 4096 + 20, 3);
+            self.check(&media, acknowledged, broken)
+                .map_err(|text| format!("header slot {slot} lost: {text}"))?;
+        }
+        Ok(2)
     }
 
     /// Cuts recovery itself at every event.
@@ -432,11 +456,14 @@ mod canary {
     use super::*;
 
     fn assert_caught(broken: Broken) {
-        for place in [Place::Device, Place::Nvram] {
-            let caught = (0..20).find_map(|seed| run_and_check(place, seed, 250, broken).err());
-            let caught = caught.unwrap_or_else(|| panic!("{place:?}: nobody noticed"));
-            println!("{place:?}, {broken:?}: {caught}");
-        }
+        assert_caught_on(Place::Device, broken);
+        assert_caught_on(Place::Nvram, broken);
+    }
+
+    fn assert_caught_on(place: Place, broken: Broken) {
+        let caught = (0..20).find_map(|seed| run_and_check(place, seed, 250, broken).err());
+        let caught = caught.unwrap_or_else(|| panic!("{place:?}: nobody noticed"));
+        println!("{place:?}, {broken:?}: {caught}");
     }
 
     #[test]
@@ -467,6 +494,11 @@ mod canary {
     #[test]
     fn a_reach_that_is_not_written_is_caught() {
         assert_caught(Broken::ReachNotWritten);
+    }
+
+    #[test]
+    fn a_tail_in_one_header_slot_is_caught() {
+        assert_caught_on(Place::Device, Broken::TailInOneSlot);
     }
 
     #[test]

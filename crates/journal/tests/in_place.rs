@@ -481,3 +481,31 @@ fn regression_a_sync_fails_when_the_write_of_its_data_by_another_has_failed() {
         sync.join().unwrap().unwrap_err();
     });
 }
+
+/// Else its version of the first operation would be home before the transaction commits, without
+/// what else that operation changed.
+#[test]
+fn ordered_data_of_a_block_that_the_running_transaction_journals_is_journaled() {
+    for in_one_operation in [false, true] {
+        let rig = Rig::new();
+        let journal = rig.open(quiet());
+        let mut handle = journal.begin(2).unwrap();
+        handle.put(HomeBlock(5), filled(1), Form::Block).unwrap();
+        handle.put(HomeBlock(6), filled(1), Form::Block).unwrap();
+        let tid = if in_one_operation {
+            handle.put_ordered(HomeBlock(5), filled(2)).unwrap();
+            handle.stop()
+        } else {
+            handle.stop();
+            put_ordered(&journal, 5, 2)
+        };
+        journal.flush_in_place().unwrap();
+        let crashed = rig.crash(Survival::Everything);
+        crashed.recover().unwrap();
+        assert_eq!(crashed.first_bytes([5, 6]), [0, 0], "the transaction as a whole");
+        journal.sync(tid).unwrap();
+        let crashed = rig.crash(Survival::Nothing);
+        crashed.recover().unwrap();
+        assert_eq!(crashed.first_bytes([5, 6]), [2, 1]);
+    }
+}

@@ -232,6 +232,32 @@ fn a_durable_write_to_a_block_device_costs_one_flush() {
 }
 
 #[test]
+fn a_write_without_a_flush_is_offered_only_where_one_request_does() {
+    let file = backing();
+    let data = AlignedBuf::from_slice(&numbered(4096, 5));
+    let disk = Disk::open(file.path(), Access::ReadWrite).expect("open");
+    assert!(disk.write_fua(0, &data).is_none(), "a file");
+    drop(disk);
+    let Some(device) = attach(file.as_file()) else { return };
+    let mut disk = Disk::open(device.path(), Access::ReadWrite).expect("open");
+    disk.geometry.needs_no_flush = false;
+    assert!(disk.write_fua(0, &data).is_none(), "a device without FUA");
+    disk.geometry.needs_no_flush = true;
+    let large = vec![0; usize::try_from(disk.geometry.request_bytes_max).expect("small") + 4096];
+    assert!(disk.write_fua(0, &large).is_none(), "more than one request");
+    if disk.rings.is_none() {
+        return eprintln!("skipped: needs io_uring");
+    }
+    disk.write_fua(8192, &data).expect("one request").expect("write");
+    disk.write_fua(SIZE_BYTES, &data).expect("tried").expect_err("outside of the disk");
+    let mut found = AlignedBuf::zeroed(4096);
+    disk.read(8192, &mut found).expect("read");
+    assert!(found[..] == data[..]);
+    disk.rings = None;
+    assert!(disk.write_fua(0, &data).is_none(), "no io_uring");
+}
+
+#[test]
 fn threads_write_durably_at_the_same_time() {
     let file = backing();
     let Some(device) = attach(file.as_file()) else { return };

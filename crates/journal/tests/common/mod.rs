@@ -51,6 +51,11 @@ impl Gate {
         self.changed.notify_all();
     }
 
+    /// So many operations are held back.
+    pub fn holds(&self, count: usize) -> bool {
+        self.state.lock().waiting_count >= count
+    }
+
     /// Returns when so many operations are held back.
     pub fn wait_for(&self, count: usize) {
         let mut state = self.state.lock();
@@ -84,6 +89,12 @@ pub struct Gated {
     pub reads_done: Gate,
     /// Durable writes let other threads run meanwhile.
     pub is_slow: AtomicBool,
+    /// A durable write is a write, and a flush behind it.
+    pub has_no_fua: AtomicBool,
+    /// Passed between these two.
+    pub between: Gate,
+    /// Passed by a flush that has failed, before its caller hears of it.
+    pub flush_failed: Gate,
 }
 
 impl Gated {
@@ -95,6 +106,9 @@ impl Gated {
             flushes: Gate::default(),
             reads_done: Gate::default(),
             is_slow: AtomicBool::new(false),
+            has_no_fua: AtomicBool::new(false),
+            between: Gate::default(),
+            flush_failed: Gate::default(),
         }
     }
 }
@@ -128,12 +142,22 @@ impl BlockDevice for Gated {
         if self.is_slow.load(Ordering::Relaxed) {
             (0..20).for_each(|_| std::thread::yield_now());
         }
-        self.sim.write_durable(offset, data)
+        if !self.has_no_fua.load(Ordering::Relaxed) {
+            return self.sim.write_durable(offset, data);
+        }
+        self.sim.write(offset, data)?;
+        self.between.pass();
+        self.flush()
+    }
+
+    fn write_fua(&self, offset: u64, data: &[u8]) -> Option<device::Result<()>> {
+        let has_fua = !self.has_no_fua.load(Ordering::Relaxed);
+        has_fua.then(|| self.write_durable(offset, data))
     }
 
     fn flush(&self) -> device::Result<()> {
         self.flushes.pass();
-        self.sim.flush()
+        self.sim.flush().inspect_err(|_| self.flush_failed.pass())
     }
 }
 
