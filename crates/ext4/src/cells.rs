@@ -27,6 +27,7 @@ pub(crate) struct InodeCell {
     pub(crate) xattr: RwLock<()>,
     sync_tid: AtomicU64,
     datasync_tid: AtomicU64,
+    unwritten_tid: AtomicU64,
     data: DataHints,
 }
 
@@ -60,6 +61,18 @@ impl InodeCell {
     /// The last transaction that `fdatasync` has to commit (data, size, extents).
     pub(crate) fn datasync_tid(&self) -> Tid {
         Tid(self.datasync_tid.load(Ordering::Acquire))
+    }
+
+    /// The last transaction that made written blocks unwritten: until it is committed, a crash brings back
+    /// what they hold. (It changed the inode, too, so the cell stays as long.)
+    pub(crate) fn unwritten_tid(&self) -> Tid {
+        Tid(self.unwritten_tid.load(Ordering::Acquire))
+    }
+
+    /// Written blocks were made unwritten by `tid`.
+    pub(crate) fn note_unwritten(&self, tid: Tid) {
+        self.unwritten_tid.fetch_max(tid.0, Ordering::AcqRel);
+        self.note_change(tid, true);
     }
 
     /// The mode as it was last set; `None`: look it up.

@@ -119,17 +119,19 @@ pub(crate) struct Put {
     pub(crate) written: Range<usize>,
     /// There was no version before that counts.
     pub(crate) fresh: bool,
+    /// Nor is there one that a crash brings back.
+    pub(crate) unused: bool,
 }
 
 impl Put {
-    fn is_fresh_whole(&self) -> bool {
-        self.fresh && self.written.len() == journal::BLOCK_BYTES
+    fn is_unused_whole(&self) -> bool {
+        self.unused && self.written.len() == journal::BLOCK_BYTES
     }
 }
 
 impl Plan {
     /// Runs of whole blocks may go home straight from the caller's buffer. For `Auto` only if they
-    /// are fresh: what a crash leaves there is not part of the file before the commit.
+    /// are unused: what a crash leaves there is not part of the file before the commit.
     pub(crate) fn allows_direct(&self) -> bool {
         match self.mode {
             DataMode::Ordered | DataMode::Writeback => true,
@@ -153,7 +155,7 @@ impl Plan {
         let form = match self.mode {
             DataMode::Journal => Some(Form::Block),
             DataMode::Wasteless => Some(extent(&put)),
-            DataMode::Auto if self.is_bulk && put.is_fresh_whole() && !op.is_logged(put.home) => {
+            DataMode::Auto if self.is_bulk && put.is_unused_whole() && !op.is_logged(put.home) => {
                 None
             }
             DataMode::Delta | DataMode::Auto => Some(Form::Delta),

@@ -239,6 +239,9 @@ pub(crate) fn mark(
 ) -> Result<()> {
     let start = u64::from(logical);
     let end = start + u64::from(count);
+    if unwritten {
+        op.blocks_unwritten(inode.ino);
+    }
     change(op, inode, |writer, root| extent_update::mark(writer, root, start, end, unwritten))?;
     Ok(())
 }

@@ -64,7 +64,7 @@ pub(crate) fn change_data(
 ) -> Result<bool> {
     let mut bytes = op.block(home)?;
     change(&mut Arc::make_mut(&mut bytes)[written.clone()]);
-    plan.put(op, Put { home, bytes, written, fresh: false })
+    plan.put(op, Put { home, bytes, written, fresh: false, unused: false })
 }
 
 /// Makes the bytes from `from` up to `to`, which must lie in one block, zeros; nothing to do where

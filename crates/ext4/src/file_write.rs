@@ -51,6 +51,8 @@ struct Piece {
     home: HomeBlock,
     /// Holds nothing yet.
     fresh: bool,
+    /// Nor does a crash bring back a file that has something there.
+    unused: bool,
 }
 
 /// Data of the caller that go home after the operation was published.
@@ -232,7 +234,7 @@ impl<'a> Chunk<'a> {
     /// The whole blocks of a piece may be written home behind the journal's back. A block that the
     /// journal knows has to stay there until it is home.
     fn may_go_directly(&self, op: &Op<'_>, piece: &Piece) -> bool {
-        let is_kept_whole = self.plan.mode != DataMode::Auto || piece.fresh;
+        let is_kept_whole = self.plan.mode != DataMode::Auto || piece.unused;
         is_kept_whole && !op.is_any_logged(piece.home, u64::from(piece.count))
     }
 
@@ -344,7 +346,8 @@ impl<'a> Chunk<'a> {
             for at in (start..end).step_by(BLOCK_BYTES) {
                 let bytes = self.copies[(at - whole.start) / BLOCK_BYTES].clone();
                 let (home, whole) = (home_of(at), 0..BLOCK_BYTES);
-                let put = Put { home, bytes, written: whole, fresh: piece.fresh };
+                let (fresh, unused) = (piece.fresh, piece.unused);
+                let put = Put { home, bytes, written: whole, fresh, unused };
                 written.journaled |= self.plan.put(op, put)?;
             }
         }
@@ -370,7 +373,8 @@ impl<'a> Chunk<'a> {
         }
         let mut bytes: BlockRef = Arc::new([0; BLOCK_BYTES]);
         Arc::make_mut(&mut bytes)[written.clone()].copy_from_slice(data);
-        self.plan.put(op, Put { home, bytes, written, fresh: true })
+        let (fresh, unused) = (true, piece.unused);
+        self.plan.put(op, Put { home, bytes, written, fresh, unused })
     }
 }
 
@@ -379,15 +383,17 @@ fn map_piece(op: &mut Op<'_>, inode: &mut Inode, logical: u32, count: u32) -> Re
     let mapping = extent_tree::map(&*op, inode, logical, count)?;
     let count = mapping.count;
     match mapping.target {
-        Target::Written(home) => Ok(Piece { logical, count, home, fresh: false }),
+        Target::Written(home) => Ok(Piece { logical, count, home, fresh: false, unused: false }),
         Target::Unwritten(home) => {
             extent_tree::mark(op, inode, logical, count, false)?;
-            Ok(Piece { logical, count, home, fresh: true })
+            let unused = op.are_unwritten_blocks_unused(inode.ino);
+            Ok(Piece { logical, count, home, fresh: true, unused })
         }
         Target::Hole => {
             let run = extent_tree::allocate(op, inode, logical, count, false)?;
             let home = HomeBlock(run.physical);
-            Ok(Piece { logical, count: run.count, home, fresh: true })
+            // What is not committed as free is not allocated.
+            Ok(Piece { logical, count: run.count, home, fresh: true, unused: true })
         }
     }
 }

@@ -42,6 +42,7 @@ pub(crate) struct Op<'v> {
     now: Timestamp,
     changed: Vec<InodeNo>,
     touched: Vec<InodeNo>,
+    unwritten: Vec<InodeNo>,
     directories: Vec<InodeNo>,
     pins: Vec<InodeNo>,
     freed: Vec<Range<u64>>,
@@ -62,6 +63,7 @@ impl Volume {
             now: self.now(),
             changed: Vec::new(),
             touched: Vec::new(),
+            unwritten: Vec::new(),
             directories: Vec::new(),
             pins: Vec::new(),
             freed: Vec::new(),
@@ -238,6 +240,16 @@ impl<'v> Op<'v> {
         self.directories.push(ino);
     }
 
+    /// Written blocks of this inode become unwritten, but a crash may yet bring them back.
+    pub(crate) fn blocks_unwritten(&mut self, ino: InodeNo) {
+        self.unwritten.push(ino);
+    }
+
+    /// No crash gives the inode content that its unwritten blocks hold.
+    pub(crate) fn are_unwritten_blocks_unused(&self, ino: InodeNo) -> bool {
+        self.volume.cell(ino).unwritten_tid() <= self.volume.committed()
+    }
+
     /// Pins the inode once, if and when the operation is published (before anyone can see it).
     pub(crate) fn pin(&mut self, ino: InodeNo) {
         self.pins.push(ino);
@@ -317,6 +329,9 @@ impl<'v> Op<'v> {
         }
         for ino in self.touched.drain(..) {
             volume.cell(ino).note_change(tid, false);
+        }
+        for ino in self.unwritten.drain(..) {
+            volume.cell(ino).note_unwritten(tid);
         }
     }
 }
