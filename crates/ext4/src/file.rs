@@ -77,8 +77,7 @@ pub(crate) fn zero_bytes(op: &mut Op<'_>, inode: &Inode, from: u64, to: u64) -> 
         return Ok(());
     }
     op.own_data(inode.ino);
-    let volume = op.volume_ref();
-    let plan = volume.plan(inode, &volume.cell(inode.ino), within.len())?;
+    let plan = op.plan(inode, within.len())?;
     change_data(op, &plan, block, within, |bytes| bytes.fill(0))?;
     Ok(())
 }

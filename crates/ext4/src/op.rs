@@ -266,6 +266,11 @@ impl<'v> Op<'v> {
         self.freed.push(start.0..start.0 + count);
     }
 
+    /// These blocks were allocated: whatever was read of them while they were free is not what is there.
+    pub(crate) fn forget_former_owner(&mut self, start: HomeBlock, count: u64) {
+        self.handle_mut().forget(start, count);
+    }
+
     /// Ranges that this operation itself freed.
     pub(crate) fn own_frees(&self) -> &[Range<u64>] {
         &self.freed
