@@ -131,6 +131,11 @@ impl<'v> Op<'v> {
         self.handle.as_mut().expect("only finish takes the handle")
     }
 
+    /// Blocks that the operation may change beside those that it has.
+    pub(crate) fn credits_left(&self) -> usize {
+        self.handle().credits_left()
+    }
+
     /// The volume, for as long as the operation may live.
     pub(crate) fn volume_ref(&self) -> &'v Volume {
         self.volume
