@@ -209,7 +209,8 @@ impl Volume {
             mapped(written.len_bytes);
         }
         for place in &written.in_place {
-            self.journal().write_in_place(place.home, &data[place.range.clone()])?;
+            let sent = self.journal().write_in_place(place.home, &data[place.range.clone()]);
+            sent.inspect_err(|_| written.note_not_sent(cell))?;
             self.file_stats.note_in_place(ino, place.range.len());
         }
         drop(written.guard);
@@ -218,6 +219,13 @@ impl Volume {
 }
 
 impl Written {
+    /// Its data did not all get home, which aborted the journal: new blocks are published without content.
+    fn note_not_sent(&self, cell: &InodeCell) {
+        if self.edit_count > 0 {
+            cell.lose_content();
+        }
+    }
+
     /// Bytes of it that count as appended: all, if some of its blocks held nothing.
     pub(crate) fn appended_bytes(&self) -> usize {
         if self.edit_count > 0 { self.len_bytes } else { 0 }
