@@ -2,8 +2,8 @@
 //! has to wait for.
 //!
 //! A cell may only be dropped when nobody holds it, nobody pins it, everything it waits for
-//! is committed, and its content is not lost; so "no cell" means "nothing to sync". Cells without a pin wait in a queue of
-//! their shard until that is so.
+//! is committed, and its content is not lost; so "no cell" means "nothing to sync". Cells without
+//! a pin wait in a queue of their shard until that is so.
 //!
 //! Lock: one mutex a shard; under it only the journal is asked what is committed.
 

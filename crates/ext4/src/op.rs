@@ -123,10 +123,6 @@ impl<'v> Op<'v> {
         self.handle.as_ref().expect("only finish takes the handle")
     }
 
-    fn handle_ref(&self) -> &Handle<'v> {
-        self.handle.as_ref().expect("the operation is not finished")
-    }
-
     fn handle_mut(&mut self) -> &mut Handle<'v> {
         self.handle.as_mut().expect("only finish takes the handle")
     }
@@ -190,17 +186,17 @@ impl<'v> Op<'v> {
 
     /// The journal holds a record of the block, or is getting one.
     pub(crate) fn is_logged(&self, block: HomeBlock) -> bool {
-        self.handle_ref().is_logged(block)
+        self.handle().is_logged(block)
     }
 
     /// The journal holds a record of one of the blocks, or is getting one.
     pub(crate) fn is_any_logged(&self, start: HomeBlock, count: u64) -> bool {
-        self.handle_ref().is_any_logged(start, count)
+        self.handle().is_any_logged(start, count)
     }
 
     /// Data of the block wait to be written home before this transaction commits.
     pub(crate) fn is_buffered_in_place(&self, block: HomeBlock) -> bool {
-        self.handle_ref().is_buffered_in_place(block)
+        self.handle().is_buffered_in_place(block)
     }
 
     /// The commit of this operation waits until the guard is dropped.

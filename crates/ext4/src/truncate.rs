@@ -131,6 +131,6 @@ fn free_from(op: &mut Op<'_>, inode: &mut Inode, from: u64) -> Result<Option<u64
 
 /// What one operation with so many credits may free of this inode.
 pub(crate) fn budget(op: &Op<'_>, inode: &Inode, credit_count: usize) -> FreeBudget {
-    let blocks_per_group = op.volume_ref().geometry().blocks_per_group;
+    let blocks_per_group = op.volume_ref().geometry.blocks_per_group;
     FreeBudget::new(credit_count, extent_tree::depth(inode), blocks_per_group)
 }
