@@ -61,7 +61,7 @@ impl Bench {
 }
 
 fn everything(volume: &Volume) -> Vec<u64> {
-    let groups = 0..volume.geometry().group_count;
+    let groups = 0..volume.geometry.group_count;
     groups.map(|group| u64::from(read_desc(volume, group).unwrap().free_block_count())).collect()
 }
 
@@ -76,7 +76,7 @@ fn random_allocations_and_frees_leave_a_clean_volume() {
         let mut in_use = std::collections::HashSet::new();
         for _ in 0..400 {
             if held.is_empty() || random.u8(..) < 150 {
-                let goal = HomeBlock(random.u64(..volume.geometry().block_count + 10));
+                let goal = HomeBlock(random.u64(..volume.geometry.block_count + 10));
                 let wanted = 1 + random.u32(..400);
                 let taken =
                     volume.with_op(credits::ALLOC_BLOCKS, |op| op.alloc_blocks(goal, wanted));
@@ -160,7 +160,7 @@ fn metadata_is_never_freed_and_nothing_is_freed_twice() {
             is_refused(range.end - 1, 1);
         }
         is_refused(0, 1);
-        is_refused(volume.geometry().block_count - 1, 2);
+        is_refused(volume.geometry.block_count - 1, 2);
         is_refused(u64::MAX, 2);
         let jbd2 = volume.marks.as_ref().unwrap().jbd2_block();
         is_refused(jbd2.0 + 1, 1);
@@ -246,7 +246,7 @@ fn orphans_come_and_go_in_any_order() {
 fn pointers_outside_of_the_volume_are_errors() {
     let bench = Bench::new("metadata_csum");
     let volume = bench.open();
-    for block in [0, volume.geometry().block_count, u64::MAX] {
+    for block in [0, volume.geometry.block_count, u64::MAX] {
         assert!(matches!(volume.block(HomeBlock(block)), Err(Error::Corrupt { .. })));
     }
 }

@@ -62,6 +62,7 @@ impl Op<'_> {
         check_not_fixed(self, start, u64::from(found.count()))?;
         let count = found.count();
         self.take_blocks(found)?;
+        self.forget_former_owner(start, u64::from(count));
         Ok((start, count))
     }
 

@@ -1,9 +1,9 @@
 //! What is known of an inode in memory: its locks, how often it is pinned, and what its fsync
 //! has to wait for.
 //!
-//! A cell may only be dropped when nobody holds it, nobody pins it, and everything it waits for
-//! is committed; so "no cell" means "nothing to sync". Cells without a pin wait in a queue of
-//! their shard until that is so.
+//! A cell may only be dropped when nobody holds it, nobody pins it, everything it waits for
+//! is committed, and its content is not lost; so "no cell" means "nothing to sync". Cells without
+//! a pin wait in a queue of their shard until that is so.
 //!
 //! Lock: one mutex a shard; under it only the journal is asked what is committed.
 
@@ -27,6 +27,8 @@ pub(crate) struct InodeCell {
     pub(crate) xattr: RwLock<()>,
     sync_tid: AtomicU64,
     datasync_tid: AtomicU64,
+    unwritten_tid: AtomicU64,
+    is_content_lost: AtomicBool,
     data: DataHints,
 }
 
@@ -60,6 +62,29 @@ impl InodeCell {
     /// The last transaction that `fdatasync` has to commit (data, size, extents).
     pub(crate) fn datasync_tid(&self) -> Tid {
         Tid(self.datasync_tid.load(Ordering::Acquire))
+    }
+
+    /// The last transaction that made written blocks unwritten: until it is committed, a crash brings back
+    /// what they hold. (It changed the inode, too, so the cell stays as long.)
+    pub(crate) fn unwritten_tid(&self) -> Tid {
+        Tid(self.unwritten_tid.load(Ordering::Acquire))
+    }
+
+    /// Written blocks were made unwritten by `tid`.
+    pub(crate) fn note_unwritten(&self, tid: Tid) {
+        self.unwritten_tid.fetch_max(tid.0, Ordering::AcqRel);
+        self.note_change(tid, true);
+    }
+
+    /// Blocks that are part of the file now did not get their data: they still hold whatever they held for
+    /// somebody else.
+    pub(crate) fn is_content_lost(&self) -> bool {
+        self.is_content_lost.load(Ordering::Acquire)
+    }
+
+    /// See [`InodeCell::is_content_lost`]. The caller holds the content lock.
+    pub(crate) fn lose_content(&self) {
+        self.is_content_lost.store(true, Ordering::Release);
     }
 
     /// The mode as it was last set; `None`: look it up.
@@ -214,7 +239,9 @@ impl Shard {
                 continue;
             }
             // The count cannot grow meanwhile: clones are made under the shard's lock.
-            let in_use = Arc::strong_count(&entry.cell) > 1 || entry.eviction != Eviction::None;
+            let in_use = Arc::strong_count(&entry.cell) > 1
+                || entry.cell.is_content_lost()
+                || entry.eviction != Eviction::None;
             if in_use || entry.cell.sync_tid() > committed {
                 self.unpinned.push_back(ino);
             } else {

@@ -8,6 +8,7 @@ use journal::{BlockRef, Form, HomeBlock};
 use crate::cells::InodeCell;
 use crate::inode::{Inode, flags, read_inode};
 use crate::op::Op;
+use crate::source::Source;
 use crate::volume::Volume;
 use crate::xattr;
 use crate::xattr_set::XattrName;
@@ -119,17 +120,19 @@ pub(crate) struct Put {
     pub(crate) written: Range<usize>,
     /// There was no version before that counts.
     pub(crate) fresh: bool,
+    /// Nor is there one that a crash brings back.
+    pub(crate) unused: bool,
 }
 
 impl Put {
-    fn is_fresh_whole(&self) -> bool {
-        self.fresh && self.written.len() == journal::BLOCK_BYTES
+    fn is_unused_whole(&self) -> bool {
+        self.unused && self.written.len() == journal::BLOCK_BYTES
     }
 }
 
 impl Plan {
     /// Runs of whole blocks may go home straight from the caller's buffer. For `Auto` only if they
-    /// are fresh: what a crash leaves there is not part of the file before the commit.
+    /// are unused: what a crash leaves there is not part of the file before the commit.
     pub(crate) fn allows_direct(&self) -> bool {
         match self.mode {
             DataMode::Ordered | DataMode::Writeback => true,
@@ -153,7 +156,7 @@ impl Plan {
         let form = match self.mode {
             DataMode::Journal => Some(Form::Block),
             DataMode::Wasteless => Some(extent(&put)),
-            DataMode::Auto if self.is_bulk && put.is_fresh_whole() && !op.is_logged(put.home) => {
+            DataMode::Auto if self.is_bulk && put.is_unused_whole() && !op.is_logged(put.home) => {
                 None
             }
             DataMode::Delta | DataMode::Auto => Some(Form::Delta),
@@ -184,38 +187,70 @@ fn extent(put: &Put) -> Form {
     Form::Extent(ranges)
 }
 
+/// The mode that the inode asks for, if that is known without a look at its attributes.
+fn known_mode(inode: &Inode, cell: &InodeCell) -> Option<Option<DataMode>> {
+    if inode.has_flag(flags::JOURNAL_DATA) {
+        return Some(Some(DataMode::Journal));
+    }
+    cell.mode_code().map(|code| DataMode::from_number(u32::from(code)))
+}
+
+/// The mode that the inode asks for. Nobody may be setting it meanwhile, who would be overruled: the
+/// source is an operation, or the caller holds the inode's attribute lock and read the inode under it.
+fn look_up(source: &impl Source, inode: &Inode, cell: &InodeCell) -> Result<Option<DataMode>> {
+    if let Some(mode) = known_mode(inode, cell) {
+        return Ok(mode);
+    }
+    let mode = match xattr::get(source, inode, &mode_attribute())? {
+        // Whoever wrote something else with other tools gets the volume's default.
+        Some(value) => std::str::from_utf8(&value).ok().and_then(DataMode::from_name),
+        None => None,
+    };
+    cell.set_mode_code(Some(mode.map_or(0, |mode| mode.number() as u8)));
+    Ok(mode)
+}
+
+impl Op<'_> {
+    /// The mode that the inode itself asks for.
+    pub(crate) fn mode_of(&self, inode: &Inode) -> Result<Option<DataMode>> {
+        look_up(self, inode, &self.volume_ref().cell(inode.ino))
+    }
+
+    /// How this operation, which writes so many bytes to this file, puts them.
+    pub(crate) fn plan(&self, inode: &Inode, len_bytes: usize) -> Result<Plan> {
+        let volume = self.volume_ref();
+        let mode = self.mode_of(inode)?.unwrap_or(volume.options.data_mode);
+        Ok(volume.plan_in(mode, &volume.cell(inode.ino), len_bytes))
+    }
+}
+
 impl Volume {
-    /// How an operation that writes so many bytes to this file puts them.
+    /// How an operation that will write so many bytes to this file puts them.
     pub(crate) fn plan(&self, inode: &Inode, cell: &InodeCell, len_bytes: usize) -> Result<Plan> {
-        Ok(Plan {
-            mode: self.mode_in(inode, cell)?,
+        Ok(self.plan_in(self.mode_in(inode, cell)?, cell, len_bytes))
+    }
+
+    fn plan_in(&self, mode: DataMode, cell: &InodeCell, len_bytes: usize) -> Plan {
+        Plan {
+            mode,
             len_bytes,
             threshold_bytes: self.options.threshold_bytes,
             was_synced: cell.was_synced(),
             is_bulk: cell.appended_bytes() >= AUTO_BULK_BYTES,
-        })
+        }
     }
 
-    /// The mode that the inode itself asks for.
-    pub(crate) fn mode_of(&self, inode: &Inode, cell: &InodeCell) -> Result<Option<DataMode>> {
-        if inode.has_flag(flags::JOURNAL_DATA) {
-            return Ok(Some(DataMode::Journal));
-        }
-        if let Some(code) = cell.mode_code() {
-            return Ok(DataMode::from_number(u32::from(code)));
-        }
-        let mode = match xattr::get(self, inode, &mode_attribute())? {
-            // Whoever wrote something else with other tools gets the volume's default.
-            Some(value) => std::str::from_utf8(&value).ok().and_then(DataMode::from_name),
-            None => None,
-        };
-        cell.set_mode_code(Some(mode.map_or(0, |mode| mode.number() as u8)));
-        Ok(mode)
-    }
-
-    /// The mode that holds: the inode's own, or the volume's.
+    /// The mode that holds: the inode's own, or the volume's. Takes the inode's attribute lock, so never
+    /// call it inside of an operation.
     pub(crate) fn mode_in(&self, inode: &Inode, cell: &InodeCell) -> Result<DataMode> {
-        Ok(self.mode_of(inode, cell)?.unwrap_or(self.options.data_mode))
+        let own = match known_mode(inode, cell) {
+            Some(mode) => mode,
+            None => {
+                let _xattr = cell.xattr.read();
+                look_up(self, &read_inode(self, inode.ino)?, cell)?
+            }
+        };
+        Ok(own.unwrap_or(self.options.data_mode))
     }
 
     /// The mode of a file's data; of a directory, that of the files that will be made in it.

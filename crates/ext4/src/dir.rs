@@ -68,7 +68,7 @@ pub(crate) fn kind_of(file_type: u8) -> Option<FileKind> {
 
 /// Whether new directories get an index when they grow.
 pub(crate) fn volume_has_index(volume: &Volume) -> bool {
-    volume.superblock().s_feature_compat.get() & compat::DIR_INDEX != 0
+    volume.superblock.s_feature_compat.get() & compat::DIR_INDEX != 0
 }
 
 /// Whether the directory is indexed.
@@ -78,14 +78,14 @@ pub(crate) fn is_indexed(dir: &Inode) -> bool {
 
 /// The hash function of an index with this version.
 pub(crate) fn hasher(volume: &Volume, version: HashVersion) -> NameHasher {
-    let superblock = volume.superblock();
+    let superblock = &volume.superblock;
     let unsigned = superblock.s_flags.get() & FLAG_UNSIGNED_HASH != 0;
     NameHasher { version, unsigned, seed: superblock.s_hash_seed.map(|word| word.get()) }
 }
 
 /// The hash function of new indexes.
 pub(crate) fn default_hasher(volume: &Volume) -> Result<NameHasher> {
-    let version = HashVersion::from_disk(volume.superblock().s_def_hash_version)?;
+    let version = HashVersion::from_disk(volume.superblock.s_def_hash_version)?;
     Ok(hasher(volume, version))
 }
 

@@ -109,12 +109,12 @@ impl NodeStore for Writer<'_, '_> {
 }
 
 fn is_on_volume(source: &impl Source, start: u64, count: u64) -> bool {
-    let block_count = source.volume().geometry().block_count;
+    let block_count = source.volume().geometry.block_count;
     start > 0 && start.checked_add(count).is_some_and(|end| end <= block_count)
 }
 
 fn seed(source: &impl Source, inode: &Inode) -> Option<u32> {
-    let checksums = source.volume().checksums();
+    let checksums = &source.volume().checksums;
     checksums.enabled().then(|| checksums.inode_seed(inode.ino, inode.generation()))
 }
 
@@ -216,7 +216,7 @@ pub(crate) fn allocate(
 /// do not interleave.
 fn goal(op: &Op<'_>, inode: &Inode, logical: u32) -> Result<HomeBlock> {
     let found = extent_walk::find(&reader(op, inode), inode.i_block(), logical)?;
-    let geometry = op.volume().geometry();
+    let geometry = &op.volume().geometry;
     if let Some(run) = found.before {
         let goal = run.physical + (u64::from(logical) - u64::from(run.logical));
         if goal < geometry.block_count {
@@ -239,6 +239,9 @@ pub(crate) fn mark(
 ) -> Result<()> {
     let start = u64::from(logical);
     let end = start + u64::from(count);
+    if unwritten {
+        op.blocks_unwritten(inode.ino);
+    }
     change(op, inode, |writer, root| extent_update::mark(writer, root, start, end, unwritten))?;
     Ok(())
 }

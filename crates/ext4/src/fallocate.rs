@@ -1,7 +1,8 @@
 //! Allocating without writing, punching holes, zeroing ranges.
 //!
-//! Each goes through its range in operations of bounded size; an error on the way (a full volume)
-//! leaves what was done before. Only the last one changes the size: whoever is told of an error
+//! Each is one operation, or, over very many extents, goes through its range in several: nobody else can
+//! change anything meanwhile, and a transaction has to hold it. An error on the way (a full volume) leaves what
+//! was done before. Only the last one changes the size: whoever is told of an error
 //! believes that the size is the old one (the kernel's FUSE does).
 
 use std::cell::Cell;
@@ -11,7 +12,7 @@ use crate::extent_tree::{self, Target};
 use crate::file::{
     BLOCK, FILE_BYTES_MAX, check_may_change, regular_file, touch, zero_bytes, zero_tail,
 };
-use crate::file_write::{EDIT_COUNT_MAX, edits_credit_count};
+use crate::file_write::{EDIT_COUNT, edits_credit_count, has_room_for_edit};
 use crate::free_budget::FREE_CREDIT_COUNT;
 use crate::inode::{Inode, flags};
 use crate::op::Op;
@@ -35,6 +36,14 @@ pub enum Allocate {
     },
 }
 
+/// Blocks at the edges of a range that is zeroed.
+const EDGE_COUNT: usize = 2;
+
+/// Extents that one operation allocates or zeroes at most.
+const EXTENT_COUNT_MAX: usize = 4096;
+/// Blocks that one operation may change at most to punch out a range.
+const PUNCH_CREDIT_COUNT_MAX: usize = 2048;
+
 /// A range that is to be allocated.
 struct Filling {
     /// Logical blocks.
@@ -44,6 +53,14 @@ struct Filling {
     /// Data in the range become zeros.
     zero: bool,
     grow: bool,
+}
+
+/// How far an operation came that failed.
+struct Progress {
+    /// There were blocks for what lies before this one.
+    fitting: Cell<u64>,
+    /// It had not enough credits for all.
+    needs_credits: Cell<bool>,
 }
 
 impl Volume {
@@ -78,17 +95,25 @@ impl Volume {
 
     fn fill(&self, ino: InodeNo, filling: Filling) -> Result<()> {
         let mut next = filling.blocks.start;
+        let mut may_stop = false;
         while next < filling.blocks.end {
             let depth = extent_tree::depth(&regular_file(self, ino)?);
-            // Two more for the edges of a range that is zeroed.
-            let credit_count = edits_credit_count(EDIT_COUNT_MAX, depth) + 2;
-            let (mut until, fitting) = (filling.blocks.end, Cell::new(next));
+            let mut until = filling.blocks.end;
+            let progress = Progress { fitting: Cell::new(next), needs_credits: Cell::new(false) };
             next = loop {
-                match self.with_op(credit_count, |op| filling.step(op, ino, next..until, &fitting))
-                {
+                let few = edits_credit_count(EDIT_COUNT, depth) + EDGE_COUNT;
+                let credit_count = if may_stop { self.journal().max_credit_count() } else { few };
+                let range = next..until;
+                match self.with_op(credit_count, |op| {
+                    filling.step(op, ino, range.clone(), may_stop, &progress)
+                }) {
+                    // What even the largest operation cannot do is done in several.
+                    Err(_) if progress.needs_credits.take() => may_stop = true,
                     // What was allocated last may have no node to be mapped by: nothing of this
                     // operation can be kept. What fits is done once more, alone.
-                    Err(Error::NoSpace) if fitting.get() > next => until = fitting.get(),
+                    Err(Error::NoSpace) if progress.fitting.get() > next => {
+                        until = progress.fitting.get();
+                    }
                     stepped => break stepped?,
                 }
             };
@@ -105,19 +130,32 @@ impl Volume {
         let whole = whole_blocks(&bytes);
         let mut next = Some(whole.start);
         let mut edges_done = false;
+        let mut may_stop = false;
+        let needs_credits = Cell::new(false);
         while let Some(from) = next {
-            next = self.with_op(FREE_CREDIT_COUNT, |op| {
+            let most = self.journal().max_credit_count().min(PUNCH_CREDIT_COUNT_MAX);
+            let credit_count = if may_stop { most } else { FREE_CREDIT_COUNT };
+            let punched = self.with_op(credit_count, |op| {
                 let mut inode = regular_file(op, ino)?;
                 check_no_append(&inode)?;
                 if !edges_done {
                     zero_edges(op, &inode, &bytes)?;
                 }
-                let mut budget = budget(op, &inode);
+                let mut budget = budget(op, &inode, credit_count);
                 let rest = extent_tree::free_range(op, &mut inode, from, whole.end, &mut budget)?;
+                if rest.is_some() && !may_stop {
+                    needs_credits.set(true);
+                    return Err(Error::InvalidArgument);
+                }
                 touch(op, &mut inode);
                 op.put_inode(&inode)?;
                 Ok(rest)
-            })?;
+            });
+            if needs_credits.take() {
+                may_stop = true;
+                continue;
+            }
+            next = punched?;
             edges_done = true;
         }
         Ok(())
@@ -130,24 +168,31 @@ impl Filling {
         Filling { blocks, bytes, zero, grow }
     }
 
-    /// One operation's part of `range` (logical blocks). Returns where to go on. When there is no
-    /// space, `fitting` says up to where there was.
+    /// One operation's part of `range` (logical blocks): all, or, if it may stop, what it has credits for.
+    /// Returns where to go on. When it fails, `progress` says how far it came.
     fn step(
         &self,
         op: &mut Op<'_>,
         ino: InodeNo,
         range: Range<u64>,
-        fitting: &Cell<u64>,
+        may_stop: bool,
+        progress: &Progress,
     ) -> Result<u64> {
         let mut inode = regular_file(op, ino)?;
         check_may_change(&inode, if self.zero { self.bytes.start } else { inode.size() })?;
         let mut next = range.start;
-        let mut edit_count = 0;
-        while next < range.end && edit_count < EDIT_COUNT_MAX {
-            fitting.set(next);
-            let (count, edited) = self.fill_next(op, &mut inode, next..range.end)?;
-            next += u64::from(count);
-            edit_count += usize::from(edited);
+        let mut count = 0;
+        while next < range.end {
+            count += 1;
+            if count > EXTENT_COUNT_MAX || !has_room_for_edit(op, &inode, EDGE_COUNT + 1) {
+                if may_stop {
+                    break;
+                }
+                progress.needs_credits.set(true);
+                return Err(Error::InvalidArgument);
+            }
+            progress.fitting.set(next);
+            next += u64::from(self.fill_next(op, &mut inode, next..range.end)?);
         }
         if self.zero && range.start == self.blocks.start {
             zero_edges(op, &inode, &self.bytes)?;
@@ -160,13 +205,8 @@ impl Filling {
         Ok(next)
     }
 
-    /// Allocates or zeroes the start of `range`: so many blocks, and whether the tree changed.
-    fn fill_next(
-        &self,
-        op: &mut Op<'_>,
-        inode: &mut Inode,
-        range: Range<u64>,
-    ) -> Result<(u32, bool)> {
+    /// Allocates or zeroes the start of `range`: so many blocks.
+    fn fill_next(&self, op: &mut Op<'_>, inode: &mut Inode, range: Range<u64>) -> Result<u32> {
         let short = |n: u64| u32::try_from(n).expect("the range ends below the largest file");
         let logical = range.start;
         let at = short(logical);
@@ -174,18 +214,18 @@ impl Filling {
         match mapping.target {
             Target::Hole => {
                 let run = extent_tree::allocate(op, inode, at, mapping.count, true)?;
-                Ok((run.count, true))
+                Ok(run.count)
             }
-            Target::Unwritten(_) => Ok((mapping.count, false)),
-            Target::Written(_) if !self.zero => Ok((mapping.count, false)),
+            Target::Unwritten(_) => Ok(mapping.count),
+            Target::Written(_) if !self.zero => Ok(mapping.count),
             Target::Written(_) => {
                 let whole = whole_blocks(&self.bytes);
                 if !whole.contains(&logical) {
-                    return Ok((1, false)); // an edge, which zero_edges does
+                    return Ok(1); // an edge, which zero_edges does
                 }
                 let count = mapping.count.min(short(whole.end - logical));
                 extent_tree::mark(op, inode, at, count, true)?;
-                Ok((count, true))
+                Ok(count)
             }
         }
     }

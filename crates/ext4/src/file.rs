@@ -64,7 +64,7 @@ pub(crate) fn change_data(
 ) -> Result<bool> {
     let mut bytes = op.block(home)?;
     change(&mut Arc::make_mut(&mut bytes)[written.clone()]);
-    plan.put(op, Put { home, bytes, written, fresh: false })
+    plan.put(op, Put { home, bytes, written, fresh: false, unused: false })
 }
 
 /// Makes the bytes from `from` up to `to`, which must lie in one block, zeros; nothing to do where
@@ -77,8 +77,7 @@ pub(crate) fn zero_bytes(op: &mut Op<'_>, inode: &Inode, from: u64, to: u64) -> 
         return Ok(());
     }
     op.own_data(inode.ino);
-    let volume = op.volume_ref();
-    let plan = volume.plan(inode, &volume.cell(inode.ino), within.len())?;
+    let plan = op.plan(inode, within.len())?;
     change_data(op, &plan, block, within, |bytes| bytes.fill(0))?;
     Ok(())
 }

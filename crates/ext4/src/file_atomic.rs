@@ -1,20 +1,18 @@
 //! Writing several pieces of a file as one: after a crash all of them are there, or none.
 //!
 //! All pieces go through one operation, so that they are in one transaction. That transaction has
-//! to hold them: [`Volume::atomic_block_limit`] blocks at most, fewer when many of them have to be
-//! allocated. The data are always journaled; modes that may put data in place over others do not offer
+//! to hold them: [`Volume::atomic_block_limit`] blocks, fewer when those that have to be allocated lie in many
+//! block groups. The data are always journaled; modes that may put data in place over others do not offer
 //! it.
 
 use crate::extent_tree::{self, Target};
 use crate::file::{FILE_BYTES_MAX, block_of, regular_file};
-use crate::file_write::{Chunk, EDIT_COUNT_MAX, edits_credit_count};
+use crate::file_write::{Chunk, EDIT_COUNT, GROWTH_LEVEL_COUNT, edits_credit_count};
 use crate::inode::Inode;
 use crate::op::Op;
 use crate::volume::Volume;
 use crate::{Error, InodeNo, Result};
 
-/// Levels that a tree may grow by while one operation changes it.
-const GROWTH_LEVEL_COUNT: u16 = 2;
 /// The deepest tree there can be.
 const DEPTH_MAX: u16 = 5;
 
@@ -22,13 +20,13 @@ const DEPTH_MAX: u16 = 5;
 pub type Piece<'a> = (u64, &'a [u8]);
 
 impl Volume {
-    /// The most blocks that [`Volume::write_atomic`] can write at once when few of them have to be
-    /// allocated; 0 where it is not supported.
+    /// The most blocks that [`Volume::write_atomic`] can write at once when those that have to be
+    /// allocated lie in few block groups; 0 where it is not supported.
     pub fn atomic_block_limit(&self) -> usize {
         if !self.data_mode().is_atomic() {
             return 0;
         }
-        let others = edits_credit_count(EDIT_COUNT_MAX, DEPTH_MAX + GROWTH_LEVEL_COUNT);
+        let others = edits_credit_count(EDIT_COUNT, DEPTH_MAX + GROWTH_LEVEL_COUNT);
         self.journal().max_credit_count().saturating_sub(others)
     }
 
@@ -51,9 +49,8 @@ impl Volume {
         let plan = self.plan(&inode, &cell, 0)?.journaled();
         let chunk = |piece: &Piece<'a>| Chunk::new(plan, ino, piece.0, piece.1, false, false);
         let chunks: Vec<_> = pieces.iter().map(chunk).collect();
-        let budget = Budget::new(self, &inode, pieces)?;
-        let body = |op: &mut Op<'_>| write_pieces(op, pieces, &chunks, &budget);
-        cell.note_appended(self.with_op(budget.credit_count, body)?);
+        let credit_count = credit_count(self, &inode, pieces)?;
+        cell.note_appended(self.with_op(credit_count, |op| write_chunks(op, &chunks))?);
         Ok(())
     }
 }
@@ -69,64 +66,42 @@ fn check_pieces(pieces: &[Piece<'_>]) -> Result<()> {
     if end > FILE_BYTES_MAX { Err(Error::FileTooBig) } else { Ok(()) }
 }
 
-/// What the operation may change.
-struct Budget {
-    credit_count: usize,
-    /// Allocations and conversions, beside those of one more chunk.
-    edit_count: usize,
-}
-
-impl Budget {
-    /// Enough for one edit for each block that holds nothing yet, or as many as a transaction has
-    /// room for beside the data: blocks that are allocated together need one edit.
-    fn new(volume: &Volume, inode: &Inode, pieces: &[Piece<'_>]) -> Result<Budget> {
-        let (mut block_count, mut fresh_count) = (0, 0);
-        for (offset, data) in pieces {
-            let last = block_of(offset + data.len() as u64 - 1);
-            let mut next = block_of(*offset);
-            while next <= last {
-                let mapping = extent_tree::map(volume, inode, next, last - next + 1)?;
-                let count = mapping.count as usize;
-                block_count += count;
-                if !matches!(mapping.target, Target::Written(_)) {
-                    fresh_count += count;
-                }
-                next += mapping.count;
+/// What the operation may change: enough for one edit for each block that holds nothing yet, or as many as
+/// a transaction has room for beside the data: blocks that are allocated together need one edit.
+fn credit_count(volume: &Volume, inode: &Inode, pieces: &[Piece<'_>]) -> Result<usize> {
+    let (mut block_count, mut fresh_count) = (0, 0);
+    for (offset, data) in pieces {
+        let last = block_of(offset + data.len() as u64 - 1);
+        let mut next = block_of(*offset);
+        while next <= last {
+            let mapping = extent_tree::map(volume, inode, next, last - next + 1)?;
+            let count = mapping.count as usize;
+            block_count += count;
+            if !matches!(mapping.target, Target::Written(_)) {
+                fresh_count += count;
             }
+            next += mapping.count;
         }
-        let depth = extent_tree::depth(inode) + GROWTH_LEVEL_COUNT;
-        let credits = |edit_count| edits_credit_count(EDIT_COUNT_MAX + edit_count, depth);
-        let most = volume.journal().max_credit_count();
-        let room = most.checked_sub(block_count + credits(0)).ok_or(Error::NoSpace)?;
-        let edit_count = fresh_count.min(room / (credits(1) - credits(0)));
-        Ok(Budget { credit_count: block_count + credits(edit_count), edit_count })
     }
+    let depth = extent_tree::depth(inode) + GROWTH_LEVEL_COUNT;
+    let credits = |edit_count| block_count + edits_credit_count(EDIT_COUNT + edit_count, depth);
+    let most = volume.journal().max_credit_count();
+    if credits(0) > most { Err(Error::NoSpace) } else { Ok(credits(fresh_count).min(most)) }
 }
 
-/// Writes every piece whole: one that finds its blocks scattered takes several steps. Returns how
-/// many bytes count as appended.
-fn write_pieces(
-    op: &mut Op<'_>,
-    pieces: &[Piece<'_>],
-    chunks: &[Chunk<'_>],
-    budget: &Budget,
-) -> Result<usize> {
-    let (mut edit_count, mut appended_bytes) = (0, 0);
-    let mut write = |op: &mut Op<'_>, chunk: &Chunk<'_>| {
-        if edit_count > budget.edit_count {
-            return Err(Error::NoSpace);
-        }
-        let written = chunk.write(op)?;
-        edit_count += written.edit_count;
-        appended_bytes += written.appended_bytes();
-        Ok(written.len_bytes)
-    };
-    for ((offset, data), chunk) in pieces.iter().zip(chunks) {
-        let mut done = write(op, chunk)?;
-        while done < data.len() {
-            let (offset, rest) = (offset + done as u64, &data[done..]);
-            done += write(op, &chunk.rest(offset, rest))?;
-        }
+/// Writes every chunk whole. Returns how many bytes count as appended.
+fn write_chunks(op: &mut Op<'_>, chunks: &[Chunk<'_>]) -> Result<usize> {
+    let mut data_count: usize = chunks.iter().map(Chunk::data_credit_count).sum();
+    let mut appended_bytes = 0;
+    for chunk in chunks {
+        data_count -= chunk.data_credit_count();
+        let written = chunk.write(op, data_count);
+        // More changes of the tree than the transaction has room for.
+        let has_no_room = chunk.needs_credits.take();
+        appended_bytes += match written {
+            Err(_) if has_no_room => return Err(Error::NoSpace),
+            written => written?.appended_bytes(),
+        };
     }
     Ok(appended_bytes)
 }

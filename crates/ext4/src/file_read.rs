@@ -1,6 +1,6 @@
 //! Reading a file, and the access time that it leaves.
 
-use journal::{BLOCK_BYTES, HomeBlock};
+use journal::{BLOCK_BYTES, HomeBlock, JournalError};
 
 use crate::extent_tree::{self, Target};
 use crate::file::{BLOCK, FILE_BYTES_MAX, block_of, place_in_block, regular_file};
@@ -15,10 +15,15 @@ const ATIME_AGE_MAX_SECONDS: i64 = 24 * 60 * 60;
 impl Volume {
     /// Fills `out` from the file's content at `offset`. Returns how many bytes there were: fewer
     /// than asked only at the end of the file. Holes read as zeros; so does what `out` has room for of
-    /// the block in which the file ends.
+    /// the block in which the file ends. Fails once new blocks of the file could not be written: nobody may see
+    /// what they held before.
     pub fn read(&self, ino: InodeNo, offset: u64, out: &mut [u8]) -> Result<usize> {
         let cell = self.cell(ino);
         let content = cell.content.read();
+        if cell.is_content_lost() {
+            let reason = self.journal().abort_reason().unwrap_or_default();
+            return Err(JournalError::Aborted(reason).into());
+        }
         let inode = regular_file(self, ino)?;
         let end = inode.size().min(FILE_BYTES_MAX);
         let left = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);

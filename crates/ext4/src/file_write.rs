@@ -1,7 +1,8 @@
 //! Writing a file.
 //!
-//! A write is cut into chunks, each one operation: blocks are mapped, allocated where there are
-//! none, and the size follows, all in one transaction with (the order of) the data:
+//! A write is one operation, if a transaction can hold it, or cut into chunks, each one operation: blocks
+//! are mapped, allocated where there are none, and the size follows, all in one transaction with (the order
+//! of) the data:
 //!
 //! - Data that go through the journal are blocks of the same operation.
 //! - Of data that go in place (`data_mode` decides), a run of at least 64 KiB of whole blocks is
@@ -28,8 +29,12 @@ use crate::op::Op;
 use crate::volume::Volume;
 use crate::{DataMode, Error, InodeNo, Result};
 
-/// Allocations and conversions that one operation does at most.
-pub(crate) const EDIT_COUNT_MAX: usize = 8;
+/// Allocations and conversions that an operation asks credits for at first. They mostly change the same
+/// blocks, so that it can do many more; when it cannot, it is tried again with all that it may take.
+pub(crate) const EDIT_COUNT: usize = 8;
+
+/// Levels that a tree may grow by while one operation changes it.
+pub(crate) const GROWTH_LEVEL_COUNT: u16 = 2;
 
 /// Whole blocks that are worth an I/O of their own.
 const IN_PLACE_COUNT_MIN: usize = 16;
@@ -44,6 +49,13 @@ pub(crate) fn edits_credit_count(edit_count: usize, depth: u16) -> usize {
     6 * edit_count + edit_credit_count(depth) + 2
 }
 
+/// Whether an operation can do one more allocation or conversion, and change `other_count` blocks besides.
+pub(crate) fn has_room_for_edit(op: &Op<'_>, inode: &Inode, other_count: usize) -> bool {
+    // The block that held the old end of the file was changed before.
+    let edit_credits = edits_credit_count(1, extent_tree::depth(inode)) - 1;
+    op.credits_left() >= edit_credits + other_count
+}
+
 /// Some of a file's blocks, next to each other on the volume and in the file.
 struct Piece {
     logical: u32,
@@ -51,6 +63,8 @@ struct Piece {
     home: HomeBlock,
     /// Holds nothing yet.
     fresh: bool,
+    /// Nor does a crash bring back a file that has something there.
+    unused: bool,
 }
 
 /// Data of the caller that go home after the operation was published.
@@ -82,6 +96,10 @@ pub(crate) struct Chunk<'a> {
     /// Otherwise: copies of the whole blocks in `data`, made before the handle was opened.
     copies: Vec<BlockRef>,
     kill_privileges: bool,
+    /// The operation may do a part of it; else that is a failure.
+    may_stop: bool,
+    /// After a failure: the operation had not enough credits for all of it.
+    pub(crate) needs_credits: Cell<bool>,
     /// After a failure for want of space: how much of `data` had found its blocks.
     fitting: Cell<usize>,
     /// After a failure: some of the whole blocks cannot go home directly.
@@ -152,8 +170,9 @@ impl Volume {
     ) -> Result<usize> {
         let inode = regular_file(self, ino)?;
         let depth = extent_tree::depth(&inode);
-        let most = edits_credit_count(EDIT_COUNT_MAX, depth);
-        let journaled_max = self.journal().max_credit_count().saturating_sub(most).max(1);
+        let credits_max = self.journal().max_credit_count();
+        let most = edits_credit_count(EDIT_COUNT, depth);
+        let journaled_max = credits_max.saturating_sub(most).max(1);
         let plan = self.plan(&inode, cell, data.len())?;
         let direct = plan.allows_direct();
         let count_max = if direct { DIRECT_CHUNK_COUNT } else { journaled_max };
@@ -161,8 +180,14 @@ impl Volume {
         let data = &data[..data.len().min(room(count_max))];
         let mut chunk = Chunk::new(plan, ino, offset, data, kill, direct);
         let written = loop {
-            let edits = edits_credit_count(chunk.block_count().min(EDIT_COUNT_MAX), depth);
-            match self.with_op(edits + chunk.data_credit_count(), |op| chunk.write(op)) {
+            let credit_count = if chunk.may_stop {
+                chunk.credit_count(usize::MAX, depth + GROWTH_LEVEL_COUNT).min(credits_max)
+            } else {
+                chunk.credit_count(EDIT_COUNT, depth)
+            };
+            match self.with_op(credit_count, |op| chunk.write(op, 0)) {
+                // What even the largest operation cannot do is cut.
+                Err(_) if chunk.needs_credits.take() => chunk.may_stop = true,
                 Err(_) if chunk.needs_copies.get() => {
                     let data = &chunk.data[..chunk.data.len().min(room(journaled_max))];
                     chunk = Chunk::new(plan, ino, offset, data, kill, false);
@@ -184,7 +209,8 @@ impl Volume {
             mapped(written.len_bytes);
         }
         for place in &written.in_place {
-            self.journal().write_in_place(place.home, &data[place.range.clone()])?;
+            let sent = self.journal().write_in_place(place.home, &data[place.range.clone()]);
+            sent.inspect_err(|_| written.note_not_sent(cell))?;
             self.file_stats.note_in_place(ino, place.range.len());
         }
         drop(written.guard);
@@ -193,6 +219,13 @@ impl Volume {
 }
 
 impl Written {
+    /// Its data did not all get home, which aborted the journal: new blocks are published without content.
+    fn note_not_sent(&self, cell: &InodeCell) {
+        if self.edit_count > 0 {
+            cell.lose_content();
+        }
+    }
+
     /// Bytes of it that count as appended: all, if some of its blocks held nothing.
     pub(crate) fn appended_bytes(&self) -> usize {
         if self.edit_count > 0 { self.len_bytes } else { 0 }
@@ -208,17 +241,18 @@ impl<'a> Chunk<'a> {
         kill_privileges: bool,
         direct: bool,
     ) -> Chunk<'a> {
-        let (copies, fitting, needs_copies) = (Vec::new(), Cell::new(0), Cell::new(false));
         let mut chunk = Chunk {
             ino,
             offset,
             data,
             plan,
             direct,
-            copies,
+            copies: Vec::new(),
             kill_privileges,
-            fitting,
-            needs_copies,
+            may_stop: false,
+            needs_credits: Cell::new(false),
+            fitting: Cell::new(0),
+            needs_copies: Cell::new(false),
         };
         let whole = chunk.whole_blocks();
         chunk.direct &= whole.len() >= IN_PLACE_COUNT_MIN * BLOCK_BYTES;
@@ -232,13 +266,8 @@ impl<'a> Chunk<'a> {
     /// The whole blocks of a piece may be written home behind the journal's back. A block that the
     /// journal knows has to stay there until it is home.
     fn may_go_directly(&self, op: &Op<'_>, piece: &Piece) -> bool {
-        let is_kept_whole = self.plan.mode != DataMode::Auto || piece.fresh;
+        let is_kept_whole = self.plan.mode != DataMode::Auto || piece.unused;
         is_kept_whole && !op.is_any_logged(piece.home, u64::from(piece.count))
-    }
-
-    /// What is left of it, none of it directly.
-    pub(crate) fn rest<'b>(&self, offset: u64, data: &'b [u8]) -> Chunk<'b> {
-        Chunk::new(self.plan, self.ino, offset, data, self.kill_privileges, false)
     }
 
     fn end(&self) -> u64 {
@@ -256,8 +285,14 @@ impl<'a> Chunk<'a> {
         start..start + (self.data.len() - start) / BLOCK_BYTES * BLOCK_BYTES
     }
 
+    /// What an operation that writes it asks for, with that many allocations and conversions if there are so
+    /// many blocks.
+    fn credit_count(&self, edit_count: usize, depth: u16) -> usize {
+        self.data_credit_count() + edits_credit_count(self.block_count().min(edit_count), depth)
+    }
+
     /// Blocks of data that pass through the operation.
-    fn data_credit_count(&self) -> usize {
+    pub(crate) fn data_credit_count(&self) -> usize {
         self.block_count() - self.whole_blocks().len() / BLOCK_BYTES + self.copies.len()
     }
 
@@ -269,8 +304,9 @@ impl<'a> Chunk<'a> {
         in_data(start)..in_data(end)
     }
 
-    /// The operation: maps and allocates, puts the data, sets size and times.
-    pub(crate) fn write(&self, op: &mut Op<'_>) -> Result<Written> {
+    /// The operation: maps and allocates, puts the data, sets size and times. What comes after it in the
+    /// operation may still change `reserved_count` blocks.
+    pub(crate) fn write(&self, op: &mut Op<'_>, reserved_count: usize) -> Result<Written> {
         let mut inode = regular_file(op, self.ino)?;
         check_may_change(&inode, self.offset)?;
         let old_size = inode.size();
@@ -278,7 +314,7 @@ impl<'a> Chunk<'a> {
         if self.offset > old_size {
             zero_tail(op, &inode, old_size)?;
         }
-        let pieces = self.map(op, &mut inode)?;
+        let pieces = self.map(op, &mut inode, reserved_count)?;
         if self.direct && !pieces.iter().all(|piece| self.may_go_directly(op, piece)) {
             self.needs_copies.set(true);
             return Err(Error::InvalidArgument);
@@ -308,18 +344,24 @@ impl<'a> Chunk<'a> {
         Ok(written)
     }
 
-    /// Finds a block for each block of the chunk, from its start on: all, or as many as few enough
-    /// changes of the tree allow, but at least one.
-    fn map(&self, op: &mut Op<'_>, inode: &mut Inode) -> Result<Vec<Piece>> {
+    /// Finds a block for each block of the chunk, from its start on: all, or, if it may stop, as many as the
+    /// operation has credits for, but at least one.
+    fn map(&self, op: &mut Op<'_>, inode: &mut Inode, reserved_count: usize) -> Result<Vec<Piece>> {
         let mut pieces: Vec<Piece> = Vec::new();
-        let mut edit_count = 0;
+        let other_count = self.data_credit_count() + reserved_count;
         let mut next = block_of(self.offset);
         let last = block_of(self.end() - 1);
-        while next <= last && edit_count < EDIT_COUNT_MAX {
+        while next <= last {
+            if !has_room_for_edit(op, inode, other_count) {
+                if self.may_stop {
+                    break;
+                }
+                self.needs_credits.set(true);
+                return Err(Error::InvalidArgument);
+            }
             let fitting = pieces.last().map_or(0, |p| self.range_of(p.logical, p.count).end);
             self.fitting.set(fitting);
             let piece = map_piece(op, inode, next, last - next + 1)?;
-            edit_count += usize::from(piece.fresh);
             next += piece.count;
             pieces.push(piece);
         }
@@ -344,7 +386,8 @@ impl<'a> Chunk<'a> {
             for at in (start..end).step_by(BLOCK_BYTES) {
                 let bytes = self.copies[(at - whole.start) / BLOCK_BYTES].clone();
                 let (home, whole) = (home_of(at), 0..BLOCK_BYTES);
-                let put = Put { home, bytes, written: whole, fresh: piece.fresh };
+                let (fresh, unused) = (piece.fresh, piece.unused);
+                let put = Put { home, bytes, written: whole, fresh, unused };
                 written.journaled |= self.plan.put(op, put)?;
             }
         }
@@ -370,7 +413,8 @@ impl<'a> Chunk<'a> {
         }
         let mut bytes: BlockRef = Arc::new([0; BLOCK_BYTES]);
         Arc::make_mut(&mut bytes)[written.clone()].copy_from_slice(data);
-        self.plan.put(op, Put { home, bytes, written, fresh: true })
+        let (fresh, unused) = (true, piece.unused);
+        self.plan.put(op, Put { home, bytes, written, fresh, unused })
     }
 }
 
@@ -379,15 +423,17 @@ fn map_piece(op: &mut Op<'_>, inode: &mut Inode, logical: u32, count: u32) -> Re
     let mapping = extent_tree::map(&*op, inode, logical, count)?;
     let count = mapping.count;
     match mapping.target {
-        Target::Written(home) => Ok(Piece { logical, count, home, fresh: false }),
+        Target::Written(home) => Ok(Piece { logical, count, home, fresh: false, unused: false }),
         Target::Unwritten(home) => {
             extent_tree::mark(op, inode, logical, count, false)?;
-            Ok(Piece { logical, count, home, fresh: true })
+            let unused = op.are_unwritten_blocks_unused(inode.ino);
+            Ok(Piece { logical, count, home, fresh: true, unused })
         }
         Target::Hole => {
             let run = extent_tree::allocate(op, inode, logical, count, false)?;
             let home = HomeBlock(run.physical);
-            Ok(Piece { logical, count: run.count, home, fresh: true })
+            // What is not committed as free is not allocated.
+            Ok(Piece { logical, count: run.count, home, fresh: true, unused: true })
         }
     }
 }

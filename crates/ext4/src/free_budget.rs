@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use crate::extent_update::edit_credit_count;
 
-/// Credits that an operation which frees blocks asks for. The engine grants at least 128.
+/// Credits that an operation which frees blocks asks for (at first). The engine grants at least 128.
 pub(crate) const FREE_CREDIT_COUNT: usize = 120;
 
 /// Blocks that the operation changes besides: the inode, the orphan list (superblock or orphan
@@ -24,14 +24,14 @@ pub(crate) struct FreeBudget {
 }
 
 impl FreeBudget {
-    /// The budget of an operation with [`FREE_CREDIT_COUNT`] credits on a tree of this depth.
-    pub(crate) fn new(depth: u16, blocks_per_group: u32) -> FreeBudget {
+    /// The budget of an operation with so many credits, [`FREE_CREDIT_COUNT`] or more, on a tree of this depth.
+    pub(crate) fn new(credit_count: usize, depth: u16, blocks_per_group: u32) -> FreeBudget {
         // At both ends a run may be cut in two and the nodes above it split.
         let edits = edit_credit_count(depth);
         // Otherwise each leaf is rewritten or freed, and at times the nodes above it.
         let leaf_cost = 3 * (usize::from(depth) + 1);
         FreeBudget {
-            left: FREE_CREDIT_COUNT - RESERVED_COUNT - edits,
+            left: credit_count - RESERVED_COUNT - edits,
             leaf_cost,
             blocks_per_group: u64::from(blocks_per_group),
             groups: HashSet::new(),
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn groups_are_paid_for_once() {
-        let mut budget = FreeBudget::new(0, 100);
+        let mut budget = FreeBudget::new(FREE_CREDIT_COUNT, 0, 100);
         assert!(budget.begin_leaf());
         let before = budget.left;
         assert_eq!((budget.take(10, 20), budget.take(50, 20)), (20, 20));
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn takes_a_part_when_it_is_nearly_spent_and_always_some() {
         for depth in 0..=5 {
-            let mut budget = FreeBudget::new(depth, 256);
+            let mut budget = FreeBudget::new(FREE_CREDIT_COUNT, depth, 256);
             assert!(budget.begin_leaf());
             let taken = budget.take(100, 32768);
             assert!((156..100 * 256).contains(&taken) && (taken - 156).is_multiple_of(256));

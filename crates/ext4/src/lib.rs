@@ -13,7 +13,8 @@
 //! Locks, in the order in which they are taken:
 //! 1. `InodeCell::content` of **one regular file** (shared: read, seek; exclusive: write, truncate,
 //!    fallocate, freeing its blocks), held from before the handle until after it.
-//! 2. `InodeCell::xattr` of one inode (shared: get, list; exclusive: set, remove), the same way.
+//! 2. `InodeCell::xattr` of one inode (shared: get, list, looking up the data mode; exclusive: set,
+//!    remove), the same way.
 //! 3. the journal handle.
 //! 4. `InodeCell::content` of **directories**: exclusive, by ascending inode number, only while a
 //!    finished operation is published (`Op::finish`); readers (lookup, readdir) hold it shared and
@@ -29,6 +30,8 @@ mod blocks;
 mod cells;
 mod checksum;
 mod data_mode;
+#[cfg(test)]
+mod data_mode_test;
 mod dir;
 mod dir_block;
 mod dir_seal;

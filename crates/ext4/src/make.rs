@@ -112,8 +112,7 @@ fn hand_down_data_mode(op: &mut Op<'_>, dir: &Inode, inode: &mut Inode) -> Resul
     cell.set_synced(false);
     let by_flag = dir.has_flag(flags::JOURNAL_DATA);
     let takes = matches!(inode.kind(), FileKind::Regular | FileKind::Directory);
-    let mode = op.volume_ref().mode_of(dir, &op.volume_ref().cell(dir.ino))?;
-    match mode {
+    match op.mode_of(dir)? {
         Some(mode) if takes && !by_flag => {
             xattr::store(op, inode, &data_mode::mode_attribute(), Some(mode.name().as_bytes()))
         }

@@ -42,6 +42,7 @@ pub(crate) struct Op<'v> {
     now: Timestamp,
     changed: Vec<InodeNo>,
     touched: Vec<InodeNo>,
+    unwritten: Vec<InodeNo>,
     directories: Vec<InodeNo>,
     pins: Vec<InodeNo>,
     freed: Vec<Range<u64>>,
@@ -62,6 +63,7 @@ impl Volume {
             now: self.now(),
             changed: Vec::new(),
             touched: Vec::new(),
+            unwritten: Vec::new(),
             directories: Vec::new(),
             pins: Vec::new(),
             freed: Vec::new(),
@@ -121,12 +123,13 @@ impl<'v> Op<'v> {
         self.handle.as_ref().expect("only finish takes the handle")
     }
 
-    fn handle_ref(&self) -> &Handle<'v> {
-        self.handle.as_ref().expect("the operation is not finished")
-    }
-
     fn handle_mut(&mut self) -> &mut Handle<'v> {
         self.handle.as_mut().expect("only finish takes the handle")
+    }
+
+    /// Blocks that the operation may change beside those that it has.
+    pub(crate) fn credits_left(&self) -> usize {
+        self.handle().credits_left()
     }
 
     /// The volume, for as long as the operation may live.
@@ -183,17 +186,17 @@ impl<'v> Op<'v> {
 
     /// The journal holds a record of the block, or is getting one.
     pub(crate) fn is_logged(&self, block: HomeBlock) -> bool {
-        self.handle_ref().is_logged(block)
+        self.handle().is_logged(block)
     }
 
     /// The journal holds a record of one of the blocks, or is getting one.
     pub(crate) fn is_any_logged(&self, start: HomeBlock, count: u64) -> bool {
-        self.handle_ref().is_any_logged(start, count)
+        self.handle().is_any_logged(start, count)
     }
 
     /// Data of the block wait to be written home before this transaction commits.
     pub(crate) fn is_buffered_in_place(&self, block: HomeBlock) -> bool {
-        self.handle_ref().is_buffered_in_place(block)
+        self.handle().is_buffered_in_place(block)
     }
 
     /// The commit of this operation waits until the guard is dropped.
@@ -238,6 +241,16 @@ impl<'v> Op<'v> {
         self.directories.push(ino);
     }
 
+    /// Written blocks of this inode become unwritten, but a crash may yet bring them back.
+    pub(crate) fn blocks_unwritten(&mut self, ino: InodeNo) {
+        self.unwritten.push(ino);
+    }
+
+    /// No crash gives the inode content that its unwritten blocks hold.
+    pub(crate) fn are_unwritten_blocks_unused(&self, ino: InodeNo) -> bool {
+        self.volume.cell(ino).unwritten_tid() <= self.volume.committed()
+    }
+
     /// Pins the inode once, if and when the operation is published (before anyone can see it).
     pub(crate) fn pin(&mut self, ino: InodeNo) {
         self.pins.push(ino);
@@ -252,6 +265,11 @@ impl<'v> Op<'v> {
     pub(crate) fn forget_blocks(&mut self, start: HomeBlock, count: u64) {
         self.handle_mut().forget(start, count);
         self.freed.push(start.0..start.0 + count);
+    }
+
+    /// These blocks were allocated: whatever was read of them while they were free is not what is there.
+    pub(crate) fn forget_former_owner(&mut self, start: HomeBlock, count: u64) {
+        self.handle_mut().forget(start, count);
     }
 
     /// Ranges that this operation itself freed.
@@ -317,6 +335,9 @@ impl<'v> Op<'v> {
         }
         for ino in self.touched.drain(..) {
             volume.cell(ino).note_change(tid, false);
+        }
+        for ino in self.unwritten.drain(..) {
+            volume.cell(ino).note_unwritten(tid);
         }
     }
 }

@@ -144,7 +144,7 @@ fn load_list(source: &impl Source, superblock: &SuperBlock, table: &mut Table) -
 
 /// Only files of users can be orphans.
 fn check_candidate(source: &impl Source, ino: InodeNo) -> Result<()> {
-    let geometry = source.volume().geometry();
+    let geometry = &source.volume().geometry;
     if ino.0 < geometry.first_inode || ino.0 > geometry.inode_count {
         return Err(Error::corrupt("orphan: an inode number that cannot be one", ino));
     }
@@ -180,7 +180,7 @@ fn check_block(
     bytes: &BlockBytes,
 ) -> Result<()> {
     let tail = OrphanTail::read_from_bytes(&bytes[TAIL_OFFSET..]).expect("the tail ends the block");
-    let checksums = source.volume().checksums();
+    let checksums = &source.volume().checksums;
     let is_ok = tail.ob_magic.get() == ORPHAN_MAGIC
         && (!checksums.enabled()
             || tail.ob_checksum.get() == checksums.orphan_block(file.seed, block, bytes));

@@ -34,7 +34,7 @@ impl Source for Volume {
 
 /// Refuses the number of a block that does not exist.
 pub(crate) fn check_on_volume(volume: &Volume, block: HomeBlock) -> Result<()> {
-    if block.0 == 0 || block.0 >= volume.geometry().block_count {
+    if block.0 == 0 || block.0 >= volume.geometry.block_count {
         // Block 0 holds the superblock, which is never reached through a pointer.
         return Err(Error::corrupt("pointer outside of the volume", block));
     }

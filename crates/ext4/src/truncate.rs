@@ -132,12 +132,12 @@ pub(crate) fn resize(op: &mut Op<'_>, inode: &mut Inode, size_bytes: u64) -> Res
 }
 
 fn free_from(op: &mut Op<'_>, inode: &mut Inode, from: u64) -> Result<Option<u64>> {
-    let mut budget = budget(op, inode);
+    let mut budget = budget(op, inode, FREE_CREDIT_COUNT);
     extent_tree::free_range(op, inode, from, LOGICAL_END, &mut budget)
 }
 
-/// What one operation may free of this inode.
-pub(crate) fn budget(op: &Op<'_>, inode: &Inode) -> FreeBudget {
-    let blocks_per_group = op.volume_ref().geometry().blocks_per_group;
-    FreeBudget::new(extent_tree::depth(inode), blocks_per_group)
+/// What one operation with so many credits may free of this inode.
+pub(crate) fn budget(op: &Op<'_>, inode: &Inode, credit_count: usize) -> FreeBudget {
+    let blocks_per_group = op.volume_ref().geometry.blocks_per_group;
+    FreeBudget::new(credit_count, extent_tree::depth(inode), blocks_per_group)
 }

@@ -97,9 +97,11 @@ fn system_seed() -> u64 {
 pub struct Volume {
     pub(crate) journal: Journal,
     pub(crate) options: OpenOptions,
+    /// Where things lie.
     pub(crate) geometry: Geometry,
     pub(crate) checksums: Checksums,
-    /// As it was read when the volume was opened. Only what never changes may be used.
+    /// As it was read when the volume was opened. Only what never changes may be used: features, hash seed
+    /// and the like.
     pub(crate) superblock: Box<SuperBlock>,
     pub(crate) cells: Cells,
     pub(crate) file_stats: Arc<FileStats>,
@@ -129,21 +131,6 @@ impl Volume {
     /// The engine, for its counters.
     pub fn journal(&self) -> &Journal {
         &self.journal
-    }
-
-    /// Where things lie.
-    pub(crate) fn geometry(&self) -> &Geometry {
-        &self.geometry
-    }
-
-    /// The checksum functions.
-    pub(crate) fn checksums(&self) -> &Checksums {
-        &self.checksums
-    }
-
-    /// The superblock as it was at opening: for features, hash seed and the like.
-    pub(crate) fn superblock(&self) -> &SuperBlock {
-        &self.superblock
     }
 
     /// The volume's clock.

@@ -227,6 +227,48 @@ fn on_failure(sync: impl Fn(&Volume, InodeNo) -> Result<()>) {
     }
 }
 
+/// The blocks belong to the file already, and what a deleted file left in them could be read.
+#[test]
+fn regression_when_the_device_fails_then_nobody_reads_what_new_blocks_held() {
+    for (mode, is_old) in [
+        (DataMode::Ordered, false),
+        (DataMode::Writeback, false),
+        (DataMode::Auto, false),
+        (DataMode::Ordered, true),
+    ] {
+        let image = Image::on_garbage(&[], 64);
+        let device = Arc::new(SimDevice::from_bytes(&image.bytes(), 512));
+        let volume = open(device.clone(), mode);
+        let (ino, other) = (make(&volume, "file"), make(&volume, "other"));
+        volume.write(other, 0, &[1; LEN]).unwrap();
+        if is_old {
+            volume.write(ino, 0, &[1; LEN]).unwrap();
+        }
+        volume.sync().unwrap();
+        let mut accepted = |_| {
+            if mode == DataMode::Writeback {
+                // No commit waits for its data.
+                volume.journal().sync(volume.journal().running_tid()).unwrap();
+            }
+            device.inject(Fault { operation: Operation::Write, skip_count: 0, forever: false });
+        };
+        volume.write_accepting(ino, 0, &[9; LEN], false, &mut accepted).unwrap_err();
+        let mut bytes = [0; 4096];
+        let found = volume.read(ino, 0, &mut bytes);
+        if is_old {
+            // One's own data, old or new.
+            assert!(found.is_ok() && bytes.iter().all(|byte| [1, 9].contains(byte)));
+        } else {
+            assert!(matches!(found, Err(Error::Journal(_))), "{mode:?}: {:?}", bytes[0]);
+        }
+        assert_eq!(only_byte(&volume, other), Some(1), "other files can be read");
+        // Nobody has it open: what is known of it stays.
+        volume.forget(ino, 1);
+        (0..100).for_each(|nth| drop(volume.get_xattr(InodeNo(20 + nth), b"user.a")));
+        assert_eq!(volume.read(ino, 0, &mut bytes).is_ok(), is_old);
+    }
+}
+
 #[test]
 fn it_is_accepted_once_as_a_whole_or_not_at_all() {
     let accepted = |mode, offset, data: &[u8]| {

@@ -64,12 +64,17 @@ fn what_one_transaction_cannot_hold_is_refused_and_leaves_nothing() {
     volume.write_atomic(ino, &[(0, &at_limit)]).unwrap();
     let beyond = vec![2; volume.journal().max_credit_count() * 4096];
     assert!(matches!(volume.write_atomic(ino, &[(0, &beyond)]), Err(Error::NoSpace)));
-    // Every second block a hole: each takes an allocation of its own, more than fit.
-    let scattered: Vec<(u64, &[u8])> =
-        (0..limit as u64).map(|at| ((limit as u64 + 2 * at) * BLOCK, &[3u8; 4096][..])).collect();
-    assert!(matches!(volume.write_atomic(ino, &scattered), Err(Error::NoSpace)));
+    // Every second block a hole: each takes an allocation of its own.
+    let end = limit as u64;
+    let scattered = |count: u64| -> Vec<(u64, &[u8])> {
+        (0..count).map(|at| ((end + 2 * at) * BLOCK, &[3u8; 4096][..])).collect()
+    };
+    let most = volume.journal().max_credit_count() as u64;
+    assert!(matches!(volume.write_atomic(ino, &scattered(most - 10)), Err(Error::NoSpace)));
     assert!(content(&volume, ino) == at_limit);
-    volume.write_atomic(ino, &scattered[..limit / 8]).unwrap();
+    let before = volume.journal().stats().handles;
+    volume.write_atomic(ino, &scattered(end)).unwrap();
+    assert_eq!(volume.journal().stats().handles - before, 1);
     volume.close().unwrap();
     image.assert_clean(&device);
 }

@@ -73,6 +73,11 @@ impl<'a> Handle<'a> {
         }
     }
 
+    /// Blocks that this handle may change beside those that it has.
+    pub fn credits_left(&self) -> usize {
+        self.credit_count.saturating_sub(self.changes.len())
+    }
+
     /// The transaction this handle belongs to.
     pub fn tid(&self) -> Tid {
         self.running.tid

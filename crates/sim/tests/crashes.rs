@@ -91,6 +91,8 @@ crashes! {
     rounds_journal: Rounds, Journal, 0..1;
     rounds_ordered: Rounds, Ordered, 0..1;
     atomic_journal: Atomic, Journal, 0..6;
+    zeroes_auto: Zeroes, Auto, 0..6;
+    zeroes_ordered: Zeroes, Ordered, 0..2;
 }
 
 // Journals elsewhere and DJFS' codec: each with workloads that use it most.

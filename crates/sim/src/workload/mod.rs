@@ -12,6 +12,7 @@ mod script;
 mod sqlite;
 mod truncate;
 mod writers;
+mod zeroes;
 
 use std::fmt;
 use std::str::FromStr;
@@ -43,11 +44,13 @@ pub enum Workload {
     Modes,
     /// Databases whose transactions are atomic writes.
     Atomic,
+    /// Large files that are zeroed, punched out or cut, and written again.
+    Zeroes,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Workload; 11] = [
+    pub const ALL: [Workload; 12] = [
         Workload::Random,
         Workload::Sqlite,
         Workload::Directory,
@@ -59,6 +62,7 @@ impl Workload {
         Workload::Rounds,
         Workload::Modes,
         Workload::Atomic,
+        Workload::Zeroes,
     ];
 
     /// The operations. The same arguments give the same list; a larger `op_count` one that
@@ -76,6 +80,7 @@ impl Workload {
             Workload::Rounds => rounds::ops,
             Workload::Modes => modes::ops,
             Workload::Atomic => atomic::ops,
+            Workload::Zeroes => zeroes::ops,
         };
         let mut ops = script(seed, op_count);
         ops.truncate(op_count);
@@ -96,6 +101,7 @@ impl Workload {
             Workload::Rounds => 700,
             Workload::Modes => 90,
             Workload::Atomic => 60,
+            Workload::Zeroes => 50,
         }
     }
 
@@ -112,6 +118,7 @@ impl Workload {
             Workload::Rounds => "rounds",
             Workload::Modes => "modes",
             Workload::Atomic => "atomic",
+            Workload::Zeroes => "zeroes",
         }
     }
 }

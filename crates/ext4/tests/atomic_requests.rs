@@ -1,0 +1,140 @@
+//! A request is one transaction, however scattered the blocks are that it writes, allocates or frees.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Image, options};
+use device::{SimDevice, Survival};
+use ext4::{Allocate, DataMode, InodeNo, NewNode, OpenOptions, Owner, Volume};
+
+const BLOCK: usize = 4096;
+
+fn open(device: Arc<SimDevice>, data_mode: DataMode) -> Volume {
+    Volume::open(device, OpenOptions { data_mode, ..options() }).unwrap()
+}
+
+fn simulated(arguments: &[&str], size: &str) -> Arc<SimDevice> {
+    Arc::new(SimDevice::from_bytes(&Image::new(arguments, size).bytes(), 512))
+}
+
+fn make(volume: &Volume, name: &str) -> InodeNo {
+    let (root, node) = (InodeNo::ROOT, NewNode::Regular);
+    volume.make(root, name.as_bytes(), node, 0o644, 0, Owner::default()).unwrap().ino
+}
+
+/// A file whose even blocks are ones, and the others holes.
+fn make_sparse(volume: &Volume, name: &str, block_count: usize) -> InodeNo {
+    let ino = make(volume, name);
+    for block in (0..block_count).step_by(2) {
+        volume.write(ino, (block * BLOCK) as u64, &[1; BLOCK]).unwrap();
+    }
+    let end = (block_count * BLOCK) as u64;
+    volume.write(ino, end, b"end").unwrap();
+    ino
+}
+
+fn content(volume: &Volume, name: &str, len: usize) -> Vec<u8> {
+    let ino = volume.lookup(InodeNo::ROOT, name.as_bytes()).unwrap().ino;
+    let mut bytes = vec![9; len];
+    assert_eq!(volume.read(ino, 0, &mut bytes).unwrap(), len);
+    bytes
+}
+
+/// The second operation of the write did not fit into the transaction any more, which was committed with
+/// the first half.
+#[test]
+fn regression_a_write_over_many_holes_in_a_nearly_full_transaction() {
+    for mode in [DataMode::Journal, DataMode::Delta, DataMode::Auto] {
+        let device = simulated(&[], "64M");
+        let volume = open(device.clone(), mode);
+        let block_count = 32;
+        let len = block_count * BLOCK;
+        let filler = make(&volume, "filler");
+        let most = volume.journal().max_credit_count();
+        volume.write(filler, 0, &vec![7; most * BLOCK]).unwrap();
+        for (nth, filled) in (most - 130..most - 65).enumerate() {
+            let name = format!("sparse{nth}");
+            let ino = make_sparse(&volume, &name, block_count);
+            volume.journal().checkpoint().unwrap();
+            let noise = fastrand::Rng::with_seed(nth as u64).u8(..);
+            volume.write(filler, 0, &vec![noise; filled * BLOCK]).unwrap();
+            assert_eq!(volume.write(ino, 0, &vec![2; len]).unwrap(), len);
+            let image = device.crash(Survival::Nothing);
+            let crashed = open(Arc::new(SimDevice::from_image(image, 512)), mode);
+            let bytes = content(&crashed, &name, len);
+            let is_new = bytes.iter().all(|byte| *byte == 2);
+            let is_old = bytes
+                .chunks(BLOCK)
+                .enumerate()
+                .all(|(at, block)| block.iter().all(|byte| usize::from(*byte) == (at + 1) % 2));
+            assert!(is_new || is_old, "{mode:?}, {filled} of {most} blocks");
+        }
+    }
+}
+
+/// How many handles `work` took.
+fn handles(volume: &Volume, work: impl FnOnce()) -> u64 {
+    let before = volume.journal().stats().handles;
+    work();
+    volume.journal().stats().handles - before
+}
+
+#[test]
+fn a_mebibyte_over_holes_is_one_operation() {
+    for mode in DataMode::ALL {
+        let image = Image::new(&["-J", "size=16"], "128M");
+        let device = image.device();
+        let volume = Volume::open(device.clone(), OpenOptions { data_mode: mode, ..options() });
+        let volume = volume.unwrap();
+        let ino = make_sparse(&volume, "sparse", 256);
+        volume.sync().unwrap();
+        let write = || assert_eq!(volume.write(ino, 0, &[2; 1 << 20]).unwrap(), 1 << 20);
+        assert_eq!(handles(&volume, write), 1, "{mode:?}");
+        assert!(content(&volume, "sparse", 1 << 20).iter().all(|byte| *byte == 2));
+        volume.close().unwrap();
+        image.assert_clean(&device);
+    }
+}
+
+#[test]
+fn allocating_and_zeroing_a_scattered_range_is_one_operation() {
+    let image = Image::new(&[], "64M");
+    let device = image.device();
+    let volume = Volume::open(device.clone(), options()).unwrap();
+    let hows = [Allocate::Extend, Allocate::KeepSize, Allocate::ZeroRange { keep_size: true }];
+    for (nth, how) in hows.into_iter().enumerate() {
+        let name = format!("sparse{nth}");
+        let ino = make_sparse(&volume, &name, 1000);
+        let fill = || volume.fallocate(ino, how, 100, 999 * BLOCK as u64).unwrap();
+        assert_eq!(handles(&volume, fill), 1, "{how:?}");
+        let zeroed = matches!(how, Allocate::ZeroRange { .. });
+        for (at, block) in content(&volume, &name, 999 * BLOCK).chunks(BLOCK).enumerate() {
+            let byte = u8::from(at % 2 == 0 && !zeroed);
+            assert!(block[100..].iter().all(|found| *found == byte), "{how:?}, block {at}");
+        }
+    }
+    volume.close().unwrap();
+    image.assert_clean(&device);
+}
+
+/// Each group has a bitmap of its own: more than an operation asks for at first.
+#[test]
+fn punching_a_range_in_many_groups_is_one_operation() {
+    let small_groups =
+        ["-g", "256", "-O", "^metadata_csum,^64bit,^flex_bg,^resize_inode", "-N", "1024"];
+    let image = Image::new(&small_groups, "96M");
+    let device = image.device();
+    let ordered = OpenOptions { data_mode: DataMode::Ordered, ..options() };
+    let volume = Volume::open(device.clone(), ordered).unwrap();
+    let ino = make(&volume, "file");
+    volume.write(ino, 0, &vec![1; 70 << 20]).unwrap();
+    volume.sync().unwrap();
+    let punch = || volume.fallocate(ino, Allocate::PunchHole, 0, 69 << 20).unwrap();
+    assert_eq!(handles(&volume, punch), 1);
+    let bytes = content(&volume, "file", 70 << 20);
+    assert!(bytes[..69 << 20].iter().all(|byte| *byte == 0));
+    assert!(bytes[69 << 20..].iter().all(|byte| *byte == 1));
+    volume.close().unwrap();
+    image.assert_clean(&device);
+}
