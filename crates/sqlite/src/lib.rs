@@ -23,7 +23,7 @@
 //! database's stream of the log and syncs that. The record holds the frames since the last logged one, each as the
 //! bytes that differ from the last version of its page: the newest earlier frame of the page in this
 //! *generation* (the life of a WAL between two restarts, known by its salts), else the page in the database
-//! file; what was not there before is what is not zero of it.
+//! file; what was not there before, or behind the end of the database since, is what is not zero of it.
 //!
 //! ```text
 //! stream:  | begin G | frames 1-2 | frames 3-3 | ... | begin G+1 | frames 1-4 | ...
@@ -33,9 +33,10 @@
 //! **Why recovery gets the right pages.** The database file is durably what it was when the generation began: SQLite
 //! restarts a WAL when a checkpoint has brought all of it home and synced the database. During the generation only
 //! checkpoints write to it, and only pages whose frames were logged or synced first. So after a cut each byte of a
-//! page is that of some version from the generation's first to the last logged one. The deltas are
-//! after-images of runs; applied in order over any such mixture they give the last version (`journal::codec`). Each
-//! frame carries its checksum of the WAL, which says what its page is, so a wrong page is found before anything is written.
+//! page is that of some version from the generation's first to the last logged one, or was cut off with the database's
+//! end: then the page is logged from zeros when it comes back. The deltas are after-images of runs; applied in order over
+//! any such mixture they give the last version (`journal::codec`). Each frame carries its checksum of the WAL, which says
+//! what its page is, so a wrong page is found before anything is written.
 //!
 //! **Rules** that make this hold:
 //!

@@ -411,11 +411,12 @@ fn judge_pages(
 
 /// Whether the database holds the last versions of all logged pages.
 fn is_settled(base: &Base, logged: &[Logged<'_>], main: Real) -> Result<bool, Failure> {
-    let size = logged.iter().rev().find(|(_, frame)| frame.commit_pages > 0);
-    let pages = size.map_or(u32::MAX, |(_, frame)| frame.commit_pages);
     let mut last = BTreeMap::new();
-    for (_, frame) in logged.iter().filter(|(_, frame)| frame.page <= pages) {
+    for (_, frame) in logged {
         last.insert(frame.page, frame);
+        if frame.commit_pages > 0 {
+            last.split_off(&frame.commit_pages.saturating_add(1));
+        }
     }
     let mut page = vec![0; base.page_bytes];
     for (number, frame) in last {
