@@ -123,7 +123,10 @@ impl Database {
             return Ok(());
         }
         let stale = match old {
-            None => Vec::new(),
+            None => {
+                empty_durably(files.wal)?;
+                Vec::new()
+            }
             Some(old) => stale_after(stream, &note, &old, files.wal, &state.begun)?,
         };
         #[cfg(feature = "canary")]
@@ -264,11 +267,18 @@ impl Database {
         let wal = opened.real();
         let _lease = Lease::take(stream)?;
         let note = note_of(stream);
+        if !note.has_frames {
+            return Ok(());
+        }
         match read_header(wal)? {
-            Some(header) if note.has_frames && header.salts == note.salts => {
+            Some(header) if header.salts == note.salts => {
                 make_durable(stream, &header, Files { main, wal }, note.logged).map(|_| ())
             }
-            _ => Ok(()),
+            // SQLite ends a generation when the database has all of it durably.
+            _ => {
+                real_sync(wal)?;
+                close(stream)
+            }
         }
     }
 }
@@ -309,6 +319,14 @@ impl Note {
 fn real_sync(wal: Real) -> Result<(), Failure> {
     COUNTERS.real_sync();
     wal.sync()
+}
+
+/// A WAL without a header may be one that SQLite emptied, which it does not sync: the disk may show some frames of the
+/// generation before, which *begin* would have the log forget.
+fn empty_durably(wal: Real) -> Result<(), Failure> {
+    // Once more, in case a sync of that has failed.
+    wal.truncate(0)?;
+    real_sync(wal)
 }
 
 /// The WAL's header, which is not read again when the frames that were just written have its salts.

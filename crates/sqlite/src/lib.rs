@@ -48,11 +48,11 @@
 //! 3. The first sync of a WAL that was made new is real: from then on the file has a valid header.
 //! 4. Before the header of a new generation is written, *begin* is appended; the sync of the header syncs the log.
 //!    It names the generations that the disk may still show (their headers are not synced): at most 32, then
-//!    the file is synced.
+//!    the file is synced. So is one that SQLite emptied, before *begin*.
 //! 5. A sync at a checkpoint does nothing when all is logged. With synchronous=NORMAL it is the one sync of the WAL
 //!    that there was before, and the header's sync is an append: never slower.
 //! 6. The last connection's removal of the WAL is made durable, then the log is *closed*: what is left is a plain
-//!    database. A process that leaves while others stay syncs the WAL.
+//!    database. A process that leaves while others stay syncs the WAL, or closes the log when the generation is over.
 //! 7. A frame that is logged already may be written again when whoever logged it died before SQLite counted it:
 //!    before the write the file is synced up to there and a base *durable* voids the record.
 //!

@@ -5,12 +5,12 @@
 
 mod common;
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use common::crash_vfs::{self, Recorder};
-use common::load;
 use common::world::{World, cut_wal};
-use rusqlite::Connection;
+use common::{Place, count, is_sound, load};
+use rusqlite::{Connection, ffi};
 
 /// What happens is recorded for the process.
 fn alone() -> MutexGuard<'static, ()> {
@@ -65,6 +65,40 @@ fn recovered(home: tempfile::TempDir) -> Result<Rows, String> {
     }
 }
 
+/// Cuts before each change from now on, once `T` says something, with what it says. They take all of the WAL that is not durable.
+struct Cuts<T> {
+    now: Arc<Mutex<T>>,
+    cuts: Arc<Mutex<Vec<(T, tempfile::TempDir)>>>,
+}
+
+impl<T: Clone + Default + PartialEq + Send + 'static> Cuts<T> {
+    fn begin(world: &World, now: T) -> Cuts<T> {
+        let cuts = Cuts { now: Arc::new(Mutex::new(now)), cuts: Arc::default() };
+        let (now, all) = (cuts.now.clone(), cuts.cuts.clone());
+        let home = world.home.path().to_owned();
+        let hook = move |recorder: &Recorder| {
+            let now = now.lock().expect("now");
+            if *now != T::default() {
+                let left = cut_wal(&home, true, recorder);
+                all.lock().expect("cuts").push((now.clone(), left));
+            }
+        };
+        Recorder::begin(&world.data(), Box::new(hook));
+        cuts
+    }
+
+    fn now(&self, change: impl FnOnce(&mut T)) {
+        change(&mut self.now.lock().expect("now"));
+    }
+
+    /// One more, and no more.
+    fn end(self) -> Vec<(T, tempfile::TempDir)> {
+        Recorder::point();
+        Recorder::end();
+        std::mem::take(&mut *self.cuts.lock().expect("cuts"))
+    }
+}
+
 #[test]
 fn regression_the_database_shrinks_and_grows_again_in_one_generation() {
     let _alone = alone();
@@ -93,4 +127,65 @@ fn regression_the_database_shrinks_and_grows_again_in_one_generation() {
     let recorder = Recorder::end();
     let found = recovered(cut_wal(world.home.path(), true, &recorder));
     assert!(found.expect("recovered") == wanted);
+}
+
+/// The disk may show the WAL as it was before it was emptied.
+#[test]
+fn regression_a_generation_begins_in_a_wal_that_was_emptied() {
+    let _alone = alone();
+    let world = World::new(true);
+    let connection = open(&world, 32768);
+    put(&connection, 0, 100, 1).expect("put");
+    checkpoint(&connection, "TRUNCATE").expect("checkpoint");
+    let cuts = Cuts::begin(&world, Vec::new());
+    // The WAL itself is made durable, and then there are records.
+    put(&connection, 1, 1_500_000, 1).expect("large");
+    for last in 1..6 {
+        put(&connection, 0, 100, last).expect("put");
+        put(&connection, 2, 3000, last).expect("put");
+    }
+    let _ = checkpoint(&connection, "TRUNCATE").expect("checkpoint");
+    cuts.now(|now| now.push(rows(&connection)));
+    cuts.now(|now| {
+        let mut next = now[0].clone();
+        next[0].1[99] = 9;
+        now.push(next);
+    });
+    put(&connection, 0, 100, 9).expect("a generation begins");
+    assert!(rows(&connection) == cuts.now.lock().expect("now")[1]);
+    for (number, (wanted, home)) in cuts.end().into_iter().enumerate() {
+        let found = recovered(home).unwrap_or_else(|e| panic!("cut {number}: {e}"));
+        assert!(wanted.contains(&found), "cut {number}: rows that nobody left");
+    }
+}
+
+/// A database whose only process with the extension has left, and which was changed without it since.
+fn left_and_changed(place: &Place) {
+    let plain = Connection::open(place.path("a.db")).expect("plain");
+    plain.execute_batch("INSERT INTO t(v) VALUES ('plain')").expect("insert");
+    drop(plain);
+    place.reboot();
+    let connection = place.open("a.db");
+    assert_eq!(count(&connection), 3);
+    is_sound(&connection);
+}
+
+#[test]
+fn regression_a_wal_that_is_emptied_by_the_last_connection() {
+    let _alone = alone();
+    let place = Place::new(false);
+    let connection = place.wal("a.db");
+    connection.execute_batch("PRAGMA journal_size_limit=0").expect("limit");
+    for number in 0..2 {
+        connection.execute("INSERT INTO t(v) VALUES (?1)", [number]).expect("insert");
+    }
+    let mut is_kept: std::ffi::c_int = 1;
+    let (name, operation) = (c"main".as_ptr(), ffi::SQLITE_FCNTL_PERSIST_WAL);
+    let argument: *mut std::ffi::c_int = &mut is_kept;
+    let rc =
+        unsafe { ffi::sqlite3_file_control(connection.handle(), name, operation, argument.cast()) };
+    assert_eq!(rc, ffi::SQLITE_OK);
+    drop(connection);
+    assert_eq!(std::fs::metadata(place.path("a.db-wal")).expect("WAL").len(), 0);
+    left_and_changed(&place);
 }
