@@ -273,7 +273,7 @@ pub struct Scan {
 
 impl Scan {
     /// `None`: it has no valid header.
-    fn read(wal: Real) -> Result<Option<Scan>, Failure> {
+    pub fn read(wal: Real) -> Result<Option<Scan>, Failure> {
         let Some(header) = read_header(wal)? else { return Ok(None) };
         let mut scan = Scan { header, frames: Vec::new() };
         let mut checksum = header.checksum;
@@ -290,7 +290,8 @@ impl Scan {
         Ok(Some(scan))
     }
 
-    fn valid(&self) -> u32 {
+    /// How many these are.
+    pub fn valid(&self) -> u32 {
         u32::try_from(self.frames.len()).expect("counted with 32 bits")
     }
 

@@ -189,3 +189,86 @@ fn regression_a_wal_that_is_emptied_by_the_last_connection() {
     assert_eq!(std::fs::metadata(place.path("a.db-wal")).expect("WAL").len(), 0);
     left_and_changed(&place);
 }
+
+/// Rows that were acknowledged.
+fn all_are_there(cuts: Vec<(Rows, tempfile::TempDir)>) {
+    assert!(cuts.len() > 10, "{} cuts", cuts.len());
+    for (number, (acknowledged, home)) in cuts.into_iter().enumerate() {
+        let found = recovered(home).unwrap_or_else(|e| panic!("cut {number}: {e}"));
+        let missing = acknowledged.iter().find(|row| !found.contains(row));
+        assert!(missing.is_none(), "cut {number}: row {} is lost", missing.expect("one").0);
+    }
+}
+
+/// The kernel tells it once and counts the pages as clean.
+#[test]
+fn regression_a_sync_that_failed_is_not_made_good_by_the_next() {
+    let _alone = alone();
+    for (has_checkpoint, fails_again) in [(false, false), (false, true), (true, false)] {
+        let world = World::new(true);
+        let connection = open(&world, 32768);
+        put(&connection, 0, 100, 1).expect("put");
+        let cuts = Cuts::begin(&world, rows(&connection));
+        let wal = world.data().join("a.db-wal");
+        let put = |id, bytes| {
+            put(&connection, id, bytes, 1)?;
+            cuts.now(|now| *now = rows(&connection));
+            Ok::<(), rusqlite::Error>(())
+        };
+        for id in 1..5 {
+            put(id, 3000).expect("it is logged");
+        }
+        Recorder::fail(&wal);
+        put(5, 1_500_000).expect_err("the WAL's sync");
+        if has_checkpoint {
+            let brought = checkpoint(&connection, "PASSIVE");
+            brought.expect_err("the disk may lack frames for good");
+        }
+        if fails_again {
+            Recorder::fail(&wal);
+            put(6, 100).expect_err("the WAL's sync");
+        }
+        for id in 6..9 {
+            put(id, 3000).expect("behind it");
+        }
+        put(9, 1_500_000).expect("the WAL is durable");
+        put(10, 100).expect("it is logged");
+        checkpoint(&connection, "RESTART").expect("checkpoint");
+        put(11, 100).expect("another generation");
+        all_are_there(cuts.end());
+    }
+}
+
+/// In the first transaction of a generation too, and when the generation is not the log's.
+#[test]
+fn regression_a_sync_that_failed_before_the_wal_was_ever_durable() {
+    let _alone = alone();
+    for is_plain in [false, true] {
+        for failing in 0..3 {
+            let world = World::new(true);
+            let connection = open(&world, 32768);
+            put(&connection, 0, 100, 1).expect("put");
+            checkpoint(&connection, "TRUNCATE").expect("checkpoint");
+            let cuts = Cuts::begin(&world, rows(&connection));
+            let put = |id, bytes| {
+                put(&connection, id, bytes, 1)?;
+                cuts.now(|now| *now = rows(&connection));
+                Ok::<(), rusqlite::Error>(())
+            };
+            if is_plain {
+                let plain = world.try_open("crash").expect("plain");
+                let sql = "PRAGMA synchronous=NORMAL; INSERT INTO t VALUES (1, x'01')";
+                plain.execute_batch(sql).expect("plain");
+            }
+            // The header's, if there is one, and the commit's.
+            for id in 2..2 + failing {
+                Recorder::fail(&world.data().join("a.db-wal"));
+                put(id, 3000).expect_err("the WAL's sync");
+            }
+            for id in 5..20 {
+                put(id, 3000).expect("behind it");
+            }
+            all_are_there(cuts.end());
+        }
+    }
+}
