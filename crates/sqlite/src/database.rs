@@ -43,6 +43,8 @@ pub struct Database {
     pub below: Below,
     /// Connections that have it open.
     pub connections: AtomicUsize,
+    /// Whether any of those that came might write.
+    pub has_writers: AtomicBool,
     /// Whether transactions of pages become records.
     pub has_batches: AtomicBool,
     /// Its syncs that nobody waits for.
@@ -73,9 +75,16 @@ pub struct Files {
 impl Database {
     /// A database without a log yet.
     pub fn new(path: PathBuf, settings: Settings, below: Below) -> Database {
-        let (connections, has_batches) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let (background, state) = (Background::default(), Mutex::default());
-        Database { path, settings, below, connections, has_batches, background, state }
+        Database {
+            path,
+            settings,
+            below,
+            connections: AtomicUsize::new(0),
+            has_writers: AtomicBool::new(false),
+            has_batches: AtomicBool::new(false),
+            background: Background::default(),
+            state: Mutex::default(),
+        }
     }
 
     /// Where its WAL is.
@@ -228,7 +237,8 @@ impl Database {
         drop(lease);
         if note.salts == header.salts {
             stream.sync(Lsn(note.last_lsn))?;
-            truncate(stream, &note)?;
+            // What is left behind is given back later.
+            let _ = truncate(stream, &note);
         }
         Ok(())
     }
@@ -285,7 +295,8 @@ impl Database {
         }
         match read_header(wal)? {
             Some(header) if header.salts == note.salts => {
-                make_durable(stream, &header, Files { main, wal }, note.logged).map(|_| ())
+                let note = make_durable(stream, &header, Files { main, wal }, note.logged)?;
+                Ok(stream.sync(Lsn(note.last_lsn))?)
             }
             // SQLite ends a generation when the database has all of it durably.
             _ => {

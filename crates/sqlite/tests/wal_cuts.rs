@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use common::crash_vfs::{self, Recorder};
 use common::world::{World, cut_wal};
 use common::{Place, count, is_sound, load};
-use rusqlite::{Connection, ffi};
+use rusqlite::{Connection, OpenFlags, ffi};
 
 /// What happens is recorded for the process.
 fn alone() -> MutexGuard<'static, ()> {
@@ -139,7 +139,7 @@ fn regression_a_generation_begins_in_a_wal_that_was_emptied() {
     checkpoint(&connection, "TRUNCATE").expect("checkpoint");
     let cuts = Cuts::begin(&world, Vec::new());
     // The WAL itself is made durable, and then there are records.
-    put(&connection, 1, 1_500_000, 1).expect("large");
+    put(&connection, 1, 1_100_000, 1).expect("large");
     for last in 1..6 {
         put(&connection, 0, 100, last).expect("put");
         put(&connection, 2, 3000, last).expect("put");
@@ -182,12 +182,38 @@ fn regression_a_wal_that_is_emptied_by_the_last_connection() {
     let mut is_kept: std::ffi::c_int = 1;
     let (name, operation) = (c"main".as_ptr(), ffi::SQLITE_FCNTL_PERSIST_WAL);
     let argument: *mut std::ffi::c_int = &mut is_kept;
+    // SAFETY: the connection is open, and the control takes a number.
     let rc =
         unsafe { ffi::sqlite3_file_control(connection.handle(), name, operation, argument.cast()) };
     assert_eq!(rc, ffi::SQLITE_OK);
     drop(connection);
     assert_eq!(std::fs::metadata(place.path("a.db-wal")).expect("WAL").len(), 0);
     left_and_changed(&place);
+}
+
+/// While others stay, what is logged is made durable in the WAL itself, and the log knows that durably.
+#[test]
+fn regression_the_last_to_leave_is_a_writer_or_a_reader() {
+    let _alone = alone();
+    for is_reader in [false, true] {
+        let place = Place::new(false);
+        let connection = place.wal("a.db");
+        for number in 0..2 {
+            connection.execute("INSERT INTO t(v) VALUES (?1)", [number]).expect("insert");
+        }
+        // A reader closes no WAL.
+        let other = match is_reader {
+            false => Connection::open(place.path("a.db")).expect("plain"),
+            true => {
+                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+                Connection::open_with_flags(place.uri("a.db", ""), flags).expect("reader")
+            }
+        };
+        assert_eq!(count(&other), 2);
+        drop(connection);
+        drop(other);
+        left_and_changed(&place);
+    }
 }
 
 /// Rows that were acknowledged.
@@ -219,7 +245,7 @@ fn regression_a_sync_that_failed_is_not_made_good_by_the_next() {
             put(id, 3000).expect("it is logged");
         }
         Recorder::fail(&wal);
-        put(5, 1_500_000).expect_err("the WAL's sync");
+        put(5, 1_100_000).expect_err("the WAL's sync");
         if has_checkpoint {
             let brought = checkpoint(&connection, "PASSIVE");
             brought.expect_err("the disk may lack frames for good");
@@ -231,7 +257,7 @@ fn regression_a_sync_that_failed_is_not_made_good_by_the_next() {
         for id in 6..9 {
             put(id, 3000).expect("behind it");
         }
-        put(9, 1_500_000).expect("the WAL is durable");
+        put(9, 1_100_000).expect("the WAL is durable");
         put(10, 100).expect("it is logged");
         checkpoint(&connection, "RESTART").expect("checkpoint");
         put(11, 100).expect("another generation");
