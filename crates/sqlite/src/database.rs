@@ -372,8 +372,8 @@ fn sync_file(stream: &Stream, header: &Header, wal: Real) -> Result<(), Failure>
     })
 }
 
-/// Writes the WAL's header and the first `count` frames again, so that a sync of them counts. While SQLite lets nobody else
-/// write.
+/// Writes the WAL's header and the first `count` frames again, so that a sync of them counts. While SQLite lets nobody
+/// else write.
 fn write_again(stream: &Stream, header: &Header, wal: Real, count: u32) -> Result<(), Failure> {
     let scan = Scan::read(wal)?.filter(|scan| scan.header == *header && scan.valid() >= count);
     if scan.is_none() {

@@ -57,9 +57,9 @@
 //!    before the write the file is synced up to there and a base *durable* voids the record.
 //! 8. A sync of the WAL that failed is not tried again: the kernel may count pages as clean that it could not write, and
 //!    a later success says nothing of them. The note says so. Commits go on as records; what needs the WAL to be
-//!    durable fails, until the next transaction's first frame: before that the header and all frames that SQLite counts are held
-//!    against their checksums, written again and synced. That sync counts, since all that *durable* then says was
-//!    written behind the failure. A generation that begins needs nothing from before: the database is durable, and
+//!    durable fails, until the next transaction's first frame: before that the header and all frames that SQLite counts
+//!    are held against their checksums, written again and synced. That sync counts, since all that *durable* then says
+//!    was written behind the failure. A generation that begins needs nothing from before: the database is durable, and
 //!    its header and frames are written later.
 //!
 //! A commit reads nothing of the files back: `pending` keeps what the transaction wrote, `versions` the pages that

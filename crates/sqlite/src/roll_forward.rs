@@ -48,8 +48,8 @@ impl Plan {
         plan
     }
 
-    /// Behind a frame with these `commit_pages`. What comes back of the pages that the database does not have any more was
-    /// logged from zeros (`versions`).
+    /// Behind a frame with these `commit_pages`. What comes back of the pages that the database does not have any more
+    /// was logged from zeros (`versions`).
     fn end(&mut self, commit_pages: u32) {
         if commit_pages > 0 {
             self.page_count = commit_pages;

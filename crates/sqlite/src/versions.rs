@@ -1,7 +1,7 @@
 //! The newest version of each page of a generation: in which frame it is, and of a few pages the bytes.
 //!
-//! A transaction that leaves the database smaller ends the versions of the pages behind its end: a checkpoint may cut them off
-//! the database file before they come back. What comes back has no version before it, in this generation.
+//! A transaction that leaves the database smaller ends the versions of the pages behind its end: a checkpoint may cut
+//! them off the database file before they come back. What comes back has no version before it, in this generation.
 //!
 //! What a process remembers here is right as long as nobody wrote frames again that it knows. That happens when
 //! whoever logged them failed or died before SQLite counted them; a program without the extension
@@ -36,7 +36,8 @@ pub struct Versions {
     frame_of: FxHashMap<u32, u32>,
     /// No page of these is behind it.
     last_page: u32,
-    /// The fewest that the database had behind a transaction of these frames: what the file has behind them does not count.
+    /// The fewest that the database had behind a transaction of these frames: what its file has behind them does not
+    /// count.
     fewest_pages: Option<u32>,
     /// The change counter in this frame of page 1; in the database with 0.
     counter: Option<(u32, u32)>,

@@ -65,7 +65,8 @@ fn recovered(home: tempfile::TempDir) -> Result<Rows, String> {
     }
 }
 
-/// Cuts before each change from now on, once `T` says something, with what it says. They take all of the WAL that is not durable.
+/// Cuts before each change from now on, once `T` says something, with what it says. They take all of the WAL that is
+/// not durable.
 struct Cuts<T> {
     now: Arc<Mutex<T>>,
     cuts: Arc<Mutex<Vec<(T, tempfile::TempDir)>>>,
