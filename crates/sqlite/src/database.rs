@@ -12,11 +12,13 @@ use parking_lot::Mutex;
 
 use crate::Failure;
 use crate::background::Background;
+use crate::ffi::SQLITE_IOERR_FSYNC;
 use crate::note::{Found, Note};
 use crate::pending::Pending;
 use crate::place::{self, Settings};
 use crate::real::{Opened, Real};
 use crate::record::{Base, Kind, Record, Stale, encode_base};
+use crate::recovery::Scan;
 use crate::stat::COUNTERS;
 use crate::stream::{Lease, append, close, find_note, leave, note_of, truncate};
 use crate::tail::Tail;
@@ -41,6 +43,8 @@ pub struct Database {
     pub below: Below,
     /// Connections that have it open.
     pub connections: AtomicUsize,
+    /// Whether any of those that came might write.
+    pub has_writers: AtomicBool,
     /// Whether transactions of pages become records.
     pub has_batches: AtomicBool,
     /// Its syncs that nobody waits for.
@@ -71,9 +75,16 @@ pub struct Files {
 impl Database {
     /// A database without a log yet.
     pub fn new(path: PathBuf, settings: Settings, below: Below) -> Database {
-        let (connections, has_batches) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let (background, state) = (Background::default(), Mutex::default());
-        Database { path, settings, below, connections, has_batches, background, state }
+        Database {
+            path,
+            settings,
+            below,
+            connections: AtomicUsize::new(0),
+            has_writers: AtomicBool::new(false),
+            has_batches: AtomicBool::new(false),
+            background: Background::default(),
+            state: Mutex::default(),
+        }
     }
 
     /// Where its WAL is.
@@ -120,10 +131,17 @@ impl Database {
         let note = note_of(stream);
         let old = read_header(files.wal)?;
         if old.is_some_and(|old| old.salts == new.salts) {
+            // All of it is written again.
+            if note.is_unsynced {
+                leave(stream, Note { is_unsynced: false, ..note });
+            }
             return Ok(());
         }
         let stale = match old {
-            None => Vec::new(),
+            None => {
+                empty_durably(files.wal)?;
+                Vec::new()
+            }
             Some(old) => stale_after(stream, &note, &old, files.wal, &state.begun)?,
         };
         #[cfg(feature = "canary")]
@@ -148,8 +166,9 @@ impl Database {
     }
 
     /// Before a frame is written at `offset` of the WAL. When the log has that frame already, whoever logged
-    /// it failed or died before SQLite counted it: the log forgets it first.
-    pub fn begin_frame(&self, files: Files, offset: u64) -> Result<(), Failure> {
+    /// it failed or died before SQLite counted it: the log forgets it first. Before the first frame of a transaction
+    /// (`is_first`) a sync that failed is made good.
+    pub fn begin_frame(&self, files: Files, offset: u64, is_first: bool) -> Result<(), Failure> {
         let state = self.state.lock();
         let Some((_, stream)) = &state.service else { return Ok(()) };
         let found = find_note(stream);
@@ -160,6 +179,7 @@ impl Database {
             Found::Note(note) => {
                 let frame_bytes = u64::from(note.page_bytes) + FRAME_HEADER_BYTES as u64;
                 offset < HEADER_BYTES as u64 + u64::from(note.logged) * frame_bytes
+                    || is_first && note.is_unsynced
             }
         };
         if !may_cover {
@@ -170,7 +190,12 @@ impl Database {
             return Ok(());
         }
         let _lease = Lease::take(stream)?;
-        let note = make_durable(stream, &header, files, header.frames_before(offset))?;
+        let counted = header.frames_before(offset);
+        let is_synced = matches!(found, Found::Note(note) if !note.is_unsynced);
+        if is_first && !is_synced {
+            write_again(stream, &header, files.wal, counted)?;
+        }
+        let note = make_durable(stream, &header, files, counted)?;
         Ok(stream.sync(Lsn(note.last_lsn))?)
     }
 
@@ -212,7 +237,8 @@ impl Database {
         drop(lease);
         if note.salts == header.salts {
             stream.sync(Lsn(note.last_lsn))?;
-            truncate(stream, &note)?;
+            // What is left behind is given back later.
+            let _ = truncate(stream, &note);
         }
         Ok(())
     }
@@ -226,7 +252,7 @@ impl Database {
         note: Note,
     ) -> Result<Note, Failure> {
         if note.salts != header.salts {
-            real_sync(wal)?;
+            sync_file(stream, header, wal)?;
             return Ok(note);
         }
         let has_unlogged = frame_header(header, wal, note.logged + 1)?
@@ -234,7 +260,7 @@ impl Database {
         if !has_unlogged && !note.is_new && !note.is_dirty {
             return Ok(note);
         }
-        real_sync(wal)?;
+        sync_file(stream, header, wal)?;
         let note = Note { is_new: false, is_dirty: has_unlogged || note.is_dirty, ..note };
         Ok(leave(stream, note))
     }
@@ -264,11 +290,19 @@ impl Database {
         let wal = opened.real();
         let _lease = Lease::take(stream)?;
         let note = note_of(stream);
+        if !note.has_frames {
+            return Ok(());
+        }
         match read_header(wal)? {
-            Some(header) if note.has_frames && header.salts == note.salts => {
-                make_durable(stream, &header, Files { main, wal }, note.logged).map(|_| ())
+            Some(header) if header.salts == note.salts => {
+                let note = make_durable(stream, &header, Files { main, wal }, note.logged)?;
+                Ok(stream.sync(Lsn(note.last_lsn))?)
             }
-            _ => Ok(()),
+            // SQLite ends a generation when the database has all of it durably.
+            _ => {
+                real_sync(wal)?;
+                close(stream)
+            }
         }
     }
 }
@@ -298,6 +332,18 @@ fn log_frames(
 }
 
 impl Note {
+    /// The note when a sync of the WAL with this header failed.
+    fn unsynced(self, header: &Header) -> Note {
+        if self.salts == header.salts {
+            return Note { is_unsynced: true, ..self };
+        }
+        // Nothing of this generation was logged.
+        let Note { base_lsn, last_lsn, has_frames, .. } = self;
+        let (is_unsynced, is_dirty) = (true, true);
+        let new = Note::at(header, 0, header.checksum, base_lsn);
+        Note { last_lsn, has_frames, is_unsynced, is_dirty, ..new }
+    }
+
     /// The note right behind a base at `lsn`.
     fn at(header: &Header, logged: u32, checksum: wal::Checksum, lsn: u64) -> Note {
         let page_bytes = u32::try_from(header.page_bytes).expect("64 KiB at most");
@@ -309,6 +355,60 @@ impl Note {
 fn real_sync(wal: Real) -> Result<(), Failure> {
     COUNTERS.real_sync();
     wal.sync()
+}
+
+/// Syncs the WAL, which has this header. When that fails the kernel may count pages as clean that it could not write,
+/// and the next sync succeeds all the same. So none is tried, until all that counts is written again.
+fn sync_file(stream: &Stream, header: &Header, wal: Real) -> Result<(), Failure> {
+    let found = find_note(stream);
+    if matches!(found, Found::Note(note) if note.salts == header.salts && note.is_unsynced) {
+        let what = "after a sync that failed, syncing";
+        return Err(Failure::Sqlite { code: SQLITE_IOERR_FSYNC, what });
+    }
+    real_sync(wal).inspect_err(|_| {
+        if let Found::Note(note) = found {
+            leave(stream, note.unsynced(header));
+        }
+    })
+}
+
+/// Writes the WAL's header and the first `count` frames again, so that a sync of them counts. While SQLite lets nobody
+/// else write.
+fn write_again(stream: &Stream, header: &Header, wal: Real, count: u32) -> Result<(), Failure> {
+    let scan = Scan::read(wal)?.filter(|scan| scan.header == *header && scan.valid() >= count);
+    if scan.is_none() {
+        return Err(Failure::Damaged("the WAL lost frames when a sync failed".into()));
+    }
+    copy_onto_itself(wal, header.frame_at(count + 1))?;
+    if let Found::Note(note) = find_note(stream) {
+        leave(stream, Note { is_unsynced: false, ..note });
+    }
+    Ok(())
+}
+
+/// Writes what the file has before `end` again.
+fn copy_onto_itself(wal: Real, end: u64) -> Result<(), Failure> {
+    let mut bytes = vec![0; 128 << 10];
+    for at in (0..end).step_by(bytes.len()) {
+        let piece = &mut bytes[..usize::try_from(end - at).unwrap_or(usize::MAX).min(128 << 10)];
+        wal.read(at, piece)?;
+        wal.write(at, piece)?;
+    }
+    Ok(())
+}
+
+/// Makes the WAL's header durable, whatever became of an earlier sync.
+fn sync_header(wal: Real) -> Result<(), Failure> {
+    copy_onto_itself(wal, HEADER_BYTES as u64)?;
+    real_sync(wal)
+}
+
+/// A WAL without a header may be one that SQLite emptied, which it does not sync: the disk may show some frames of the
+/// generation before, which *begin* would have the log forget.
+fn empty_durably(wal: Real) -> Result<(), Failure> {
+    // Once more, in case a sync of that has failed.
+    wal.truncate(0)?;
+    real_sync(wal)
 }
 
 /// The WAL's header, which is not read again when the frames that were just written have its salts.
@@ -390,7 +490,7 @@ fn make_durable(
         checksum,
         stale: Vec::new(),
     };
-    real_sync(files.wal)?;
+    sync_file(stream, header, files.wal)?;
     let lsn = append(stream, &encode_base(&base))?;
     Ok(leave(stream, Note::at(header, last, checksum, lsn)))
 }
@@ -414,12 +514,12 @@ fn stale_after(
         Some(base) if is_known && base.salts == old.salts => base.stale,
         // What it holds was never in the log, or nobody knows: now it is durable.
         _ => {
-            real_sync(wal)?;
+            sync_header(wal)?;
             Vec::new()
         }
     };
     if stale.len() >= STALE_COUNT_MAX {
-        real_sync(wal)?;
+        sync_header(wal)?;
         stale.clear();
     }
     stale.push(Stale { salts: old.salts, frames });

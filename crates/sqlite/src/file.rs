@@ -1,6 +1,7 @@
 //! A file of the VFS: ours in front, the file below behind it in the same memory.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
 
 use crate::batch::{Connection, Then};
 use crate::database::{self, Database};
@@ -144,9 +145,11 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     };
     guard((), || {
         match &*role {
-            Role::Main(Connection { database, is_writable, .. }) if database::went(database) => {
+            Role::Main(Connection { database, .. }) if database::went(database) => {
                 database.background.finish(database);
-                let left = if *is_writable { database.left(real) } else { Ok(()) };
+                // A reader may be the last, behind those whose frames are logged.
+                let has_writers = database.has_writers.load(Ordering::Relaxed);
+                let left = if has_writers { database.left(real) } else { Ok(()) };
                 if let Err(e) = left.and_then(|()| database.release(real)) {
                     report(database, &e);
                 }

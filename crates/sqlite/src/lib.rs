@@ -23,7 +23,7 @@
 //! database's stream of the log and syncs that. The record holds the frames since the last logged one, each as the
 //! bytes that differ from the last version of its page: the newest earlier frame of the page in this
 //! *generation* (the life of a WAL between two restarts, known by its salts), else the page in the database
-//! file; what was not there before is what is not zero of it.
+//! file; what was not there before, or behind the end of the database since, is what is not zero of it.
 //!
 //! ```text
 //! stream:  | begin G | frames 1-2 | frames 3-3 | ... | begin G+1 | frames 1-4 | ...
@@ -33,9 +33,10 @@
 //! **Why recovery gets the right pages.** The database file is durably what it was when the generation began: SQLite
 //! restarts a WAL when a checkpoint has brought all of it home and synced the database. During the generation only
 //! checkpoints write to it, and only pages whose frames were logged or synced first. So after a cut each byte of a
-//! page is that of some version from the generation's first to the last logged one. The deltas are
-//! after-images of runs; applied in order over any such mixture they give the last version (`journal::codec`). Each
-//! frame carries its checksum of the WAL, which says what its page is, so a wrong page is found before anything is written.
+//! page is that of some version from the generation's first to the last logged one, or was cut off with the database's
+//! end: then the page is logged from zeros when it comes back. The deltas are after-images of runs; applied in order over
+//! any such mixture they give the last version (`journal::codec`). Each frame carries its checksum of the WAL, which says
+//! what its page is, so a wrong page is found before anything is written.
 //!
 //! **Rules** that make this hold:
 //!
@@ -47,13 +48,19 @@
 //! 3. The first sync of a WAL that was made new is real: from then on the file has a valid header.
 //! 4. Before the header of a new generation is written, *begin* is appended; the sync of the header syncs the log.
 //!    It names the generations that the disk may still show (their headers are not synced): at most 32, then
-//!    the file is synced.
+//!    the file is synced. So is one that SQLite emptied, before *begin*.
 //! 5. A sync at a checkpoint does nothing when all is logged. With synchronous=NORMAL it is the one sync of the WAL
 //!    that there was before, and the header's sync is an append: never slower.
 //! 6. The last connection's removal of the WAL is made durable, then the log is *closed*: what is left is a plain
-//!    database. A process that leaves while others stay syncs the WAL.
+//!    database. A process that leaves while others stay syncs the WAL, or closes the log when the generation is over.
 //! 7. A frame that is logged already may be written again when whoever logged it died before SQLite counted it:
 //!    before the write the file is synced up to there and a base *durable* voids the record.
+//! 8. A sync of the WAL that failed is not tried again: the kernel may count pages as clean that it could not write, and
+//!    a later success says nothing of them. The note says so. Commits go on as records; what needs the WAL to be
+//!    durable fails, until the next transaction's first frame: before that the header and all frames that SQLite counts
+//!    are held against their checksums, written again and synced. That sync counts, since all that *durable* then says
+//!    was written behind the failure. A generation that begins needs nothing from before: the database is durable, and
+//!    its header and frames are written later.
 //!
 //! A commit reads nothing of the files back: `pending` keeps what the transaction wrote, `versions` the pages that
 //! were logged last, and `tail` and `versions` hold both against the WAL's chain of checksums. Nor does it sum a page

@@ -21,6 +21,9 @@ pub struct Note {
     pub is_dirty: bool,
     /// The file is new and was never durable.
     pub is_new: bool,
+    /// A sync of the file failed: the disk may lack what was written before it for good, and no sync says anything of
+    /// that until it is written again.
+    pub is_unsynced: bool,
     /// There are frames behind the base.
     pub has_frames: bool,
     /// A period of transactions of pages has begun (`batch`).
@@ -54,6 +57,7 @@ const NEW: u32 = 4;
 const FRAMES: u32 = 8;
 const PAGES: u32 = 16;
 const APPLYING: u32 = 32;
+const UNSYNCED: u32 = 64;
 
 impl Note {
     /// The bytes to leave.
@@ -65,7 +69,8 @@ impl Note {
             | flag(self.is_new, NEW)
             | flag(self.has_frames, FRAMES)
             | flag(self.has_pages, PAGES)
-            | flag(self.is_applying, APPLYING);
+            | flag(self.is_applying, APPLYING)
+            | flag(self.is_unsynced, UNSYNCED);
         bytes[4..8].copy_from_slice(&flags.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.salts);
         bytes[16..20].copy_from_slice(&self.logged.to_le_bytes());
@@ -102,6 +107,7 @@ impl Note {
             has_frames: flags & FRAMES != 0,
             has_pages: flags & PAGES != 0,
             is_applying: flags & APPLYING != 0,
+            is_unsynced: flags & UNSYNCED != 0,
             front_crc: u32_at(56),
             base_lsn: u64_at(24),
             last_lsn: u64_at(32),
@@ -126,6 +132,7 @@ mod tests {
             has_frames: true,
             has_pages: true,
             is_applying: true,
+            is_unsynced: true,
             front_crc: 8,
             base_lsn: 1 << 40,
             last_lsn: 3,

@@ -273,7 +273,7 @@ pub struct Scan {
 
 impl Scan {
     /// `None`: it has no valid header.
-    fn read(wal: Real) -> Result<Option<Scan>, Failure> {
+    pub fn read(wal: Real) -> Result<Option<Scan>, Failure> {
         let Some(header) = read_header(wal)? else { return Ok(None) };
         let mut scan = Scan { header, frames: Vec::new() };
         let mut checksum = header.checksum;
@@ -290,7 +290,8 @@ impl Scan {
         Ok(Some(scan))
     }
 
-    fn valid(&self) -> u32 {
+    /// How many these are.
+    pub fn valid(&self) -> u32 {
         u32::try_from(self.frames.len()).expect("counted with 32 bits")
     }
 
@@ -411,11 +412,12 @@ fn judge_pages(
 
 /// Whether the database holds the last versions of all logged pages.
 fn is_settled(base: &Base, logged: &[Logged<'_>], main: Real) -> Result<bool, Failure> {
-    let size = logged.iter().rev().find(|(_, frame)| frame.commit_pages > 0);
-    let pages = size.map_or(u32::MAX, |(_, frame)| frame.commit_pages);
     let mut last = BTreeMap::new();
-    for (_, frame) in logged.iter().filter(|(_, frame)| frame.page <= pages) {
+    for (_, frame) in logged {
         last.insert(frame.page, frame);
+        if frame.commit_pages > 0 {
+            last.split_off(&frame.commit_pages.saturating_add(1));
+        }
     }
     let mut page = vec![0; base.page_bytes];
     for (number, frame) in last {

@@ -35,23 +35,26 @@ impl Plan {
             // A frame that is in the file counts more than how it was logged.
             let steps = Steps { file_frame: Some(number), logged: Vec::new() };
             plan.pages.insert(frame.page, steps);
-            if frame.commit_pages > 0 {
-                plan.page_count = frame.commit_pages;
-            }
+            plan.end(frame.commit_pages);
         }
         let known = u32::try_from(in_file.len()).expect("counted with 32 bits");
         debug_assert!(logged.is_empty() || known + 1 >= first);
         for (index, (number, frame)) in logged.iter().enumerate() {
             if *number > known {
                 plan.pages.entry(frame.page).or_default().logged.push(index);
-            }
-            if frame.commit_pages > 0 && *number > known {
-                plan.page_count = frame.commit_pages;
+                plan.end(frame.commit_pages);
             }
         }
-        let page_count = plan.page_count;
-        plan.pages.retain(|page, _| *page <= page_count);
         plan
+    }
+
+    /// Behind a frame with these `commit_pages`. What comes back of the pages that the database does not have any more
+    /// was logged from zeros (`versions`).
+    fn end(&mut self, commit_pages: u32) {
+        if commit_pages > 0 {
+            self.page_count = commit_pages;
+            self.pages.split_off(&commit_pages.saturating_add(1));
+        }
     }
 }
 

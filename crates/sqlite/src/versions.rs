@@ -1,5 +1,8 @@
 //! The newest version of each page of a generation: in which frame it is, and of a few pages the bytes.
 //!
+//! A transaction that leaves the database smaller ends the versions of the pages behind its end: a checkpoint may cut
+//! them off the database file before they come back. What comes back has no version before it, in this generation.
+//!
 //! What a process remembers here is right as long as nobody wrote frames again that it knows. That happens when
 //! whoever logged them failed or died before SQLite counted them; a program without the extension
 //! says nothing of it. But a frame's checksum goes over all frames before it: what is remembered is
@@ -31,6 +34,11 @@ pub struct Versions {
     upto: u32,
     checksum: Checksum,
     frame_of: FxHashMap<u32, u32>,
+    /// No page of these is behind it.
+    last_page: u32,
+    /// The fewest that the database had behind a transaction of these frames: what its file has behind them does not
+    /// count.
+    fewest_pages: Option<u32>,
     /// The change counter in this frame of page 1; in the database with 0.
     counter: Option<(u32, u32)>,
     images: Images,
@@ -51,10 +59,30 @@ impl Versions {
             let frame = frame_header(header, wal, number)?
                 .filter(|frame| frame.salts == header.salts)
                 .ok_or_else(|| Failure::Damaged(format!("the WAL lacks its frame {number}")))?;
-            self.frame_of.insert(frame.page, number);
+            self.put(&frame, number);
+            self.end(&frame);
             (self.upto, self.checksum) = (number, frame.checksum);
         }
         Ok(())
+    }
+
+    /// A page's newest version is in frame `number` now; the frame that had it.
+    fn put(&mut self, frame: &FrameHeader, number: u32) -> Option<u32> {
+        self.last_page = self.last_page.max(frame.page);
+        self.frame_of.insert(frame.page, number)
+    }
+
+    /// Behind a frame that may end a transaction.
+    fn end(&mut self, frame: &FrameHeader) {
+        let pages = frame.commit_pages;
+        if pages == 0 {
+            return;
+        }
+        self.fewest_pages = Some(self.fewest_pages.map_or(pages, |fewest| fewest.min(pages)));
+        if pages < self.last_page {
+            self.frame_of.retain(|page, _| *page <= pages);
+            self.last_page = pages;
+        }
     }
 
     /// Whether the frames that are known are the first ones of those that are logged.
@@ -99,7 +127,7 @@ impl Versions {
         let mut writer = FramesWriter::new(&head, std::mem::take(&mut self.record));
         for (frame, number) in new.chunks_exact(frame_bytes).zip(first..) {
             let (parsed, page) = (FrameHeader::parse(frame), &frame[FRAME_HEADER_BYTES..]);
-            let base = match self.frame_of.insert(parsed.page, number) {
+            let base = match self.put(&parsed, number) {
                 Some(before) if before >= first => {
                     let at = (before - first) as usize * frame_bytes + FRAME_HEADER_BYTES;
                     Some(&new[at..at + header.page_bytes])
@@ -112,6 +140,7 @@ impl Versions {
                         (count == self.read.len()).then_some(&self.read[..])
                     }
                 },
+                None if self.fewest_pages.is_some_and(|fewest| parsed.page > fewest) => None,
                 None => {
                     let at = u64::from(parsed.page - 1) * header.page_bytes as u64;
                     let count = files.main.read(at, &mut self.read)?;
@@ -119,6 +148,7 @@ impl Versions {
                 }
             };
             writer.push(&parsed, base, page);
+            self.end(&parsed);
         }
         Ok(writer.finish())
     }

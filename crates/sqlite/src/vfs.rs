@@ -239,7 +239,10 @@ unsafe fn role_of(
             false => Ok(()),
         });
         return match ready {
-            Ok(()) => Ok(Role::Main(Connection::new(database, is_writable))),
+            Ok(()) => {
+                database.has_writers.fetch_or(is_writable, Ordering::Relaxed);
+                Ok(Role::Main(Connection::new(database, is_writable)))
+            }
             Err(e) => {
                 database::went(&database);
                 Err(report(&e))

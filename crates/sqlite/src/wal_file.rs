@@ -151,7 +151,8 @@ pub fn begin_write(
         return database.begin_generation(files, &new[..HEADER_BYTES]);
     }
     if pending.is_empty() || new.len() == FRAME_HEADER_BYTES {
-        return database.begin_frame(files, at);
+        let is_first = pending.is_empty() && new.len() == FRAME_HEADER_BYTES;
+        return database.begin_frame(files, at, is_first);
     }
     Ok(())
 }

@@ -165,6 +165,17 @@ impl Recorder {
         }
     }
 
+    /// The same, when the power takes all that is not durable of the file `lost`, and nothing of the others.
+    pub fn crash_without(&self, target: &Path, lost: &str) {
+        std::fs::create_dir_all(target).expect("directory");
+        for (path, model) in &self.files {
+            let name = path.file_name().expect("name");
+            if let Some(bytes) = model.play(|| name != lost) {
+                std::fs::write(target.join(name), bytes).expect("write");
+            }
+        }
+    }
+
     fn change(&mut self, path: &Path, op: Op) {
         if self.directory.as_deref() == path.parent() {
             self.call();

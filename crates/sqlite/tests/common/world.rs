@@ -62,6 +62,19 @@ pub fn cut(
     recorder: &Recorder,
     random: &mut fastrand::Rng,
 ) -> tempfile::TempDir {
+    let target = cut_log(home, is_nvram);
+    recorder.crash(&target.path().join("data"), random);
+    target
+}
+
+/// The same, when of all files only the WAL loses what is not durable.
+pub fn cut_wal(home: &Path, is_nvram: bool, recorder: &Recorder) -> tempfile::TempDir {
+    let target = cut_log(home, is_nvram);
+    recorder.crash_without(&target.path().join("data"), "a.db-wal");
+    target
+}
+
+fn cut_log(home: &Path, is_nvram: bool) -> tempfile::TempDir {
     let target = tempfile::tempdir_in("/dev/shm").expect("directory");
     std::fs::create_dir(target.path().join("memory")).expect("directory");
     std::fs::create_dir(target.path().join("nvram")).expect("directory");
@@ -73,6 +86,5 @@ pub fn cut(
     let settings = std::fs::read_to_string(log.join("service.json")).expect("settings");
     let (old, new) = (home.display().to_string(), target.path().display().to_string());
     std::fs::write(log.join("service.json"), settings.replace(&old, &new)).expect("settings");
-    recorder.crash(&target.path().join("data"), random);
     target
 }
