@@ -158,7 +158,8 @@ impl Background {
         self.state.lock().failure.take()
     }
 
-    fn step(&self, database: &Database) {
+    /// In tests: the next step of the job.
+    pub fn step(&self, database: &Database) {
         let job = self.state.lock().job.take();
         let next = match job {
             Some(Job::Begun(mut opened, upto)) => {

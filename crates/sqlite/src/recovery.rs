@@ -203,6 +203,12 @@ pub fn conflict(path: &Path, what: &str) -> Failure {
 }
 
 /// What the stream holds; `None`: nothing that matters.
+///
+/// The head is where a durable record says that what counts begins: at a base, or at the LSN of a *home*; after a restart
+/// of the machine it may lie before that. So that record comes, and voids what was read before it. Among this may be
+/// a *home* whose LSN lies before the head: syncs of several processes overlap, and the one that began first may end, and
+/// append its *home*, behind the LSN of the next. It says nothing any more, since all that it voids was given back.
+/// When no record comes that counts, the log is damaged.
 pub fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
     let mut live: Option<Live> = None;
     let mut batches: Vec<(Lsn, batch::record::Head, Vec<u8>)> = Vec::new();
@@ -234,16 +240,21 @@ pub fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
                 // Before the first base: it may have been given back because of a record that follows.
                 batches.push((record.lsn, head, bytes));
             }
+            // All that it voids was given back.
+            Record::Home(upto) if live.is_none() && upto < stream.head().0 => {}
             Record::Home(upto) => {
-                let is_closed = |live: &Live| live.base.kind == Kind::Closed;
-                if !live.as_ref().map_or(stream.head().0 <= upto, is_closed) {
-                    let text = "the log lacks records before those that the database holds";
+                if live.as_ref().is_some_and(|live| live.base.kind != Kind::Closed) {
+                    let text = "the log says of a generation of a WAL that the database holds it";
                     return Err(Failure::Damaged(text.into()));
                 }
                 batches.retain(|(lsn, ..)| lsn.0 >= upto);
                 live.get_or_insert_with(Live::closed);
             }
         }
+    }
+    if live.is_none() && !batches.is_empty() {
+        let text = "the log lacks what comes before its transactions";
+        return Err(Failure::Damaged(text.into()));
     }
     if let Some(live) = &mut live {
         live.batches = batches.into_iter().map(|(_, head, bytes)| (head, bytes)).collect();

@@ -47,3 +47,6 @@ mod replay;
 
 pub use connection::{Connection, Then, control};
 pub use replay::{Batches, Refused, replay};
+
+#[cfg(test)]
+mod tests;

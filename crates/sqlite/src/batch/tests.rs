@@ -1,0 +1,168 @@
+//! Syncs behind the commits of two processes, stepped by hand: whatever their order, what the log keeps gives what was
+//! committed over what the last sync made durable.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use log::Lsn;
+
+use super::commit::Committed;
+use super::held::Held;
+use super::replay;
+use crate::background::take_over;
+use crate::database::Database;
+use crate::home;
+use crate::place::Settings;
+use crate::real::Opened;
+use crate::recovery::read_live;
+use crate::vfs::Below;
+use crate::wal;
+
+const PAGE_BYTES: usize = 512;
+
+/// A directory for a database, its log and its memory.
+fn directory() -> TempDir {
+    let home = tempfile::tempdir_in("/dev/shm").expect("directory");
+    for name in ["nvram", "memory"] {
+        std::fs::create_dir(home.path().join(name)).expect("directory");
+    }
+    // As much as is needed for a header; what the pages hold is nobody's business here.
+    let mut front = [0; PAGE_BYTES];
+    front[..16].copy_from_slice(b"SQLite format 3\0");
+    front[16..18].copy_from_slice(&(PAGE_BYTES as u16).to_be_bytes());
+    front[28..32].copy_from_slice(&3_u32.to_be_bytes());
+    std::fs::write(path(&home), [&front[..], &[0; 2 * PAGE_BYTES]].concat()).expect("database");
+    home
+}
+
+fn path(home: &TempDir) -> PathBuf {
+    home.path().join("a.db")
+}
+
+fn content(home: &TempDir) -> Vec<u8> {
+    std::fs::read(path(home)).expect("database")
+}
+
+/// A process that has the database open.
+struct Process {
+    database: Arc<Database>,
+    main: Opened,
+    /// Where the log ended behind its last commit.
+    upto: u64,
+}
+
+impl Process {
+    fn new(home: &TempDir) -> Process {
+        // Each commit has a sync begin, when the test says so.
+        take_over(0, u64::MAX);
+        // SAFETY: the name ends with a zero; SQLite's own VFS is registered for good.
+        let below = Below(unsafe { rusqlite::ffi::sqlite3_vfs_find(c"unix".as_ptr()) }.cast());
+        let parameter = |name: &str| match name {
+            "nvram" | "memory" => Some(home.path().join(name).display().to_string()),
+            "durability" => Some("process".into()),
+            _ => None,
+        };
+        let path = path(home);
+        let settings = Settings::new(&path, parameter).expect("settings");
+        // SAFETY: as above.
+        let main = unsafe { Opened::main(below.0, &path) }.expect("open");
+        let database = Arc::new(Database::new(path, settings, below));
+        assert!(database.open_log(true).expect("log"));
+        Process { database, main, upto: 0 }
+    }
+
+    /// Commits a transaction that fills page 2 with `value`.
+    fn commit(&mut self, value: u8) {
+        let main = self.main.real();
+        let mut page = [0; PAGE_BYTES];
+        main.read(0, &mut page).expect("read");
+        let counter = wal::change_counter(&page) + 1;
+        for at in [24, 92] {
+            page[at..at + 4].copy_from_slice(&counter.to_be_bytes());
+        }
+        let mut held = Held::default();
+        assert!(held.push(0, &page) && held.push(PAGE_BYTES as u64, &[value; PAGE_BYTES]));
+        let done = self.database.commit_batch(main, &held);
+        let Ok(Committed { sync_upto: Some(upto), .. }) = done else { panic!("no sync is due") };
+        self.upto = upto;
+    }
+
+    /// A sync begins that is due since the last commit.
+    fn begin(&mut self) {
+        self.database.background.begin(&self.database, self.main.real(), self.upto);
+    }
+
+    /// The file is synced, or then the log told.
+    fn step(&mut self) {
+        self.database.background.step(&self.database);
+    }
+}
+
+/// After a power cut that leaves `durable` of the database the log has the rest.
+fn assert_recovers(home: &TempDir, process: &mut Process, durable: &[u8]) {
+    let newest = content(home);
+    let read = process.database.with_stream(read_live).expect("the log is whole");
+    let live = read.expect("it is open").expect("transactions");
+    std::fs::write(path(home), durable).expect("cut");
+    assert!(replay(&live.batches, process.main.real()).is_ok());
+    assert!(content(home) == newest, "something is lost");
+}
+
+#[test]
+fn regression_syncs_of_two_processes_overlap() {
+    let home = directory();
+    let (mut a, mut b) = (Process::new(&home), Process::new(&home));
+    a.commit(1);
+    a.begin();
+    a.step();
+    b.commit(2);
+    b.begin();
+    b.step();
+    let durable = content(&home);
+    a.step();
+    b.step();
+    a.commit(3);
+    assert_recovers(&home, &mut a, &durable);
+    b.commit(4);
+    assert_recovers(&home, &mut b, &durable);
+}
+
+#[test]
+fn regression_a_sync_ends_between_a_commit_and_the_next_sync() {
+    let home = directory();
+    let mut process = Process::new(&home);
+    process.commit(1);
+    process.begin();
+    process.step();
+    process.commit(2);
+    process.step();
+    process.begin();
+    process.step();
+    let durable = content(&home);
+    process.step();
+    process.commit(3);
+    assert_recovers(&home, &mut process, &durable);
+    process.commit(4);
+    assert_recovers(&home, &mut process, &durable);
+}
+
+#[test]
+fn transactions_without_their_beginning_are_damage() {
+    let home = directory();
+    let mut process = Process::new(&home);
+    process.commit(1);
+    let begin = process.upto;
+    process.commit(2);
+    let read = |upto: u64| {
+        let read = process.database.with_stream(|stream| {
+            stream.truncate_before(Lsn(begin))?;
+            stream.append(&home::encode(upto))?;
+            read_live(stream).map(|live| live.map_or(0, |live| live.batches.len()))
+        });
+        read.map(|found| found.expect("it is open"))
+    };
+    assert!(read(begin - 1).is_err_and(|e| e.is_damage()), "the database lacks the first");
+    assert!(matches!(read(begin), Ok(1)));
+}
