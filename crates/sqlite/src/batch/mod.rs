@@ -29,7 +29,7 @@
 //!    one, which bounds what recovery reads.
 //! 5. The note says *applying* while pages are written. Whoever gets SQLite's shared lock looks at it (64 bytes of shared
 //!    memory) and, when the writer died in the middle, replays under the exclusive lock before it reads: a hot record,
-//!    as there are hot journals. A sync behind commits that failed says so, too. A record that was appended by somebody who died before *applying* was never
+//!    as there are hot journals. A sync of the database that failed says so, too, whoever waited for it. A record that was appended by somebody who died before *applying* was never
 //!    acknowledged and nobody has seen it: the next commit begins a new period.
 //! 6. The note has the CRC of the database's header behind the last transaction. Another header was written without the
 //!    extension: the next commit begins a new period. After a power cut, replay refuses.

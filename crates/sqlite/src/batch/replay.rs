@@ -17,7 +17,7 @@ use crate::note::{Found, Note};
 use crate::real::Real;
 use crate::recovery::{conflict, page_at, read_live};
 use crate::stat::COUNTERS;
-use crate::stream::{Lease, close};
+use crate::stream::close;
 
 /// The transactions of a period.
 pub type Batches = Vec<(Head, Vec<u8>)>;
@@ -37,16 +37,19 @@ impl From<Failure> for Refused {
 }
 
 impl Database {
-    /// Whether a process died while it wrote a transaction's pages.
+    /// Whether a process died while it wrote a transaction's pages, or a sync of them failed.
     pub(super) fn is_hot(&self) -> Result<bool, Failure> {
-        let found = self.with_stream(|stream| match Note::find(&stream.note()) {
-            Found::Note(note) => Ok(note.is_applying),
-            // A daemon that is gone says nothing either.
-            Found::Nothing => Ok(stream.stat().map(|_| false)?),
-            // Perhaps somebody is writing the note.
-            Found::Torn => {
-                let _lease = Lease::take(stream)?;
-                is_due(stream)
+        let found = self.with_stream(|stream| {
+            self.settle_doubt(stream)?;
+            match Note::find(&stream.note()) {
+                Found::Note(note) => Ok(note.is_applying),
+                // A daemon that is gone says nothing either.
+                Found::Nothing => Ok(stream.stat().map(|_| false)?),
+                // Perhaps somebody is writing the note.
+                Found::Torn => {
+                    let _lease = self.lease(stream)?;
+                    is_due(stream)
+                }
             }
         })?;
         #[cfg(feature = "canary")]
@@ -56,10 +59,10 @@ impl Database {
         Ok(found.unwrap_or(false))
     }
 
-    /// Does what it did not. Under SQLite's exclusive lock.
+    /// Brings them into the database. Under SQLite's exclusive lock.
     pub(super) fn finish_hot(&self, main: Real) -> Result<(), Failure> {
         let done = self.with_stream(|stream| {
-            let _lease = Lease::take(stream)?;
+            let _lease = self.lease(stream)?;
             if !is_due(stream)? {
                 return Ok(());
             }
@@ -76,8 +79,8 @@ impl Database {
     }
 }
 
-/// With the lease: whether the last transaction may be in the database in part.
-fn is_due(stream: &Stream) -> Result<bool, Failure> {
+/// With the lease: whether the database may have transactions of the log in part.
+pub(super) fn is_due(stream: &Stream) -> Result<bool, Failure> {
     match Note::find(&stream.note()) {
         Found::Note(note) => Ok(note.is_applying),
         Found::Nothing => Ok(false),

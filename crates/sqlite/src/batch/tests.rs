@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use log::Lsn;
+use log::{Log, Lsn, Options};
 
 use super::commit::Committed;
 use super::held::Held;
 use super::replay;
+use crate::Failure;
 use crate::background::take_over;
 use crate::database::Database;
+use crate::ffi::{SQLITE_IOERR_FSYNC, SQLITE_OK_LOAD_PERMANENTLY};
 use crate::home;
 use crate::place::Settings;
 use crate::real::Opened;
@@ -165,4 +167,53 @@ fn transactions_without_their_beginning_are_damage() {
     };
     assert!(read(begin - 1).is_err_and(|e| e.is_damage()), "the database lacks the first");
     assert!(matches!(read(begin), Ok(1)));
+}
+
+/// Has the extension know of SQLite's error log.
+fn load() {
+    use rusqlite::ffi::{SQLITE_OK, sqlite3, sqlite3_api_routines, sqlite3_auto_extension};
+    use std::ffi::{c_char, c_int};
+    unsafe extern "C" fn entry(
+        connection: *mut sqlite3,
+        message: *mut *mut c_char,
+        table: *const sqlite3_api_routines,
+    ) -> c_int {
+        // SAFETY: SQLite's arguments of an extension's entry.
+        let rc =
+            unsafe { crate::sqlite3_onejournal_init(connection.cast(), message, table.cast()) };
+        if rc == SQLITE_OK_LOAD_PERMANENTLY { SQLITE_OK } else { rc }
+    }
+    // SAFETY: an entry that lives as long as the program.
+    assert_eq!(unsafe { sqlite3_auto_extension(Some(entry)) }, SQLITE_OK);
+    rusqlite::Connection::open_in_memory().expect("it is loaded");
+}
+
+/// Nobody may take the next sync for one that counts.
+#[test]
+fn regression_a_failed_sync_is_told_when_the_lease_can_be_had_again() {
+    load();
+    let home = directory();
+    let mut process = Process::new(&home);
+    process.commit(1);
+    let (database, main) = (process.database.clone(), process.main.real());
+    let options = Options {
+        nvram: Some(home.path().join("nvram")),
+        durability: Some(device::Durability::Process),
+        memory: home.path().join("memory"),
+        ..Options::default()
+    };
+    let log = Log::open(&database.settings.directory, &options).expect("log");
+    let rival = log.stream("db-a.db").expect("stream");
+    rival.acquire().expect("lease");
+    let failure = Failure::Sqlite { code: SQLITE_IOERR_FSYNC, what: "syncing" };
+    database.synced(process.upto, Err(failure));
+    assert!(database.background.take_failure().is_some());
+    assert!(database.is_hot().is_err(), "nobody knows yet");
+    rival.release();
+    assert!(database.release(main).is_err_and(|e| e.is_damage()), "the database lacks something");
+    assert!(matches!(database.is_hot(), Ok(true)));
+    database.finish_hot(main).expect("replay");
+    assert!(matches!(database.is_hot(), Ok(false)));
+    process.commit(2);
+    database.release(main).expect("nothing is in doubt");
 }
