@@ -108,6 +108,28 @@ fn synchronous_off_has_its_journal() {
     }
 }
 
+/// What a connection could not write of a transaction that is in the log, whoever comes next writes.
+#[test]
+fn regression_a_connection_works_again_when_another_finished_its_transaction() {
+    let _alone = alone();
+    let place = Place::new(false);
+    let first = rollback(&place, "a.db", "DELETE");
+    let second = place.open("a.db");
+    insert(&first, 2);
+    let value = |connection: &Connection| {
+        connection.query_row("SELECT v FROM t WHERE id = 1", [], |row| row.get::<_, i64>(0))
+    };
+    Recorder::begin(&place.root, Box::new(|_| {}));
+    Recorder::refuse(&place.path("a.db"));
+    first.execute("UPDATE t SET v = 7 WHERE id = 1", []).expect_err("it is not all written");
+    Recorder::end();
+    assert_eq!(value(&second), Ok(7));
+    assert_eq!(value(&first), Ok(7));
+    insert(&first, 1);
+    assert_eq!(count(&second), 3);
+    is_sound(&second);
+}
+
 /// What does not go into the log has a journal, which is durable before the database is touched, and whose removal is.
 #[test]
 fn a_large_transaction_has_a_journal_that_is_synced() {

@@ -118,6 +118,8 @@ impl Connection {
             return Err(e);
         }
         if !self.database.open_log(false)? || !self.database.is_hot()? {
+            // Somebody else may have finished what this connection did not.
+            self.is_partial = false;
             return Ok(true);
         }
         if !self.is_writable {
