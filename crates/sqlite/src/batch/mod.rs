@@ -36,7 +36,8 @@
 //! 7. When SQLite writes a journal after a batch that failed, it does not sync it, nor end it where an older one went on, and counts its
 //!    records before they are durable. Here it is emptied first, its front is zeros until the rest is synced, and both
 //!    happens before the first page.
-//! 8. With `synchronous=OFF` SQLite would go on without any journal, so `BATCH_ATOMIC` is not said then.
+//! 8. With `synchronous=OFF` SQLite would go on without any journal, so `BATCH_ATOMIC` is not said then. The PRAGMA is refused while
+//!    there is a journal in memory because it was said.
 
 mod commit;
 mod connection;
