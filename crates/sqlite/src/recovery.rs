@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use log::{Lsn, Stream};
 
 use crate::Failure;
-use crate::batch::{self, Batches, Refused};
+use crate::batch::{self, Batches};
 use crate::database::{Database, read_header};
 use crate::note::Found;
 use crate::real::{Opened, Real};
@@ -86,13 +86,8 @@ impl Database {
         is_writable: bool,
         is_last: bool,
     ) -> Result<bool, Failure> {
-        let live = match read_live(stream) {
-            Ok(Some(live)) => live,
-            Ok(None) => return self.settle(stream).map(|()| true),
-            // Anything else may be over at the next try.
-            Err(e) if !e.is_damage() => return Err(e),
-            Err(_) if self.settings.may_discard => return self.settle(stream).map(|()| true),
-            Err(e) => return Err(self.unreadable(&e)),
+        let Some(live) = self.read(stream)? else {
+            return self.settle(stream).map(|()| true);
         };
         let is_locked = is_writable && main.lock_exclusive()?;
         if stream::find_note(stream) != Found::Nothing {
@@ -158,13 +153,18 @@ impl Database {
         if !may_write {
             return Err(self.not_home());
         }
-        match batch::replay(&live.batches, main) {
-            Ok(()) => COUNTERS.recovery(),
-            Err(Refused::Conflict(_)) if self.settings.may_discard => {}
-            Err(Refused::Conflict(what)) => return Err(conflict(&self.path, &what)),
-            Err(Refused::Failed(e)) => return Err(e),
-        }
+        self.bring_home(&live.batches, main)?;
         self.settle(stream)
+    }
+
+    /// What the stream holds; `None`: nothing that matters, or damage that is to be given up.
+    pub fn read(&self, stream: &Stream) -> Result<Option<Live>, Failure> {
+        match read_live(stream) {
+            Err(e) if e.is_damage() && self.settings.may_discard => Ok(None),
+            Err(e) if e.is_damage() => Err(self.unreadable(&e)),
+            // Anything else may be over at the next try.
+            read => read,
+        }
     }
 
     fn not_home(&self) -> Failure {
@@ -175,7 +175,8 @@ impl Database {
         ))
     }
 
-    fn unreadable(&self, failure: &Failure) -> Failure {
+    /// Damage is refused.
+    pub fn unreadable(&self, failure: &Failure) -> Failure {
         Failure::CannotOpen(format!(
             "{}: {failure}; nothing was overwritten. Opening with recover=discard gives up what the log holds",
             self.path.display()

@@ -47,7 +47,7 @@ pub mod record;
 mod replay;
 
 pub use connection::{Connection, Then, control};
-pub use replay::{Batches, Refused, replay};
+pub use replay::Batches;
 
 #[cfg(test)]
 mod tests;

@@ -23,7 +23,7 @@ use crate::stream::close;
 pub type Batches = Vec<(Head, Vec<u8>)>;
 
 /// Why they cannot be replayed.
-pub enum Refused {
+pub(super) enum Refused {
     /// The database is not what they were made for.
     Conflict(String),
     /// Something failed.
@@ -66,16 +66,24 @@ impl Database {
             if !is_due(stream)? {
                 return Ok(());
             }
-            let batches = read_live(stream)?.map(|live| live.batches).unwrap_or_default();
-            match replay(&batches, main) {
-                Ok(()) => COUNTERS.recovery(),
-                Err(Refused::Conflict(_)) if self.settings.may_discard => {}
-                Err(Refused::Conflict(what)) => return Err(conflict(&self.path, &what)),
-                Err(Refused::Failed(e)) => return Err(e),
-            }
+            let batches = self.read(stream)?.map(|live| live.batches).unwrap_or_default();
+            self.bring_home(&batches, main)?;
             close(stream)
         })?;
         done.map_or(Ok(()), Ok)
+    }
+
+    /// Brings the transactions into the database, durably, or gives them up when that was asked for and they cannot be.
+    pub fn bring_home(&self, batches: &Batches, main: Real) -> Result<(), Failure> {
+        match replay(batches, main) {
+            Ok(()) => COUNTERS.recovery(),
+            Err(Refused::Conflict(_)) if self.settings.may_discard => {}
+            Err(Refused::Conflict(what)) => return Err(conflict(&self.path, &what)),
+            Err(Refused::Failed(e)) if e.is_damage() && self.settings.may_discard => {}
+            Err(Refused::Failed(e)) if e.is_damage() => return Err(self.unreadable(&e)),
+            Err(Refused::Failed(e)) => return Err(e),
+        }
+        Ok(())
     }
 }
 
@@ -84,12 +92,16 @@ pub(super) fn is_due(stream: &Stream) -> Result<bool, Failure> {
     match Note::find(&stream.note()) {
         Found::Note(note) => Ok(note.is_applying),
         Found::Nothing => Ok(false),
-        Found::Torn => Ok(read_live(stream)?.is_some_and(|live| !live.batches.is_empty())),
+        Found::Torn => match read_live(stream) {
+            // Replay says what becomes of it.
+            Err(e) if e.is_damage() => Ok(true),
+            read => Ok(read?.is_some_and(|live| !live.batches.is_empty())),
+        },
     }
 }
 
 /// Brings the transactions into the database, durably.
-pub fn replay(batches: &Batches, main: Real) -> Result<(), Refused> {
+pub(super) fn replay(batches: &Batches, main: Real) -> Result<(), Refused> {
     let (Some((first, _)), Some((last, _))) = (batches.first(), batches.last()) else {
         return Ok(());
     };

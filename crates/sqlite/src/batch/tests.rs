@@ -10,7 +10,7 @@ use log::{Log, Lsn, Options};
 
 use super::commit::Committed;
 use super::held::Held;
-use super::replay;
+use super::replay::replay;
 use crate::Failure;
 use crate::background::take_over;
 use crate::database::Database;
@@ -57,6 +57,10 @@ struct Process {
 
 impl Process {
     fn new(home: &TempDir) -> Process {
+        Process::with(home, None)
+    }
+
+    fn with(home: &TempDir, recover: Option<&str>) -> Process {
         // Each commit has a sync begin, when the test says so.
         take_over(0, u64::MAX);
         // SAFETY: the name ends with a zero; SQLite's own VFS is registered for good.
@@ -64,6 +68,7 @@ impl Process {
         let parameter = |name: &str| match name {
             "nvram" | "memory" => Some(home.path().join(name).display().to_string()),
             "durability" => Some("process".into()),
+            "recover" => recover.map(String::from),
             _ => None,
         };
         let path = path(home);
@@ -216,4 +221,24 @@ fn regression_a_failed_sync_is_told_when_the_lease_can_be_had_again() {
     assert!(matches!(database.is_hot(), Ok(false)));
     process.commit(2);
     database.release(main).expect("nothing is in doubt");
+}
+
+#[test]
+fn damage_is_given_up_when_that_is_asked_for_also_while_the_machine_runs() {
+    load();
+    let home = directory();
+    let mut process = Process::new(&home);
+    process.commit(1);
+    let begin = process.upto;
+    process.commit(2);
+    let truncated = process.database.with_stream(|stream| Ok(stream.truncate_before(Lsn(begin))?));
+    truncated.expect("it is open");
+    let failure = Failure::Sqlite { code: SQLITE_IOERR_FSYNC, what: "syncing" };
+    process.database.synced(process.upto, Err(failure));
+    let refused = process.database.finish_hot(process.main.real()).expect_err("damage");
+    assert!(refused.to_string().contains("recover=discard"), "{refused}");
+    let mut other = Process::with(&home, Some("discard"));
+    other.database.finish_hot(other.main.real()).expect("given up");
+    assert!(matches!(process.database.is_hot(), Ok(false)));
+    process.commit(3);
 }
