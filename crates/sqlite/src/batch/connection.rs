@@ -46,8 +46,8 @@ pub struct Connection {
     is_told: bool,
     /// Whether SQLite syncs (rule 8). After it was told not to, it is when a sync was seen.
     is_syncing: bool,
-    /// Whether SQLite opened a journal in memory in this transaction. (Or in an earlier one that was rolled back under a lock
-    /// that is kept: nobody is told of that.)
+    /// Whether SQLite opened a journal in memory in this transaction. (Or in an earlier one that was rolled back
+    /// under a lock that is kept: nobody is told of that.)
     is_journal_in_memory: bool,
     /// Between *begin* and *commit*.
     held: Option<Held>,
@@ -309,8 +309,9 @@ impl Connection {
         }
     }
 
-    /// Before a PRAGMA; `false`: it is refused. SQLite refuses this one in transactions that BEGIN began. Others, too, would
-    /// go on with a journal in memory that is none to whoever finds the database when this process is killed (rule 8).
+    /// Before a PRAGMA; `false`: it is refused. SQLite refuses this one in transactions that BEGIN began. Others, too,
+    /// would go on with a journal in memory that is none to whoever finds the database when this process is
+    /// killed (rule 8).
     fn pragma(&mut self, name: &[u8], value: &[u8]) -> bool {
         if name != b"synchronous" || !may_be_off(value) {
             return true;
@@ -370,7 +371,8 @@ impl Connection {
     }
 }
 
-/// Whether SQLite may take a level of `synchronous` for OFF. It reads a number by its first digits, and of that the lowest bits.
+/// Whether SQLite may take a level of `synchronous` for OFF. It reads a number by its first digits, and of that the
+/// lowest bits.
 fn may_be_off(level: &[u8]) -> bool {
     let is_number = level.first().is_some_and(u8::is_ascii_digit);
     let is_known = [&b"1"[..], b"2", b"3"].contains(&level);
