@@ -12,10 +12,12 @@
 //! 1. *home* is appended behind the sync, and says nothing of records that were appended behind its beginning.
 //! 2. One job of a process and database is under way at a time. It has a file of its own, which the VFS below opened: when
 //!    that fails, when the path leads to another file by now, or when there can be no thread, nothing happens, and at
-//!    [`LIVE_BYTES_MAX`] a committer syncs the database by itself.
+//!    [`PERIOD_BYTES_MAX`] a committer syncs the database by itself.
 //! 3. A failed sync is not tried again, as the kernel may have forgotten what it could not write. It marks the database as
 //!    one that is to be replayed: whoever locks it next writes all pages of the log again, and only the sync behind that counts. The process's next
-//!    statement fails with the error.
+//!    statement fails with the error. The same holds for a sync that somebody waits for, who fails with it. When the
+//!    lease cannot be had for the mark, the process makes it before it does anything else with the log, and its
+//!    statements fail until then.
 //! 4. A process that dies or leaves with `exit` has said nothing, and the records count. The last connection of a process waits for the job.
 //! 5. A process that was forked knows nothing of its parent's thread.
 //!
@@ -25,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use log::Stream;
 use parking_lot::Mutex;
 
 use crate::Failure;
@@ -39,10 +42,10 @@ use crate::vfs::tell;
 /// So much log of a database has a sync begin.
 const SYNC_BYTES: u64 = 4 << 20;
 /// So much of it has a committer sync the database, and wait: it bounds what recovery reads.
-const LIVE_BYTES_MAX: u64 = 64 << 20;
+const PERIOD_BYTES_MAX: u64 = 64 << 20;
 
 /// What tests set.
-static LIMITS: [AtomicU64; 2] = [AtomicU64::new(SYNC_BYTES), AtomicU64::new(LIVE_BYTES_MAX)];
+static LIMITS: [AtomicU64; 2] = [AtomicU64::new(SYNC_BYTES), AtomicU64::new(PERIOD_BYTES_MAX)];
 static IS_BY_HAND: AtomicBool = AtomicBool::new(false);
 
 /// Whether a sync is due with so much log.
@@ -57,9 +60,9 @@ pub(crate) fn is_overdue(live_bytes: u64) -> bool {
 
 /// For tests: other limits, and steps of jobs happen when [`step`] says so, not in threads.
 #[doc(hidden)]
-pub fn take_over(sync_bytes: u64, live_bytes_max: u64) {
+pub fn take_over(sync_bytes: u64, period_bytes_max: u64) {
     LIMITS[0].store(sync_bytes, Ordering::Relaxed);
-    LIMITS[1].store(live_bytes_max, Ordering::Relaxed);
+    LIMITS[1].store(period_bytes_max, Ordering::Relaxed);
     IS_BY_HAND.store(true, Ordering::Relaxed);
 }
 
@@ -76,6 +79,8 @@ pub fn step() {
 pub(crate) struct Background {
     state: Mutex<State>,
     has_failed: AtomicBool,
+    /// A sync of the database failed, and the note does not say so yet.
+    is_doubtful: AtomicBool,
 }
 
 #[derive(Default)]
@@ -158,7 +163,8 @@ impl Background {
         self.state.lock().failure.take()
     }
 
-    fn step(&self, database: &Database) {
+    /// In tests: the next step of the job.
+    pub fn step(&self, database: &Database) {
         let job = self.state.lock().job.take();
         let next = match job {
             Some(Job::Begun(mut opened, upto)) => {
@@ -202,15 +208,18 @@ fn sync(opened: &mut Opened) -> Result<(), Failure> {
 
 impl Database {
     /// A sync that began when the pages of the records before `upto` were in the page cache has ended.
-    fn synced(&self, upto: u64, synced: Result<(), Failure>) {
+    pub(crate) fn synced(&self, upto: u64, synced: Result<(), Failure>) {
         #[cfg(feature = "canary")]
         let synced = match crate::canary::is(crate::canary::Broken::IgnoresSyncError) {
             true => Ok(()),
             false => synced,
         };
         let told = match &synced {
-            Ok(()) => self.with_stream(|stream| came_home(stream, upto)),
-            Err(_) => self.with_stream(is_doubtful),
+            Ok(()) => self.with_stream(|stream| self.came_home(stream, upto)),
+            Err(_) => {
+                self.background.is_doubtful.store(true, Ordering::Release);
+                self.with_stream(|stream| self.lease(stream).map(drop))
+            }
         };
         if let Some(e) = synced.err().or(told.err()) {
             let code = e.code(crate::ffi::SQLITE_IOERR_FSYNC);
@@ -219,35 +228,63 @@ impl Database {
             self.background.has_failed.store(true, Ordering::Relaxed);
         }
     }
-}
 
-/// Says that the records before `upto` are not needed any more.
-fn came_home(stream: &log::Stream, upto: u64) -> Result<(), Failure> {
-    let _lease = Lease::take(stream)?;
-    // When it is not this period any more, there is nothing to say.
-    let Found::Note(note) = find_note(stream) else { return Ok(()) };
-    if !note.has_pages || note.is_applying || note.base_lsn >= upto {
-        return Ok(());
+    /// Says that the records before `upto` are not needed any more.
+    fn came_home(&self, stream: &Stream, upto: u64) -> Result<(), Failure> {
+        let _lease = self.lease(stream)?;
+        // When it is not this period any more, there is nothing to say.
+        let Found::Note(note) = find_note(stream) else { return Ok(()) };
+        if !note.has_pages || note.is_applying || note.base_lsn >= upto {
+            return Ok(());
+        }
+        #[cfg(feature = "canary")]
+        let upto = match crate::canary::is(crate::canary::Broken::HomeCoversLater) {
+            true => note.end_lsn,
+            false => upto,
+        };
+        let last_lsn = append(stream, &home::encode(upto))?;
+        leave(stream, Note { base_lsn: upto, last_lsn, ..note });
+        Ok(())
     }
-    #[cfg(feature = "canary")]
-    let upto = match crate::canary::is(crate::canary::Broken::HomeCoversLater) {
-        true => note.end_lsn,
-        false => upto,
-    };
-    let last_lsn = append(stream, &home::encode(upto))?;
-    leave(stream, Note { base_lsn: upto, last_lsn, ..note });
-    Ok(())
+
+    /// The lease of the database's stream, when its note tells of all failed syncs of this process.
+    pub(crate) fn lease<'a>(&self, stream: &'a Stream) -> Result<Lease<'a>, Failure> {
+        let lease = Lease::take(stream)?;
+        if self.background.is_doubtful.swap(false, Ordering::AcqRel) {
+            doubt(stream);
+        }
+        Ok(lease)
+    }
+
+    /// Has the note tell of a failed sync that it does not tell of yet.
+    pub(crate) fn settle_doubt(&self, stream: &Stream) -> Result<(), Failure> {
+        match self.background.is_doubtful.load(Ordering::Acquire) {
+            true => self.lease(stream).map(drop),
+            false => Ok(()),
+        }
+    }
+
+    /// Syncs the database for somebody who waits and has the lease.
+    pub(crate) fn sync_home(&self, stream: &Stream, main: Real) -> Result<(), Failure> {
+        COUNTERS.database_sync();
+        main.sync().inspect_err(|_| {
+            #[cfg(feature = "canary")]
+            if crate::canary::is(crate::canary::Broken::IgnoresSyncError) {
+                return;
+            }
+            doubt(stream);
+        })
+    }
 }
 
-/// Says that the database may lack what the page cache shows: replay is due.
-fn is_doubtful(stream: &log::Stream) -> Result<(), Failure> {
-    let _lease = Lease::take(stream)?;
+/// Says, with the lease, that the database may lack what the page cache shows: replay is due.
+fn doubt(stream: &Stream) {
     match Note::find(&stream.note()) {
         Found::Note(note) if note.has_pages => {
             leave(stream, Note { is_applying: true, ..note });
         }
-        // Whoever ended the period synced the database, and was told of the error, too.
+        // Whoever ended the period synced the database, and was told of the error, too. Behind a torn note there is
+        // replay anyway.
         Found::Note(_) | Found::Torn | Found::Nothing => {}
     }
-    Ok(())
 }

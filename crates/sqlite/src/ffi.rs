@@ -152,6 +152,7 @@ pub type Destructor = unsafe extern "C" fn(*mut c_void);
 /// `sqlite3_api_routines`, by the places of the functions in it.
 pub mod place {
     pub const LIBVERSION_NUMBER: usize = 67;
+    pub const MPRINTF: usize = 69;
     pub const RESULT_TEXT: usize = 85;
     pub const VFS_FIND: usize = 141;
     pub const VFS_REGISTER: usize = 142;
@@ -165,6 +166,7 @@ pub mod place {
 /// The functions of SQLite that are called.
 #[derive(Clone, Copy)]
 pub struct Api {
+    pub mprintf: unsafe extern "C" fn(*const c_char, ...) -> *mut c_char,
     pub result_text:
         unsafe extern "C" fn(*mut sqlite3_context, *const c_char, c_int, Option<Destructor>),
     pub vfs_find: unsafe extern "C" fn(*const c_char) -> *mut sqlite3_vfs,
@@ -219,6 +221,8 @@ impl Api {
         unsafe {
             let at = |place: usize| *table.add(place);
             Ok(Api {
+                mprintf: std::mem::transmute::<*const c_void, Option<_>>(at(place::MPRINTF))
+                    .ok_or(0)?,
                 result_text: std::mem::transmute::<*const c_void, Option<_>>(at(
                     place::RESULT_TEXT,
                 ))

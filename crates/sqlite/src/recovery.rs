@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use log::{Lsn, Stream};
 
 use crate::Failure;
-use crate::batch::{self, Batches, Refused};
+use crate::batch::{self, Batches};
 use crate::database::{Database, read_header};
 use crate::note::Found;
 use crate::real::{Opened, Real};
@@ -86,13 +86,8 @@ impl Database {
         is_writable: bool,
         is_last: bool,
     ) -> Result<bool, Failure> {
-        let live = match read_live(stream) {
-            Ok(Some(live)) => live,
-            Ok(None) => return self.settle(stream).map(|()| true),
-            // Anything else may be over at the next try.
-            Err(e) if !e.is_damage() => return Err(e),
-            Err(_) if self.settings.may_discard => return self.settle(stream).map(|()| true),
-            Err(e) => return Err(self.unreadable(&e)),
+        let Some(live) = self.read(stream)? else {
+            return self.settle(stream).map(|()| true);
         };
         let is_locked = is_writable && main.lock_exclusive()?;
         if stream::find_note(stream) != Found::Nothing {
@@ -158,13 +153,18 @@ impl Database {
         if !may_write {
             return Err(self.not_home());
         }
-        match batch::replay(&live.batches, main) {
-            Ok(()) => COUNTERS.recovery(),
-            Err(Refused::Conflict(_)) if self.settings.may_discard => {}
-            Err(Refused::Conflict(what)) => return Err(conflict(&self.path, &what)),
-            Err(Refused::Failed(e)) => return Err(e),
-        }
+        self.bring_home(&live.batches, main)?;
         self.settle(stream)
+    }
+
+    /// What the stream holds; `None`: nothing that matters, or damage that is to be given up.
+    pub fn read(&self, stream: &Stream) -> Result<Option<Live>, Failure> {
+        match read_live(stream) {
+            Err(e) if e.is_damage() && self.settings.may_discard => Ok(None),
+            Err(e) if e.is_damage() => Err(self.unreadable(&e)),
+            // Anything else may be over at the next try.
+            read => read,
+        }
     }
 
     fn not_home(&self) -> Failure {
@@ -175,7 +175,8 @@ impl Database {
         ))
     }
 
-    fn unreadable(&self, failure: &Failure) -> Failure {
+    /// Damage is refused.
+    pub fn unreadable(&self, failure: &Failure) -> Failure {
         Failure::CannotOpen(format!(
             "{}: {failure}; nothing was overwritten. Opening with recover=discard gives up what the log holds",
             self.path.display()
@@ -203,6 +204,12 @@ pub fn conflict(path: &Path, what: &str) -> Failure {
 }
 
 /// What the stream holds; `None`: nothing that matters.
+///
+/// The head is where a durable record says that what counts begins: at a base, or at the LSN of a *home*; after a restart
+/// of the machine it may lie before that. So that record comes, and voids what was read before it. Among this may be
+/// a *home* whose LSN lies before the head: syncs of several processes overlap, and the one that began first may end, and
+/// append its *home*, behind the LSN of the next. It says nothing any more, since all that it voids was given back.
+/// When no record comes that counts, the log is damaged.
 pub fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
     let mut live: Option<Live> = None;
     let mut batches: Vec<(Lsn, batch::record::Head, Vec<u8>)> = Vec::new();
@@ -234,16 +241,21 @@ pub fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
                 // Before the first base: it may have been given back because of a record that follows.
                 batches.push((record.lsn, head, bytes));
             }
+            // All that it voids was given back.
+            Record::Home(upto) if live.is_none() && upto < stream.head().0 => {}
             Record::Home(upto) => {
-                let is_closed = |live: &Live| live.base.kind == Kind::Closed;
-                if !live.as_ref().map_or(stream.head().0 <= upto, is_closed) {
-                    let text = "the log lacks records before those that the database holds";
+                if live.as_ref().is_some_and(|live| live.base.kind != Kind::Closed) {
+                    let text = "the log says of a generation of a WAL that the database holds it";
                     return Err(Failure::Damaged(text.into()));
                 }
                 batches.retain(|(lsn, ..)| lsn.0 >= upto);
                 live.get_or_insert_with(Live::closed);
             }
         }
+    }
+    if live.is_none() && !batches.is_empty() {
+        let text = "the log lacks what comes before its transactions";
+        return Err(Failure::Damaged(text.into()));
     }
     if let Some(live) = &mut live {
         live.batches = batches.into_iter().map(|(_, head, bytes)| (head, bytes)).collect();

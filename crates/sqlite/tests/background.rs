@@ -15,15 +15,16 @@ use onejournal_sqlite::background;
 use rusqlite::Connection;
 
 const SYNC_BYTES: u64 = 5_000;
-const LIVE_BYTES_MAX: u64 = 100_000;
+const PERIOD_BYTES_MAX: u64 = 100_000;
 
 /// What happens is recorded for the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     crash_vfs::register();
     load();
-    background::take_over(SYNC_BYTES, LIVE_BYTES_MAX);
-    ALONE.lock().unwrap_or_else(|e| e.into_inner())
+    let alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    background::take_over(SYNC_BYTES, PERIOD_BYTES_MAX);
+    alone
 }
 
 const TABLE: &str = "PRAGMA synchronous=FULL; CREATE TABLE t(id INTEGER PRIMARY KEY, v)";
@@ -41,10 +42,28 @@ fn syncs(connection: &Connection) -> [u64; 2] {
     ["database_syncs", "background_syncs"].map(|name| found[name].as_u64().expect(name))
 }
 
+/// Whose sync fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fails {
+    /// One that nobody waits for.
+    Behind,
+    /// That of a commit, when the log is long.
+    Overdue,
+    /// That before a journal.
+    Journal,
+    /// That before a WAL.
+    Wal,
+    /// That of the last connection, when it is closed.
+    Close,
+}
+
+const ALL: [Fails; 5] = [Fails::Behind, Fails::Overdue, Fails::Journal, Fails::Wal, Fails::Close];
+
 /// How many cuts after a failed sync leave something that was acknowledged out.
-fn losses() -> usize {
+fn losses(fails: Fails) -> usize {
     let world = World::new(true);
-    let connection = world.try_open("onejournal").expect("open");
+    let open = || world.try_open("onejournal").expect("open");
+    let mut connection = open();
     connection.execute_batch(TABLE).expect("table");
     let (cuts, rows) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
     let hook = {
@@ -56,33 +75,61 @@ fn losses() -> usize {
             cuts.lock().expect("cuts").push((acknowledged, left));
         })
     };
+    if fails != Fails::Behind {
+        background::take_over(u64::MAX, u64::MAX);
+    }
     Recorder::begin(&world.data(), hook);
-    let work = |count| {
+    let work = |connection: &Connection, count| {
         for _ in 0..count {
-            insert(&connection, 1)?;
+            insert(connection, 1)?;
             *rows.lock().expect("rows") += 1;
         }
         Ok::<(), rusqlite::Error>(())
     };
-    work(8).expect("before");
+    work(&connection, 8).expect("before");
     Recorder::fail(&world.data().join("a.db"));
-    background::step();
-    work(2).expect("meanwhile");
-    background::step();
-    let told = work(1);
-    if !cfg!(feature = "canary") {
+    let told = match fails {
+        Fails::Behind => {
+            background::step();
+            work(&connection, 2).expect("meanwhile");
+            background::step();
+            work(&connection, 1)
+        }
+        Fails::Overdue => {
+            background::take_over(u64::MAX, 5_000);
+            work(&connection, 1)
+        }
+        Fails::Journal => {
+            connection.execute_batch("PRAGMA synchronous=OFF").expect("level");
+            let told = work(&connection, 1);
+            connection.execute_batch("PRAGMA synchronous=FULL").expect("level");
+            told
+        }
+        Fails::Wal => {
+            let told = connection.execute_batch("PRAGMA journal_mode=WAL; SELECT * FROM t");
+            connection.execute_batch("PRAGMA journal_mode=DELETE").expect("mode");
+            told
+        }
+        Fails::Close => {
+            drop(connection);
+            connection = open();
+            Ok(())
+        }
+    };
+    background::take_over(SYNC_BYTES, PERIOD_BYTES_MAX);
+    if !cfg!(feature = "canary") && fails != Fails::Close {
         let told = told.expect_err("the sync's error").to_string();
         assert!(told.contains("disk I/O error"), "{told}");
     }
     // From here on what the disk lacks is written again.
-    work(8).expect("behind");
+    work(&connection, 8).expect("behind");
     background::step();
     background::step();
-    work(3).expect("behind a sync");
+    work(&connection, 3).expect("behind a sync");
     drop(connection);
-    Recorder::end();
+    assert!(!Recorder::end().is_failing(), "no sync failed");
     let cuts = std::mem::take(&mut *cuts.lock().expect("cuts"));
-    assert!(cuts.len() > 40, "{} cuts", cuts.len());
+    assert!(cuts.len() > 20, "{} cuts", cuts.len());
     let mut losses = 0;
     for (number, (acknowledged, home)) in cuts.into_iter().enumerate() {
         let world = World { home, is_nvram: true };
@@ -92,7 +139,7 @@ fn losses() -> usize {
             Ok(check == "ok" && (acknowledged..=acknowledged + 1).contains(&rows))
         });
         if !matches!(found, Ok(true)) {
-            println!("cut {number}: {found:?}");
+            println!("{fails:?}, cut {number}: {found:?}");
             losses += 1;
         }
     }
@@ -103,18 +150,47 @@ fn losses() -> usize {
 #[test]
 fn a_failed_sync_is_told_and_nothing_is_lost() {
     let _alone = alone();
-    assert_eq!(losses(), 0);
+    let losses = ALL.map(|fails| (fails, losses(fails)));
+    assert!(losses.iter().all(|(_, count)| *count == 0), "{losses:?}");
 }
 
 #[cfg(feature = "canary")]
 #[test]
-fn the_fault_is_found() {
+fn the_faults_are_found() {
     use onejournal_sqlite::canary::{Broken, break_it};
     let _alone = alone();
-    break_it(Broken::IgnoresSyncError);
-    let found = losses();
-    break_it(Broken::Nothing);
-    assert!(found > 0);
+    for fails in ALL {
+        break_it(Broken::IgnoresSyncError);
+        let found = losses(fails);
+        break_it(Broken::Nothing);
+        assert!(found > 0, "{fails:?}");
+    }
+}
+
+/// The log's pages cannot be written over what others wrote.
+#[cfg(not(feature = "canary"))]
+#[test]
+fn a_failed_sync_behind_the_writes_of_others_is_refused() {
+    let _alone = alone();
+    let place = Place::new(false);
+    let connection = place.open("a.db");
+    connection.execute_batch(TABLE).expect("table");
+    insert(&connection, 2).expect("before");
+    insert(&Connection::open(place.path("a.db")).expect("plain"), 1).expect("others");
+    Recorder::begin(&place.root, Box::new(|_| {}));
+    Recorder::fail(&place.path("a.db"));
+    for _ in 0..3 {
+        insert(&connection, 1).expect_err("the database may lack something");
+    }
+    Recorder::end();
+    drop(connection);
+    let found =
+        place.open("a.db").query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0));
+    assert!(found.is_err_and(|e| e.to_string().contains("unable to open")));
+    let again = place.try_open("a.db", "&recover=discard").expect("open");
+    assert_eq!(count(&again), 3);
+    insert(&again, 1).expect("again");
+    is_sound(&again);
 }
 
 /// With locking_mode=EXCLUSIVE nobody comes to replay: nothing is written any more.

@@ -108,6 +108,97 @@ fn synchronous_off_has_its_journal() {
     }
 }
 
+/// With locking_mode=EXCLUSIVE no lock is taken between the PRAGMA and the next transaction.
+#[test]
+fn regression_synchronous_off_under_a_kept_lock_has_its_journal() {
+    let _alone = alone();
+    for level in ["OFF", "no", "'false'", "0", "00", "7", "8", "16", "256"] {
+        let place = Place::new(false);
+        let connection = rollback(&place, "a.db", "DELETE");
+        set(&connection, "PRAGMA locking_mode=EXCLUSIVE");
+        insert(&connection, 2);
+        set(&connection, &format!("PRAGMA synchronous={level}"));
+        assert_has_journal(level, &events(&place, || insert(&connection, 1)));
+        drop(connection);
+        let plain = Connection::open(place.path("a.db")).expect("plain");
+        assert_eq!(count(&plain), 3, "{level}");
+        is_sound(&plain);
+    }
+}
+
+/// SQLite has begun with its journal in memory, and would end without one.
+#[test]
+fn synchronous_off_is_refused_while_a_statement_writes() {
+    let _alone = alone();
+    for locking in ["NORMAL", "EXCLUSIVE"] {
+        let place = Place::new(false);
+        let connection = rollback(&place, "a.db", "DELETE");
+        set(&connection, &format!("PRAGMA locking_mode={locking}"));
+        insert(&connection, 2);
+        let before = records(&connection, &place);
+        let returning = "INSERT INTO t(v) VALUES (1), (2) RETURNING id";
+        let mut statement = connection.prepare(returning).expect("statement");
+        let mut rows = statement.query([]).expect("begin");
+        assert!(rows.next().expect("a row").is_some());
+        let refused = connection.execute_batch("PRAGMA synchronous=OFF").expect_err("it writes");
+        assert!(refused.to_string().contains("inside a transaction"), "{refused}");
+        while rows.next().expect("rows").is_some() {}
+        assert_eq!(records(&connection, &place) - before, 1, "{locking}");
+        set(&connection, "PRAGMA synchronous=OFF");
+        assert_has_journal(locking, &events(&place, || insert(&connection, 1)));
+    }
+}
+
+/// The journal is written before the database is.
+fn assert_has_journal(case: &str, done: &[(String, Event)]) {
+    let first = |name: &str| {
+        let is_it = |found: &&(String, Event)| found.0 == name && found.1 == Event::Write;
+        done.iter().position(|found| is_it(&found))
+    };
+    let (journal, database) = (first("a.db-journal"), first("a.db"));
+    assert!(journal.is_some() && journal < database, "{case}: {done:?}");
+}
+
+/// SQLite refuses the PRAGMA in a transaction, and goes on to commit without a journal.
+#[test]
+fn synchronous_off_within_a_transaction_changes_nothing_of_it() {
+    let _alone = alone();
+    for locking in ["NORMAL", "EXCLUSIVE"] {
+        let place = Place::new(false);
+        let connection = rollback(&place, "a.db", "DELETE");
+        set(&connection, &format!("PRAGMA locking_mode={locking}"));
+        insert(&connection, 2);
+        let before = records(&connection, &place);
+        connection.execute_batch("BEGIN; INSERT INTO t(v) VALUES (1)").expect("begin");
+        connection.execute_batch("PRAGMA synchronous=OFF").expect_err("in a transaction");
+        let done = events(&place, || set(&connection, "COMMIT"));
+        assert_eq!(records(&connection, &place) - before, 1, "{locking}: {done:?}");
+        assert!(done.iter().all(|(name, _)| name == "a.db"), "{locking}: {done:?}");
+    }
+}
+
+/// What a connection could not write of a transaction that is in the log, whoever comes next writes.
+#[test]
+fn regression_a_connection_works_again_when_another_finished_its_transaction() {
+    let _alone = alone();
+    let place = Place::new(false);
+    let first = rollback(&place, "a.db", "DELETE");
+    let second = place.open("a.db");
+    insert(&first, 2);
+    let value = |connection: &Connection| {
+        connection.query_row("SELECT v FROM t WHERE id = 1", [], |row| row.get::<_, i64>(0))
+    };
+    Recorder::begin(&place.root, Box::new(|_| {}));
+    Recorder::refuse(&place.path("a.db"));
+    first.execute("UPDATE t SET v = 7 WHERE id = 1", []).expect_err("it is not all written");
+    Recorder::end();
+    assert_eq!(value(&second), Ok(7));
+    assert_eq!(value(&first), Ok(7));
+    insert(&first, 1);
+    assert_eq!(count(&second), 3);
+    is_sound(&second);
+}
+
 /// What does not go into the log has a journal, which is durable before the database is touched, and whose removal is.
 #[test]
 fn a_large_transaction_has_a_journal_that_is_synced() {

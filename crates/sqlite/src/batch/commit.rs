@@ -7,13 +7,14 @@ use log::{Lsn, Stream};
 use super::front::Front;
 use super::held::Held;
 use super::record::{Head, Writer};
+use super::replay::is_due;
 use crate::Failure;
 use crate::background;
 use crate::database::Database;
 use crate::note::{Found, Note};
 use crate::real::Real;
 use crate::stat::COUNTERS;
-use crate::stream::{Lease, append, append_closed, close, leave, truncate};
+use crate::stream::{append, append_closed, close, leave, truncate};
 
 /// What a commit left.
 pub struct Committed {
@@ -50,7 +51,7 @@ impl Database {
         main: Real,
         held: &Held,
     ) -> Result<Committed, CommitError> {
-        let _lease = Lease::take(stream)?;
+        let _lease = self.lease(stream)?;
         let transaction = Transaction::new(main, held)?;
         let note = self.period(stream, main, &transaction)?;
         transaction.extend(main)?;
@@ -71,8 +72,8 @@ impl Database {
         COUNTERS.transaction(transaction.count(), record.len() as u64);
         // What is left behind is given back later.
         let _ = truncate(stream, &note);
-        let is_due = background::is_due(note.end_lsn - note.base_lsn);
-        let sync_upto = is_due.then_some(note.end_lsn);
+        let live_bytes = note.end_lsn - note.base_lsn;
+        let sync_upto = background::is_due(live_bytes).then_some(note.end_lsn);
         Ok(Committed { bytes: transaction.bytes_behind(), sync_upto })
     }
 
@@ -85,8 +86,10 @@ impl Database {
     ) -> Result<Note, Failure> {
         let page_bytes = u32::try_from(transaction.before.page_bytes).expect("64 KiB at most");
         let end_lsn = stream.appended().0;
+        if is_due(stream)? {
+            return Err(is_in_part());
+        }
         match Note::find(&stream.note()) {
-            Found::Note(note) if note.is_applying => Err(is_in_part()),
             Found::Note(note)
                 if note.has_pages
                     && note.end_lsn == end_lsn
@@ -97,7 +100,7 @@ impl Database {
                 Ok(note)
             }
             _ => {
-                self.make_durable_home(main)?;
+                self.make_durable_home(stream, main)?;
                 let lsn = append_closed(stream)?;
                 let (base_lsn, last_lsn) = (lsn, lsn);
                 let front_crc = transaction.before.crc;
@@ -116,13 +119,12 @@ impl Database {
     }
 
     /// Rule 2: makes the database durable as it is, and that its journals are done with.
-    fn make_durable_home(&self, main: Real) -> Result<(), Failure> {
+    fn make_durable_home(&self, stream: &Stream, main: Real) -> Result<(), Failure> {
         #[cfg(feature = "canary")]
         if crate::canary::is(crate::canary::Broken::SkipsPeriodSync) {
             return Ok(());
         }
-        COUNTERS.database_sync();
-        main.sync()?;
+        self.sync_home(stream, main)?;
         let directory = self.path.parent().unwrap_or(std::path::Path::new("/"));
         for path in [&self.journal_path(), directory] {
             match std::fs::File::open(path).and_then(|file| file.sync_all()) {
@@ -150,21 +152,20 @@ impl Database {
             if matches!(Note::find(&stream.note()), Found::Note(note) if !note.has_pages) {
                 return Ok(());
             }
-            let _lease = Lease::take(stream)?;
-            match Note::find(&stream.note()) {
-                Found::Note(note) if note.has_pages && !note.is_applying => {
-                    #[cfg(feature = "canary")]
-                    if crate::canary::is(crate::canary::Broken::SkipsRelease) {
-                        return Ok(());
-                    }
-                    COUNTERS.database_sync();
-                    main.sync()?;
-                    close(stream)
-                }
-                // Whoever gets SQLite's lock next finds that and replays.
-                Found::Note(note) if note.is_applying => Err(is_in_part()),
-                Found::Note(_) | Found::Torn | Found::Nothing => Ok(()),
+            let _lease = self.lease(stream)?;
+            // Whoever gets SQLite's lock next finds that and replays.
+            if is_due(stream)? {
+                return Err(is_in_part());
             }
+            if !matches!(Note::find(&stream.note()), Found::Note(note) if note.has_pages) {
+                return Ok(());
+            }
+            #[cfg(feature = "canary")]
+            if crate::canary::is(crate::canary::Broken::SkipsRelease) {
+                return Ok(());
+            }
+            self.sync_home(stream, main)?;
+            close(stream)
         })?;
         released.map_or(Ok(()), Ok)
     }

@@ -46,6 +46,9 @@ pub struct Connection {
     is_told: bool,
     /// Whether SQLite syncs (rule 8). After it was told not to, it is when a sync was seen.
     is_syncing: bool,
+    /// Whether SQLite opened a journal in memory in this transaction. (Or in an earlier one that was rolled back
+    /// under a lock that is kept: nobody is told of that.)
+    is_journal_in_memory: bool,
     /// Between *begin* and *commit*.
     held: Option<Held>,
     /// Behind a commit, while it has the lock: bytes of the database, which SQLite may cut the file to.
@@ -77,6 +80,7 @@ impl Connection {
             is_offered: false,
             is_told: false,
             is_syncing: true,
+            is_journal_in_memory: false,
             held: None,
             committed_bytes: None,
             is_synced: false,
@@ -118,6 +122,8 @@ impl Connection {
             return Err(e);
         }
         if !self.database.open_log(false)? || !self.database.is_hot()? {
+            // Somebody else may have finished what this connection did not.
+            self.is_partial = false;
             return Ok(true);
         }
         if !self.is_writable {
@@ -157,6 +163,7 @@ impl Connection {
     pub fn unlocked(&mut self, level: c_int) {
         self.level = self.level.min(level);
         if self.level < SQLITE_LOCK_RESERVED {
+            self.is_journal_in_memory = false;
             self.held = None;
             self.committed_bytes = None;
             self.is_synced = false;
@@ -172,6 +179,7 @@ impl Connection {
             journal.truncate(0)?;
         }
         self.journal = Some(journal);
+        self.is_journal_in_memory = false;
         Ok(())
     }
 
@@ -301,6 +309,21 @@ impl Connection {
         }
     }
 
+    /// Before a PRAGMA; `false`: it is refused. SQLite refuses this one in transactions that BEGIN began. Others, too,
+    /// would go on with a journal in memory that is none to whoever finds the database when this process is
+    /// killed (rule 8).
+    fn pragma(&mut self, name: &[u8], value: &[u8]) -> bool {
+        if name != b"synchronous" || !may_be_off(value) {
+            return true;
+        }
+        if !self.is_journal_in_memory {
+            self.is_syncing = false;
+            // With locking_mode=EXCLUSIVE the next transaction takes no lock.
+            self.is_offered = false;
+        }
+        !self.is_journal_in_memory
+    }
+
     /// Before the other controls.
     fn control(&mut self, main: Real, operation: c_int) -> Result<Then, Failure> {
         Ok(match operation {
@@ -331,15 +354,29 @@ impl Connection {
                 self.direct(main)?;
                 Then::Below
             }
+            // SQLite asks this when it opens a journal, behind the question of what the file is good for.
+            SQLITE_FCNTL_HAS_MOVED if self.level >= SQLITE_LOCK_RESERVED => {
+                self.is_journal_in_memory = self.is_offered;
+                Then::Below
+            }
             SQLITE_FCNTL_COMMIT_PHASETWO => {
                 // With locking_mode=EXCLUSIVE the next transaction takes no lock.
                 self.is_released = false;
+                self.is_journal_in_memory = false;
                 self.offer();
                 Then::Below
             }
             _ => Then::Below,
         })
     }
+}
+
+/// Whether SQLite may take a level of `synchronous` for OFF. It reads a number by its first digits, and of that the
+/// lowest bits.
+fn may_be_off(level: &[u8]) -> bool {
+    let is_number = level.first().is_some_and(u8::is_ascii_digit);
+    let is_known = [&b"1"[..], b"2", b"3"].contains(&level);
+    is_number && !is_known || [&b"off"[..], b"no", b"false"].contains(&level)
 }
 
 /// Before a control of the database's file.
@@ -354,13 +391,31 @@ pub unsafe fn control(
 ) -> Result<Then, Failure> {
     if operation == SQLITE_FCNTL_PRAGMA {
         // SAFETY: the argument of this control: a message, a name, and a value or null.
-        let is_off = unsafe {
-            let [_, name, value] = *argument.cast::<[*const c_char; 3]>();
-            let of = |text: *const c_char| CStr::from_ptr(text).to_bytes().to_ascii_lowercase();
-            let is_it = !name.is_null() && of(name) == b"synchronous" && !value.is_null();
-            is_it && [&b"off"[..], b"0", b"no", b"false"].contains(&&of(value)[..])
+        let [message, name, value] = unsafe { &mut *argument.cast::<[*const c_char; 3]>() };
+        let of = |text: *const c_char| match text.is_null() {
+            true => Vec::new(),
+            // SAFETY: SQLite's strings end with a zero.
+            false => unsafe { CStr::from_ptr(text) }.to_bytes().to_ascii_lowercase(),
         };
-        connection.is_syncing &= !is_off;
+        if !connection.pragma(&of(*name), &of(*value)) {
+            let text = c"Safety level may not be changed inside a transaction";
+            // SAFETY: the format takes one string, which ends with a zero; SQLite frees what this returns.
+            *message = unsafe { (loaded().api.mprintf)(c"%s".as_ptr(), text.as_ptr()) };
+            return Ok(Then::Return(SQLITE_ERROR));
+        }
     }
     connection.control(main, operation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_that_may_be_off() {
+        let off = ["off", "no", "false", "0", "00", "0x0", "7", "8", "16", "256", "4294967296"];
+        assert!(off.iter().all(|level| may_be_off(level.as_bytes())));
+        let others = ["", "1", "2", "3", "normal", "full", "extra", "yes", "on", "-1", "nope"];
+        assert!(!others.iter().any(|level| may_be_off(level.as_bytes())));
+    }
 }

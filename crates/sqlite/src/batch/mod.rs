@@ -29,14 +29,15 @@
 //!    one, which bounds what recovery reads.
 //! 5. The note says *applying* while pages are written. Whoever gets SQLite's shared lock looks at it (64 bytes of shared
 //!    memory) and, when the writer died in the middle, replays under the exclusive lock before it reads: a hot record,
-//!    as there are hot journals. A sync behind commits that failed says so, too. A record that was appended by somebody who died before *applying* was never
+//!    as there are hot journals. A sync of the database that failed says so, too, whoever waited for it. A record that was appended by somebody who died before *applying* was never
 //!    acknowledged and nobody has seen it: the next commit begins a new period.
 //! 6. The note has the CRC of the database's header behind the last transaction. Another header was written without the
 //!    extension: the next commit begins a new period. After a power cut, replay refuses.
 //! 7. When SQLite writes a journal after a batch that failed, it does not sync it, nor end it where an older one went on, and counts its
 //!    records before they are durable. Here it is emptied first, its front is zeros until the rest is synced, and both
 //!    happens before the first page.
-//! 8. With `synchronous=OFF` SQLite would go on without any journal, so `BATCH_ATOMIC` is not said then.
+//! 8. With `synchronous=OFF` SQLite would go on without any journal, so `BATCH_ATOMIC` is not said then. The PRAGMA is refused while
+//!    there is a journal in memory because it was said.
 
 mod commit;
 mod connection;
@@ -46,4 +47,7 @@ pub mod record;
 mod replay;
 
 pub use connection::{Connection, Then, control};
-pub use replay::{Batches, Refused, replay};
+pub use replay::Batches;
+
+#[cfg(test)]
+mod tests;

@@ -17,13 +17,13 @@ use crate::note::{Found, Note};
 use crate::real::Real;
 use crate::recovery::{conflict, page_at, read_live};
 use crate::stat::COUNTERS;
-use crate::stream::{Lease, close};
+use crate::stream::close;
 
 /// The transactions of a period.
 pub type Batches = Vec<(Head, Vec<u8>)>;
 
 /// Why they cannot be replayed.
-pub enum Refused {
+pub(super) enum Refused {
     /// The database is not what they were made for.
     Conflict(String),
     /// Something failed.
@@ -37,16 +37,19 @@ impl From<Failure> for Refused {
 }
 
 impl Database {
-    /// Whether a process died while it wrote a transaction's pages.
+    /// Whether a process died while it wrote a transaction's pages, or a sync of them failed.
     pub(super) fn is_hot(&self) -> Result<bool, Failure> {
-        let found = self.with_stream(|stream| match Note::find(&stream.note()) {
-            Found::Note(note) => Ok(note.is_applying),
-            // A daemon that is gone says nothing either.
-            Found::Nothing => Ok(stream.stat().map(|_| false)?),
-            // Perhaps somebody is writing the note.
-            Found::Torn => {
-                let _lease = Lease::take(stream)?;
-                is_due(stream)
+        let found = self.with_stream(|stream| {
+            self.settle_doubt(stream)?;
+            match Note::find(&stream.note()) {
+                Found::Note(note) => Ok(note.is_applying),
+                // A daemon that is gone says nothing either.
+                Found::Nothing => Ok(stream.stat().map(|_| false)?),
+                // Perhaps somebody is writing the note.
+                Found::Torn => {
+                    let _lease = self.lease(stream)?;
+                    is_due(stream)
+                }
             }
         })?;
         #[cfg(feature = "canary")]
@@ -56,37 +59,49 @@ impl Database {
         Ok(found.unwrap_or(false))
     }
 
-    /// Does what it did not. Under SQLite's exclusive lock.
+    /// Brings them into the database. Under SQLite's exclusive lock.
     pub(super) fn finish_hot(&self, main: Real) -> Result<(), Failure> {
         let done = self.with_stream(|stream| {
-            let _lease = Lease::take(stream)?;
+            let _lease = self.lease(stream)?;
             if !is_due(stream)? {
                 return Ok(());
             }
-            let batches = read_live(stream)?.map(|live| live.batches).unwrap_or_default();
-            match replay(&batches, main) {
-                Ok(()) => COUNTERS.recovery(),
-                Err(Refused::Conflict(_)) if self.settings.may_discard => {}
-                Err(Refused::Conflict(what)) => return Err(conflict(&self.path, &what)),
-                Err(Refused::Failed(e)) => return Err(e),
-            }
+            let batches = self.read(stream)?.map(|live| live.batches).unwrap_or_default();
+            self.bring_home(&batches, main)?;
             close(stream)
         })?;
         done.map_or(Ok(()), Ok)
     }
+
+    /// Brings the transactions into the database, durably, or gives them up when that was asked for and they cannot be.
+    pub fn bring_home(&self, batches: &Batches, main: Real) -> Result<(), Failure> {
+        match replay(batches, main) {
+            Ok(()) => COUNTERS.recovery(),
+            Err(Refused::Conflict(_)) if self.settings.may_discard => {}
+            Err(Refused::Conflict(what)) => return Err(conflict(&self.path, &what)),
+            Err(Refused::Failed(e)) if e.is_damage() && self.settings.may_discard => {}
+            Err(Refused::Failed(e)) if e.is_damage() => return Err(self.unreadable(&e)),
+            Err(Refused::Failed(e)) => return Err(e),
+        }
+        Ok(())
+    }
 }
 
-/// With the lease: whether the last transaction may be in the database in part.
-fn is_due(stream: &Stream) -> Result<bool, Failure> {
+/// With the lease: whether the database may have transactions of the log in part.
+pub(super) fn is_due(stream: &Stream) -> Result<bool, Failure> {
     match Note::find(&stream.note()) {
         Found::Note(note) => Ok(note.is_applying),
         Found::Nothing => Ok(false),
-        Found::Torn => Ok(read_live(stream)?.is_some_and(|live| !live.batches.is_empty())),
+        Found::Torn => match read_live(stream) {
+            // Replay says what becomes of it.
+            Err(e) if e.is_damage() => Ok(true),
+            read => Ok(read?.is_some_and(|live| !live.batches.is_empty())),
+        },
     }
 }
 
 /// Brings the transactions into the database, durably.
-pub fn replay(batches: &Batches, main: Real) -> Result<(), Refused> {
+pub(super) fn replay(batches: &Batches, main: Real) -> Result<(), Refused> {
     let (Some((first, _)), Some((last, _))) = (batches.first(), batches.last()) else {
         return Ok(());
     };

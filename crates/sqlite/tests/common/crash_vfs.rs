@@ -89,6 +89,8 @@ pub struct Recorder {
     pub piece_bytes: Option<usize>,
     /// The file whose next sync fails: the disk has nothing of what was not durable, and the kernel forgets it.
     pub failing: Option<PathBuf>,
+    /// The file whose next write fails.
+    pub refusing: Option<PathBuf>,
     /// What was done to which file, in order.
     pub events: Vec<(String, Event)>,
 }
@@ -131,6 +133,16 @@ impl Recorder {
     /// The next sync of `path` fails.
     pub fn fail(path: &Path) {
         with(|recorder| recorder.failing = Some(path.into()));
+    }
+
+    /// Whether that is still to come.
+    pub fn is_failing(&self) -> bool {
+        self.failing.is_some()
+    }
+
+    /// The next write to `path` fails.
+    pub fn refuse(path: &Path) {
+        with(|recorder| recorder.refusing = Some(path.into()));
     }
 
     /// Ends that.
@@ -210,6 +222,11 @@ impl Recorder {
             self.files.entry(path.into()).or_default().pending.clear();
         }
         fails
+    }
+
+    /// Whether a write fails.
+    fn refuses(&mut self, path: &Path) -> bool {
+        self.refusing.take_if(|refusing| refusing == path).is_some()
     }
 
     fn sync(&mut self, path: &Path) {
@@ -369,6 +386,11 @@ unsafe extern "C" fn write(
     offset: i64,
 ) -> c_int {
     unsafe {
+        if let Some(path) = path(file)
+            && recorder().as_mut().is_some_and(|recorder| recorder.refuses(path))
+        {
+            return SQLITE_IOERR_WRITE;
+        }
         let data = std::slice::from_raw_parts(bytes.cast::<u8>(), count as usize);
         let pieces = recorder().as_ref().and_then(|recorder| recorder.piece_bytes);
         let write = (*(*real(file)).pMethods).xWrite.unwrap();

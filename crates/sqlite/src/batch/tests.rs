@@ -1,0 +1,244 @@
+//! Syncs behind the commits of two processes, stepped by hand: whatever their order, what the log keeps gives what was
+//! committed over what the last sync made durable.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use log::{Log, Lsn, Options};
+
+use super::commit::Committed;
+use super::held::Held;
+use super::replay::replay;
+use crate::Failure;
+use crate::background::take_over;
+use crate::database::Database;
+use crate::ffi::{SQLITE_IOERR_FSYNC, SQLITE_OK_LOAD_PERMANENTLY};
+use crate::home;
+use crate::place::Settings;
+use crate::real::Opened;
+use crate::recovery::read_live;
+use crate::vfs::Below;
+use crate::wal;
+
+const PAGE_BYTES: usize = 512;
+
+/// A directory for a database, its log and its memory.
+fn directory() -> TempDir {
+    let home = tempfile::tempdir_in("/dev/shm").expect("directory");
+    for name in ["nvram", "memory"] {
+        std::fs::create_dir(home.path().join(name)).expect("directory");
+    }
+    // As much as is needed for a header; what the pages hold is nobody's business here.
+    let mut front = [0; PAGE_BYTES];
+    front[..16].copy_from_slice(b"SQLite format 3\0");
+    front[16..18].copy_from_slice(&(PAGE_BYTES as u16).to_be_bytes());
+    front[28..32].copy_from_slice(&3_u32.to_be_bytes());
+    std::fs::write(path(&home), [&front[..], &[0; 2 * PAGE_BYTES]].concat()).expect("database");
+    home
+}
+
+fn path(home: &TempDir) -> PathBuf {
+    home.path().join("a.db")
+}
+
+fn content(home: &TempDir) -> Vec<u8> {
+    std::fs::read(path(home)).expect("database")
+}
+
+/// A process that has the database open.
+struct Process {
+    database: Arc<Database>,
+    main: Opened,
+    /// Where the log ended behind its last commit.
+    upto: u64,
+}
+
+impl Process {
+    fn new(home: &TempDir) -> Process {
+        Process::with(home, None)
+    }
+
+    fn with(home: &TempDir, recover: Option<&str>) -> Process {
+        // Each commit has a sync begin, when the test says so.
+        take_over(0, u64::MAX);
+        // SAFETY: the name ends with a zero; SQLite's own VFS is registered for good.
+        let below = Below(unsafe { rusqlite::ffi::sqlite3_vfs_find(c"unix".as_ptr()) }.cast());
+        let parameter = |name: &str| match name {
+            "nvram" | "memory" => Some(home.path().join(name).display().to_string()),
+            "durability" => Some("process".into()),
+            "recover" => recover.map(String::from),
+            _ => None,
+        };
+        let path = path(home);
+        let settings = Settings::new(&path, parameter).expect("settings");
+        // SAFETY: as above.
+        let main = unsafe { Opened::main(below.0, &path) }.expect("open");
+        let database = Arc::new(Database::new(path, settings, below));
+        assert!(database.open_log(true).expect("log"));
+        Process { database, main, upto: 0 }
+    }
+
+    /// Commits a transaction that fills page 2 with `value`.
+    fn commit(&mut self, value: u8) {
+        let main = self.main.real();
+        let mut page = [0; PAGE_BYTES];
+        main.read(0, &mut page).expect("read");
+        let counter = wal::change_counter(&page) + 1;
+        for at in [24, 92] {
+            page[at..at + 4].copy_from_slice(&counter.to_be_bytes());
+        }
+        let mut held = Held::default();
+        assert!(held.push(0, &page) && held.push(PAGE_BYTES as u64, &[value; PAGE_BYTES]));
+        let done = self.database.commit_batch(main, &held);
+        let Ok(Committed { sync_upto: Some(upto), .. }) = done else { panic!("no sync is due") };
+        self.upto = upto;
+    }
+
+    /// A sync begins that is due since the last commit.
+    fn begin(&mut self) {
+        self.database.background.begin(&self.database, self.main.real(), self.upto);
+    }
+
+    /// The file is synced, or then the log told.
+    fn step(&mut self) {
+        self.database.background.step(&self.database);
+    }
+}
+
+/// After a power cut that leaves `durable` of the database the log has the rest.
+fn assert_recovers(home: &TempDir, process: &mut Process, durable: &[u8]) {
+    let newest = content(home);
+    let read = process.database.with_stream(read_live).expect("the log is whole");
+    let live = read.expect("it is open").expect("transactions");
+    std::fs::write(path(home), durable).expect("cut");
+    assert!(replay(&live.batches, process.main.real()).is_ok());
+    assert!(content(home) == newest, "something is lost");
+}
+
+#[test]
+fn regression_syncs_of_two_processes_overlap() {
+    let home = directory();
+    let (mut a, mut b) = (Process::new(&home), Process::new(&home));
+    a.commit(1);
+    a.begin();
+    a.step();
+    b.commit(2);
+    b.begin();
+    b.step();
+    let durable = content(&home);
+    a.step();
+    b.step();
+    a.commit(3);
+    assert_recovers(&home, &mut a, &durable);
+    b.commit(4);
+    assert_recovers(&home, &mut b, &durable);
+}
+
+#[test]
+fn regression_a_sync_ends_between_a_commit_and_the_next_sync() {
+    let home = directory();
+    let mut process = Process::new(&home);
+    process.commit(1);
+    process.begin();
+    process.step();
+    process.commit(2);
+    process.step();
+    process.begin();
+    process.step();
+    let durable = content(&home);
+    process.step();
+    process.commit(3);
+    assert_recovers(&home, &mut process, &durable);
+    process.commit(4);
+    assert_recovers(&home, &mut process, &durable);
+}
+
+#[test]
+fn transactions_without_their_beginning_are_damage() {
+    let home = directory();
+    let mut process = Process::new(&home);
+    process.commit(1);
+    let begin = process.upto;
+    process.commit(2);
+    let read = |upto: u64| {
+        let read = process.database.with_stream(|stream| {
+            stream.truncate_before(Lsn(begin))?;
+            stream.append(&home::encode(upto))?;
+            read_live(stream).map(|live| live.map_or(0, |live| live.batches.len()))
+        });
+        read.map(|found| found.expect("it is open"))
+    };
+    assert!(read(begin - 1).is_err_and(|e| e.is_damage()), "the database lacks the first");
+    assert!(matches!(read(begin), Ok(1)));
+}
+
+/// Has the extension know of SQLite's error log.
+fn load() {
+    use rusqlite::ffi::{SQLITE_OK, sqlite3, sqlite3_api_routines, sqlite3_auto_extension};
+    use std::ffi::{c_char, c_int};
+    unsafe extern "C" fn entry(
+        connection: *mut sqlite3,
+        message: *mut *mut c_char,
+        table: *const sqlite3_api_routines,
+    ) -> c_int {
+        // SAFETY: SQLite's arguments of an extension's entry.
+        let rc =
+            unsafe { crate::sqlite3_onejournal_init(connection.cast(), message, table.cast()) };
+        if rc == SQLITE_OK_LOAD_PERMANENTLY { SQLITE_OK } else { rc }
+    }
+    // SAFETY: an entry that lives as long as the program.
+    assert_eq!(unsafe { sqlite3_auto_extension(Some(entry)) }, SQLITE_OK);
+    rusqlite::Connection::open_in_memory().expect("it is loaded");
+}
+
+/// Nobody may take the next sync for one that counts.
+#[test]
+fn regression_a_failed_sync_is_told_when_the_lease_can_be_had_again() {
+    load();
+    let home = directory();
+    let mut process = Process::new(&home);
+    process.commit(1);
+    let (database, main) = (process.database.clone(), process.main.real());
+    let options = Options {
+        nvram: Some(home.path().join("nvram")),
+        durability: Some(device::Durability::Process),
+        memory: home.path().join("memory"),
+        ..Options::default()
+    };
+    let log = Log::open(&database.settings.directory, &options).expect("log");
+    let rival = log.stream("db-a.db").expect("stream");
+    rival.acquire().expect("lease");
+    let failure = Failure::Sqlite { code: SQLITE_IOERR_FSYNC, what: "syncing" };
+    database.synced(process.upto, Err(failure));
+    assert!(database.background.take_failure().is_some());
+    assert!(database.is_hot().is_err(), "nobody knows yet");
+    rival.release();
+    assert!(database.release(main).is_err_and(|e| e.is_damage()), "the database lacks something");
+    assert!(matches!(database.is_hot(), Ok(true)));
+    database.finish_hot(main).expect("replay");
+    assert!(matches!(database.is_hot(), Ok(false)));
+    process.commit(2);
+    database.release(main).expect("nothing is in doubt");
+}
+
+#[test]
+fn damage_is_given_up_when_that_is_asked_for_also_while_the_machine_runs() {
+    load();
+    let home = directory();
+    let mut process = Process::new(&home);
+    process.commit(1);
+    let begin = process.upto;
+    process.commit(2);
+    let truncated = process.database.with_stream(|stream| Ok(stream.truncate_before(Lsn(begin))?));
+    truncated.expect("it is open");
+    let failure = Failure::Sqlite { code: SQLITE_IOERR_FSYNC, what: "syncing" };
+    process.database.synced(process.upto, Err(failure));
+    let refused = process.database.finish_hot(process.main.real()).expect_err("damage");
+    assert!(refused.to_string().contains("recover=discard"), "{refused}");
+    let mut other = Process::with(&home, Some("discard"));
+    other.database.finish_hot(other.main.real()).expect("given up");
+    assert!(matches!(process.database.is_hot(), Ok(false)));
+    process.commit(3);
+}
