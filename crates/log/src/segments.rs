@@ -9,6 +9,7 @@
 //! other without a gap, and all but the last are durable before the next one is made. Room is
 //! reserved when a file is made: 1 MiB for the first, then twice as much as before, up to the limit.
 
+use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::sync::Arc;
 
 use device::{DeviceError, FileStore, Operation, StoredFile};
@@ -76,7 +77,12 @@ impl Segment {
     fn extend(&mut self, room_bytes: u64) -> Result<()> {
         let missing = usize::try_from(room_bytes - self.room_bytes).expect("a batch");
         let written = self.file.write(DATA_OFFSET + self.room_bytes, &vec![0; missing]);
-        written.map_err(|e| DeviceError::new(Operation::Open, e.offset, e.len_bytes, e.source))?;
+        written.map_err(|e| match e.source.kind() {
+            StorageFull | QuotaExceeded => {
+                DeviceError::new(Operation::Open, e.offset, e.len_bytes, e.source)
+            }
+            _ => e,
+        })?;
         self.room_bytes = room_bytes;
         Ok(())
     }

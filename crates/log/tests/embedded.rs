@@ -240,6 +240,45 @@ fn damage_is_told_from_a_torn_end() {
     });
 }
 
+/// Not a test of its own: what `regression_a_moment_without_descriptors_is_no_end` starts, as the limit is its process's.
+#[test]
+fn process_without_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    if std::env::var_os("ONEJOURNAL_LOG_NO_DESCRIPTORS").is_none() {
+        return;
+    }
+    on_both(|place| {
+        let log = place.open();
+        let stream = log.stream("a").expect("stream");
+        let mut expected = Vec::new();
+        let mut append = |number| {
+            expected.push(payload(number, 100_000));
+            stream.append(&payload(number, 100_000)).expect("append")
+        };
+        append(0);
+        let before = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).expect("limit");
+        stream.flush().expect_err("nothing can be opened");
+        setrlimit(Resource::Nofile, before).expect("limit");
+        let lsn = append(1);
+        stream.sync(lsn).expect("sync");
+        stream.flush().expect("flush");
+        stream.release();
+        stream.flush().expect("give the chunk back");
+        assert_eq!((records(&stream), log.stat().lent_bytes), (expected, 0));
+    });
+}
+
+#[test]
+fn regression_a_moment_without_descriptors_is_no_end() {
+    let child = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "process_without_descriptors", "--nocapture"])
+        .env("ONEJOURNAL_LOG_NO_DESCRIPTORS", "1")
+        .output()
+        .expect("start");
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+}
+
 #[test]
 fn streams_are_listed_and_removed() {
     on_both(|place| {
