@@ -35,6 +35,7 @@ use crate::chunk_file::ChunkFile;
 use crate::files::{
     at, make_directory, open_or_make, open_words, parse, sync_directory, write_whole,
 };
+use crate::group::newest_header;
 use crate::host::{Host, Settings, StreamMeta};
 use crate::media::{class_of, open_group};
 use crate::options::{Options, settings_of};
@@ -115,7 +116,15 @@ impl Place {
             None => None,
         };
         let group = match nvram {
-            None => Some(open_group(&path.join("group.log"), settings.group_bytes)?),
+            None => {
+                let device =
+                    open_group(&path.join("group.log"), settings.group_bytes, has_streams(path)?)?;
+                if !is_new && newest_header(&device)?.is_none() {
+                    // Somebody made it anew. The lanes hold all that is not drained.
+                    Control(control.clone()).group_unsure().store(1, Ordering::Release);
+                }
+                Some(device)
+            }
             Some(_) => None,
         };
         let path = path.to_owned();
@@ -210,6 +219,18 @@ impl Place {
     fn chunk_class(&self) -> Durability {
         self.nvram.unwrap_or(Durability::Process)
     }
+}
+
+/// Whether the service in `path` has streams.
+fn has_streams(path: &Path) -> Result<bool> {
+    let directory = path.join("streams");
+    for entry in fs::read_dir(&directory).map_err(at(&directory))? {
+        let meta = entry.map_err(at(&directory))?.path().join("stream.json");
+        if meta.try_exists().map_err(at(&meta))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl Host for Place {

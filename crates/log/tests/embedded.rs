@@ -237,7 +237,50 @@ fn damage_is_told_from_a_torn_end() {
         std::fs::write(&path, &torn).expect("tear");
         let log = place.open();
         assert_eq!(records(&log.stream("d").expect("torn is no damage")).len(), 19);
+        drop(log);
+        place.reboot();
+        let mut headless = whole.clone();
+        headless[3] ^= 1;
+        let no_header = [&[0; 64], &whole[64..]].concat();
+        for damaged in [headless, no_header] {
+            std::fs::write(&path, &damaged).expect("damage");
+            let error = place.open().stream("d").err().expect("a file that holds records");
+            assert!(error.to_string().contains("header"), "{error}");
+            assert!(std::fs::read(&path).expect("log file") == damaged, "nothing is removed");
+            place.reboot();
+        }
+        std::fs::write(&path, &whole).expect("repair");
+        assert_eq!(records(&place.open().stream("d").expect("sound")).len(), 20);
     });
+}
+
+#[test]
+fn a_group_log_that_is_gone_is_no_new_one() {
+    let place = &Place::new(false);
+    let log = place.open();
+    let stream = log.stream("a").expect("stream");
+    let lsn = stream.append(b"acknowledged").expect("append");
+    stream.sync(lsn).expect("sync");
+    std::mem::drop((stream, log));
+    place.reboot();
+    let path = place.root.path().join("group.log");
+    let whole = std::fs::read(&path).expect("group log");
+    let refused = |found: Option<&[u8]>| {
+        match found {
+            Some(bytes) => std::fs::write(&path, bytes).expect("damage"),
+            None => std::fs::remove_file(&path).expect("remove"),
+        }
+        let opened = Log::open(place.root.path(), &place.options());
+        let error = opened.err().expect("refused").to_string();
+        assert!(error.contains("group"), "{error}");
+        assert_eq!(std::fs::read(&path).ok().as_deref(), found, "nothing is made");
+        place.reboot();
+    };
+    refused(None);
+    refused(Some(&whole[..whole.len() / 2]));
+    refused(Some(&[&[0; 8192], &whole[8192..]].concat()));
+    std::fs::write(&path, &whole).expect("repair");
+    assert_eq!(records(&place.open().stream("a").expect("stream")), [b"acknowledged"]);
 }
 
 /// Not a test of its own: what `regression_a_moment_without_descriptors_is_no_end` starts, as the limit is its process's.
