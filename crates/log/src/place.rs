@@ -33,7 +33,7 @@ use rustix::fs::FlockOperation;
 use crate::chunk::DATA_OFFSET;
 use crate::chunk_file::ChunkFile;
 use crate::files::{
-    at, make_directory, open_or_make, open_words, parse, sync_directory, write_whole,
+    at, make_directory, open_or_make, open_reserved, open_words, parse, sync_directory, write_whole,
 };
 use crate::group::newest_header;
 use crate::host::{Host, Settings, StreamMeta};
@@ -189,7 +189,7 @@ impl Place {
     /// The file of a lane's words; made when there is none.
     pub(crate) fn lane_fd(&self, stream: StreamId) -> Result<OwnedFd> {
         let path = self.memory.join(format!("lane-{}", stream.0));
-        Ok(open_or_make(&path, 0o600, LaneWords::COUNT as u64 * 8)?.into())
+        Ok(open_reserved(&path, LaneWords::COUNT as u64 * 8)?.into())
     }
 
     /// A number that no stream had since the memory was made, and whose place among
@@ -292,12 +292,7 @@ impl Host for Place {
     }
 
     fn chunk_file(&self, index: usize) -> Result<OwnedFd> {
-        let (path, len_bytes) = (self.chunk_path(index), self.chunk_len_bytes());
-        let file = open_or_make(&path, 0o600, len_bytes)?;
-        // Memory that there is not is an error here, and would be a signal in whoever stores to it.
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len_bytes)
-            .map_err(|e| at(&path)(e.into()))?;
-        Ok(file.into())
+        Ok(open_reserved(&self.chunk_path(index), self.chunk_len_bytes())?.into())
     }
 
     fn shorten_chunk(&self, index: usize) -> Result<bool> {

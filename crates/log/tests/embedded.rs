@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Place, on_both, payload, records};
-use log::{Log, LogError, Lsn, Stream};
+use log::{Log, LogError, Lsn, Options, Stream};
 
 /// Opens the service.
 trait Embedded {
@@ -515,4 +515,54 @@ fn the_last_to_leave_gives_back_the_memory_of_free_chunks() {
         stream.append(&payload(2, 1000)).expect("append");
         assert_eq!(stream.flush().map(|()| records(&stream).len()).expect("flush"), 2, "{name}");
     }
+}
+
+/// A small file system in memory, until it is dropped.
+struct SmallMemory(tempfile::TempDir);
+
+impl SmallMemory {
+    /// `None`: this user may not mount any.
+    fn mount() -> Option<SmallMemory> {
+        let place = tempfile::tempdir().expect("directory");
+        let mount = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=4m", "none"])
+            .arg(place.path())
+            .output();
+        mount.is_ok_and(|mount| mount.status.success()).then_some(SmallMemory(place))
+    }
+
+    /// Takes all that is left.
+    fn fill(&self) {
+        use std::io::Write;
+        let mut file = std::fs::File::create(self.0.path().join("filler")).expect("file");
+        while file.write_all(&[1; 4096]).is_ok() {}
+    }
+}
+
+impl Drop for SmallMemory {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn memory_that_is_full_is_an_error_and_no_signal() {
+    let Some(memory) = SmallMemory::mount() else {
+        eprintln!("skipped: no file system can be mounted");
+        return;
+    };
+    let place = &Place::new(false);
+    let options = Options { memory: memory.0.path().to_owned(), ..place.options() };
+    let log = Log::open(place.root.path(), &options).expect("open");
+    memory.fill();
+    let other = tempfile::tempdir().expect("directory");
+    let errors = [log.stream("a").err(), Log::open(other.path(), &options).err()];
+    for error in errors {
+        let error = error.expect("no memory").to_string();
+        assert!(error.contains("No space left"), "{error}");
+    }
+    std::fs::remove_file(memory.0.path().join("filler")).expect("remove");
+    let stream = log.stream("a").expect("stream");
+    stream.append(b"fits").expect("append");
+    stream.flush().expect("flush");
 }
