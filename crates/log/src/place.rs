@@ -43,7 +43,7 @@ use crate::remote::{RemoteWords, leases_in, make_remote_words, words_path};
 use crate::served::{Serving, refuse_if_served};
 use crate::shared::{CLIENT_COUNT_MAX, Client, Control, LaneWords, STREAM_COUNT_MAX};
 use crate::slots::{Lock, is_joined, refuse_if_joined, slot_path, take_slot};
-use crate::{LogError, Result, StreamId, StreamName};
+use crate::{LogError, Result, StreamId, StreamName, clock};
 
 /// A service's directory, joined by this process.
 pub(crate) struct Place {
@@ -165,9 +165,17 @@ impl Place {
         let _lock = Lock::take(&self.path)?;
         if is_alone() && joined_count() == before {
             // Without this one the rest is nothing, wherever this ends.
-            let control = self.memory.join("control");
-            fs::remove_file(&control).map_err(at(&control))?;
+            let name = self.memory.join("control");
+            fs::remove_file(&name).map_err(at(&name))?;
             fs::remove_dir_all(&self.memory).map_err(at(&self.memory))?;
+            // What was not given of the last hour is given by the next one. Behind the memory, which holds the limit
+            // that those who use it go by.
+            let base = control.usn_base().load(Ordering::Acquire);
+            let limit = control.usn_limit().load(Ordering::Acquire);
+            let given = base.wrapping_add(clock::monotonic_ns()) + 1;
+            if let Err(e) = self.keep_usn_limit(given.min(limit)) {
+                tracing::warn!("the limit of USNs that is kept stays: {e}");
+            }
         }
         Ok(())
     }

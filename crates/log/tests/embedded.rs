@@ -566,3 +566,30 @@ fn memory_that_is_full_is_an_error_and_no_signal() {
     stream.append(b"fits").expect("append");
     stream.flush().expect("flush");
 }
+
+#[test]
+fn a_service_that_was_closed_has_used_up_no_more_usns_than_it_gave() {
+    on_both(|place| {
+        let mut before = 0;
+        let mut last = log::Usn(0);
+        for life in 0..4 {
+            let log = place.open();
+            let stream = log.stream("a").expect("stream");
+            let lsn = stream.append(b"record").expect("append");
+            stream.sync(lsn).expect("sync");
+            let found = stream.read_from(lsn).expect("reader").next_record().expect("read");
+            let usn = found.expect("a record").usn;
+            assert!(usn > last, "life {life}");
+            last = usn;
+            drop(stream);
+            log.close().expect("close");
+            let limit =
+                std::fs::read_to_string(place.root.path().join("usn-limit")).expect("limit");
+            let limit: u64 = limit.trim().parse().expect("a number");
+            assert!(limit > last.0, "life {life}");
+            // They count ns; an hour of them is made good at once.
+            assert!(limit - before < 1_800_000_000_000, "life {life}: {before}, then {limit}");
+            before = limit;
+        }
+    });
+}
