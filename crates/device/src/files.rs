@@ -139,9 +139,12 @@ impl FileStore for Directory {
     }
 
     fn sync_names(&self) -> Result<()> {
-        File::open(&self.path)
-            .and_then(|directory| directory.sync_all())
-            .map_err(|e| refused(&self.path, e.kind(), e))
+        let directory = File::open(&self.path).map_err(|e| refused(&self.path, e.kind(), e))?;
+        // Names that could not be synced may be lost for good; a directory that could not be opened is as it was.
+        directory.sync_all().map_err(|e| {
+            let why = io::Error::new(e.kind(), format!("{}: {e}", self.path.display()));
+            DeviceError::new(Operation::Flush, 0, 0, why)
+        })
     }
 }
 

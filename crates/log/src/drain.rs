@@ -46,13 +46,7 @@ impl Service {
         // What another process or another thread of ours brings home meanwhile is ours too.
         let _drainer = self.wait_for_drainer(lane)?;
         lane.check()?;
-        let drained = self.drain_claimed(lane);
-        if let Err(e) = &drained
-            && !is_disk_full(e)
-        {
-            lane.abort(e);
-        }
-        drained
+        self.drain_claimed(lane).inspect_err(|e| lane.abort_after(e))
     }
 
     /// Makes this caller the one who takes bytes out of the lane, if nobody is.
@@ -127,7 +121,7 @@ impl Service {
         let before = if is_remote { None } else { take() };
         let has_lease = before.is_some();
         if before.is_some_and(|before| self.has_left_something(lane, before)) {
-            self.tidy(lane)?;
+            self.tidy(lane).inspect_err(|_| lane.words.lessee().store(0, Ordering::Release))?;
         }
         let is_idle = has_lease && lane.words.appended().load(Ordering::Acquire) == drained;
         let mut freed = Ok(());
@@ -161,18 +155,6 @@ fn copy_records(lane: &Lane, begin: u64, end: u64) -> Result<u64> {
         lane.with_files(|segments| segments.write(at.0, bytes))?;
     }
     Ok(end - begin)
-}
-
-/// A full disk refuses a new file before anything is written: nothing is lost, and later it may work.
-fn is_disk_full(error: &LogError) -> bool {
-    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-    match error {
-        LogError::Io(e) => {
-            e.operation == device::Operation::Open
-                && matches!(e.source.kind(), StorageFull | QuotaExceeded)
-        }
-        _ => false,
-    }
 }
 
 /// The chunks of a lane, whatever was drained.

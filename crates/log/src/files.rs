@@ -11,7 +11,7 @@ use device::SharedWords;
 use crate::{LogError, Result};
 
 pub(crate) fn open_words(path: &Path, count: usize) -> Result<SharedWords> {
-    let file = open_or_make(path, 0o600, count as u64 * 8)?;
+    let file = open_reserved(path, count as u64 * 8)?;
     Ok(SharedWords::of_file(file.as_fd(), count)?)
 }
 
@@ -23,6 +23,15 @@ pub(crate) fn open_or_make(path: &Path, mode: u32, len_bytes: u64) -> Result<Fil
     if file.metadata().map_err(at(path))?.len() < len_bytes {
         file.set_len(len_bytes).map_err(at(path))?;
     }
+    Ok(file)
+}
+
+/// Opens a file that is to be mapped, which gets at least `len_bytes` zeros. Memory that there is not is an error here,
+/// and would be a signal in whoever stores to it.
+pub(crate) fn open_reserved(path: &Path, len_bytes: u64) -> Result<File> {
+    let file = open_or_make(path, 0o600, len_bytes)?;
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len_bytes)
+        .map_err(|e| at(path)(e.into()))?;
     Ok(file)
 }
 

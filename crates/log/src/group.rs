@@ -102,7 +102,7 @@ pub(crate) fn write_header(device: &dyn BlockDevice, header: &RawHeader) -> Resu
 }
 
 /// The newest valid header; `None`: the device is all zeros there.
-fn newest_header(device: &dyn BlockDevice) -> Result<Option<RawHeader>> {
+pub(crate) fn newest_header(device: &dyn BlockDevice) -> Result<Option<RawHeader>> {
     let mut blocks = AlignedBuf::zeroed(ENTRIES_AT as usize);
     device.read(0, &mut blocks)?;
     let headers = [0, HEADER_BYTES as usize]
@@ -122,10 +122,17 @@ fn newest_header(device: &dyn BlockDevice) -> Result<Option<RawHeader>> {
 
 /// All pieces that the group log holds, in the order they were written.
 pub(crate) fn read_pieces(device: &dyn BlockDevice) -> Result<(Vec<Piece>, u64)> {
-    let Some(header) = newest_header(device)? else { return Ok((Vec::new(), 0)) };
+    let header = newest_header(device)?;
     let area_bytes = usize::try_from(device.size_bytes() - ENTRIES_AT).expect("fits memory");
     let mut area = AlignedBuf::zeroed(area_bytes);
     device.read(ENTRIES_AT, &mut area)?;
+    let Some(header) = header else {
+        // The first entry is written when a header is durable.
+        return match area.iter().all(|byte| *byte == 0) {
+            true => Ok((Vec::new(), 0)),
+            false => Err(LogError::Incompatible("the group log has no header".into())),
+        };
+    };
     let sector_bytes = device.sector_bytes();
     let salt = header.salt.get();
     let mut sequence = header.sequence.get();

@@ -161,7 +161,7 @@ impl Service {
         }
         let read = copy_whole_records(lane, lsn, lsn + count);
         drop(drainer);
-        let bytes = read.inspect_err(|e| lane.abort(e))?;
+        let bytes = read.inspect_err(|e| lane.abort_after(e))?;
         let stream = lane.identity().stream;
         Ok((!bytes.is_empty()).then_some(Piece { stream, lsn, bytes }))
     }

@@ -237,13 +237,17 @@ impl Lane {
         self.words.aborted().load(Ordering::Acquire) == aborted::REMOVED
     }
 
-    /// Takes nothing any more from this stream.
-    pub(crate) fn abort(&self, error: &LogError) {
-        tracing::error!("stream {}: {error}", self.name);
+    /// Takes nothing any more from this stream when a write or a sync failed, or the lane was found wrong. After
+    /// any other error all is where it was, and what was tried may work later: the disk was full, or this process
+    /// had no descriptor left.
+    pub(crate) fn abort_after(&self, error: &LogError) {
+        use device::Operation::{Flush, Write};
         let why = match error {
             LogError::Damaged { .. } | LogError::Incompatible(_) => aborted::LANE,
-            _ => aborted::IO,
+            LogError::Io(e) if matches!(e.operation, Write | Flush) => aborted::IO,
+            _ => return,
         };
+        tracing::error!("stream {}: {error}", self.name);
         self.set_aborted(why);
         if let Ok(Some(remote)) = self.remote() {
             remote.tell_aborted(why);

@@ -70,7 +70,7 @@ impl Service {
             return Err(LogError::Busy(lane.name.to_string()));
         }
         if !broken::is(Broken::LastWordsNotTaken) {
-            lane.pull().inspect_err(|e| lane.abort(e))?;
+            lane.pull().inspect_err(|e| lane.abort_after(e))?;
         }
         if broken::is(Broken::DeadClientsChunksFreed) {
             let mut chunks = lane.chunks().into_iter();
@@ -101,7 +101,7 @@ impl Service {
     /// already, or one for the span behind its last.
     pub(crate) fn lend_out(&self, lane: &Lane, ordinal: u64) -> Result<usize> {
         lane.check()?;
-        lane.pull().inspect_err(|e| lane.abort(e))?;
+        lane.pull().inspect_err(|e| lane.abort_after(e))?;
         if let Some(index) = lane.words.chunk(ordinal) {
             return Ok(index);
         }
@@ -130,7 +130,7 @@ impl Service {
         }
         if is_longer {
             let text = format!("stream {}: its client made its files longer", lane.name);
-            lane.abort(&LogError::Incompatible(text));
+            lane.abort_after(&LogError::Incompatible(text));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What a service's records lie on: chunk files on NVRAM, or the group log on the directory's disk.
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use device::{Access, Disk, Durability, MappedNvram, Nvram};
@@ -37,10 +37,23 @@ pub(crate) fn class_of(nvram: &Path, settings: &Settings) -> Result<Durability> 
 }
 
 /// The group log, made with zeros that are written and not only reserved: a durable write there then
-/// changes no metadata.
-pub(crate) fn open_group(path: &Path, len_bytes: u64) -> Result<Disk> {
-    let is_whole = fs::metadata(path).is_ok_and(|found| found.len() == len_bytes);
-    if !is_whole {
+/// changes no metadata. It is made before the first stream is; when it `may_hold` records another one is none.
+pub(crate) fn open_group(path: &Path, len_bytes: u64, may_hold: bool) -> Result<Disk> {
+    let found = match fs::metadata(path) {
+        Ok(found) => Some(found.len()),
+        Err(e) if e.kind() == ErrorKind::NotFound => None,
+        Err(e) => return Err(at(path)(e)),
+    };
+    if found != Some(len_bytes) {
+        if may_hold {
+            let found = found.map_or("missing".into(), |found| format!("{found} bytes long"));
+            let path = path.display();
+            return Err(LogError::Incompatible(format!(
+                "the group log {path} is {found} instead of {len_bytes} bytes long: records that were synced may \
+                 be nowhere else. Put it back; to give those up, end all processes that use the log and make an \
+                 empty one: truncate -s {len_bytes} {path}"
+            )));
+        }
         let zeros = vec![0; 1 << 20];
         replace(path, 0o600, |file| {
             (0..len_bytes).step_by(zeros.len()).try_for_each(|at| {

@@ -33,8 +33,9 @@ use rustix::fs::FlockOperation;
 use crate::chunk::DATA_OFFSET;
 use crate::chunk_file::ChunkFile;
 use crate::files::{
-    at, make_directory, open_or_make, open_words, parse, sync_directory, write_whole,
+    at, make_directory, open_or_make, open_reserved, open_words, parse, sync_directory, write_whole,
 };
+use crate::group::newest_header;
 use crate::host::{Host, Settings, StreamMeta};
 use crate::media::{class_of, open_group};
 use crate::options::{Options, settings_of};
@@ -42,7 +43,7 @@ use crate::remote::{RemoteWords, leases_in, make_remote_words, words_path};
 use crate::served::{Serving, refuse_if_served};
 use crate::shared::{CLIENT_COUNT_MAX, Client, Control, LaneWords, STREAM_COUNT_MAX};
 use crate::slots::{Lock, is_joined, refuse_if_joined, slot_path, take_slot};
-use crate::{LogError, Result, StreamId, StreamName};
+use crate::{LogError, Result, StreamId, StreamName, clock};
 
 /// A service's directory, joined by this process.
 pub(crate) struct Place {
@@ -115,7 +116,15 @@ impl Place {
             None => None,
         };
         let group = match nvram {
-            None => Some(open_group(&path.join("group.log"), settings.group_bytes)?),
+            None => {
+                let device =
+                    open_group(&path.join("group.log"), settings.group_bytes, has_streams(path)?)?;
+                if !is_new && newest_header(&device)?.is_none() {
+                    // Somebody made it anew. The lanes hold all that is not drained.
+                    Control(control.clone()).group_unsure().store(1, Ordering::Release);
+                }
+                Some(device)
+            }
             Some(_) => None,
         };
         let path = path.to_owned();
@@ -156,9 +165,17 @@ impl Place {
         let _lock = Lock::take(&self.path)?;
         if is_alone() && joined_count() == before {
             // Without this one the rest is nothing, wherever this ends.
-            let control = self.memory.join("control");
-            fs::remove_file(&control).map_err(at(&control))?;
+            let name = self.memory.join("control");
+            fs::remove_file(&name).map_err(at(&name))?;
             fs::remove_dir_all(&self.memory).map_err(at(&self.memory))?;
+            // What was not given of the last hour is given by the next one. Behind the memory, which holds the limit
+            // that those who use it go by.
+            let base = control.usn_base().load(Ordering::Acquire);
+            let limit = control.usn_limit().load(Ordering::Acquire);
+            let given = base.wrapping_add(clock::monotonic_ns()) + 1;
+            if let Err(e) = self.keep_usn_limit(given.min(limit)) {
+                tracing::warn!("the limit of USNs that is kept stays: {e}");
+            }
         }
         Ok(())
     }
@@ -180,7 +197,7 @@ impl Place {
     /// The file of a lane's words; made when there is none.
     pub(crate) fn lane_fd(&self, stream: StreamId) -> Result<OwnedFd> {
         let path = self.memory.join(format!("lane-{}", stream.0));
-        Ok(open_or_make(&path, 0o600, LaneWords::COUNT as u64 * 8)?.into())
+        Ok(open_reserved(&path, LaneWords::COUNT as u64 * 8)?.into())
     }
 
     /// A number that no stream had since the memory was made, and whose place among
@@ -210,6 +227,18 @@ impl Place {
     fn chunk_class(&self) -> Durability {
         self.nvram.unwrap_or(Durability::Process)
     }
+}
+
+/// Whether the service in `path` has streams.
+fn has_streams(path: &Path) -> Result<bool> {
+    let directory = path.join("streams");
+    for entry in fs::read_dir(&directory).map_err(at(&directory))? {
+        let meta = entry.map_err(at(&directory))?.path().join("stream.json");
+        if meta.try_exists().map_err(at(&meta))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl Host for Place {
@@ -271,12 +300,7 @@ impl Host for Place {
     }
 
     fn chunk_file(&self, index: usize) -> Result<OwnedFd> {
-        let (path, len_bytes) = (self.chunk_path(index), self.chunk_len_bytes());
-        let file = open_or_make(&path, 0o600, len_bytes)?;
-        // Memory that there is not is an error here, and would be a signal in whoever stores to it.
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len_bytes)
-            .map_err(|e| at(&path)(e.into()))?;
-        Ok(file.into())
+        Ok(open_reserved(&self.chunk_path(index), self.chunk_len_bytes())?.into())
     }
 
     fn shorten_chunk(&self, index: usize) -> Result<bool> {

@@ -144,7 +144,7 @@ impl Service {
         let last = appended / self.host.settings().chunk_bytes;
         for (ordinal, index) in lane.chunks().into_iter().filter(|(ordinal, _)| *ordinal > last) {
             if let Err(e) = self.free_chunk(lane, ordinal, index) {
-                lane.abort(&e);
+                lane.abort_after(&e);
             }
         }
     }
@@ -157,7 +157,10 @@ impl Service {
         if owner.compare_exchange(ours, freeing, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return Ok(());
         }
-        Loan::end(&*self.host.chunk(index)?)?;
+        // Else it can be tried again.
+        let memory =
+            self.host.chunk(index).inspect_err(|_| owner.store(ours, Ordering::Release))?;
+        Loan::end(&*memory)?;
         lane.words.clear_chunk(ordinal);
         owner.store(0, Ordering::Release);
         self.control.advance_freed();

@@ -9,6 +9,7 @@
 //! other without a gap, and all but the last are durable before the next one is made. Room is
 //! reserved when a file is made: 1 MiB for the first, then twice as much as before, up to the limit.
 
+use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::sync::Arc;
 
 use device::{DeviceError, FileStore, Operation, StoredFile};
@@ -60,6 +61,11 @@ impl RawSegment {
         raw.crc = U32::new(crc32c::crc32c(raw.as_bytes()));
         raw
     }
+
+    fn is_sound(&self) -> bool {
+        let unsummed = RawSegment { crc: U32::new(0), ..*self };
+        self.magic.get() == MAGIC && self.crc.get() == crc32c::crc32c(unsummed.as_bytes())
+    }
 }
 
 /// One file.
@@ -76,7 +82,12 @@ impl Segment {
     fn extend(&mut self, room_bytes: u64) -> Result<()> {
         let missing = usize::try_from(room_bytes - self.room_bytes).expect("a batch");
         let written = self.file.write(DATA_OFFSET + self.room_bytes, &vec![0; missing]);
-        written.map_err(|e| DeviceError::new(Operation::Open, e.offset, e.len_bytes, e.source))?;
+        written.map_err(|e| match e.source.kind() {
+            StorageFull | QuotaExceeded => {
+                DeviceError::new(Operation::Open, e.offset, e.len_bytes, e.source)
+            }
+            _ => e,
+        })?;
         self.room_bytes = room_bytes;
         Ok(())
     }
@@ -95,8 +106,8 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// Opens the files in `store`. A last file whose header was never completed is left out: nothing in
-    /// it was ever durable, and recovery removes it.
+    /// Opens the files in `store`. A last file that is all zeros is left out: its header was never durable, so
+    /// nothing was written behind it, and recovery removes it.
     pub(crate) fn open(
         store: Arc<dyn FileStore>,
         identity: Identity,
@@ -139,23 +150,30 @@ impl Segments {
         Ok(())
     }
 
-    /// The file that begins at `first`; `None`: its header is not complete.
+    /// The file that begins at `first`; `None`: it is being made, or a crash left it then, all zeros. It is filled when
+    /// its header is durable, and that lies in one sector: whatever else is not this header is damage.
     fn open_one(&self, first: u64) -> Result<Option<Segment>> {
         let file = self.store.open(&name_of(first))?;
-        let len_bytes = file.len_bytes()?;
-        if len_bytes < DATA_OFFSET {
-            return Ok(None);
-        }
-        let mut bytes = [0; size_of::<RawSegment>()];
-        file.read(0, &mut bytes)?;
-        if bytes != *RawSegment::new(self.identity, first).as_bytes() {
-            if bytes.iter().any(|byte| *byte != 0) && bytes[..8] == MAGIC.to_le_bytes() {
-                let text = format!("{} belongs to another stream", name_of(first));
-                return Err(LogError::Incompatible(text));
+        let is_whole = |len_bytes, header: &RawSegment| {
+            let expected = RawSegment::new(self.identity, first);
+            len_bytes >= DATA_OFFSET && header.as_bytes() == expected.as_bytes()
+        };
+        let (mut len_bytes, mut header) = read_header(&*file)?;
+        if !is_whole(len_bytes, &header) {
+            if is_zeros(&*file, len_bytes)? {
+                return Ok(None);
             }
-            return Ok(None);
+            // Unless another process has just made it.
+            (len_bytes, header) = read_header(&*file)?;
         }
-        Ok(Some(Segment { first, file, room_bytes: len_bytes - DATA_OFFSET }))
+        if is_whole(len_bytes, &header) {
+            return Ok(Some(Segment { first, file, room_bytes: len_bytes - DATA_OFFSET }));
+        }
+        let (name, is_sound) = (name_of(first), header.is_sound());
+        Err(LogError::Incompatible(match is_sound {
+            true => format!("{name} belongs to another stream: its header says so"),
+            false => format!("the header of {name} is damaged"),
+        }))
     }
 
     /// Where the first record of the first file begins.
@@ -197,6 +215,10 @@ impl Segments {
 
     /// As [`Segments::write`], in the file that holds `at`.
     pub(crate) fn write_again(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        if !self.is_settled {
+            // Records without a header would be taken for damage.
+            self.sync()?;
+        }
         let index = self.index_of(at).expect("there is a file for it");
         let segment = &mut self.list[index];
         segment.file.write(DATA_OFFSET + (at - segment.first), bytes)?;
@@ -399,6 +421,29 @@ impl Bytes for Segments {
         }
         Ok(())
     }
+}
+
+/// A file's length, and its first bytes; zeros behind its end.
+fn read_header(file: &dyn StoredFile) -> Result<(u64, RawSegment)> {
+    let len_bytes = file.len_bytes()?;
+    let mut bytes = [0; size_of::<RawSegment>()];
+    let count = usize::try_from(len_bytes.min(DATA_OFFSET)).expect("a header");
+    file.read(0, &mut bytes[..count])?;
+    Ok((len_bytes, zerocopy::transmute!(bytes)))
+}
+
+fn is_zeros(file: &dyn StoredFile, len_bytes: u64) -> Result<bool> {
+    let mut buf = vec![0; 1 << 16];
+    let mut at = 0;
+    while at < len_bytes {
+        let count = usize::try_from(len_bytes - at).unwrap_or(usize::MAX).min(buf.len());
+        file.read(at, &mut buf[..count])?;
+        if buf[..count].iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        at += count as u64;
+    }
+    Ok(true)
 }
 
 fn name_of(first: u64) -> String {

@@ -70,7 +70,7 @@ impl Rounds {
         let is_tight = self.service.lent_count() * 4 >= pool * 3;
         for lane in self.service.open_lanes() {
             if self.wants_drain(&lane, is_tight) {
-                // Latched in the lane and reported to whoever appends or syncs.
+                // Latched in the lane, or tried again; reported to whoever appends or syncs.
                 let _ = self.service.drain(&lane);
             }
         }

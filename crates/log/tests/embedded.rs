@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Place, on_both, payload, records};
-use log::{Log, LogError, Lsn, Stream};
+use log::{Log, LogError, Lsn, Options, Stream};
 
 /// Opens the service.
 trait Embedded {
@@ -237,7 +237,89 @@ fn damage_is_told_from_a_torn_end() {
         std::fs::write(&path, &torn).expect("tear");
         let log = place.open();
         assert_eq!(records(&log.stream("d").expect("torn is no damage")).len(), 19);
+        drop(log);
+        place.reboot();
+        let mut headless = whole.clone();
+        headless[3] ^= 1;
+        let no_header = [&[0; 64], &whole[64..]].concat();
+        for damaged in [headless, no_header] {
+            std::fs::write(&path, &damaged).expect("damage");
+            let error = place.open().stream("d").err().expect("a file that holds records");
+            assert!(error.to_string().contains("header"), "{error}");
+            assert!(std::fs::read(&path).expect("log file") == damaged, "nothing is removed");
+            place.reboot();
+        }
+        std::fs::write(&path, &whole).expect("repair");
+        assert_eq!(records(&place.open().stream("d").expect("sound")).len(), 20);
     });
+}
+
+#[test]
+fn a_group_log_that_is_gone_is_no_new_one() {
+    let place = &Place::new(false);
+    let log = place.open();
+    let stream = log.stream("a").expect("stream");
+    let lsn = stream.append(b"acknowledged").expect("append");
+    stream.sync(lsn).expect("sync");
+    std::mem::drop((stream, log));
+    place.reboot();
+    let path = place.root.path().join("group.log");
+    let whole = std::fs::read(&path).expect("group log");
+    let refused = |found: Option<&[u8]>| {
+        match found {
+            Some(bytes) => std::fs::write(&path, bytes).expect("damage"),
+            None => std::fs::remove_file(&path).expect("remove"),
+        }
+        let opened = Log::open(place.root.path(), &place.options());
+        let error = opened.err().expect("refused").to_string();
+        assert!(error.contains("group"), "{error}");
+        assert_eq!(std::fs::read(&path).ok().as_deref(), found, "nothing is made");
+        place.reboot();
+    };
+    refused(None);
+    refused(Some(&whole[..whole.len() / 2]));
+    refused(Some(&[&[0; 8192], &whole[8192..]].concat()));
+    std::fs::write(&path, &whole).expect("repair");
+    assert_eq!(records(&place.open().stream("a").expect("stream")), [b"acknowledged"]);
+}
+
+/// Not a test of its own: what `regression_a_moment_without_descriptors_is_no_end` starts, as the limit is its process's.
+#[test]
+fn process_without_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    if std::env::var_os("ONEJOURNAL_LOG_NO_DESCRIPTORS").is_none() {
+        return;
+    }
+    on_both(|place| {
+        let log = place.open();
+        let stream = log.stream("a").expect("stream");
+        let mut expected = Vec::new();
+        let mut append = |number| {
+            expected.push(payload(number, 100_000));
+            stream.append(&payload(number, 100_000)).expect("append")
+        };
+        append(0);
+        let before = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).expect("limit");
+        stream.flush().expect_err("nothing can be opened");
+        setrlimit(Resource::Nofile, before).expect("limit");
+        let lsn = append(1);
+        stream.sync(lsn).expect("sync");
+        stream.flush().expect("flush");
+        stream.release();
+        stream.flush().expect("give the chunk back");
+        assert_eq!((records(&stream), log.stat().lent_bytes), (expected, 0));
+    });
+}
+
+#[test]
+fn regression_a_moment_without_descriptors_is_no_end() {
+    let child = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "process_without_descriptors", "--nocapture"])
+        .env("ONEJOURNAL_LOG_NO_DESCRIPTORS", "1")
+        .output()
+        .expect("start");
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
 }
 
 #[test]
@@ -433,4 +515,81 @@ fn the_last_to_leave_gives_back_the_memory_of_free_chunks() {
         stream.append(&payload(2, 1000)).expect("append");
         assert_eq!(stream.flush().map(|()| records(&stream).len()).expect("flush"), 2, "{name}");
     }
+}
+
+/// A small file system in memory, until it is dropped.
+struct SmallMemory(tempfile::TempDir);
+
+impl SmallMemory {
+    /// `None`: this user may not mount any.
+    fn mount() -> Option<SmallMemory> {
+        let place = tempfile::tempdir().expect("directory");
+        let mount = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=4m", "none"])
+            .arg(place.path())
+            .output();
+        mount.is_ok_and(|mount| mount.status.success()).then_some(SmallMemory(place))
+    }
+
+    /// Takes all that is left.
+    fn fill(&self) {
+        use std::io::Write;
+        let mut file = std::fs::File::create(self.0.path().join("filler")).expect("file");
+        while file.write_all(&[1; 4096]).is_ok() {}
+    }
+}
+
+impl Drop for SmallMemory {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn memory_that_is_full_is_an_error_and_no_signal() {
+    let Some(memory) = SmallMemory::mount() else {
+        eprintln!("skipped: no file system can be mounted");
+        return;
+    };
+    let place = &Place::new(false);
+    let options = Options { memory: memory.0.path().to_owned(), ..place.options() };
+    let log = Log::open(place.root.path(), &options).expect("open");
+    memory.fill();
+    let other = tempfile::tempdir().expect("directory");
+    let errors = [log.stream("a").err(), Log::open(other.path(), &options).err()];
+    for error in errors {
+        let error = error.expect("no memory").to_string();
+        assert!(error.contains("No space left"), "{error}");
+    }
+    std::fs::remove_file(memory.0.path().join("filler")).expect("remove");
+    let stream = log.stream("a").expect("stream");
+    stream.append(b"fits").expect("append");
+    stream.flush().expect("flush");
+}
+
+#[test]
+fn a_service_that_was_closed_has_used_up_no_more_usns_than_it_gave() {
+    on_both(|place| {
+        let mut before = 0;
+        let mut last = log::Usn(0);
+        for life in 0..4 {
+            let log = place.open();
+            let stream = log.stream("a").expect("stream");
+            let lsn = stream.append(b"record").expect("append");
+            stream.sync(lsn).expect("sync");
+            let found = stream.read_from(lsn).expect("reader").next_record().expect("read");
+            let usn = found.expect("a record").usn;
+            assert!(usn > last, "life {life}");
+            last = usn;
+            drop(stream);
+            log.close().expect("close");
+            let limit =
+                std::fs::read_to_string(place.root.path().join("usn-limit")).expect("limit");
+            let limit: u64 = limit.trim().parse().expect("a number");
+            assert!(limit > last.0, "life {life}");
+            // They count ns; an hour of them is made good at once.
+            assert!(limit - before < 1_800_000_000_000, "life {life}: {before}, then {limit}");
+            before = limit;
+        }
+    });
 }

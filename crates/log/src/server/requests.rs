@@ -323,7 +323,7 @@ impl Desk {
 /// Takes over what a client says; what cannot be aborts its stream.
 fn believe(lane: &Lane) -> Result<()> {
     lane.check()?;
-    lane.pull().inspect_err(|e| lane.abort(e))
+    lane.pull().inspect_err(|e| lane.abort_after(e))
 }
 
 /// An error when the records that the stream keeps would take more than they may.
