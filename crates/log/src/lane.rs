@@ -95,7 +95,7 @@ impl Lane {
         self.identity().stream.owner()
     }
 
-    fn owns(&self, index: usize) -> bool {
+    pub(crate) fn owns(&self, index: usize) -> bool {
         let owner = Control(self.host.control()).chunk_owner(index).load(Ordering::Acquire);
         owner & !FREEING == self.owner()
     }
@@ -175,11 +175,23 @@ impl Lane {
 
     /// Takes over what the client that has the lease has appended; an error when it cannot be.
     pub(crate) fn pull(&self) -> Result<()> {
-        let Some(remote) = self.remote()? else { return Ok(()) };
+        match self.remote()? {
+            Some(remote) => self.pull_from(&remote),
+            None => Ok(()),
+        }
+    }
+
+    /// The same from `remote`, which were the words of the client that has the lease.
+    pub(crate) fn pull_from(&self, remote: &RemoteWords) -> Result<()> {
         // In this order: the client's word only grows, so it is not smaller than what was taken
         // over before it was read.
         let known = self.words.appended().load(Ordering::Acquire);
-        let claim = remote.claim()?;
+        let claim = remote.claim();
+        if self.words.remote().load(Ordering::Acquire) != remote.serial() {
+            // The lease ended meanwhile, and what its client said was taken over then.
+            return self.pull();
+        }
+        let claim = claim?;
         if claim.appended == known {
             return Ok(());
         }

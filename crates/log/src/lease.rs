@@ -125,14 +125,22 @@ impl Service {
     pub(crate) fn hold_to_size(&self, lane: &Lane) -> Result<()> {
         let Some(remote) = lane.remote()? else { return Ok(()) };
         let mut is_longer = remote.shorten()?;
-        for (_, index) in lane.chunks() {
-            is_longer |= self.host.shorten_chunk(index)?;
-        }
+        is_longer |= self.cut_chunks(lane, &lane.chunks())?;
         if is_longer {
             let text = format!("stream {}: its client made its files longer", lane.name);
             lane.abort_after(&LogError::Incompatible(text));
         }
         Ok(())
+    }
+
+    /// Whether any of the chunks, which the lane had a moment ago, was longer. One that was given back since may be
+    /// lent to another, whose client did that.
+    fn cut_chunks(&self, lane: &Lane, chunks: &[(u64, usize)]) -> Result<bool> {
+        let mut is_longer = false;
+        for &(_, index) in chunks {
+            is_longer |= self.host.shorten_chunk(index)? && lane.owns(index);
+        }
+        Ok(is_longer)
     }
 
     /// The span that the stream's next chunk is for.
@@ -170,5 +178,92 @@ impl Service {
             Err(LogError::Damaged { .. } | LogError::Incompatible(_)) => Ok(None),
             lane => lane,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Options;
+    use crate::host::StreamMeta;
+
+    /// A service that no worker drains, with streams that are leased to clients.
+    struct Served {
+        service: Service,
+        _root: tempfile::TempDir,
+        _memory: tempfile::TempDir,
+    }
+
+    impl Served {
+        fn new() -> Served {
+            let root = tempfile::tempdir().expect("directory");
+            let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+            let options = Options {
+                memory: memory.path().to_owned(),
+                pool_bytes: 1 << 20,
+                ..Options::default()
+            };
+            let full_wait = Duration::from_secs(10);
+            let place = crate::place::Place::join(root.path(), &options, None, |place| {
+                crate::recovery::recover_service(&Service::new(place, full_wait))
+            });
+            let service = Service::new(place.expect("join"), full_wait);
+            Served { service, _root: root, _memory: memory }
+        }
+
+        fn lane(&self, name: &str) -> Arc<Lane> {
+            let name = name.parse().expect("a name");
+            let meta = StreamMeta { id: 0, salt: 1, uid: 0, gid: 0, mode: 0o600, quota_bytes: 0 };
+            let meta = self.service.host.create_stream(&name, &meta).expect("made");
+            self.service.lane(&name, &meta).expect("lane")
+        }
+    }
+
+    #[test]
+    fn words_of_a_lease_that_ended_are_no_contradiction() {
+        let served = &Served::new();
+        let (service, lane) = (&served.service, &served.lane("a"));
+        let first = service.lease_out(lane, 0).expect("lease");
+        // Somebody who pulls has got so far when another gets the lease.
+        let its_words = lane.remote().expect("words").expect("leased");
+        drop(first.words);
+        let second = service.lease_out(lane, 0).expect("lease");
+        service.lend_out(lane, 0).expect("chunk");
+        second
+            .words
+            .write_all_at(&64u64.to_ne_bytes(), LaneWords::APPENDED as u64 * 8)
+            .expect("append");
+        lane.pull().expect("believed");
+        lane.pull_from(&its_words).expect("they say nothing any more");
+        assert_eq!(lane.words.appended().load(Ordering::Acquire), 64);
+    }
+
+    #[test]
+    fn a_chunk_that_another_made_longer_is_not_held_against_whoever_had_it() {
+        let served = &Served::new();
+        let (service, lane, other) = (&served.service, &served.lane("a"), &served.lane("b"));
+        let grant = service.lease_out(lane, 0).expect("lease");
+        let index = service.lend_out(lane, 0).expect("chunk");
+        let chunks = lane.chunks();
+        assert_eq!(chunks, [(0, index)]);
+        drop(grant.words);
+        service.end_remote(lane).expect("it is gone");
+        service.drain(lane).expect("gives the chunk back");
+        let _its = service.lease_out(other, 0).expect("lease");
+        assert_eq!(service.lend_out(other, 0).expect("chunk"), index);
+        let longer = || {
+            let file = File::from(service.host.chunk_file(index).expect("file"));
+            let len_bytes = file.metadata().expect("length").len();
+            file.set_len(len_bytes + 4096).expect("longer");
+        };
+        longer();
+        assert!(!service.cut_chunks(lane, &chunks).expect("cut"));
+        longer();
+        service.hold_to_size(lane).expect("nothing is its");
+        service.hold_to_size(other).expect("cut");
+        assert!(lane.check().is_ok() && other.is_spoiled());
     }
 }

@@ -22,7 +22,7 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::{
     Access, BlockDevice, Directory, Disk, Durability, FileStore, MappedNvram, Nvram, SharedWords,
@@ -52,8 +52,9 @@ pub(crate) struct Place {
     memory: PathBuf,
     control: Arc<SharedWords>,
     client: Client,
-    /// Locked while this process lives.
-    _slot: File,
+    /// Locked while this process lives, or until it gives the memory back.
+    slot: File,
+    has_left: AtomicBool,
     /// If this process is the directory's daemon.
     serving: Option<Serving>,
     nvram: Option<Durability>,
@@ -129,14 +130,14 @@ impl Place {
         };
         let path = path.to_owned();
         let chunks = Mutex::new(HashMap::new());
-        let _slot = slot;
         let place = Arc::new(Place {
             path,
             settings,
             memory,
             control,
             client,
-            _slot,
+            slot,
+            has_left: AtomicBool::new(false),
             serving,
             nvram,
             group,
@@ -167,6 +168,10 @@ impl Place {
             // Without this one the rest is nothing, wherever this ends.
             let name = self.memory.join("control");
             fs::remove_file(&name).map_err(at(&name))?;
+            // Whoever waits for the lock makes new memory, and must find nobody who uses this one.
+            self.has_left.store(true, Ordering::Release);
+            rustix::fs::flock(&self.slot, FlockOperation::Unlock)
+                .map_err(|e| at(&self.path)(e.into()))?;
             fs::remove_dir_all(&self.memory).map_err(at(&self.memory))?;
             // What was not given of the last hour is given by the next one. Behind the memory, which holds the limit
             // that those who use it go by.
@@ -449,7 +454,7 @@ impl Drop for Place {
     /// some kilobytes, stay, so that the next one need not recover anything. What a client of a daemon
     /// may have mapped stays too.
     fn drop(&mut self) {
-        if self.nvram.is_some() {
+        if self.nvram.is_some() || self.has_left.load(Ordering::Acquire) {
             return;
         }
         // Not waited for: whoever has it is joining, and will use the chunks.

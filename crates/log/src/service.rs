@@ -330,6 +330,28 @@ mod tests {
     }
 
     #[test]
+    fn who_gave_the_memory_back_uses_it_no_more() {
+        let place = Place::new();
+        let path = place.root.path().join("log");
+        let first = crate::place::Place::join(&path, &place.options, None, |first| {
+            crate::recovery::recover_service(&Service::new(first, place.options.full_wait))
+        });
+        let first = first.expect("join");
+        first.give_memory_back(|| Ok(true)).expect("nobody else is there");
+        // It still has its files open, and the next one has its slot.
+        let (log, other) = (place.open(), place.open());
+        let stream = log.stream("a").expect("stream");
+        let lsn = stream.append(b"record").expect("append");
+        drop(first);
+        other
+            .service()
+            .sync(other.stream("a").expect("the same stream").lane(), lsn)
+            .expect("sync");
+        stream.flush().expect("flush");
+        assert_eq!(stream.read_from(lsn).expect("reader").count(), 1);
+    }
+
+    #[test]
     fn what_was_not_drained_of_a_removed_stream_is_not_drained() {
         let Place { root, options, .. } = &Place::new();
         let place = crate::place::Place::join(&root.path().join("log"), options, None, |place| {

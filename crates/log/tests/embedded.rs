@@ -593,3 +593,26 @@ fn a_service_that_was_closed_has_used_up_no_more_usns_than_it_gave() {
         }
     });
 }
+
+#[test]
+fn who_opens_while_the_last_one_closes_finds_no_trouble() {
+    on_both(|place| {
+        std::thread::scope(|scope| {
+            for name in ["a", "b"] {
+                scope.spawn(move || {
+                    for number in 0..100 {
+                        let log = place.open();
+                        let stream = log.stream(name).expect("stream");
+                        stream.append(&payload(number, 100)).expect("append");
+                        drop(stream);
+                        log.close().expect("close");
+                    }
+                });
+            }
+        });
+        let log = place.open();
+        for name in ["a", "b"] {
+            assert_eq!(records(&log.stream(name).expect("stream")).len(), 100);
+        }
+    });
+}
