@@ -134,6 +134,7 @@ int main() {
   onejournal::TestFiles();
   for (bool is_nvram : {false, true}) {
     onejournal::TestEnv(onejournal::TestPlace(is_nvram));
+    onejournal::TestFailedAppend(onejournal::TestPlace(is_nvram));
     onejournal::TestRepairAndReuse(onejournal::TestPlace(is_nvram));
   }
   std::printf("LevelDB's Env: all tests passed\n");
