@@ -46,12 +46,14 @@ pub(crate) fn open_group(path: &Path, len_bytes: u64, may_hold: bool) -> Result<
     };
     if found != Some(len_bytes) {
         if may_hold {
-            let found = found.map_or("missing".into(), |found| format!("{found} bytes long"));
+            let found = match found {
+                Some(found) => format!("is {found} bytes long instead of {len_bytes}"),
+                None => "is missing".into(),
+            };
             let path = path.display();
             return Err(LogError::Incompatible(format!(
-                "the group log {path} is {found} instead of {len_bytes} bytes long: records that were synced may \
-                 be nowhere else. Put it back; to give those up, end all processes that use the log and make an \
-                 empty one: truncate -s {len_bytes} {path}"
+                "the group log {path} {found}: records that were synced may be nowhere else. Put it back; to give \
+                 those up, end all processes that use the log and make an empty one: truncate -s {len_bytes} {path}"
             )));
         }
         let zeros = vec![0; 1 << 20];

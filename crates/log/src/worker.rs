@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use crate::lane::Lane;
 use crate::pool::LANE_CHUNKS_HIGH;
 use crate::service::Service;
+use crate::shared::LaneWords;
 use crate::{LogError, Result, StreamId};
 
 /// How often the worker looks.
@@ -91,19 +92,43 @@ impl Rounds {
             // The drain finds out and aborts the lane.
             return true;
         }
-        let appended = lane.words.appended().load(Ordering::Acquire);
-        let drained = lane.words.drained().load(Ordering::Acquire);
+        let (appended, undrained_bytes) = undrained(&lane.words);
         let now = Instant::now();
         let (end, since) = self.seen.entry(lane.identity().stream).or_insert((appended, now));
         if *end != appended {
             (*end, *since) = (appended, now);
         }
         let is_idle = since.elapsed() >= IDLE;
-        if appended == drained {
+        if undrained_bytes == 0 {
             // Nothing to write; but an idle lane's last chunk is somebody else's if need be.
             return is_tight && is_idle && !lane.words.chunks().is_empty();
         }
         let high = LANE_CHUNKS_HIGH as u64 * self.service.host.settings().chunk_bytes;
-        is_tight || is_idle || appended - drained >= high
+        is_tight || is_idle || undrained_bytes >= high
+    }
+}
+
+/// Where a lane ends, and how many bytes before that are not drained. Others append and drain meanwhile, or give up
+/// what is damaged.
+fn undrained(words: &LaneWords) -> (u64, u64) {
+    let drained = words.drained().load(Ordering::Acquire);
+    let appended = words.appended().load(Ordering::Acquire);
+    (appended, appended.saturating_sub(drained))
+}
+
+#[cfg(test)]
+mod tests {
+    use device::SharedWords;
+
+    use super::*;
+
+    #[test]
+    fn a_lane_that_others_drain_meanwhile_does_not_end_the_worker() {
+        let words = SharedWords::anonymous(LaneWords::COUNT).expect("words");
+        let words = LaneWords(Arc::new(words));
+        words.drained().store(64, Ordering::Release);
+        assert_eq!(undrained(&words), (0, 0));
+        words.appended().store(164, Ordering::Release);
+        assert_eq!(undrained(&words), (164, 100));
     }
 }

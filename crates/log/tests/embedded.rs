@@ -283,6 +283,26 @@ fn a_group_log_that_is_gone_is_no_new_one() {
     assert_eq!(records(&place.open().stream("a").expect("stream")), [b"acknowledged"]);
 }
 
+#[test]
+fn a_group_log_that_somebody_emptied_holds_again_what_is_in_memory() {
+    let place = &Place::new(false);
+    for number in 0..2 {
+        let log = place.open();
+        let stream = log.stream("a").expect("stream");
+        let lsn = stream.append(&payload(number, 100)).expect("append");
+        stream.sync(lsn).expect("sync");
+        drop((stream, log));
+        if number == 0 {
+            let path = place.root.path().join("group.log");
+            let len_bytes = std::fs::metadata(&path).expect("group log").len();
+            std::fs::write(&path, vec![0; len_bytes as usize]).expect("empty it");
+        }
+    }
+    place.reboot();
+    let expected = [payload(0, 100), payload(1, 100)];
+    assert_eq!(records(&place.open().stream("a").expect("stream")), expected);
+}
+
 /// Not a test of its own: what `regression_a_moment_without_descriptors_is_no_end` starts, as the limit is its process's.
 #[test]
 fn process_without_descriptors() {
