@@ -222,16 +222,8 @@ impl AtomicWrites {
         let overlay = guard.take().ok_or(Errno::INVAL)?;
         let owned = overlay.pieces();
         let pieces: Vec<_> = owned.iter().map(|(offset, data)| (*offset, &data[..])).collect();
-        let deadline = forgets.deadline();
-        let written = loop {
-            let forgotten_count = forgets.count();
-            match volume.write_atomic(ino, &pieces) {
-                Err(ext4::Error::NoSpace)
-                    if volume.has_deleted_files()
-                        && forgets.wait_beyond(forgotten_count, deadline) => {}
-                written => break written,
-            }
-        };
+        let is_no_space = |error: &ext4::Error| matches!(error, ext4::Error::NoSpace);
+        let written = forgets.with_space(volume, is_no_space, || volume.write_atomic(ino, &pieces));
         drop(guard);
         if written.is_err() {
             self.drop_pages(ino, &overlay).wait();

@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use ext4::Volume;
 use parking_lot::{Condvar, Mutex};
 
 /// How long a FORGET may be on its way.
@@ -30,17 +31,40 @@ impl Forgets {
         self.changed.notify_all();
     }
 
-    pub(super) fn count(&self) -> u64 {
+    fn count(&self) -> u64 {
         *self.count.lock()
     }
 
+    /// Tries again what found no space, while some may be on its way back.
+    pub(super) fn with_space<T, E>(
+        &self,
+        volume: &Volume,
+        is_no_space: impl Fn(&E) -> bool,
+        mut attempt: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut deadline = None;
+        loop {
+            let seen_count = self.count();
+            match attempt() {
+                Err(e)
+                    if is_no_space(&e)
+                        && volume.has_deleted_files()
+                        && self.wait_beyond(
+                            seen_count,
+                            *deadline.get_or_insert_with(|| self.deadline()),
+                        ) => {}
+                result => return result,
+            }
+        }
+    }
+
     /// Until when somebody who begins to wait now has patience.
-    pub(super) fn deadline(&self) -> Instant {
+    fn deadline(&self) -> Instant {
         Instant::now() + self.patience
     }
 
     /// `true` as soon as there were more than `seen_count`, `false` when there was none until the deadline.
-    pub(super) fn wait_beyond(&self, seen_count: u64, deadline: Instant) -> bool {
+    fn wait_beyond(&self, seen_count: u64, deadline: Instant) -> bool {
         let mut count = self.count.lock();
         let is_none = |count: &mut u64| *count <= seen_count;
         let is_late = self.changed.wait_while_until(&mut count, is_none, deadline).timed_out();
@@ -53,15 +77,35 @@ mod tests {
     use std::sync::Arc;
 
     use device::MemoryDevice;
-    use ext4::{InodeNo, NewNode, Owner};
+    use ext4::{DataMode, InodeNo, NewNode, Owner};
     use zerocopy::IntoBytes;
 
+    use super::super::Adapter;
     use super::super::fuzz_test::{adapter, image};
     use super::*;
     use crate::abi::{ForgetIn, InHeader, WriteIn};
     use crate::connection::Serve;
     use crate::reply::{Answer, Reply};
     use crate::request::{Body, Request};
+
+    fn served(mode: DataMode) -> Adapter {
+        let bytes = std::fs::read(image().path()).unwrap();
+        adapter(Arc::new(MemoryDevice::from_bytes(bytes, 512)), mode)
+    }
+
+    fn make(volume: &Volume, name: &[u8], owner: Owner) -> InodeNo {
+        volume.make(InodeNo::ROOT, name, NewNode::Regular, 0o644, 0, owner).unwrap().ino
+    }
+
+    /// Two files, the first of which takes all the space; and how many bytes that is.
+    fn full(volume: &Volume) -> (InodeNo, InodeNo, u64) {
+        let [old, new] = [&b"old"[..], b"new"].map(|name| make(volume, name, Owner::default()));
+        let (data, mut size_bytes) = (vec![7; 1 << 16], 0);
+        while let Ok(written_bytes) = volume.write(old, size_bytes, &data) {
+            size_bytes += written_bytes as u64;
+        }
+        (old, new, size_bytes)
+    }
 
     fn serve(server: &impl Serve, opcode: u32, ino: InodeNo, body: &[u8]) -> Answer {
         serve_for(0, server, opcode, ino, body)
@@ -77,23 +121,11 @@ mod tests {
 
     #[test]
     fn a_write_waits_for_the_space_of_a_deleted_file() {
-        let bytes = std::fs::read(image().path()).unwrap();
-        let mut adapter =
-            adapter(Arc::new(MemoryDevice::from_bytes(bytes, 512)), ext4::DataMode::Journal);
+        let mut adapter = served(DataMode::Journal);
         let (old, new) = {
             let volume = adapter.volume.read();
             let volume = volume.as_ref().unwrap();
-            let make = |name: &[u8]| {
-                let owner = Owner::default();
-                let made = volume.make(InodeNo::ROOT, name, NewNode::Regular, 0o644, 0, owner);
-                made.unwrap().ino
-            };
-            let (old, new) = (make(b"old"), make(b"new"));
-            let data = vec![7; 1 << 16];
-            let mut offset = 0;
-            while let Ok(written_bytes) = volume.write(old, offset, &data) {
-                offset += written_bytes as u64;
-            }
+            let (old, new, _) = full(volume);
             volume.unlink(InodeNo::ROOT, b"old").unwrap();
             (old, new)
         };
@@ -117,23 +149,12 @@ mod tests {
     /// The kernel takes an answer about pages that it writes back for success, however much was written.
     #[test]
     fn regression_pages_that_find_no_space_are_an_error() {
-        let bytes = std::fs::read(image().path()).unwrap();
-        let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
-        let adapter = adapter(device, ext4::DataMode::Journal);
+        let adapter = served(DataMode::Journal);
         let (new, rest) = {
             let volume = adapter.volume.read();
             let volume = volume.as_ref().unwrap();
-            let make = |name: &[u8]| {
-                let owner = Owner::default();
-                let made = volume.make(InodeNo::ROOT, name, NewNode::Regular, 0o644, 0, owner);
-                made.unwrap().ino
-            };
-            let (old, new) = (make(b"old"), make(b"new"));
-            let (data, mut offset) = (vec![7; 1 << 16], 0);
-            while let Ok(written_bytes) = volume.write(old, offset, &data) {
-                offset += written_bytes as u64;
-            }
-            let size_bytes = Some(offset.saturating_sub(5 * 4096));
+            let (old, new, size_bytes) = full(volume);
+            let size_bytes = Some(size_bytes.saturating_sub(5 * 4096));
             volume.set_attr(old, &ext4::SetAttr { size_bytes, ..Default::default() }).unwrap();
             volume.sync().unwrap();
             (new, vec![8; 1 << 16])
@@ -151,22 +172,9 @@ mod tests {
     /// An ioctl needs no more than a descriptor.
     #[test]
     fn regression_ioctls_change_only_ones_own_files() {
-        let bytes = std::fs::read(image().path()).unwrap();
-        let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
-        let adapter = adapter(device, ext4::DataMode::Auto);
-        let file = {
-            let volume = adapter.volume.read();
-            let owner = Owner { uid: 1000, gid: 1000 };
-            let made = volume.as_ref().unwrap().make(
-                InodeNo::ROOT,
-                b"file",
-                NewNode::Regular,
-                0o644,
-                0,
-                owner,
-            );
-            made.unwrap().ino
-        };
+        let adapter = served(DataMode::Auto);
+        let owner = Owner { uid: 1000, gid: 1000 };
+        let file = make(adapter.volume.read().as_ref().unwrap(), b"file", owner);
         let request = |cmd, value: u32| {
             let ioctl = crate::abi::IoctlIn { cmd, in_size: 4, ..Default::default() };
             [ioctl.as_bytes(), &value.to_ne_bytes()].concat()

@@ -174,23 +174,16 @@ impl Serve for Adapter {
         let volume = self.volume.read();
         let Some(volume) = volume.as_ref() else { return Answer::Failed(Errno::IO) };
         let header = request.header;
-        let mut deadline = None;
-        loop {
-            let forgotten_count = self.forgets.count();
+        let is_no_space =
+            |failure: &Failure| matches!(failure, Failure::Volume(ext4::Error::NoSpace));
+        let served = self.forgets.with_space(volume, is_no_space, || {
+            reply.clear();
             let mut call = Call { adapter: self, volume, header, body: request.body, reply };
-            match call.dispatch(opcode) {
-                Ok(()) => return Answer::Done,
-                Err(Failure::Volume(ext4::Error::NoSpace))
-                    if volume.has_deleted_files()
-                        && self.forgets.wait_beyond(
-                            forgotten_count,
-                            *deadline.get_or_insert_with(|| self.forgets.deadline()),
-                        ) =>
-                {
-                    reply.clear();
-                }
-                Err(failure) => return Answer::Failed(self.report(opcode, &header, failure)),
-            }
+            call.dispatch(opcode)
+        });
+        match served {
+            Ok(()) => Answer::Done,
+            Err(failure) => Answer::Failed(self.report(opcode, &header, failure)),
         }
     }
 }
