@@ -81,7 +81,7 @@ typedef struct onejournal_cursor onejournal_cursor;
 typedef struct onejournal_log_options {
     size_t struct_bytes;    /* sizeof(onejournal_log_options) */
     const char *nvram;      /* directory on NVRAM for the appends; default: shared memory and a group log on disk */
-    const char *memory;     /* directory of the shared memory, a tmpfs, the same for all processes (/dev/shm) */
+    const char *memory;     /* directory of the shared memory when there is none yet: a tmpfs that all processes see (/dev/shm) */
     uint64_t pool_bytes;    /* memory for what is not in log files yet (64 MiB) */
     uint64_t segment_bytes; /* largest log file (16 MiB) */
     uint64_t group_bytes;   /* size of the group log (16 MiB) */

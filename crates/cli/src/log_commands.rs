@@ -26,7 +26,7 @@ struct Where {
     /// Socket of the daemon
     #[arg(long, value_name = "SOCKET", conflicts_with = "dir")]
     socket: Option<PathBuf>,
-    /// Directory for memory that processes share, if the log does not use /dev/shm
+    /// Directory for the memory that processes share, when there is none yet [default: /dev/shm]
     #[arg(long, value_name = "DIR", conflicts_with = "socket")]
     memory: Option<PathBuf>,
 }

@@ -38,7 +38,7 @@ pub struct LogdArgs {
     /// Size of a log file of a new log, at most (default: 16M)
     #[arg(long, value_name = "SIZE", value_parser = target::parse_size)]
     segment: Option<u64>,
-    /// Directory for memory that processes share: a tmpfs, the same for all who use the log
+    /// Directory for the memory that processes share, when there is none yet: a tmpfs
     #[arg(long, value_name = "DIR")]
     memory: Option<PathBuf>,
     /// Bytes of records that a new stream may keep (default: any number)

@@ -41,6 +41,7 @@ pub mod compare;
 mod disk;
 mod error;
 mod files;
+mod fork_closed;
 mod fork_mark;
 mod geometry;
 mod huge;
@@ -51,6 +52,7 @@ mod metered;
 mod nvram;
 mod ring;
 mod sim;
+mod unread;
 mod words;
 
 pub use aligned::AlignedBuf;
@@ -61,6 +63,7 @@ pub use error::{DeviceError, Operation, Result};
 pub use files::{
     Directory, FileStore, FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles, StoredFile,
 };
+pub use fork_closed::ForkClosed;
 pub use fork_mark::ForkMark;
 pub use loop_attach::{LoopDevice, LoopOptions};
 pub use memory::MemoryDevice;
@@ -70,6 +73,7 @@ pub use nvram::{
     NvramEvent, NvramTrace, SimNvram,
 };
 pub use sim::{Cursor, Event, Fault, Image, SimClock, SimDevice, Survival, Trace};
+pub use unread::unread_bytes;
 pub use words::SharedWords;
 
 /// What a completed durable write survives.

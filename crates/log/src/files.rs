@@ -41,7 +41,7 @@ pub(crate) fn make_directory(path: &Path, mode: u32) -> Result<()> {
 
 /// Replaces the file at `path` by one with these bytes, durably.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    replace(path, 0o644, |file| file.write_all(bytes))
+    replace(path, 0o600, |file| file.write_all(bytes))
 }
 
 /// Replaces the file at `path` by one that `fill` writes, durably.

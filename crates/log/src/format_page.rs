@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use crate::{chunk, group, options, record, segments};
+use crate::{chunk, group, kept, options, record, segments};
 
 const PAGE: &str = include_str!("../../../docs/format/log.md");
 
@@ -77,6 +77,8 @@ fn every_table_is_the_struct() {
     assert_filled("### Entry", size_of::<group::RawEntry>());
     assert_eq!(documented("### Piece"), fields!(group::RawPiece: lsn, stream, len_bytes));
     assert_filled("### Piece", size_of::<group::RawPiece>());
+    assert_eq!(documented("## Kept records"), fields!(kept::RawKept: lsn, salt, len_bytes, crc));
+    assert_filled("## Kept records", size_of::<kept::RawKept>());
 }
 
 #[test]

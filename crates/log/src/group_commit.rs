@@ -14,6 +14,7 @@ use device::BlockDevice;
 
 use crate::broken::{self, Broken};
 use crate::group::{ENTRIES_AT, Piece, RawHeader, encode_entry, table_room, write_header};
+use crate::kept;
 use crate::lane::Lane;
 use crate::patience::Patience;
 use crate::service::Service;
@@ -201,7 +202,11 @@ impl Service {
                 && let Err(e) = self.drain(&lane)
                 && !lane.is_spoiled()
             {
-                return Err(e);
+                if lane.check().is_ok() {
+                    return Err(e);
+                }
+                // Its files cannot be written, which is nobody else's trouble.
+                self.keep_synced(&lane)?;
             }
         }
         let salt = self.control.group_salt().load(Ordering::Acquire);
@@ -213,6 +218,30 @@ impl Service {
         self.control.group_offset().store(ENTRIES_AT, Ordering::Release);
         self.control.group_unsure().store(0, Ordering::Release);
         Ok(())
+    }
+
+    /// Keeps what was synced of a stream that failed, until it is recovered.
+    fn keep_synced(&self, lane: &Lane) -> Result<()> {
+        let _drainer = self.wait_for_drainer(lane)?;
+        let lsn = lane.words.drained().load(Ordering::Acquire);
+        let end = lane.words.synced().load(Ordering::Acquire);
+        if lane.is_removed() || lsn >= end {
+            return Ok(());
+        }
+        let bytes = match copy_whole_records(lane, lsn, end) {
+            Err(LogError::Damaged { at, .. }) => copy_whole_records(lane, lsn, at.0)?,
+            // Its lane was found wrong, which is its writer's doing.
+            Err(LogError::Incompatible(why)) => {
+                tracing::error!("{why}");
+                return Ok(());
+            }
+            read => read?,
+        };
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let piece = Piece { stream: lane.identity().stream, lsn, bytes };
+        kept::keep(&*self.host.store(&lane.name)?, lane.identity(), &[&piece])
     }
 
     /// Drains all that the group log holds, and begins it anew.

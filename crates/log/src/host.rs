@@ -20,7 +20,7 @@ pub struct Settings {
     pub format: u32,
     /// Names the service, random: 32 hexadecimal digits.
     pub uuid: String,
-    /// Directory on NVRAM for the chunks; `None`: they are ordinary memory, and a group log on the
+    /// Directory on NVRAM that has the one of the chunks; `None`: they are ordinary memory, and a group log on the
     /// directory's disk makes appends durable.
     pub nvram: Option<std::path::PathBuf>,
     /// What the user called the NVRAM: `power`, `reboot` or `process`.

@@ -42,9 +42,16 @@ const UNLISTED: u64 = u64::MAX;
 
 impl Lane {
     pub(crate) fn open(host: Arc<dyn Host>, name: StreamName, meta: StreamMeta) -> Result<Lane> {
+        let lane = Lane::unread(host, name, meta)?;
+        lane.files.lock().segments.reload()?;
+        Ok(lane)
+    }
+
+    /// The same, whatever its log files are.
+    pub(crate) fn unread(host: Arc<dyn Host>, name: StreamName, meta: StreamMeta) -> Result<Lane> {
         let words = LaneWords(host.lane_words(meta.identity().stream)?);
         let limit_bytes = host.settings().segment_bytes;
-        let segments = Segments::open(host.store(&name)?, meta.identity(), limit_bytes)?;
+        let segments = Segments::unread(host.store(&name)?, meta.identity(), limit_bytes);
         let files = Mutex::new(Files { segments, listed_at: UNLISTED });
         let (writer, remote) = (Mutex::new(None), Mutex::new(None));
         let draining = Mutex::new(());

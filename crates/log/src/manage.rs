@@ -34,7 +34,7 @@ impl Service {
         while bytes < READ_BYTES
             && let Some((lsn, header, payload)) = records.next()?
         {
-            bytes += payload.len();
+            bytes += header.record_bytes();
             found.push(Record { lsn, usn: header.usn, payload: payload.to_vec() });
         }
         Ok(Found { records: found, next: records.position() })
@@ -44,7 +44,7 @@ impl Service {
     pub(crate) fn discard_damaged(&self, name: &StreamName, meta: &StreamMeta) -> Result<Lsn> {
         let lane = match self.open_lane(StreamId(meta.id)) {
             Some(lane) => lane,
-            None => Arc::new(Lane::open(self.host.clone(), name.clone(), meta.clone())?),
+            None => Arc::new(Lane::unread(self.host.clone(), name.clone(), meta.clone())?),
         };
         let writer = lane.writer.lock();
         if writer.is_some() {
@@ -105,6 +105,7 @@ impl Service {
     }
 
     fn discard_locked(&self, lane: &Arc<Lane>) -> Result<Lsn> {
+        lane.files.lock().segments.give_up_damaged()?;
         self.recover_whole_records(lane)?;
         let words = &lane.words;
         let appended = words.appended().load(Ordering::Acquire);

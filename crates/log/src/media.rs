@@ -11,7 +11,7 @@ use crate::files::{at, open_or_make, replace, sync_directory};
 use crate::host::Settings;
 use crate::{LogError, Result};
 
-/// What a store to the directory `nvram` survives; makes the files of the chunks there, durably.
+/// What a store to the log's directory `nvram` survives; makes the files of the chunks there, durably.
 pub(crate) fn class_of(nvram: &Path, settings: &Settings) -> Result<Durability> {
     let known = |name: &String| {
         let unknown = || LogError::Incompatible(format!("durability {name} is not known"));

@@ -10,6 +10,7 @@ use device::Durability;
 use crate::files::{at, parse, write_whole};
 use crate::group::GROUP_BYTES_MIN;
 use crate::host::Settings;
+use crate::life::{is_uuid, random_name};
 use crate::shared::CHUNK_COUNT_MAX;
 use crate::{LogError, Result};
 
@@ -19,7 +20,7 @@ pub(crate) const FORMAT: u32 = 1;
 /// How a service is made. An existing one keeps what it was made with.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Directory on NVRAM for the lanes; `None`: lanes are ordinary memory, and syncs share a group
+    /// Directory on NVRAM for the lanes, any number of logs; `None`: lanes are ordinary memory, and syncs share a group
     /// log on the directory's disk.
     pub nvram: Option<PathBuf>,
     /// What the NVRAM is to be called, when that is less than `power`.
@@ -30,7 +31,7 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Size of the group log in bytes (16 MiB).
     pub group_bytes: u64,
-    /// Directory for the shared memory (`/dev/shm`): a tmpfs.
+    /// Directory for the shared memory, when there is none yet (`/dev/shm`): a tmpfs.
     pub memory: PathBuf,
     /// How long an append of this process waits for a chunk when the pool is full (10 s).
     pub full_wait: Duration,
@@ -73,7 +74,7 @@ impl Options {
         let chunk_bytes = self.pool_bytes / chunk_count / 4096 * 4096;
         Ok(Settings {
             format: FORMAT,
-            uuid: format!("{:032x}", fastrand::u128(..)),
+            uuid: random_name()?,
             nvram: self.nvram.clone(),
             durability: self.durability.map(|class| class.name().to_owned()),
             chunk_bytes,
@@ -109,8 +110,7 @@ fn check_settings(file: &Path, settings: &Settings) -> Result<()> {
         let text = format!("{file}: format {} is not known", settings.format);
         return Err(LogError::Incompatible(text));
     }
-    let is_uuid = settings.uuid.len() == 32 && settings.uuid.bytes().all(|b| b.is_ascii_hexdigit());
-    let is_sound = is_uuid
+    let is_sound = is_uuid(&settings.uuid)
         && (1..=CHUNK_COUNT_MAX as u64).contains(&u64::from(settings.chunk_count))
         && settings.chunk_bytes >= 4096
         && settings.chunk_bytes.is_multiple_of(4096)

@@ -6,11 +6,12 @@
 //!     clients/000 ...       one file a client, locked while it lives
 //!     daemon                names the socket of the daemon, which locks it
 //!     usn-limit             no USN was given beyond this
+//!     life                  where the shared memory is, and whose (`life`)
 //!     group.log             the group log, where lanes are ordinary memory
 //!     streams/NAME/         stream.json, log files, head
-//! /dev/shm/onejournal-UUID/ control, lane-ID: words; chunk-NNNN unless they lie on NVRAM;
+//! /dev/shm/onejournal-LIFE/ control, lane-ID: words; chunk-NNNN unless they lie on NVRAM;
 //!                           client-ID-LEASE: words of a client of the daemon, locked by it
-//! NVRAM/                    chunk-NNNN
+//! NVRAM/onejournal-UUID/    owner, chunk-NNNN
 //! ```
 //!
 //! The memory outlives the processes, not the machine. When it is there a new process joins and goes on; when
@@ -25,7 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::{
-    Access, BlockDevice, Directory, Disk, Durability, FileStore, MappedNvram, Nvram, SharedWords,
+    Access, BlockDevice, Directory, Disk, Durability, FileStore, ForkClosed, MappedNvram, Nvram,
+    SharedWords,
 };
 use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
@@ -37,6 +39,7 @@ use crate::files::{
 };
 use crate::group::newest_header;
 use crate::host::{Host, Settings, StreamMeta};
+use crate::life::{CONTROL, find_memory, make_memory, nvram_of};
 use crate::media::{class_of, open_group};
 use crate::options::{Options, settings_of};
 use crate::remote::{RemoteWords, leases_in, make_remote_words, words_path};
@@ -53,11 +56,12 @@ pub(crate) struct Place {
     control: Arc<SharedWords>,
     client: Client,
     /// Locked while this process lives, or until it gives the memory back.
-    slot: File,
+    slot: ForkClosed,
     has_left: AtomicBool,
     /// If this process is the directory's daemon.
     serving: Option<Serving>,
-    nvram: Option<Durability>,
+    /// Where the chunks are and what they survive there, if that is not the shared memory.
+    nvram: Option<(PathBuf, Durability)>,
     group: Option<Disk>,
     /// The pool as far as this process has it open, with the chunks' holders.
     chunks: Mutex<OpenChunks>,
@@ -79,7 +83,11 @@ impl Place {
         recover: impl FnOnce(Arc<Place>) -> Result<()>,
     ) -> Result<Arc<Place>> {
         if !path.is_dir() {
-            make_directory(path, 0o777)?;
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent).map_err(at(path))?;
+            }
+            // Others may come to a socket in it, and find no name.
+            make_directory(path, 0o711)?;
             // Else a power cut could take the whole directory.
             sync_directory(&path.join(".."))?;
         }
@@ -93,30 +101,24 @@ impl Place {
             None => None,
         };
         let settings = settings_of(path, options)?;
-        make_directory(&path.join("clients"), 0o777)?;
-        make_directory(&path.join("streams"), 0o777)?;
-        let memory = options.memory.join(format!("onejournal-{}", settings.uuid));
-        let is_new = !memory.join("control").exists();
-        if is_new {
-            refuse_if_joined(
-                path,
-                "its shared memory was removed while a process uses it: end that process first, or \
-                 give the same memory directory to all",
-            )?;
-            if memory.exists() {
-                fs::remove_dir_all(&memory).map_err(at(&memory))?;
-            }
-            make_directory(&memory, 0o777)?;
-        }
+        make_directory(&path.join("clients"), 0o700)?;
+        make_directory(&path.join("streams"), 0o700)?;
+        let found = find_memory(path)?;
+        let is_new = found.is_none();
+        let memory = found.map_or_else(|| make_memory(path, &options.memory), Ok)?;
         // The control file gets its name when the service is recovered: until then there is no memory.
-        let control_path = memory.join(if is_new { "control.new" } else { "control" });
+        let control_path = memory.join(if is_new { "control.new" } else { CONTROL });
         let control = Arc::new(open_words(&control_path, Control::COUNT)?);
         let (client, slot) = take_slot(path, &Control(control.clone()))?;
         let nvram = match &settings.nvram {
-            Some(nvram) => Some(class_of(nvram, &settings)?),
+            Some(nvram) => {
+                let own = nvram_of(path, nvram, &settings, has_streams(path)?)?;
+                let class = class_of(&own, &settings)?;
+                Some((own, class))
+            }
             None => None,
         };
-        let group = match nvram {
+        let group = match &nvram {
             None => {
                 let device =
                     open_group(&path.join("group.log"), settings.group_bytes, has_streams(path)?)?;
@@ -145,7 +147,7 @@ impl Place {
         });
         if is_new {
             recover(place.clone())?;
-            let name = place.memory.join("control");
+            let name = place.memory.join(CONTROL);
             fs::rename(&control_path, &name).map_err(at(&name))?;
         }
         drop(lock);
@@ -166,7 +168,7 @@ impl Place {
         let _lock = Lock::take(&self.path)?;
         if is_alone() && joined_count() == before {
             // Without this one the rest is nothing, wherever this ends.
-            let name = self.memory.join("control");
+            let name = self.memory.join(CONTROL);
             fs::remove_file(&name).map_err(at(&name))?;
             // Whoever waits for the lock makes new memory, and must find nobody who uses this one.
             self.has_left.store(true, Ordering::Release);
@@ -191,7 +193,7 @@ impl Place {
     }
 
     fn chunk_path(&self, index: usize) -> PathBuf {
-        let directory = self.settings.nvram.as_ref().unwrap_or(&self.memory);
+        let directory = self.nvram.as_ref().map_or(&self.memory, |(own, _)| own);
         directory.join(format!("chunk-{index:04}"))
     }
 
@@ -230,7 +232,7 @@ impl Place {
 
     /// What the chunk memory is called.
     fn chunk_class(&self) -> Durability {
-        self.nvram.unwrap_or(Durability::Process)
+        self.nvram().unwrap_or(Durability::Process)
     }
 }
 
@@ -272,7 +274,7 @@ impl Host for Place {
     }
 
     fn nvram(&self) -> Option<Durability> {
-        self.nvram
+        self.nvram.as_ref().map(|(_, class)| *class)
     }
 
     fn lane_words(&self, stream: StreamId) -> Result<Arc<SharedWords>> {
@@ -395,7 +397,7 @@ impl Host for Place {
             fs::remove_dir_all(&directory).map_err(at(&directory))?;
         }
         let meta = StreamMeta { id: self.new_id()?, ..meta.clone() };
-        make_directory(&directory, 0o777)?;
+        make_directory(&directory, 0o700)?;
         write_whole(&path, &serde_json::to_vec_pretty(&meta).expect("plain data"))?;
         sync_directory(&self.path.join("streams"))?;
         Ok(meta)

@@ -1,6 +1,6 @@
 //! What a client and the daemon say to each other, over a socket that keeps messages apart.
 //!
-//! A request is 160 bytes, always; its answer 128 bytes and data behind them. The daemon keeps nothing of a
+//! A request is 160 bytes, always; its answer 128 bytes and data behind them, in more messages if it is long. The daemon keeps nothing of a
 //! client between two requests, so that a client may send one again, to the same daemon or to the next:
 //! each can be carried out twice. What a client must not do is told apart by what it shows (its user, by
 //! the kernel; the token of its lease). `docs/format/log-protocol.md` has the table.
@@ -12,8 +12,10 @@ use crate::types::NAME_BYTES_MAX;
 use crate::{LogError, Lsn, Result};
 
 pub(crate) const VERSION: u16 = 1;
-/// Data behind an answer at most; what is longer comes in a file.
+/// Data in a message at most; what is longer comes in several.
 pub(crate) const DATA_BYTES_MAX: usize = 64 << 10;
+/// Data of an answer that a client takes at most; a daemon sends a mebibyte of records, and the last one of any size.
+pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Descriptors with an answer at most.
 pub(crate) const FILES_MAX: usize = 8;
 /// Numbers in an answer.
@@ -146,7 +148,7 @@ pub(crate) struct RawReply {
     status: U16,
     file_count: U16,
     data_bytes: U32,
-    reserved: U32,
+    rest_bytes: U32,
     values: [U64; VALUES],
 }
 
@@ -170,20 +172,38 @@ impl Reply {
         reply
     }
 
+    /// The data in the answer's first message, and what follows in others.
+    fn parts(&self) -> (&[u8], &[u8]) {
+        self.data.split_at(self.data.len().min(DATA_BYTES_MAX))
+    }
+
+    /// The answer's first message.
     pub(crate) fn encode(&self, kind: Kind, file_count: usize) -> Vec<u8> {
+        let (data, rest) = self.parts();
         let raw = RawReply {
             version: U16::new(VERSION),
             kind: U16::new(kind as u16),
             status: U16::new(self.status),
             file_count: U16::new(u16::try_from(file_count).expect("a few")),
-            data_bytes: U32::new(u32::try_from(self.data.len()).expect("64 KiB at most")),
-            reserved: U32::new(0),
+            data_bytes: U32::new(u32::try_from(data.len()).expect("64 KiB at most")),
+            rest_bytes: U32::new(
+                u32::try_from(rest.len()).expect("bounded by what is read at once"),
+            ),
             values: self.values.map(U64::new),
         };
-        [raw.as_bytes(), &self.data].concat()
+        [raw.as_bytes(), data].concat()
     }
 
-    pub(crate) fn decode(bytes: &[u8], kind: Kind) -> std::result::Result<(Reply, usize), String> {
+    /// The answer's other messages.
+    pub(crate) fn rest(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts().1.chunks(DATA_BYTES_MAX)
+    }
+
+    /// The answer as far as its first message has it, the number of its descriptors, and how many bytes follow.
+    pub(crate) fn decode(
+        bytes: &[u8],
+        kind: Kind,
+    ) -> std::result::Result<(Reply, usize, usize), String> {
         let (raw, data) = RawReply::read_from_prefix(bytes).map_err(|_| "a short answer")?;
         if raw.version.get() != VERSION || raw.kind.get() != kind as u16 {
             return Err("an answer of another version, or to another request".into());
@@ -191,9 +211,13 @@ impl Reply {
         if raw.data_bytes.get() as usize != data.len() {
             return Err("an answer that was cut".into());
         }
+        let rest_bytes = raw.rest_bytes.get() as usize;
+        if rest_bytes > ANSWER_BYTES_MAX {
+            return Err("an answer that is too long".into());
+        }
         let values = raw.values.map(U64::get);
         let reply = Reply { status: raw.status.get(), values, data: data.to_vec() };
-        Ok((reply, usize::from(raw.file_count.get())))
+        Ok((reply, usize::from(raw.file_count.get()), rest_bytes))
     }
 }
 
@@ -294,7 +318,14 @@ mod tests {
         golden.resize(REPLY_BYTES, 0);
         golden.extend_from_slice(b"xyz");
         assert_eq!(reply.encode(Kind::Sync, 2), golden);
-        assert_eq!(Reply::decode(&golden, Kind::Sync), Ok((reply, 2)));
+        assert_eq!(Reply::decode(&golden, Kind::Sync), Ok((reply, 2, 0)));
+        let long = Reply { data: vec![7; 2 * DATA_BYTES_MAX + 5], ..Reply::default() };
+        let first = long.encode(Kind::Read, 0);
+        assert_eq!(first.len(), REPLY_BYTES + DATA_BYTES_MAX);
+        let (mut found, _, rest_bytes) = Reply::decode(&first, Kind::Read).expect("an answer");
+        assert_eq!(rest_bytes, DATA_BYTES_MAX + 5);
+        long.rest().for_each(|more| found.data.extend_from_slice(more));
+        assert_eq!(found, long);
     }
 
     #[test]
@@ -304,7 +335,12 @@ mod tests {
             let row = format!("| {} | {kind:?} |", kind as u16);
             assert!(page.contains(&row), "{row}");
         }
-        let fields = ["| 28 | 4 | name_bytes |", "| 32 | 128 | name |", "| 16 | 112 | values |"];
+        let fields = [
+            "| 28 | 4 | name_bytes |",
+            "| 32 | 128 | name |",
+            "| 12 | 4 | rest_bytes |",
+            "| 16 | 112 | values |",
+        ];
         assert!(fields.iter().all(|row| page.contains(row)));
         assert_eq!(std::mem::offset_of!(RawRequest, name), 32);
         assert_eq!(std::mem::offset_of!(RawRequest, name_bytes), 28);

@@ -6,7 +6,7 @@ use crate::lane::{Anywhere, Lane};
 use crate::scan::Records;
 use crate::{LogError, Lsn, Record, Result};
 
-/// Bytes of payloads that are read at once, at most but for one record.
+/// Bytes of records that are read at once, at most but for one record.
 pub(crate) const READ_BYTES: usize = 1 << 20;
 
 /// Records that follow each other.
@@ -43,7 +43,7 @@ impl Lane {
         while records.position().0 < end && (bytes < limit_bytes || found.is_empty()) {
             match records.next() {
                 Ok(Some((lsn, header, payload))) => {
-                    bytes += payload.len();
+                    bytes += header.record_bytes();
                     found.push(Record { lsn, usn: header.usn, payload: payload.to_vec() });
                 }
                 Ok(None) => break,

@@ -4,7 +4,8 @@
 //! 1. USNs go on behind the limit that was kept.
 //! 2. Chunks on NVRAM say which stream they were lent to; each stream's table gets them. Where lanes are
 //!    ordinary memory, the group log says which records were acknowledged and may not be in the log
-//!    files: those streams are recovered at once, then the group log begins a new life.
+//!    files: those streams are recovered at once, then the group log begins a new life. What it has of a stream that
+//!    is refused is kept beside that one's log files (`kept`).
 //!
 //! A stream, when it is first opened:
 //! 1. Its records are walked from the beginning of its last log file. What a chunk or a piece of the
@@ -22,6 +23,7 @@ use std::sync::atomic::Ordering;
 use crate::broken::{self, Broken};
 use crate::chunk::{DATA_OFFSET, Loan};
 use crate::group::{self, Piece};
+use crate::kept;
 use crate::lane::Lane;
 use crate::record::{HEADER_BYTES, Identity};
 use crate::scan::{Bytes, Records};
@@ -98,31 +100,19 @@ fn recover_pieces(service: &Service, pieces: &[Piece]) -> Result<()> {
         if ids.binary_search(&id).is_err() {
             continue;
         }
-        let lane = Lane::open(service.host.clone(), name, meta)?;
         let own: Vec<&Piece> = pieces.iter().filter(|piece| piece.stream == id).collect();
-        let lane = Arc::new(lane);
-        match service.recover_lane(&lane, &own) {
-            Err(e @ LogError::Damaged { .. }) => {
+        let (store, identity) = (service.host.store(&name)?, meta.identity());
+        let lane = Lane::open(service.host.clone(), name, meta);
+        match lane.and_then(|lane| service.recover_lane(&Arc::new(lane), &own)) {
+            // The stream stays refused, and no other.
+            Err(e @ (LogError::Damaged { .. } | LogError::Incompatible(_))) => {
                 tracing::error!("{e}");
-                keep_pieces(&lane, &own)?;
+                kept::keep(&*store, identity, &own)?;
             }
             recovered => recovered?,
         }
     }
     Ok(())
-}
-
-/// Writes the pieces of a stream that is damaged to its log files, where they belong, because the group
-/// log that has them begins anew. The stream stays refused, and no other.
-fn keep_pieces(lane: &Lane, pieces: &[&Piece]) -> Result<()> {
-    lane.with_files(|segments| {
-        let first = segments.first().unwrap_or(0);
-        // What lies before the first file was truncated away.
-        for piece in pieces.iter().filter(|piece| piece.lsn >= first) {
-            segments.write_behind_damage(piece.lsn, &piece.bytes)?;
-        }
-        segments.sync()
-    })
 }
 
 impl Service {
@@ -158,7 +148,9 @@ impl Service {
         segments.reload()?;
         segments.remove_incomplete()?;
         let begin = segments.last_first().unwrap_or(0);
-        let covers = covers(self, lane, pieces)?;
+        let store = self.host.store(&lane.name)?;
+        let kept = kept::read(&*store, lane.identity())?;
+        let covers = covers(self, lane, pieces.iter().copied().chain(&kept))?;
         let mut composite = Composite { segments, covers: &covers };
         let end_max = composite.end();
         if !is_discarding {
@@ -178,6 +170,7 @@ impl Service {
         write_covered(lane.identity(), &mut composite, begin, covered, end)?;
         composite.segments.zero_behind(end)?;
         composite.segments.sync()?;
+        kept::remove(&*store)?;
         composite.segments.tidy(end)?;
         let head = composite.segments.kept_head()?.max(composite.segments.first().unwrap_or(0));
         drop(files);
@@ -222,10 +215,14 @@ struct Cover {
 }
 
 /// The chunks and the pieces of a stream.
-fn covers(service: &Service, lane: &Lane, pieces: &[&Piece]) -> Result<Vec<Cover>> {
+fn covers<'a>(
+    service: &Service,
+    lane: &Lane,
+    pieces: impl Iterator<Item = &'a Piece>,
+) -> Result<Vec<Cover>> {
     let chunk_bytes = service.host.settings().chunk_bytes;
     let mut covers: Vec<Cover> =
-        pieces.iter().map(|piece| Cover { at: piece.lsn, bytes: piece.bytes.clone() }).collect();
+        pieces.map(|piece| Cover { at: piece.lsn, bytes: piece.bytes.clone() }).collect();
     for (ordinal, index) in lane.chunks() {
         let memory = lane.chunk_memory(index)?;
         // Its table was filled from such headers; of a lane that nobody had, nothing changes.

@@ -113,10 +113,53 @@ impl Segments {
         identity: Identity,
         limit_bytes: u64,
     ) -> Result<Segments> {
-        let list = Vec::new();
-        let mut segments = Segments { store, identity, limit_bytes, list, is_settled: false };
+        let mut segments = Segments::unread(store, identity, limit_bytes);
         segments.reload()?;
         Ok(segments)
+    }
+
+    /// The files in `store`, which were not looked at.
+    pub(crate) fn unread(
+        store: Arc<dyn FileStore>,
+        identity: Identity,
+        limit_bytes: u64,
+    ) -> Segments {
+        Segments { store, identity, limit_bytes, list: Vec::new(), is_settled: false }
+    }
+
+    /// Gives up the first file whose header is damaged and all behind it. A stream that has no other keeps its position.
+    pub(crate) fn give_up_damaged(&mut self) -> Result<()> {
+        let mut firsts: Vec<u64> =
+            self.store.names()?.iter().filter_map(|name| parse_name(name)).collect();
+        firsts.sort_unstable();
+        let is_refused = |first: &u64| match self.open_one(*first) {
+            Err(LogError::Incompatible(text)) => {
+                let (_, header) = read_header(&*self.store.open(&name_of(*first))?)?;
+                match header.is_sound() {
+                    // Another stream's, which is no damage.
+                    true => Err(LogError::Incompatible(text)),
+                    false => Ok(true),
+                }
+            }
+            Ok(None) if Some(first) != firsts.last() => Ok(true),
+            opened => opened.map(|_| false),
+        };
+        let mut sound_count = 0;
+        while sound_count < firsts.len() && !is_refused(&firsts[sound_count])? {
+            sound_count += 1;
+        }
+        for first in firsts.iter().skip(sound_count.max(1)).rev() {
+            self.store.remove(&name_of(*first))?;
+            self.store.sync_names()?;
+        }
+        match firsts.first() {
+            Some(&first) if sound_count == 0 => {
+                self.list.clear();
+                // In the place of the damaged one.
+                self.make(first, 1)
+            }
+            _ => self.reload(),
+        }
     }
 
     /// Looks again at what there is: another process may have made and removed files.
@@ -224,14 +267,6 @@ impl Segments {
         segment.file.write(DATA_OFFSET + (at - segment.first), bytes)?;
         segment.room_bytes = segment.room_bytes.max(at - segment.first + bytes.len() as u64);
         Ok(())
-    }
-
-    /// Writes bytes that belong behind something damaged: in the last file, as a new one would hide that.
-    pub(crate) fn write_behind_damage(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
-        if self.list.is_empty() {
-            self.make(0, at + bytes.len() as u64)?;
-        }
-        self.write_again(at, bytes)
     }
 
     /// Makes the file that begins at `first`, durably, when all before it is, with room for
@@ -521,6 +556,36 @@ mod tests {
         let segments = open(&place).expect("open");
         assert_eq!(segments.end(), 100 + bytes.len() as u64, "reserved, not grown by writing");
         assert_eq!(segments.list.len(), 2);
+    }
+
+    #[test]
+    fn what_has_a_damaged_header_is_given_up_with_all_behind_it() {
+        let place = tempfile::tempdir().expect("directory");
+        let mut segments = open(&place).expect("open");
+        for first in [1000, 2000, 3000] {
+            segments.make(first, 100).expect("make");
+        }
+        let spoil = |first| {
+            let path = place.path().join(name_of(first));
+            let mut bytes = std::fs::read(&path).expect("file");
+            bytes[9] ^= 1;
+            std::fs::write(&path, bytes).expect("write");
+        };
+        let give_up = || {
+            open(&place).err().expect("refused");
+            let store = Arc::new(Directory::open(place.path(), 0o600).expect("directory"));
+            let mut segments = Segments::unread(store, OURS, 2 << 20);
+            segments.give_up_damaged().expect("give up");
+            let again = open(&place).expect("sound");
+            (segments.first(), segments.last_first(), again.first(), again.last_first())
+        };
+        spoil(2000);
+        assert_eq!(give_up(), (Some(1000), Some(1000), Some(1000), Some(1000)));
+        spoil(1000);
+        assert_eq!(give_up(), (Some(1000), Some(1000), Some(1000), Some(1000)));
+        let mut segments = open(&place).expect("sound");
+        segments.give_up_damaged().expect("nothing");
+        assert_eq!(segments.first(), Some(1000));
     }
 
     #[test]

@@ -7,14 +7,16 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use device::ForkClosed;
 use rustix::fs::FlockOperation;
 
 use crate::{LogError, Result};
 
 /// The claim of a daemon on a directory, until it is dropped.
-pub(crate) struct Serving(File);
+pub(crate) struct Serving(ForkClosed);
 
 fn at(path: &Path) -> impl Fn(std::io::Error) -> LogError + '_ {
     move |e| LogError::system(path.display().to_string(), e)
@@ -26,13 +28,14 @@ impl Serving {
         refuse_if_served(directory)?;
         let path = directory.join("daemon");
         let mut options = File::options();
-        let options = options.read(true).write(true).create(true).truncate(false);
+        // Whoever can open it can lock it.
+        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(&path).map_err(at(&path))?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|e| at(&path)(e.into()))?;
         file.set_len(0).map_err(at(&path))?;
         file.write_all(socket.as_os_str().as_bytes()).map_err(at(&path))?;
-        Ok(Serving(file))
+        Ok(Serving(ForkClosed::new(file)))
     }
 }
 

@@ -269,7 +269,7 @@ mod tests {
 
     struct Place {
         root: tempfile::TempDir,
-        _memory: tempfile::TempDir,
+        memory: tempfile::TempDir,
         options: Options,
     }
 
@@ -282,7 +282,7 @@ mod tests {
                 pool_bytes: 1 << 20,
                 ..Options::default()
             };
-            Place { root, _memory: memory, options }
+            Place { root, memory, options }
         }
 
         fn open(&self) -> Log {
@@ -385,5 +385,48 @@ mod tests {
         assert!(other.service().forget_removed(id).expect("look"));
         assert_eq!(service.lent_count(), 0);
         assert!(other.service().open_lanes().is_empty());
+    }
+    #[test]
+    fn regression_a_stream_that_failed_keeps_no_other_from_the_group_log() {
+        let place = &Place::new();
+        // Without the flush worker, which drains when it likes.
+        let joined = crate::place::Place::join(
+            &place.root.path().join("log"),
+            &place.options,
+            None,
+            |joined| {
+                crate::recovery::recover_service(&Service::new(joined, place.options.full_wait))
+            },
+        );
+        let service = Service::new(joined.expect("join"), place.options.full_wait);
+        let lanes = ["failed", "sound"].map(|name| {
+            let name = name.parse().expect("a name");
+            let meta = StreamMeta { id: 0, salt: 1, uid: 0, gid: 0, mode: 0o600, quota_bytes: 0 };
+            let meta = service.host.create_stream(&name, &meta).expect("made");
+            service.lane(&name, &meta).expect("lane")
+        });
+        for lane in &lanes {
+            let append =
+                |writer: &mut Writer, lender: &dyn Lender| writer.append(lender, &[1; 500]);
+            let lsn = service.with_writer(lane, append).expect("append");
+            service.sync(lane, lsn).expect("sync");
+        }
+        let error = std::io::Error::other("broken");
+        let error = device::DeviceError::new(device::Operation::Write, 0, 0, error);
+        lanes[0].abort_after(&LogError::from(error));
+        for _ in 0..2 {
+            service.empty_group().expect("the failed one is kept elsewhere");
+        }
+        drop((lanes, service));
+        let entries = std::fs::read_dir(place.memory.path()).expect("memory");
+        for entry in entries {
+            std::fs::remove_dir_all(entry.expect("entry").path()).expect("a restart");
+        }
+        let log = place.open();
+        for name in ["failed", "sound"] {
+            let stream = log.stream(name).expect("stream");
+            assert_eq!(stream.read_from(stream.head()).expect("reader").count(), 1, "{name}");
+        }
+        assert!(!place.root.path().join("log/streams/failed/kept").exists());
     }
 }

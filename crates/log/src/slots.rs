@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+use device::ForkClosed;
 use rustix::fs::FlockOperation;
 
 use crate::files::{at, open_or_make};
@@ -11,12 +12,13 @@ use crate::shared::{CLIENT_COUNT_MAX, Client, Control};
 use crate::{LogError, Result};
 
 /// The service's lock.
-pub(crate) struct Lock(File);
+pub(crate) struct Lock(ForkClosed);
 
 impl Lock {
     pub(crate) fn take(path: &Path) -> Result<Lock> {
         let path = path.join("lock");
-        let file = open_or_make(&path, 0o666, 0)?;
+        let file = open_or_make(&path, 0o600, 0)?;
+        let file = ForkClosed::new(file);
         rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))
             .map_err(|e| at(&path)(e.into()))?;
         Ok(Lock(file))
@@ -25,7 +27,7 @@ impl Lock {
     /// `None`: somebody has it.
     pub(crate) fn take_if_free(path: &Path) -> Result<Option<Lock>> {
         let path = path.join("lock");
-        let file = File::open(&path).map_err(at(&path))?;
+        let file = ForkClosed::new(File::open(&path).map_err(at(&path))?);
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Lock(file))),
             Err(_) => Ok(None),
@@ -45,10 +47,10 @@ pub(crate) fn slot_path(path: &Path, slot: usize) -> PathBuf {
 }
 
 /// Takes the first slot that nobody has.
-pub(crate) fn take_slot(path: &Path, control: &Control) -> Result<(Client, File)> {
+pub(crate) fn take_slot(path: &Path, control: &Control) -> Result<(Client, ForkClosed)> {
     for slot in 0..CLIENT_COUNT_MAX {
         let slot_path = slot_path(path, slot);
-        let file = open_or_make(&slot_path, 0o666, 0)?;
+        let file = ForkClosed::new(open_or_make(&slot_path, 0o600, 0)?);
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
             let generation = control.generation().fetch_add(1, Ordering::AcqRel) + 1;
             control.slot(slot).store(generation, Ordering::Release);

@@ -165,9 +165,12 @@ impl Stream {
 
     /// A few bytes that whoever writes the stream leaves for the next, in memory: zeros after a restart
     /// of the machine.
-    pub fn note(&self) -> [u8; NOTE_BYTES] {
+    ///
+    /// # Errors
+    /// When no daemon answers.
+    pub fn note(&self) -> Result<[u8; NOTE_BYTES]> {
         match self.inner.look() {
-            StreamInner::Embedded { lane, .. } => lane.words.note(),
+            StreamInner::Embedded { lane, .. } => Ok(lane.words.note()),
             StreamInner::Remote(stream) => stream.note(),
         }
     }

@@ -95,7 +95,9 @@ impl Writer {
             at += record_bytes(payload.len()) as u64;
         }
         if self.is_nvram && !is_alone && !broken::is(Broken::BatchNotPersisted) {
-            self.chunks[0].memory.persist()?;
+            for chunk in &self.chunks {
+                chunk.memory.persist()?;
+            }
         }
         self.publish(at, payloads);
         Ok(last)

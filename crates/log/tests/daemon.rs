@@ -207,10 +207,10 @@ fn one_client_writes_a_stream_at_a_time() {
         first.set_note(&[7; log::NOTE_BYTES]);
         let rival = other.stream("s").expect("stream");
         assert!(matches!(rival.append(b"3"), Err(LogError::Busy(_))));
-        assert_eq!(rival.note(), [7; log::NOTE_BYTES]);
+        assert_eq!(rival.note().expect("note"), [7; log::NOTE_BYTES]);
         assert!(matches!(rival.acquire(), Err(LogError::Busy(_))));
         first.release();
-        assert_eq!(rival.note(), [7; log::NOTE_BYTES]);
+        assert_eq!(rival.note().expect("note"), [7; log::NOTE_BYTES]);
         rival.acquire().expect("it was released");
         assert!(matches!(first.acquire(), Err(LogError::Busy(_))), "without an append too");
         let lsn = rival.append(b"3").expect("it was released");
@@ -221,6 +221,19 @@ fn one_client_writes_a_stream_at_a_time() {
         second.sync(lsn).expect("sync");
         assert_eq!(records(&first), [b"1", b"2", b"3", b"4"]);
     });
+}
+
+#[test]
+fn regression_a_note_that_nobody_tells_is_an_error() {
+    let place = Place::new(true);
+    let server = place.serve();
+    let retry = std::time::Duration::from_millis(50);
+    let options = ConnectOptions { retry, ..ConnectOptions::default() };
+    let log = Log::connect_with(place.socket(), &options).expect("connect");
+    let stream = log.stream("a").expect("stream");
+    assert_eq!(stream.note().expect("note"), [0; log::NOTE_BYTES]);
+    server.stop().expect("stop");
+    assert!(matches!(stream.note(), Err(LogError::Daemon(_))), "zeros would say a restart");
 }
 
 #[test]

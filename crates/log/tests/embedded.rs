@@ -494,6 +494,54 @@ fn a_damaged_stream_is_refused_alone_whatever_the_group_log_holds_of_it() {
 }
 
 #[test]
+fn a_stream_whose_file_has_a_damaged_header_is_refused_alone_and_can_be_given_up() {
+    let place = &Place::new(false);
+    let append = |log: &Log, name: &str, count: u64| {
+        let stream = log.stream(name).expect("stream");
+        for number in 0..count {
+            let lsn = stream.append(&payload(number, 100)).expect("append");
+            stream.sync(lsn).expect("sync");
+        }
+    };
+    append(&place.open(), "d", 20);
+    place.reboot();
+    let log = place.open();
+    append(&log, "d", 5);
+    append(&log, "other", 5);
+    drop(log);
+    place.reboot();
+    let path = place.root.path().join("streams/d/0000000000000000.seg");
+    let flip = || {
+        let mut bytes = std::fs::read(&path).expect("log file");
+        bytes[3] ^= 1;
+        std::fs::write(&path, &bytes).expect("write");
+    };
+    let refused = |life: &str| {
+        let log = place.open();
+        assert_eq!(records(&log.stream("other").expect("sound")).len(), 5, "{life}");
+        let error = log.stream("d").err().expect("damaged").to_string();
+        assert!(error.contains("header"), "{error}");
+        log
+    };
+    flip();
+    for life in ["first", "second"] {
+        drop(refused(life));
+        place.reboot();
+    }
+    // What the group log held was not lost with its end.
+    flip();
+    assert_eq!(records(&place.open().stream("d").expect("sound")).len(), 25);
+    place.reboot();
+    flip();
+    let log = refused("given up");
+    assert_eq!(log.discard_damaged("d").expect("give it up"), Lsn(0));
+    append(&log, "d", 3);
+    drop(log);
+    place.reboot();
+    assert_eq!(records(&place.open().stream("d").expect("sound")).len(), 3);
+}
+
+#[test]
 fn a_lease_can_be_taken_without_appending() {
     on_both(|place| {
         let (one, other) = (place.open(), place.open());

@@ -221,9 +221,12 @@ impl Database {
                 self.with_stream(|stream| self.lease(stream).map(drop))
             }
         };
-        if let Some(e) = synced.err().or(told.err()) {
-            let code = e.code(crate::ffi::SQLITE_IOERR_FSYNC);
-            tell(code, &format!("{}: syncing it behind commits: {e}", self.path.display()));
+        // Without having been told of a good sync the log keeps more than it needs.
+        let (is_good, failure) = (synced.is_ok(), synced.err().or(told.err()));
+        let Some(e) = failure else { return };
+        let code = e.code(crate::ffi::SQLITE_IOERR_FSYNC);
+        tell(code, &format!("{}: syncing it behind commits: {e}", self.path.display()));
+        if !is_good {
             self.background.state.lock().failure = Some(e);
             self.background.has_failed.store(true, Ordering::Relaxed);
         }
@@ -233,7 +236,7 @@ impl Database {
     fn came_home(&self, stream: &Stream, upto: u64) -> Result<(), Failure> {
         let _lease = self.lease(stream)?;
         // When it is not this period any more, there is nothing to say.
-        let Found::Note(note) = find_note(stream) else { return Ok(()) };
+        let Found::Note(note) = find_note(stream)? else { return Ok(()) };
         if !note.has_pages || note.is_applying || note.base_lsn >= upto {
             return Ok(());
         }
@@ -279,7 +282,9 @@ impl Database {
 
 /// Says, with the lease, that the database may lack what the page cache shows: replay is due.
 fn doubt(stream: &Stream) {
-    match Note::find(&stream.note()) {
+    // With the lease it is in memory that this process shares.
+    let Ok(note) = stream.note() else { return };
+    match Note::find(&note) {
         Found::Note(note) if note.has_pages => {
             leave(stream, Note { is_applying: true, ..note });
         }

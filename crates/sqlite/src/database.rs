@@ -128,7 +128,7 @@ impl Database {
             return Ok(());
         };
         let _lease = Lease::take(stream)?;
-        let note = note_of(stream);
+        let note = note_of(stream)?;
         let old = read_header(files.wal)?;
         if old.is_some_and(|old| old.salts == new.salts) {
             // All of it is written again.
@@ -171,7 +171,7 @@ impl Database {
     pub fn begin_frame(&self, files: Files, offset: u64, is_first: bool) -> Result<(), Failure> {
         let state = self.state.lock();
         let Some((_, stream)) = &state.service else { return Ok(()) };
-        let found = find_note(stream);
+        let found = find_note(stream)?;
         let may_cover = match found {
             Found::Nothing => false,
             Found::Torn => true,
@@ -209,7 +209,7 @@ impl Database {
             return real_sync(files.wal);
         };
         let lease = Lease::take(stream)?;
-        let note = note_of(stream);
+        let note = note_of(stream)?;
         let mut logged_frames = None;
         let note = match Tail::find(&header, files.wal, &note, pending)? {
             None => self.sync_without_commit(stream, &header, files.wal, note)?,
@@ -279,7 +279,13 @@ impl Database {
     pub fn left(&self, main: Real) -> Result<(), Failure> {
         let state = self.state.lock();
         let Some((_, stream)) = &state.service else { return Ok(()) };
-        if !note_of(stream).has_frames {
+        if !has_frames(find_note(stream)?) {
+            return Ok(());
+        }
+        // Before the WAL is opened: whoever begins a generation needs it, and the file is the note's.
+        let _lease = Lease::take(stream)?;
+        let found = find_note(stream)?;
+        if !has_frames(found) {
             return Ok(());
         }
         // SAFETY: the VFS below is registered for good.
@@ -288,22 +294,32 @@ impl Database {
             return Ok(());
         };
         let wal = opened.real();
-        let _lease = Lease::take(stream)?;
-        let note = note_of(stream);
-        if !note.has_frames {
-            return Ok(());
-        }
-        match read_header(wal)? {
-            Some(header) if header.salts == note.salts => {
-                let note = make_durable(stream, &header, Files { main, wal }, note.logged)?;
-                Ok(stream.sync(Lsn(note.last_lsn))?)
-            }
-            // SQLite ends a generation when the database has all of it durably.
-            _ => {
-                real_sync(wal)?;
-                close(stream)
-            }
-        }
+        let (header, count) = match found {
+            Found::Note(note) => match read_header(wal)? {
+                Some(header) if header.salts == note.salts => (header, note.logged),
+                // SQLite ends a generation when the database has all of it durably.
+                _ => {
+                    real_sync(wal)?;
+                    return close(stream);
+                }
+            },
+            // Whoever died may have logged more than SQLite counts.
+            Found::Torn | Found::Nothing => match Scan::read(wal)? {
+                Some(scan) => (scan.header, scan.committed()),
+                None => return Ok(()),
+            },
+        };
+        let note = make_durable(stream, &header, Files { main, wal }, count)?;
+        Ok(stream.sync(Lsn(note.last_lsn))?)
+    }
+}
+
+/// Whether frames of the WAL may be in the log alone.
+fn has_frames(found: Found) -> bool {
+    match found {
+        Found::Note(note) => note.has_frames,
+        Found::Torn => true,
+        Found::Nothing => false,
     }
 }
 
@@ -360,7 +376,7 @@ fn real_sync(wal: Real) -> Result<(), Failure> {
 /// Syncs the WAL, which has this header. When that fails the kernel may count pages as clean that it could not write,
 /// and the next sync succeeds all the same. So none is tried, until all that counts is written again.
 fn sync_file(stream: &Stream, header: &Header, wal: Real) -> Result<(), Failure> {
-    let found = find_note(stream);
+    let found = find_note(stream)?;
     if matches!(found, Found::Note(note) if note.salts == header.salts && note.is_unsynced) {
         let what = "after a sync that failed, syncing";
         return Err(Failure::Sqlite { code: SQLITE_IOERR_FSYNC, what });
@@ -380,7 +396,7 @@ fn write_again(stream: &Stream, header: &Header, wal: Real, count: u32) -> Resul
         return Err(Failure::Damaged("the WAL lost frames when a sync failed".into()));
     }
     copy_onto_itself(wal, header.frame_at(count + 1))?;
-    if let Found::Note(note) = find_note(stream) {
+    if let Found::Note(note) = find_note(stream)? {
         leave(stream, Note { is_unsynced: false, ..note });
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use device::Durability;
 use log::{Log, Options};
@@ -102,17 +102,21 @@ static LOGS: Known<Log> = Known::new();
 
 /// The log that the settings name, which is made when there is none.
 pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
-    LOGS.with(|logs| {
-        let known = settings.directory.canonicalize().ok();
-        if let Some(log) = known.and_then(|path| logs.get(&path)?.upgrade()) {
-            return Ok(log);
-        }
-        let log = Arc::new(Log::open(&settings.directory, &options(settings))?);
-        if let Ok(path) = settings.directory.canonicalize() {
+    let known = settings.directory.canonicalize().ok();
+    if let Some(log) = known.and_then(|path| LOGS.find(&path)) {
+        return Ok(log);
+    }
+    // Not while what is open is locked: it may take long, and a process that is forked meanwhile has that lock for good.
+    let log = Arc::new(Log::open(&settings.directory, &options(settings))?);
+    let Ok(path) = settings.directory.canonicalize() else { return Ok(log) };
+    Ok(LOGS.with(|logs| match logs.get(&path).and_then(Weak::upgrade) {
+        // Another thread was faster.
+        Some(known) => known,
+        None => {
             logs.insert(path, Arc::downgrade(&log));
+            log.clone()
         }
-        Ok(log)
-    })
+    }))
 }
 
 /// What a log is made with.
@@ -137,6 +141,29 @@ mod tests {
             given.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
         };
         Settings::new(Path::new(path), find)
+    }
+
+    #[test]
+    fn regression_who_opens_a_log_keeps_nobody_from_another() {
+        let home = tempfile::tempdir().expect("directory");
+        let of = |name: &str| {
+            let path = home.path().join(name);
+            std::fs::create_dir(&path).expect("directory");
+            let path = path.display().to_string();
+            settings("/a/app.db", &[("log", path.as_str()), ("memory", path.as_str())])
+                .expect("good")
+        };
+        let (slow, other) = (of("slow"), of("other"));
+        let lock = std::fs::File::create(home.path().join("slow/lock")).expect("file");
+        let flock = |how| rustix::fs::flock(&lock, how).expect("lock");
+        flock(rustix::fs::FlockOperation::LockExclusive);
+        std::thread::scope(|scope| {
+            let opening = scope.spawn(|| open_log(&slow).map(drop));
+            drop(open_log(&other).expect("it is nobody's"));
+            assert!(!opening.is_finished(), "somebody has its lock");
+            flock(rustix::fs::FlockOperation::Unlock);
+            opening.join().expect("no panic").expect("open");
+        });
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! | the WAL file | what is done |
 //! |---|---|
-//! | holds all logged frames | nothing; SQLite's own recovery reads them |
+//! | holds all logged frames | they are written once more and synced; SQLite's own recovery reads them |
 //! | the log's generation, not all frames | roll forward |
 //! | a generation that is known to be stale | roll forward |
 //! | anything else, and the database holds what was logged | nothing |
@@ -67,7 +67,7 @@ impl Database {
     pub fn recover(&self, main: Real, is_writable: bool) -> Result<(), Failure> {
         let done = self.with_stream(|stream| {
             let begin = Instant::now();
-            while stream::find_note(stream) == Found::Nothing {
+            while stream::find_note(stream)? == Found::Nothing {
                 if self.try_recover(stream, main, is_writable, begin.elapsed() >= OTHERS_WAIT)? {
                     break;
                 }
@@ -90,7 +90,7 @@ impl Database {
             return self.settle(stream).map(|()| true);
         };
         let is_locked = is_writable && main.lock_exclusive()?;
-        if stream::find_note(stream) != Found::Nothing {
+        if stream::find_note(stream)? != Found::Nothing {
             // Whoever had it locked has recovered it.
             return if is_locked { main.unlock().map(|()| true) } else { Ok(true) };
         }
@@ -124,6 +124,7 @@ impl Database {
         };
         let held = wal.zip(scan.as_ref());
         match judge(live, &logged, held, main)? {
+            Verdict::Leave if may_write => write_again(live, &logged, held)?,
             Verdict::Leave => {}
             Verdict::RollForward if !may_write => return Err(self.not_home()),
             Verdict::RollForward => {
@@ -186,7 +187,7 @@ impl Database {
     /// Says that the log holds nothing for the database.
     fn settle(&self, stream: &Stream) -> Result<(), Failure> {
         let _lease = Lease::take(stream)?;
-        match stream::find_note(stream) {
+        match stream::find_note(stream)? {
             Found::Nothing => stream::close(stream),
             Found::Torn | Found::Note(_) => Ok(()),
         }
@@ -273,6 +274,24 @@ fn logged_frames(live: &Live) -> Result<Vec<Logged<'_>>, Failure> {
         logged.extend((head.first..).zip(record::frames(head, bytes)?));
     }
     Ok(logged)
+}
+
+/// Writes the logged frames of the WAL once more: when the sync behind this failed in an earlier recovery the kernel has told
+/// so once, and takes them for written.
+fn write_again(
+    live: &Live,
+    logged: &[Logged<'_>],
+    held: Option<(Real, &Scan)>,
+) -> Result<(), Failure> {
+    let Some((wal, scan)) = held.filter(|(_, scan)| scan.header.salts == live.base.salts) else {
+        return Ok(());
+    };
+    let mut frame = vec![0; FRAME_HEADER_BYTES + scan.header.page_bytes];
+    for (number, _) in logged.iter().filter(|(number, _)| *number <= scan.valid()) {
+        wal.read(scan.header.frame_at(*number), &mut frame)?;
+        wal.write(scan.header.frame_at(*number), &frame)?;
+    }
+    Ok(())
 }
 
 /// What a WAL file holds.

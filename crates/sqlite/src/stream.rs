@@ -44,11 +44,11 @@ pub fn append(stream: &Stream, record: &[u8]) -> Result<u64, Failure> {
 }
 
 /// What the stream's note says.
-pub fn find_note(stream: &Stream) -> Found {
-    match Note::find(&stream.note()) {
+pub fn find_note(stream: &Stream) -> Result<Found, Failure> {
+    Ok(match Note::find(&stream.note()?) {
         Found::Note(note) if note.end_lsn != stream.appended().0 => Found::Torn,
         found => found,
-    }
+    })
 }
 
 /// Leaves `note` behind the last record. With the lease.
@@ -59,11 +59,11 @@ pub fn leave(stream: &Stream, note: Note) -> Note {
 }
 
 /// The stream's note; one that is none knows no generation.
-pub fn note_of(stream: &Stream) -> Note {
-    match find_note(stream) {
+pub fn note_of(stream: &Stream) -> Result<Note, Failure> {
+    Ok(match find_note(stream)? {
         Found::Note(note) => note,
         Found::Nothing | Found::Torn => Note::default(),
-    }
+    })
 }
 
 /// Says durably that nothing of the stream is wanted any more. With the lease.
@@ -71,7 +71,9 @@ pub fn close(stream: &Stream) -> Result<(), Failure> {
     let lsn = append_closed(stream)?;
     let note = leave(stream, Note { base_lsn: lsn, last_lsn: lsn, ..Note::default() });
     stream.sync(Lsn(lsn))?;
-    truncate(stream, &note)
+    // What is left behind is given back later.
+    let _ = truncate(stream, &note);
+    Ok(())
 }
 
 /// Says so to whoever reads what is durable later. With the lease.

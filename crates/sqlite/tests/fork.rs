@@ -14,6 +14,7 @@ use rusqlite::Connection;
 unsafe extern "C" {
     fn fork() -> c_int;
     fn waitpid(process: c_int, status: *mut c_int, options: c_int) -> c_int;
+    fn kill(process: c_int, signal: c_int) -> c_int;
     fn _exit(status: c_int) -> !;
 }
 
@@ -43,6 +44,7 @@ fn insert(connection: &Connection, rows: usize) {
 
 #[test]
 fn forked_processes() {
+    a_forked_process_holds_nothing_of_a_parent_that_died();
     what_was_opened_before_a_fork_does_nothing_behind_it();
     a_forked_process_takes_part_by_itself();
 }
@@ -114,4 +116,40 @@ fn what_was_opened_before_a_fork_does_nothing_behind_it() {
     assert_eq!(records, [b"before".to_vec(), b"after".to_vec()]);
     drop(stream);
     log.close().expect("closed");
+}
+
+fn a_forked_process_holds_nothing_of_a_parent_that_died() {
+    let place = Place::new(false);
+    let options = log::Options { memory: place.memory.clone(), ..log::Options::default() };
+    let open = || log::Log::open(place.path("log"), &options).expect("log");
+    drop(open());
+    // The grandchild lives until this end of the pipe is closed.
+    let (mut end, hold) = std::io::pipe().expect("pipe");
+    let (mut begun, begin) = std::io::pipe().expect("pipe");
+    // SAFETY: as in `forked`, for both.
+    let child = unsafe { fork() };
+    if child == 0 {
+        let log = open();
+        let stream = log.stream("s").expect("stream");
+        stream.append(b"leased").expect("append");
+        drop(hold);
+        // SAFETY: see above.
+        if unsafe { fork() } > 0 {
+            std::io::Write::write_all(&mut &begin, b"!").expect("say so");
+            loop {
+                std::thread::park();
+            }
+        }
+        let _ = std::io::Read::read(&mut end, &mut [0]);
+        // SAFETY: it ends the process.
+        unsafe { _exit(0) }
+    }
+    std::io::Read::read_exact(&mut begun, &mut [0]).expect("both run");
+    let (log, mut status) = (open(), 0);
+    let stream = log.stream("s").expect("stream");
+    assert!(matches!(stream.acquire(), Err(log::LogError::Busy(_))), "its writer lives");
+    // SAFETY: our child, and a place for its status.
+    assert_eq!(unsafe { (kill(child, 9), waitpid(child, &raw mut status, 0)) }, (0, child));
+    stream.acquire().expect("nobody has the lease, whoever lives of its children");
+    drop(hold);
 }

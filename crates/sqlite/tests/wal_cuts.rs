@@ -7,7 +7,7 @@ mod common;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use common::crash_vfs::{self, Recorder};
+use common::crash_vfs::{self, Event, Recorder};
 use common::world::{World, cut_wal};
 use common::{Place, count, is_sound, load};
 use rusqlite::{Connection, OpenFlags, ffi};
@@ -196,7 +196,7 @@ fn regression_a_wal_that_is_emptied_by_the_last_connection() {
 #[test]
 fn regression_the_last_to_leave_is_a_writer_or_a_reader() {
     let _alone = alone();
-    for is_reader in [false, true] {
+    for (is_reader, is_torn) in [(false, false), (true, false), (true, true)] {
         let place = Place::new(false);
         let connection = place.wal("a.db");
         for number in 0..2 {
@@ -211,10 +211,23 @@ fn regression_the_last_to_leave_is_a_writer_or_a_reader() {
             }
         };
         assert_eq!(count(&other), 2);
+        if is_torn {
+            tear_note(&place);
+        }
         drop(connection);
         drop(other);
         left_and_changed(&place);
     }
+}
+
+/// Leaves the log as somebody who dies between a record and its note; the record is one that was logged before.
+fn tear_note(place: &Place) {
+    let options = log::Options { memory: place.memory.clone(), ..log::Options::default() };
+    let log = log::Log::open(place.path(".onejournal"), &options).expect("log");
+    let names = log.stream_names().expect("names");
+    let stream = log.stream(names[0].as_str()).expect("stream");
+    let last = stream.read_from(stream.head()).expect("reader").last();
+    stream.append(&last.expect("a record").expect("read").payload).expect("append");
 }
 
 /// Rows that were acknowledged.
@@ -298,4 +311,36 @@ fn regression_a_sync_that_failed_before_the_wal_was_ever_durable() {
             all_are_there(cuts.end());
         }
     }
+}
+
+/// Of what recovery found in the WAL.
+#[test]
+fn regression_a_sync_that_failed_in_recovery_is_not_made_good_by_the_next() {
+    let _alone = alone();
+    let world = World::new(true);
+    let connection = open(&world, 4096);
+    for id in 0..5 {
+        put(&connection, id, 3000, 1).expect("it is logged");
+    }
+    let wanted = rows(&connection);
+    // A restart that takes nothing.
+    Recorder::begin(&world.data(), Box::new(|_| {}));
+    let left = cut_wal(world.home.path(), true, &Recorder::end());
+    let world = World { home: left, is_nvram: true };
+    let rows_of = || world.try_open("onejournal").map(|connection| rows(&connection));
+    Recorder::begin(&world.data(), Box::new(|_| {}));
+    Recorder::fail(&world.data().join("a.db-wal"));
+    let count = "SELECT count(*) FROM t";
+    let opened = world.try_open("onejournal");
+    let read = opened.and_then(|it| it.query_row(count, [], |row| row.get::<_, i64>(0)));
+    read.expect_err("the WAL's sync");
+    assert!(!Recorder::end().is_failing());
+    Recorder::begin(&world.data(), Box::new(|_| {}));
+    assert!(rows_of().expect("recovered") == wanted);
+    let events = Recorder::end().events;
+    let of_wal: Vec<Event> =
+        events.iter().filter(|(name, _)| name == "a.db-wal").map(|(_, event)| *event).collect();
+    let synced = of_wal.iter().position(|event| *event == Event::Sync).expect("a sync");
+    let is_write = |event: &Event| *event == Event::Write;
+    assert!(synced > 0 && of_wal[..synced].iter().all(is_write), "{of_wal:?}");
 }

@@ -74,7 +74,8 @@ pub(crate) struct Client {
 }
 
 /// Why a request has no answer.
-enum Unanswered {
+#[derive(Debug)]
+pub(crate) enum Unanswered {
     /// Another daemon may answer it.
     Gone(io::Error),
     /// No daemon of this service and version will.
@@ -93,13 +94,28 @@ fn exchange(
     request: &Request,
 ) -> std::result::Result<(Reply, Vec<OwnedFd>), Unanswered> {
     transport::send(connection, request.encode().as_bytes(), &[])?;
+    receive_answer(connection, request.kind)
+}
+
+/// The answer to a request that was sent.
+pub(crate) fn receive_answer(
+    connection: &OwnedFd,
+    kind: Kind,
+) -> std::result::Result<(Reply, Vec<OwnedFd>), Unanswered> {
     let mut buf = vec![0; REPLY_BYTES + DATA_BYTES_MAX];
-    let (count, files) = transport::receive(connection, &mut buf)?;
-    if count == 0 {
-        return Err(Unanswered::Gone(ErrorKind::ConnectionReset.into()));
+    let receive = |buf: &mut [u8]| match transport::receive(connection, buf)? {
+        (0, _) => Err(Unanswered::Gone(ErrorKind::ConnectionReset.into())),
+        received => Ok(received),
+    };
+    let (count, files) = receive(&mut buf)?;
+    let (mut reply, file_count, mut rest_bytes) =
+        Reply::decode(&buf[..count], kind).map_err(Unanswered::Wrong)?;
+    while rest_bytes > 0 {
+        let (count, _) = receive(&mut buf)?;
+        let more = || Unanswered::Wrong("an answer that is longer than it says".into());
+        rest_bytes = rest_bytes.checked_sub(count).ok_or_else(more)?;
+        reply.data.extend_from_slice(&buf[..count]);
     }
-    let (reply, file_count) =
-        Reply::decode(&buf[..count], request.kind).map_err(Unanswered::Wrong)?;
     match file_count == files.len() {
         true => Ok((reply, files)),
         false => Err(Unanswered::Wrong("descriptors were lost on the way".into())),
@@ -325,8 +341,8 @@ impl Client {
     pub(crate) fn salvage(&self, name: &str, from: Lsn) -> Result<(Vec<Record>, Lsn)> {
         let name = name.parse::<StreamName>()?.to_string();
         let request = Request { name, at: from.0, ..Request::new(Kind::Salvage) };
-        let (reply, files) = self.call(&request)?;
-        Ok((reader::parse(&reply, files)?, Lsn(reply.values[0])))
+        let (reply, _) = self.call(&request)?;
+        Ok((reader::parse(&reply)?, Lsn(reply.values[0])))
     }
 
     pub(crate) fn discard_damaged(&self, name: &str) -> Result<Lsn> {

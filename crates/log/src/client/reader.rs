@@ -1,9 +1,6 @@
 //! Reading a stream through the daemon, a megabyte at a time.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use zerocopy::FromBytes;
@@ -63,8 +60,8 @@ impl RemoteReader {
         let client = self.stream.client().clone();
         let fetched = self.stream.either(
             || {
-                let (reply, files) = client.call(&request)?;
-                Ok((parse(&reply, files)?, Lsn(reply.values[0]), None))
+                let (reply, _) = client.call(&request)?;
+                Ok((parse(&reply)?, Lsn(reply.values[0]), None))
             },
             |local| Ok((Vec::new(), self.behind, Some(local.read_from(self.behind)?))),
         )?;
@@ -76,17 +73,9 @@ impl RemoteReader {
     }
 }
 
-/// The records of an answer, behind it or in a file.
-pub(crate) fn parse(reply: &Reply, files: Vec<OwnedFd>) -> Result<Vec<Record>> {
-    let mut long = Vec::new();
-    let mut data = match files.into_iter().next() {
-        Some(file) => {
-            let read = read_all(File::from(file), &mut long);
-            read.map_err(|e| LogError::system("records of the daemon", e))?;
-            &long[..]
-        }
-        None => &reply.data[..],
-    };
+/// The records of an answer.
+pub(crate) fn parse(reply: &Reply) -> Result<Vec<Record>> {
+    let mut data = &reply.data[..];
     let cut = || LogError::Daemon("it sent records that are cut".into());
     let mut records = Vec::new();
     while !data.is_empty() {
@@ -99,11 +88,4 @@ pub(crate) fn parse(reply: &Reply, files: Vec<OwnedFd>) -> Result<Vec<Record>> {
         data = rest;
     }
     Ok(records)
-}
-
-/// From its beginning: the descriptor's position is the writer's.
-fn read_all(mut file: File, bytes: &mut Vec<u8>) -> std::io::Result<()> {
-    std::io::Seek::rewind(&mut file)?;
-    file.read_to_end(bytes)?;
-    Ok(())
 }

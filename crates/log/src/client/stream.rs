@@ -1,10 +1,9 @@
 //! A stream of the daemon. Appending takes its lease, and maps its lane.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use device::SharedWords;
+use device::{ForkClosed, SharedWords};
 use parking_lot::Mutex;
 
 use super::Client;
@@ -39,7 +38,7 @@ struct Lease {
     words: LaneWords,
     ahead: Arc<Ahead>,
     /// Its lock says that this process lives and has the lease.
-    _lock: OwnedFd,
+    _lock: ForkClosed,
 }
 
 impl RemoteStream {
@@ -145,7 +144,8 @@ impl RemoteStream {
         let service = &self.client.service;
         let (sizes, is_nvram) = (service.sizes, service.is_nvram);
         let writer = Writer::new(identity, words.clone(), sizes, is_nvram, position, Vec::new());
-        Ok(Lease { writer, words, ahead: Ahead::new(self.id, token), _lock: lock })
+        let _lock = ForkClosed::new(lock.into());
+        Ok(Lease { writer, words, ahead: Ahead::new(self.id, token), _lock })
     }
 
     /// The words of the lane, while this process has the lease.
@@ -262,18 +262,17 @@ impl RemoteStream {
         self.either(|| self.client.call(&request).map(|_| ()), |local| local.truncate_before(lsn))
     }
 
-    pub(crate) fn note(&self) -> [u8; NOTE_BYTES] {
+    pub(crate) fn note(&self) -> Result<[u8; NOTE_BYTES]> {
         if let Some(words) = self.words() {
-            return words.note();
+            return Ok(words.note());
         }
-        let asked = self.either(
+        self.either(
             || {
                 let (Reply { data, .. }, _) = self.client.call(&self.request(Kind::Note))?;
                 data.try_into().map_err(|_| LogError::Daemon("a note of another length".into()))
             },
-            |local| Ok(local.note()),
-        );
-        asked.unwrap_or([0; NOTE_BYTES])
+            |local| local.note(),
+        )
     }
 
     pub(crate) fn set_note(&self, note: &[u8; NOTE_BYTES]) {

@@ -1,18 +1,19 @@
 //! The daemon's connections, each with a thread.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use super::Shared;
 use super::access::is_trusted;
-use crate::protocol::{REQUEST_BYTES, Request};
+use crate::protocol::{Kind, REQUEST_BYTES, Reply, Request};
 use crate::transport::{self, Peer};
 
 /// How long an answer waits for a client that does not read.
@@ -116,7 +117,7 @@ fn serve(shared: &Shared, socket: &OwnedFd, peer: &Peer) {
             Ok((0, _)) => return,
             Ok((_, files)) if !files.is_empty() => Err("descriptors in a request"),
             Ok((count, _)) => Request::decode(&buf[..count]),
-            Err(e) if e.kind() == std::io::ErrorKind::InvalidData => Err("a long message"),
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => Err("a long message"),
             Err(_) => return,
         };
         let request = match request {
@@ -126,10 +127,84 @@ fn serve(shared: &Shared, socket: &OwnedFd, peer: &Peer) {
                 return;
             }
         };
+        let is_long = matches!(request.kind, Kind::Read | Kind::Salvage);
+        let _turn = (is_long && !is_trusted(peer.uid)).then(|| shared.turns.take(peer.uid));
         let (reply, files) = shared.desk.answer(peer, &request);
-        let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-        if transport::send(socket, &reply.encode(request.kind, files.len()), &files).is_err() {
+        if !files.is_empty() && !matches!(device::unread_bytes(socket), Ok(0)) {
+            // Descriptors on their way are counted, and there is an end of them for all users.
+            tracing::warn!("user {}: answers are not read: the connection is closed", peer.uid);
             return;
         }
+        if send(socket, &request, &reply, &files).is_err() {
+            return;
+        }
+    }
+}
+
+fn send(socket: &OwnedFd, request: &Request, reply: &Reply, files: &[OwnedFd]) -> io::Result<()> {
+    let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+    transport::send(socket, &reply.encode(request.kind, files.len()), &files)?;
+    reply.rest().try_for_each(|more| transport::send(socket, more, &[]))
+}
+
+/// How many requests with long answers are carried out for each user at a time: the daemon has an answer in memory until
+/// it is sent.
+const TURNS: usize = 4;
+
+/// Whose long answers are under way.
+#[derive(Default)]
+pub(super) struct Turns {
+    taken: Mutex<HashMap<u32, usize>>,
+    given_back: Condvar,
+}
+
+/// A long answer of a user.
+struct Turn<'a> {
+    turns: &'a Turns,
+    uid: u32,
+}
+
+impl Turns {
+    /// Waits until a user has fewer than [`TURNS`]. Not for ever: who does not read is sent nothing more.
+    fn take(&self, uid: u32) -> Turn<'_> {
+        let mut taken = self.taken.lock();
+        while taken.get(&uid).is_some_and(|count| *count >= TURNS) {
+            self.given_back.wait(&mut taken);
+        }
+        *taken.entry(uid).or_default() += 1;
+        Turn { turns: self, uid }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut taken = self.turns.taken.lock();
+        if let Some(count) = taken.get_mut(&self.uid) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.uid);
+            }
+        }
+        self.turns.given_back.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_waits_for_its_own_long_answers() {
+        let turns = Turns::default();
+        let mut own: Vec<Turn<'_>> = (0..TURNS).map(|_| turns.take(7)).collect();
+        drop(turns.take(8));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| drop(turns.take(7)));
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!waits.is_finished(), "all are taken");
+            own.pop();
+        });
+        drop(own);
+        assert!(turns.taken.lock().is_empty());
     }
 }

@@ -1,11 +1,15 @@
 //! The daemon without its socket: what answers requests, and what is looked after between them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
 
 use super::Limits;
 use super::access::Made;
 use crate::Result;
+use crate::lane::Lane;
 use crate::service::Service;
 
 /// Where requests are answered.
@@ -13,13 +17,55 @@ pub(crate) struct Desk {
     pub(crate) service: Arc<Service>,
     pub(super) limits: Limits,
     pub(super) made: Made,
+    /// Chunks that users were promised and do not hold yet.
+    promised: Mutex<HashMap<u32, usize>>,
+}
+
+/// A chunk that was promised to a user, until it is lent.
+pub(super) struct Promise<'a> {
+    desk: &'a Desk,
+    uid: u32,
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        let mut promised = self.desk.promised.lock();
+        if let Some(count) = promised.get_mut(&self.uid) {
+            *count -= 1;
+            if *count == 0 {
+                promised.remove(&self.uid);
+            }
+        }
+    }
 }
 
 impl Desk {
     /// Takes over what the daemon before left. Before anybody is served.
     pub(crate) fn new(service: Arc<Service>, limits: Limits) -> Result<Desk> {
         service.take_over_remotes()?;
-        Ok(Desk { service, limits, made: Made::default() })
+        Ok(Desk { service, limits, made: Made::default(), promised: Mutex::default() })
+    }
+
+    /// Promises a user one more chunk; `None`: it has `limit` of them, with those that others of its connections were
+    /// promised at the same time.
+    pub(super) fn promise(&self, uid: u32, limit: usize) -> Option<Promise<'_>> {
+        let mut promised = self.promised.lock();
+        let count = promised.get(&uid).copied().unwrap_or(0);
+        if limit < usize::MAX && self.user_chunk_count(uid) + count >= limit {
+            return None;
+        }
+        promised.insert(uid, count + 1);
+        Some(Promise { desk: self, uid })
+    }
+
+    /// Chunks that the user's clients hold.
+    fn user_chunk_count(&self, uid: u32) -> usize {
+        let is_theirs = |lane: &&Arc<Lane>| {
+            lane.words.remote().load(Ordering::Acquire) != 0
+                && lane.words.remote_uid().load(Ordering::Acquire) == u64::from(uid)
+        };
+        let lanes = self.service.open_lanes();
+        lanes.iter().filter(is_theirs).map(|lane| lane.words.chunks().len()).sum()
     }
 
     /// Ends the leases of clients that are gone, takes back what others took too much, and closes streams that nobody uses.
@@ -60,5 +106,35 @@ impl Desk {
 
     pub(super) fn pool_chunk_count(&self) -> usize {
         self.service.host.settings().chunk_count as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::place::Place;
+    use crate::recovery::recover_service;
+
+    #[test]
+    fn regression_connections_of_a_user_do_not_pass_its_limit_together() {
+        let root = tempfile::tempdir().expect("directory");
+        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+        let options =
+            Options { memory: memory.path().to_owned(), pool_bytes: 1 << 20, ..Options::default() };
+        let place = Place::join(root.path(), &options, None, |place| {
+            recover_service(&Service::new(place, options.full_wait))
+        });
+        let service = Service::new(place.expect("join"), options.full_wait);
+        let desk = Desk::new(Arc::new(service), Limits::default()).expect("desk");
+        let first = desk.promise(7, 2).expect("one");
+        let second = desk.promise(7, 2).expect("two");
+        assert!(desk.promise(7, 2).is_none(), "nothing is lent yet");
+        assert!(desk.promise(8, 2).is_some(), "another user");
+        assert!(desk.promise(7, usize::MAX).is_some(), "who may have all");
+        drop(first);
+        let third = desk.promise(7, 2).expect("one was lent and given back");
+        drop((second, third));
+        assert!(desk.promised.lock().is_empty());
     }
 }

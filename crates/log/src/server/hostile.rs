@@ -12,6 +12,7 @@ use fastrand::Rng;
 use zerocopy::IntoBytes;
 
 use super::{Server, ServerOptions};
+use crate::client::receive_answer;
 use crate::protocol::{DATA_BYTES_MAX, Kind, REPLY_BYTES, REQUEST_BYTES, Reply, Request, accepted};
 use crate::record::Identity;
 use crate::shared::LaneWords;
@@ -62,9 +63,7 @@ impl Raw {
 
     fn ask(&self, request: &Request) -> Result<(Reply, Vec<OwnedFd>)> {
         transport::send(&self.0, request.encode().as_bytes(), &[]).expect("send");
-        let mut buf = vec![0; REPLY_BYTES + DATA_BYTES_MAX];
-        let (count, files) = transport::receive(&self.0, &mut buf).expect("receive");
-        let (reply, _) = Reply::decode(&buf[..count], request.kind).expect("an answer");
+        let (reply, files) = receive_answer(&self.0, request.kind).expect("an answer");
         Ok((accepted(reply)?, files))
     }
 }
@@ -387,6 +386,28 @@ fn messages_that_are_none_close_their_connection_alone() {
     innocent.go_on();
     innocent.check();
     server.stop().expect("stop");
+}
+
+/// Descriptors in flight are counted by the kernel for all of the daemon's users.
+#[test]
+fn regression_a_client_that_reads_no_answer_is_given_no_descriptors() {
+    let place = Place::new(true);
+    let _server = place.serve();
+    let lane = Lane::take(&place, "silent").expect("lease");
+    let (stream, token) = (lane.identity.stream.0, lane.token);
+    let at = lane.position / lane.chunk_bytes;
+    let request = Request { stream, token, at, ..Request::new(Kind::Lend) };
+    let mut sent = 0;
+    while transport::send(&lane.raw.0, request.encode().as_bytes(), &[]).is_ok() {
+        sent += 1;
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(sent < 10_000, "it goes on for ever");
+    }
+    // The first error may say that it was closed before all requests were received.
+    let answers = (0..4).filter(|_| receive_answer(&lane.raw.0, Kind::Lend).is_ok()).count();
+    assert!(answers <= 1, "{answers} of {sent} requests");
+    let log = Log::connect(place.socket()).expect("connect");
+    Innocent::new(&log, "innocent").go_on();
 }
 
 #[test]

@@ -43,7 +43,7 @@ use crate::service::Service;
 use crate::worker::Worker;
 use crate::{LogError, Result, transport};
 
-use connection::Connections;
+use connection::{Connections, Turns};
 use desk::Desk;
 
 /// How often the threads look whether the daemon ends, and for clients that are gone.
@@ -104,6 +104,7 @@ impl ServerOptions {
 struct Shared {
     desk: Desk,
     connections: Connections,
+    turns: Turns,
     is_ending: AtomicBool,
 }
 
@@ -134,7 +135,7 @@ impl Server {
             .map_err(|e| LogError::system(socket.display().to_string(), e))?;
         let worker = Some(Worker::start(service)?);
         let (connections, is_ending) = (Connections::default(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { desk, connections, is_ending });
+        let shared = Arc::new(Shared { desk, connections, turns: Turns::default(), is_ending });
         let mut server = Server { shared, socket, threads: Vec::new(), worker };
         let shared = server.shared.clone();
         server.spawn("log-accept", move || accept(&shared, &listener))?;

@@ -1,16 +1,15 @@
 //! What the daemon does for a request.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, SealFlags};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
 use super::access::{Wish, check, is_trusted};
-use super::desk::Desk;
+use super::desk::{Desk, Promise};
 use crate::host::StreamMeta;
 use crate::lane::Lane;
 use crate::protocol::{DATA_BYTES_MAX, FILES_MAX, Kind, RawRecord, Reply, Request, refusal};
@@ -88,7 +87,7 @@ impl Desk {
                 let (name, meta) = self.find(peer, request, Wish::Read)?;
                 let Found { records, next } =
                     self.service.salvage(&name, &meta, Lsn(request.at))?;
-                records_reply(&[next.0], &records)
+                Ok(records_reply(&[next.0], &records))
             }
             Kind::Discard => {
                 let (name, meta) = self.find(peer, request, Wish::Own)?;
@@ -175,23 +174,30 @@ impl Desk {
     }
 
     fn lend_now(&self, uid: u32, lane: &Lane, ordinal: u64) -> Result<OwnedFd> {
-        if lane.words.chunk(ordinal).is_none() {
-            self.wait_for_share(uid, lane)?;
-            check_quota(lane, ordinal, self.service.host.settings().chunk_bytes)?;
-        }
+        let _promise = match lane.words.chunk(ordinal) {
+            Some(_) => None,
+            None => {
+                let promise = self.wait_for_share(uid, lane)?;
+                check_quota(lane, ordinal, self.service.host.settings().chunk_bytes)?;
+                Some(promise)
+            }
+        };
         self.lend_one(lane, ordinal)
     }
 
     fn lend_early(&self, uid: u32, lane: &Lane, at: u64, count: u32) -> Result<Answer> {
         let mut files = Vec::new();
         for ordinal in (0..count.min(FILES_MAX as u32)).map(|n| at.saturating_add(u64::from(n))) {
+            let mut promise = None;
             if lane.words.chunk(ordinal).is_none() {
-                if !self.has_plenty(uid, lane, ordinal) {
+                promise = self.promise_early(uid, lane, ordinal);
+                if promise.is_none() {
                     break;
                 }
                 check_quota(lane, ordinal, self.service.host.settings().chunk_bytes)?;
             }
             files.push(self.lend_one(lane, ordinal)?);
+            drop(promise);
         }
         Ok((Reply::of(&[files.len() as u64]), files))
     }
@@ -208,16 +214,6 @@ impl Desk {
         }
     }
 
-    /// Chunks that the user's clients hold.
-    fn user_chunk_count(&self, uid: u32) -> usize {
-        let is_theirs = |lane: &&Arc<Lane>| {
-            lane.words.remote().load(Ordering::Acquire) != 0
-                && lane.words.remote_uid().load(Ordering::Acquire) == u64::from(uid)
-        };
-        let lanes = self.service.open_lanes();
-        lanes.iter().filter(is_theirs).map(|lane| lane.words.chunks().len()).sum()
-    }
-
     fn user_chunk_limit(&self, uid: u32) -> usize {
         match is_trusted(uid) {
             true => usize::MAX,
@@ -225,22 +221,29 @@ impl Desk {
         }
     }
 
-    /// Whether a client may have a chunk that it does not need yet: the next one, and not from the
-    /// last quarter of the pool or of its share.
-    fn has_plenty(&self, uid: u32, lane: &Lane, ordinal: u64) -> bool {
-        ordinal == self.service.next_ordinal(lane)
-            && self.service.lent_count() < self.pool_chunk_count() * 3 / 4
-            && self.user_chunk_count(uid) < self.user_chunk_limit(uid) / 4 * 3
+    /// Promises a chunk that a client does not need yet: the next one, and not from the last quarter of the pool or of
+    /// its share.
+    fn promise_early(&self, uid: u32, lane: &Lane, ordinal: u64) -> Option<Promise<'_>> {
+        let has_plenty = ordinal == self.service.next_ordinal(lane)
+            && self.service.lent_count() < self.pool_chunk_count() * 3 / 4;
+        let limit = match self.user_chunk_limit(uid) {
+            usize::MAX => usize::MAX,
+            limit => limit / 4 * 3,
+        };
+        has_plenty.then(|| self.promise(uid, limit)).flatten()
     }
 
-    /// Waits until the user has less than its share of the pool.
-    fn wait_for_share(&self, uid: u32, lane: &Lane) -> Result<()> {
+    /// Waits until the user has less than its share of the pool, and promises it a chunk.
+    fn wait_for_share(&self, uid: u32, lane: &Lane) -> Result<Promise<'_>> {
         let (begin, limit) = (Instant::now(), self.user_chunk_limit(uid));
-        while self.user_chunk_count(uid) >= limit {
+        loop {
+            if let Some(promise) = self.promise(uid, limit) {
+                return Ok(promise);
+            }
             let freed = self.service.control.freed();
             self.service.drain(lane)?;
-            if self.user_chunk_count(uid) < limit {
-                break;
+            if let Some(promise) = self.promise(uid, limit) {
+                return Ok(promise);
             }
             if begin.elapsed() >= self.service.full_wait {
                 return Err(LogError::Full {
@@ -250,7 +253,6 @@ impl Desk {
             }
             self.service.control.wait_freed(freed, Duration::from_millis(20));
         }
-        Ok(())
     }
 
     fn read(&self, request: &Request, lane: &Lane) -> Result<Answer> {
@@ -258,7 +260,7 @@ impl Desk {
         lane.check_position(at)?;
         let Found { records, next } =
             lane.read_records(at, READ_BYTES.min(request.count as usize))?;
-        records_reply(&[next.0], &records)
+        Ok(records_reply(&[next.0], &records))
     }
 
     fn stat(&self, lane: &Lane) -> Result<Answer> {
@@ -338,8 +340,8 @@ fn check_quota(lane: &Lane, ordinal: u64, chunk_bytes: u64) -> Result<()> {
     Err(LogError::Denied(format!("stream {}: {text}", lane.name)))
 }
 
-/// Numbers, and records behind them or in a file.
-fn records_reply(values: &[u64], records: &[Record]) -> Result<Answer> {
+/// Numbers, and records behind them.
+fn records_reply(values: &[u64], records: &[Record]) -> Answer {
     let mut data = Vec::new();
     for record in records {
         let head = RawRecord {
@@ -350,20 +352,5 @@ fn records_reply(values: &[u64], records: &[Record]) -> Result<Answer> {
         data.extend_from_slice(head.as_bytes());
         data.extend_from_slice(&record.payload);
     }
-    if data.len() <= DATA_BYTES_MAX {
-        return Ok((Reply { data, ..Reply::of(values) }, Vec::new()));
-    }
-    Ok((Reply::of(values), vec![sealed(&data)?]))
-}
-
-/// A file in memory that holds `data` and can be changed no more.
-fn sealed(data: &[u8]) -> Result<OwnedFd> {
-    let failed = |e: std::io::Error| LogError::system("memory for records", e);
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = rustix::fs::memfd_create("records", flags).map_err(|e| failed(e.into()))?;
-    let file = std::fs::File::from(file);
-    std::io::Write::write_all(&mut &file, data).map_err(failed)?;
-    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
-    rustix::fs::fcntl_add_seals(file.as_fd(), seals).map_err(|e| failed(e.into()))?;
-    Ok(file.into())
+    (Reply { data, ..Reply::of(values) }, Vec::new())
 }

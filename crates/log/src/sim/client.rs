@@ -132,8 +132,8 @@ impl Client {
         let mut records = Vec::new();
         loop {
             let request = Request { stream, at: at.0, count: 20_000, ..Request::new(Kind::Read) };
-            let Answer { reply, files, .. } = self.ask(&request)?;
-            let more = parse_records(&reply, files)?;
+            let Answer { reply, .. } = self.ask(&request)?;
+            let more = parse_records(&reply)?;
             if more.is_empty() {
                 return Ok(records);
             }

@@ -89,7 +89,7 @@ impl Database {
         if is_due(stream)? {
             return Err(is_in_part());
         }
-        match Note::find(&stream.note()) {
+        match Note::find(&stream.note()?) {
             Found::Note(note)
                 if note.has_pages
                     && note.end_lsn == end_lsn
@@ -149,7 +149,7 @@ impl Database {
     pub fn release(&self, main: Real) -> Result<(), Failure> {
         let released = self.with_stream(|stream| {
             // Nothing ends it but what waits for SQLite's locks.
-            if matches!(Note::find(&stream.note()), Found::Note(note) if !note.has_pages) {
+            if matches!(Note::find(&stream.note()?), Found::Note(note) if !note.has_pages) {
                 return Ok(());
             }
             let _lease = self.lease(stream)?;
@@ -157,7 +157,7 @@ impl Database {
             if is_due(stream)? {
                 return Err(is_in_part());
             }
-            if !matches!(Note::find(&stream.note()), Found::Note(note) if note.has_pages) {
+            if !matches!(Note::find(&stream.note()?), Found::Note(note) if note.has_pages) {
                 return Ok(());
             }
             #[cfg(feature = "canary")]

@@ -41,10 +41,9 @@ impl Database {
     pub(super) fn is_hot(&self) -> Result<bool, Failure> {
         let found = self.with_stream(|stream| {
             self.settle_doubt(stream)?;
-            match Note::find(&stream.note()) {
+            match Note::find(&stream.note()?) {
                 Found::Note(note) => Ok(note.is_applying),
-                // A daemon that is gone says nothing either.
-                Found::Nothing => Ok(stream.stat().map(|_| false)?),
+                Found::Nothing => Ok(false),
                 // Perhaps somebody is writing the note.
                 Found::Torn => {
                     let _lease = self.lease(stream)?;
@@ -89,7 +88,7 @@ impl Database {
 
 /// With the lease: whether the database may have transactions of the log in part.
 pub(super) fn is_due(stream: &Stream) -> Result<bool, Failure> {
-    match Note::find(&stream.note()) {
+    match Note::find(&stream.note()?) {
         Found::Note(note) => Ok(note.is_applying),
         Found::Nothing => Ok(false),
         Found::Torn => match read_live(stream) {

@@ -79,7 +79,15 @@ fn cut_log(home: &Path, is_nvram: bool) -> tempfile::TempDir {
     std::fs::create_dir(target.path().join("memory")).expect("directory");
     std::fs::create_dir(target.path().join("nvram")).expect("directory");
     if is_nvram {
-        copy_tree(&home.join("nvram"), &target.path().join("nvram"));
+        let nvram = target.path().join("nvram");
+        copy_tree(&home.join("nvram"), &nvram);
+        for own in std::fs::read_dir(&nvram).expect("directory") {
+            // It is that log, and no copy.
+            let owner = own.expect("entry").path().join("owner");
+            if let Err(e) = std::fs::remove_file(owner) {
+                assert_eq!(e.kind(), std::io::ErrorKind::NotFound);
+            }
+        }
     }
     let log = target.path().join("data/.onejournal");
     copy_tree(&home.join("data/.onejournal"), &log);
