@@ -349,6 +349,34 @@ fn signals_unmount() {
     scratch.close_and_check();
 }
 
+/// Its parent was killed during a long recovery. It waited for itself to answer the end of its mount.
+#[test]
+fn regression_a_daemon_that_nobody_hears_takes_its_mount_back() {
+    let Some(scratch) = Scratch::new() else { return };
+    for options in ["io_uring=off", "io_uring=off,atomic_writes"] {
+        let (nobody, output) = std::io::pipe().unwrap();
+        drop(nobody);
+        let mut daemon = Command::new(ONEJOURNAL)
+            .args(["mount", "--announce", "-o", options, "--"])
+            .args([scratch.image(), scratch.dir()])
+            .stdout(output)
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let begin = std::time::Instant::now();
+        let status = loop {
+            if let Some(status) = daemon.try_wait().unwrap() {
+                break status;
+            }
+            assert!(begin.elapsed().as_secs() < 120, "{options}: it hangs");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        };
+        assert_eq!(status.code(), Some(OPERATIONAL), "{options}");
+        assert!(mount_line(&scratch.dir()).is_none(), "{options}");
+        scratch.check();
+    }
+}
+
 #[test]
 fn a_signal_while_in_use_ends_it_with_the_last_user() {
     let Some(mut scratch) = Scratch::mounted("") else { return };

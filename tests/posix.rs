@@ -537,6 +537,31 @@ fn immutable_and_append_only_files() {
     scratch.close_and_check();
 }
 
+/// The kernel writes whole pages back, with what was there before.
+#[test]
+fn append_only_files_with_a_writeback_cache() {
+    let Some(mut scratch) = Scratch::mounted("writeback_cache") else { return };
+    let path = scratch.path("f");
+    fs::write(&path, "x").unwrap();
+    system("sync", ["-f", text(&path)]).good();
+    system("chattr", ["+a", text(&path)]).good();
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    for piece in [&b"appended"[..], &[7; 10_000]] {
+        file.write_all(piece).unwrap();
+        file.sync_all().unwrap();
+    }
+    drop(file);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    let _ = file.write_at(b"z", 0);
+    fails(Errno::PERM, file.sync_all());
+    drop(file);
+    scratch.remount("writeback_cache");
+    assert_eq!(fs::read(&path).unwrap(), [&b"xappended"[..], &[7; 10_000]].concat());
+    system("chattr", ["-a", text(&path)]).good();
+    fs::remove_file(&path).unwrap();
+    scratch.close_and_check();
+}
+
 #[test]
 fn special_files_keep_their_kind() {
     let Some(mut scratch) = Scratch::mounted("") else { return };

@@ -107,9 +107,14 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     if let Some(listener) = metrics {
         session.serve_metrics(listener);
     }
-    unmount_on_signal(signals, session.handle())?;
-    if args.announce {
-        announce()?;
+    let begun = unmount_on_signal(signals, session.handle());
+    let begun = begun.and_then(|()| if args.announce { announce() } else { Ok(()) });
+    if let Err(error) = begun {
+        // Nobody learns that it is mounted.
+        if let Err(error) = session.take_back() {
+            tracing::error!("{error}");
+        }
+        return Err(error);
     }
     session.run().map_err(|error| CliError::at(&path, error))?;
     Ok(0)

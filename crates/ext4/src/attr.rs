@@ -1,6 +1,7 @@
 //! Reading and setting the attributes of an inode.
 
 use crate::error::{Error, Result};
+use crate::file::FILE_BYTES_MAX;
 use crate::inode::{Inode, flags, read_inode};
 use crate::op::{Op, credits};
 use crate::types::{Attr, FileKind, InodeNo, SetAttr, SetTime, Timestamp};
@@ -8,7 +9,7 @@ use crate::volume::Volume;
 use crate::xattr;
 
 const SET_USER_ID: u16 = 0o4000;
-const SET_GROUP_ID: u16 = 0o2000;
+pub(crate) const SET_GROUP_ID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o010;
 
 /// Flags that users may set.
@@ -40,13 +41,18 @@ impl Volume {
             self.leave_mode()?;
         }
         if let Some(size_bytes) = set.size_bytes {
+            if size_bytes > FILE_BYTES_MAX {
+                return Err(Error::FileTooBig);
+            }
+            // First: a power cut leaves no file that is trusted and has other content.
+            self.drop_capabilities(ino, set)?;
             self.set_size(ino, size_bytes, |op, inode| {
                 check(inode, set)?;
                 apply(inode, set, op.now());
                 Ok(())
             })?;
         }
-        if set.size_bytes.is_none() || touches_xattrs(set) {
+        if set.size_bytes.is_none() || set.mode.is_some() {
             let _xattr = cell.xattr.write();
             self.with_op(2 * xattr::STORE_CREDITS + credits::PUT_INODE, |op| {
                 let mut inode = op.inode(ino)?;
@@ -58,6 +64,23 @@ impl Volume {
             })?;
         }
         self.get_attr(ino)
+    }
+
+    /// Takes the capabilities off a file that will be cut, if it has any.
+    fn drop_capabilities(&self, ino: InodeNo, set: &SetAttr) -> Result<()> {
+        let cell = self.cell(ino);
+        let _xattr = cell.xattr.write();
+        if !xattr::has_capabilities(self, &read_inode(self, ino)?)? {
+            return Ok(());
+        }
+        self.with_op(xattr::STORE_CREDITS + credits::PUT_INODE, |op| {
+            let mut inode = op.inode(ino)?;
+            check(&inode, set)?;
+            xattr::drop_capabilities(op, &mut inode)?;
+            inode.set_ctime(op.now());
+            inode.bump_version();
+            op.put_inode(&inode)
+        })
     }
 }
 
@@ -134,14 +157,9 @@ fn kill_suid_sgid(inode: &mut Inode) {
     inode.set_permissions(permissions);
 }
 
-/// Whether [`apply_to_xattrs`] has anything to do.
-fn touches_xattrs(set: &SetAttr) -> bool {
-    set.mode.is_some() || drops_capabilities(set)
-}
-
-/// A new owner or new content must not inherit what the file was trusted with.
+/// A new owner must not inherit what the file was trusted with; of new content see [`Volume::drop_capabilities`].
 fn drops_capabilities(set: &SetAttr) -> bool {
-    set.uid.is_some() || set.gid.is_some() || set.size_bytes.is_some() || set.kill_suid_sgid
+    set.uid.is_some() || set.gid.is_some() || set.kill_suid_sgid
 }
 
 fn apply_to_xattrs(op: &mut Op<'_>, inode: &mut Inode, set: &SetAttr) -> Result<()> {

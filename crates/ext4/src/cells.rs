@@ -131,6 +131,8 @@ struct Entry {
     cell: Arc<InodeCell>,
     pin_count: u64,
     eviction: Eviction,
+    /// It is in the queue of its shard.
+    is_queued: bool,
 }
 
 /// Whether somebody looks if an inode is to be freed, and frees it.
@@ -146,7 +148,7 @@ enum Eviction {
 #[derive(Default)]
 struct Shard {
     entries: HashMap<InodeNo, Entry>,
-    /// Every inode without a pin is here at least once.
+    /// Every inode without a pin is here once, others perhaps.
     unpinned: VecDeque<InodeNo>,
 }
 
@@ -171,7 +173,7 @@ impl Cells {
         shard.collect(committed());
         let cell = Arc::<InodeCell>::default();
         shard.entries.insert(ino, Entry { cell: cell.clone(), ..Entry::default() });
-        shard.unpinned.push_back(ino);
+        shard.queue(ino);
         cell
     }
 
@@ -190,7 +192,7 @@ impl Cells {
             return false;
         }
         if was_pinned {
-            shard.unpinned.push_back(ino);
+            shard.queue(ino);
         }
         shard.collect(committed);
         was_pinned
@@ -222,19 +224,30 @@ impl Cells {
         let again = entry.eviction == Eviction::Again && entry.pin_count == 0;
         entry.eviction = if again { Eviction::UnderWay } else { Eviction::None };
         if !again && entry.pin_count == 0 {
-            shard.unpinned.push_back(ino);
+            shard.queue(ino);
         }
         again
     }
 }
 
 impl Shard {
+    /// Lets an inode that nobody pins wait until its cell can be dropped.
+    fn queue(&mut self, ino: InodeNo) {
+        if let Some(entry) = self.entries.get_mut(&ino)
+            && !entry.is_queued
+        {
+            entry.is_queued = true;
+            self.unpinned.push_back(ino);
+        }
+    }
+
     /// Drops a few cells that nobody needs. Bounded work: two a call, so that the queue shrinks
     /// faster than it grows.
     fn collect(&mut self, committed: Tid) {
         for _ in 0..2 {
             let Some(ino) = self.unpinned.pop_front() else { return };
-            let Some(entry) = self.entries.get(&ino) else { continue };
+            let Some(entry) = self.entries.get_mut(&ino) else { continue };
+            entry.is_queued = false;
             if entry.pin_count > 0 {
                 continue;
             }
@@ -243,7 +256,7 @@ impl Shard {
                 || entry.cell.is_content_lost()
                 || entry.eviction != Eviction::None;
             if in_use || entry.cell.sync_tid() > committed {
-                self.unpinned.push_back(ino);
+                self.queue(ino);
             } else {
                 self.entries.remove(&ino);
             }
@@ -270,6 +283,32 @@ mod tests {
         cells.pin(InodeNo(48));
         cells.unpin(InodeNo(48), 1, Tid(5));
         assert!(Arc::ptr_eq(&held, &cells.get(b, || Tid(5))));
+    }
+
+    /// Each FORGET of a file that was deleted just now added two.
+    #[test]
+    fn regression_the_queue_is_not_longer_than_what_is_in_it() {
+        let cells = Cells::default();
+        let lens = || {
+            let shards = cells.shards.iter().map(Mutex::lock);
+            shards.fold((0, 0), |(queue, entries), shard| {
+                (queue + shard.unpinned.len(), entries + shard.entries.len())
+            })
+        };
+        for round in 1..1000 {
+            for ino in [InodeNo(16), InodeNo(32), InodeNo(48)] {
+                cells.pin(ino);
+                cells.get(ino, || Tid(round - 1)).note_change(Tid(round), true);
+                assert!(cells.unpin(ino, 1, Tid(round - 1)));
+                assert!(cells.begin_eviction(ino) && !cells.end_eviction(ino));
+            }
+            let (queue, entries) = lens();
+            assert!(queue <= entries && entries <= 3, "{queue} of {entries}, round {round}");
+        }
+        for _ in 0..3 {
+            drop(cells.get(InodeNo(64), || Tid(1000)));
+        }
+        assert!(lens().1 <= 2, "what is committed goes");
     }
 
     #[test]

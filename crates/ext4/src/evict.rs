@@ -44,8 +44,14 @@ impl Volume {
                 Ok(_) | Err(Error::NotFound) => Ok(()),
                 Err(error) => Err(error),
             };
-            if !self.cells.end_eviction(ino) || evicted.is_err() {
+            let is_again = self.cells.end_eviction(ino);
+            if evicted.is_err() {
+                // Nobody looks for whoever asked for it meanwhile: it ends for them, too.
+                while is_again && self.cells.end_eviction(ino) {}
                 return evicted;
+            }
+            if !is_again {
+                return Ok(());
             }
         }
     }

@@ -40,7 +40,8 @@ pub enum Allocate {
 const EDGE_COUNT: usize = 2;
 
 /// Extents that one operation allocates or zeroes at most.
-const EXTENT_COUNT_MAX: usize = 4096;
+/// Nobody else changes or commits anything meanwhile.
+const EXTENT_COUNT_MAX: usize = 1024;
 /// Blocks that one operation may change at most to punch out a range.
 const PUNCH_CREDIT_COUNT_MAX: usize = 2048;
 

@@ -7,6 +7,7 @@
 use journal::{BlockRef, HomeBlock};
 
 use crate::acl::Acl;
+use crate::attr::SET_GROUP_ID;
 use crate::data_mode;
 use crate::error::{Error, Result};
 use crate::features::compat;
@@ -180,11 +181,19 @@ pub(crate) fn follow_chmod(op: &mut Op<'_>, inode: &mut Inode) -> Result<()> {
     Ok(())
 }
 
+fn capability() -> XattrName {
+    XattrName { index: SECURITY_INDEX, rest: b"capability".to_vec() }
+}
+
+/// Whether a file has capabilities.
+pub(crate) fn has_capabilities(source: &impl Source, inode: &Inode) -> Result<bool> {
+    Ok(get(source, inode, &capability())?.is_some())
+}
+
 /// Removes the file capabilities of a file whose content or owner changes.
 pub(crate) fn drop_capabilities(op: &mut Op<'_>, inode: &mut Inode) -> Result<()> {
-    let name = XattrName { index: SECURITY_INDEX, rest: b"capability".to_vec() };
-    if get(op, inode, &name)?.is_some() {
-        store(op, inode, &name, None)?;
+    if has_capabilities(op, inode)? {
+        store(op, inode, &capability(), None)?;
     }
     Ok(())
 }
@@ -249,6 +258,31 @@ impl Volume {
         value: &[u8],
         how: XattrFlags,
     ) -> Result<()> {
+        self.set_xattr_and(ino, name, value, how, |_| {})
+    }
+
+    /// The same, and takes the set-group-ID bit off: an access control list that is set by somebody who is not in the
+    /// file's group.
+    pub fn set_acl_as_stranger(
+        &self,
+        ino: InodeNo,
+        name: &[u8],
+        value: &[u8],
+        how: XattrFlags,
+    ) -> Result<()> {
+        self.set_xattr_and(ino, name, value, how, |inode| {
+            inode.set_permissions(inode.mode() & 0o7777 & !SET_GROUP_ID);
+        })
+    }
+
+    fn set_xattr_and(
+        &self,
+        ino: InodeNo,
+        name: &[u8],
+        value: &[u8],
+        how: XattrFlags,
+        also: impl Fn(&mut Inode),
+    ) -> Result<()> {
         let name = XattrName::parse(name)?;
         data_mode::check_value(&name, value)?;
         self.change_xattrs(ino, &name, |op, inode| {
@@ -259,6 +293,7 @@ impl Volume {
                 XattrFlags::Replace if !exists => return Err(Error::NoAttribute),
                 _ => {}
             }
+            also(inode);
             if !is_acl(&name) {
                 return store(op, inode, &name, Some(value));
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::{Image, options};
 use device::{SimDevice, Survival};
-use ext4::{Allocate, DataMode, InodeNo, NewNode, OpenOptions, Owner, Volume};
+use ext4::{Allocate, DataMode, InodeNo, NewNode, OpenOptions, Owner, SetAttr, Volume, XattrFlags};
 
 const BLOCK: usize = 4096;
 
@@ -135,6 +135,62 @@ fn punching_a_range_in_many_groups_is_one_operation() {
     let bytes = content(&volume, "file", 70 << 20);
     assert!(bytes[..69 << 20].iter().all(|byte| *byte == 0));
     assert!(bytes[69 << 20..].iter().all(|byte| *byte == 1));
+    volume.close().unwrap();
+    image.assert_clean(&device);
+}
+
+const CAPABILITY: &[u8] = b"security.capability";
+
+/// Cutting was the first of two operations.
+#[test]
+fn regression_a_file_that_was_cut_has_no_capabilities() {
+    let device = simulated(&[], "64M");
+    let volume = open(device.clone(), DataMode::Journal);
+    let filler = make(&volume, "filler");
+    let most = volume.journal().max_credit_count();
+    let cut = SetAttr { size_bytes: Some(0), ..SetAttr::default() };
+    let mut was_cut = 0;
+    for (nth, filled) in (most - 130..most - 1).enumerate() {
+        let name = format!("trusted{nth}");
+        let ino = make(&volume, &name);
+        volume.write(ino, 0, &[1; 2 * BLOCK]).unwrap();
+        volume.set_xattr(ino, CAPABILITY, &[2; 20], XattrFlags::Any).unwrap();
+        volume.journal().checkpoint().unwrap();
+        let noise = fastrand::Rng::with_seed(nth as u64).u8(..);
+        volume.write(filler, 0, &vec![noise; filled * BLOCK]).unwrap();
+        assert_eq!(volume.set_attr(ino, &cut).unwrap().size_bytes, 0);
+        assert!(volume.get_xattr(ino, CAPABILITY).is_err());
+        let image = device.crash(Survival::Nothing);
+        let crashed = open(Arc::new(SimDevice::from_image(image, 512)), DataMode::Journal);
+        let found = crashed.lookup(InodeNo::ROOT, name.as_bytes()).unwrap();
+        let is_trusted = crashed.get_xattr(found.ino, CAPABILITY).is_ok();
+        assert!(found.size_bytes > 0 || !is_trusted, "{filled} of {most} blocks");
+        was_cut += u32::from(!is_trusted);
+    }
+    assert!(was_cut > 0, "the capabilities never went before the size");
+}
+
+#[test]
+fn cutting_a_file_without_capabilities_and_setting_a_list_is_one_operation() {
+    let image = Image::new(&[], "64M");
+    let device = image.device();
+    let volume = Volume::open(device.clone(), options()).unwrap();
+    let ino = make(&volume, "file");
+    volume.write(ino, 0, &[1; 2 * BLOCK]).unwrap();
+    let change = |change: SetAttr| volume.set_attr(ino, &change).unwrap().mode & 0o7777;
+    let size_bytes = Some(BLOCK as u64);
+    let cut = || assert_eq!(change(SetAttr { size_bytes, ..SetAttr::default() }), 0o644);
+    assert_eq!(handles(&volume, cut), 1);
+    change(SetAttr { mode: Some(0o2755), ..SetAttr::default() });
+    // Version 2; owner, group, others: read.
+    let entry = |tag: u16| [&tag.to_le_bytes()[..], &4_u16.to_le_bytes(), &[0xff; 4]].concat();
+    let list = [&2_u32.to_le_bytes()[..], &entry(1), &entry(4), &entry(0x20)].concat();
+    let set = || {
+        let name = b"system.posix_acl_access";
+        volume.set_acl_as_stranger(ino, name, &list, XattrFlags::Any).unwrap();
+    };
+    assert_eq!(handles(&volume, set), 1);
+    assert_eq!(volume.get_attr(ino).unwrap().mode & 0o7777, 0o444);
     volume.close().unwrap();
     image.assert_clean(&device);
 }

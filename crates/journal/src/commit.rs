@@ -68,7 +68,9 @@ impl Engine {
             self.flush_home_if_written()?;
             return Ok(false);
         };
-        in_place.wait_for_zero();
+        if !in_place.wait_for_zero() {
+            self.abort(&"a thread panicked while it wrote in place, which is a bug");
+        }
         self.flush_home_if_written()?;
         // Data in place that failed must not be followed by the metadata that points to it.
         self.check_aborted()?;

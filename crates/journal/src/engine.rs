@@ -45,6 +45,8 @@ pub(crate) struct Engine {
     /// Of the commit in flight alone.
     pub record_buf: Mutex<RecordBuf>,
     pub running: Mutex<Running>,
+    /// Held by an operation that found no room twice, until it does; others let it go first.
+    pub turn: Mutex<()>,
     pub state: Mutex<State>,
     /// Signalled when anything in `state` changed that an operation may wait for.
     pub changed: Condvar,
@@ -88,6 +90,7 @@ impl Engine {
             header_writing: Mutex::new(()),
             record_buf: Mutex::new(RecordBuf::new()),
             running: Mutex::new(Running::new(state.committed.next())),
+            turn: Mutex::new(()),
             state: Mutex::new(state),
             changed: Condvar::new(),
             checkpoint_wanted: Condvar::new(),
@@ -192,8 +195,12 @@ impl Engine {
                 self.max_transaction_blocks
             )));
         }
+        let (mut is_again, mut turn) = (false, None);
         loop {
             self.check_aborted()?;
+            if turn.is_none() && self.turn.is_locked() {
+                drop(self.turn.lock());
+            }
             let running = self.running.lock();
             let block_count = running.blocks.len() + running.ordered.len();
             if block_count + credit_count <= self.max_transaction_blocks
@@ -203,7 +210,12 @@ impl Engine {
             }
             let full = running.tid;
             drop(running);
+            // Else one that needs much would find that the small ones were faster, whenever it looks.
+            if is_again && turn.is_none() {
+                turn = Some(self.turn.lock());
+            }
             self.sync(full)?;
+            is_again = true;
         }
     }
 

@@ -67,21 +67,30 @@ impl Running {
 /// Counts in-place writes under way.
 #[derive(Default)]
 pub(crate) struct InPlaceCount {
-    count: Mutex<usize>,
+    writes: Mutex<InPlaceWrites>,
     zero: Condvar,
+}
+
+#[derive(Default)]
+struct InPlaceWrites {
+    count: usize,
+    /// A thread panicked before it had written all.
+    is_lost: bool,
 }
 
 impl InPlaceCount {
     fn is_zero(&self) -> bool {
-        *self.count.lock() == 0
+        let writes = self.writes.lock();
+        writes.count == 0 && !writes.is_lost
     }
 
-    /// Returns when none is under way.
-    pub(crate) fn wait_for_zero(&self) {
-        let mut count = self.count.lock();
-        while *count > 0 {
-            self.zero.wait(&mut count);
+    /// Returns when none is under way; `false`: one of them did not come to its end.
+    pub(crate) fn wait_for_zero(&self) -> bool {
+        let mut writes = self.writes.lock();
+        while writes.count > 0 {
+            self.zero.wait(&mut writes);
         }
+        !writes.is_lost
     }
 }
 
@@ -93,16 +102,17 @@ pub struct InPlaceGuard {
 
 impl InPlaceGuard {
     pub(crate) fn new(in_place: &Arc<InPlaceCount>) -> InPlaceGuard {
-        *in_place.count.lock() += 1;
+        in_place.writes.lock().count += 1;
         InPlaceGuard { in_place: in_place.clone() }
     }
 }
 
 impl Drop for InPlaceGuard {
     fn drop(&mut self) {
-        let mut count = self.in_place.count.lock();
-        *count -= 1;
-        if *count == 0 {
+        let mut writes = self.in_place.writes.lock();
+        writes.count -= 1;
+        writes.is_lost |= std::thread::panicking();
+        if writes.count == 0 {
             self.in_place.zero.notify_all();
         }
     }

@@ -92,3 +92,20 @@ fn who_waits_for_a_region_is_told_when_the_checkpoint_panics() {
     });
     assert_aborted(journal);
 }
+
+#[test]
+fn a_panic_of_whoever_writes_in_place_aborts() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut handle = journal.begin(1).expect("a handle");
+            let _guard = handle.begin_in_place();
+            handle.put(HomeBlock(5), filled(1), Form::Block).expect("within the credits");
+            handle.stop();
+            panic!("a bug, on purpose");
+        });
+        assert!(writer.join().is_err());
+    });
+    assert_aborted(journal);
+}

@@ -282,3 +282,34 @@ fn dropping_it_in_the_middle_of_a_stalled_timer_commit_does_not_hang() {
         gate.open();
     });
 }
+
+/// Whenever it looked others had begun the next transaction.
+#[test]
+fn regression_an_operation_that_needs_all_the_room_gets_its_turn() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    let is_done = AtomicBool::new(false);
+    let mut most_commits = 0;
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (journal, is_done) = (&journal, &is_done);
+            scope.spawn(move || {
+                while !is_done.load(Ordering::Relaxed) {
+                    let mut handle = journal.begin(1).expect("a handle");
+                    handle
+                        .put(HomeBlock(thread), common::filled(1), Form::Block)
+                        .expect("a credit");
+                    handle.stop();
+                }
+            });
+        }
+        for _ in 0..20 {
+            let before = journal.stats().commits;
+            journal.begin(journal.max_credit_count()).expect("a handle").stop();
+            most_commits = most_commits.max(journal.stats().commits - before);
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    assert!(most_commits <= 6, "{most_commits} commits");
+    journal.close().expect("close");
+}

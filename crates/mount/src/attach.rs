@@ -8,6 +8,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -35,29 +37,48 @@ enum Helper {
 pub struct MountHandle {
     dir: PathBuf,
     helper: Helper,
-    /// The kernel's number of it, by which it is told from what is mounted there later.
+    /// The kernel's number of it, by which it is told from what is mounted there later, unless that has the same one.
     id: Option<u64>,
+    /// It was taken off, or the kernel has ended it.
+    is_over: Arc<AtomicBool>,
 }
 
 impl MountHandle {
+    fn new(dir: PathBuf, helper: Helper) -> MountHandle {
+        let id = mount_id(&dir).ok().flatten();
+        MountHandle { dir, helper, id, is_over: Arc::default() }
+    }
+
     /// The directory, without symbolic links.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Whether it is what is mounted on the directory now.
+    /// Whether it is what is mounted on the directory now, as far as that can be known.
     pub fn is_mounted(&self) -> bool {
-        self.id.is_some() && mount_id(&self.dir) == self.id
+        if self.is_over.load(Ordering::Acquire) {
+            return false;
+        }
+        match (self.id, mount_id(&self.dir)) {
+            (Some(id), Ok(found)) => found == Some(id),
+            _ => true,
+        }
+    }
+
+    /// Says that it is mounted no more.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
     }
 
     /// Unmounts; [`MountError::MountBusy`] while programs use it. The session then ends by itself.
     pub fn unmount(&self) -> Result<(), MountError> {
-        self.unmount_with(UnmountFlags::NOFOLLOW, &["-u"])
+        self.unmount_with(UnmountFlags::NOFOLLOW, &["-u"]).inspect(|()| self.end())
     }
 
     /// Takes the mount out of the name space now; it ends when the last program that uses it does.
     pub fn unmount_lazily(&self) -> Result<(), MountError> {
-        self.unmount_with(UnmountFlags::NOFOLLOW | UnmountFlags::DETACH, &["-u", "-z"])
+        let flags = UnmountFlags::NOFOLLOW | UnmountFlags::DETACH;
+        self.unmount_with(flags, &["-u", "-z"]).inspect(|()| self.end())
     }
 
     fn unmount_with(&self, flags: UnmountFlags, arguments: &[&str]) -> Result<(), MountError> {
@@ -97,32 +118,33 @@ pub(crate) fn attach(
 ) -> Result<(OwnedFd, MountHandle), MountError> {
     let dir = check_directory(dir)?;
     if rustix::process::geteuid().is_root() {
-        let device = attach_as_root(source, &dir, options)?;
-        let id = mount_id(&dir);
-        Ok((device, MountHandle { dir, helper: Helper::Kernel, id }))
+        Ok((attach_as_root(source, &dir, options)?, MountHandle::new(dir, Helper::Kernel)))
     } else {
         let device = attach_by_fusermount(source, &dir, options)?;
-        let id = mount_id(&dir);
-        Ok((device, MountHandle { dir, helper: Helper::Fusermount, id }))
+        Ok((device, MountHandle::new(dir, Helper::Fusermount)))
     }
 }
 
 /// The number of what is mounted on a directory, the topmost. From the mount table: asking the mount would wait for its
 /// daemon, which is us.
-fn mount_id(dir: &Path) -> Option<u64> {
-    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let mut ids = table.lines().filter_map(|line| {
-        let mut fields = line.split(' ');
-        let id = fields.next()?.parse().ok()?;
+fn mount_id(dir: &Path) -> std::io::Result<Option<u64>> {
+    Ok(mount_id_in(&std::fs::read("/proc/self/mountinfo")?, dir))
+}
+
+/// The same in a table, in which a path need not be text.
+fn mount_id_in(table: &[u8], dir: &Path) -> Option<u64> {
+    let mut ids = table.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
         (unescaped(fields.nth(3)?) == dir.as_os_str().as_bytes()).then_some(id)
     });
     ids.next_back()
 }
 
 /// A path of the mount table, in which spaces and the like are octal numbers behind a backslash.
-fn unescaped(text: &str) -> Vec<u8> {
+fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
+    let mut rest = text;
     while let Some((first, behind)) = rest.split_first() {
         let octal = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
         let octal = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
@@ -320,6 +342,31 @@ mod tests {
         let message = check_directory(&dir.path().join("none")).unwrap_err().to_string();
         assert!(message.contains("No such file"), "{message}");
         assert!(check_directory(dir.path()).is_ok());
+    }
+
+    #[test]
+    fn a_mount_is_found_among_paths_that_are_no_text() {
+        let table = b"20 1 0:5 / / rw - ext4 a rw\n\
+            31 20 0:6 / /a\\040b rw - fuse \xff rw\n\
+            32 20 0:7 / /\xff rw - tmpfs x rw\n\
+            33 20 0:8 / /a\\040b rw - fuse y rw\n";
+        assert_eq!(mount_id_in(table, Path::new("/a b")), Some(33));
+        assert_eq!(mount_id_in(table, Path::new("/")), Some(20));
+        let bytes = std::ffi::OsStr::from_bytes(b"/\xff");
+        assert_eq!(mount_id_in(table, Path::new(bytes)), Some(32));
+        assert_eq!(mount_id_in(table, Path::new("/c")), None);
+    }
+
+    #[test]
+    fn what_is_over_is_mounted_no_more() {
+        let handle = MountHandle::new("/".into(), Helper::Kernel);
+        assert!(handle.id.is_some() && handle.is_mounted());
+        let other = MountHandle { id: Some(u64::MAX), ..handle.clone() };
+        assert!(!other.is_mounted());
+        let unknown = MountHandle { id: None, ..handle.clone() };
+        assert!(unknown.is_mounted());
+        unknown.end();
+        assert!(!handle.is_mounted(), "the number may be another's by now");
     }
 
     #[test]

@@ -45,8 +45,21 @@ pub struct Connection {
     agreed_flags: u64,
     /// Present when the kernel speaks through them.
     rings: Option<Rings>,
-    /// [`Connection::run`] has taken over; before that, dropping takes the mount off again.
-    started: bool,
+    /// Behind the descriptors: while they are open the kernel waits for an answer before it lets go of the mount.
+    taken_back: TakenBack,
+}
+
+/// Takes the mount off when it is dropped, unless [`Connection::run`] has taken over.
+struct TakenBack(Option<MountHandle>);
+
+impl Drop for TakenBack {
+    fn drop(&mut self) {
+        if let Some(handle) = self.0.take()
+            && let Err(error) = handle.unmount_lazily()
+        {
+            tracing::warn!(%error, "the mount could not be taken back");
+        }
+    }
 }
 
 impl Connection {
@@ -67,9 +80,9 @@ impl Connection {
             IoUring::Off => None,
             IoUring::Auto | IoUring::On => make_rings(&device, max_thread_count, least_count),
         };
-        let started = false;
+        let taken_back = TakenBack(Some(handle.clone()));
         let mut connection =
-            Connection { device, handle, max_thread_count, agreed_flags: 0, rings, started };
+            Connection { device, handle, max_thread_count, agreed_flags: 0, rings, taken_back };
         let wanted = connection.wanted_flags(options);
         connection.agreed_flags = match (connection.shake_hands(wanted), source) {
             // Mounting a device that is mounted gives the old mount once more, and our
@@ -104,6 +117,15 @@ impl Connection {
         self.device.try_clone()
     }
 
+    /// So many threads may wait for what another one has to read.
+    pub(crate) fn waiter_limit(&self) -> usize {
+        match self.rings {
+            // A thread of its own reads what does not come through them.
+            Some(_) => usize::MAX,
+            None => self.max_thread_count - 1,
+        }
+    }
+
     /// So many requests can be answered at a time, wherever they come from.
     pub(crate) fn least_thread_count(&self) -> usize {
         self.rings.as_ref().map_or(self.max_thread_count, Rings::threads_per_queue)
@@ -111,7 +133,13 @@ impl Connection {
 
     /// Serves until the file system is unmounted.
     pub fn run(mut self, server: &impl Serve) -> Result<(), MountError> {
-        self.started = true;
+        self.taken_back.0 = None;
+        let served = self.serve(server);
+        self.handle.end();
+        served
+    }
+
+    fn serve(&mut self, server: &impl Serve) -> Result<(), MountError> {
         let reading = |errno| MountError::System { what: "reading /dev/fuse", errno };
         let Some(rings) = self.rings.take() else {
             return serve_until_unmounted(&self.device, server, self.max_thread_count)
@@ -131,7 +159,7 @@ impl Connection {
             .try_clone()
             .map_err(|_| MountError::System { what: "dup of /dev/fuse", errno: Errno::MFILE })?;
         let polled = Polled::new(device, self.handle.clone())?;
-        self.started = true;
+        self.taken_back.0 = None;
         Ok(polled)
     }
 
@@ -162,16 +190,6 @@ impl Connection {
             if let Handshake::Agreed(out) = handshake {
                 return Ok(u64::from(out.flags) | u64::from(out.flags2) << 32);
             }
-        }
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        if !self.started
-            && let Err(error) = self.handle.unmount_lazily()
-        {
-            tracing::warn!(%error, "the mount could not be taken back");
         }
     }
 }

@@ -26,8 +26,9 @@ pub enum SessionError {
 
 /// A volume that is mounted and usable as soon as [`Session::run`] runs.
 pub struct Session {
-    connection: Connection,
+    /// Before the connection: it may have the descriptor, too.
     adapter: Adapter,
+    connection: Connection,
     metrics: Option<TcpListener>,
 }
 
@@ -51,8 +52,10 @@ impl Session {
                 let file_limit = connection.least_thread_count() - 1;
                 let atomic =
                     notifier.map(|notifier| AtomicWrites::new(&volume, notifier, file_limit));
-                let adapter = Adapter::new(volume, stat_source, connection.agreed_flags(), atomic);
-                Ok(Session { connection, adapter, metrics: None })
+                let mut adapter =
+                    Adapter::new(volume, stat_source, connection.agreed_flags(), atomic);
+                adapter.limit_waiters(connection.waiter_limit());
+                Ok(Session { adapter, connection, metrics: None })
             }
             Err(error) => {
                 if let Err(error) = volume.close() {
@@ -73,13 +76,21 @@ impl Session {
         self.connection.handle()
     }
 
+    /// Takes the mount off again, before it is served, and closes the volume.
+    pub fn take_back(self) -> Result<(), SessionError> {
+        let Session { mut adapter, connection, .. } = self;
+        adapter.drop_atomic_writes();
+        drop(connection);
+        adapter.close().map_err(SessionError::Close)
+    }
+
     /// Serves until the volume is unmounted, and closes it: when this returns `Ok`, everything is
     /// home and the volume is clean.
     ///
     /// On a `fuseblk` mount closing happens inside of umount(2); elsewhere the kernel only hangs
     /// up, and closing happens after umount(2) has returned.
     pub fn run(self) -> Result<(), SessionError> {
-        let Session { connection, adapter, metrics } = self;
+        let Session { adapter, connection, metrics } = self;
         let serve = || connection.run(&adapter);
         let served = match &metrics {
             None => serve(),

@@ -140,14 +140,13 @@ impl AtomicWrites {
     /// Where this WRITE goes.
     pub(super) fn route(&self, ino: InodeNo, write: &WriteIn) -> Result<Route<'_>, Errno> {
         let table = self.table.read();
-        if table.lost.contains(&write.fh) {
+        // Of pages that were changed through a mapping nobody can tell who changed them.
+        let is_known = write.write_flags & WRITE_CACHE == 0;
+        if is_known && table.lost.contains(&write.fh) {
             return Err(Errno::CANCELED);
         }
         match table.files.get(&ino) {
-            // Of pages that were changed through a mapping nobody can tell who changed them.
-            Some(file) if file.holder == write.fh && write.write_flags & WRITE_CACHE == 0 => {
-                Ok(Route::Held(file.clone()))
-            }
+            Some(file) if file.holder == write.fh && is_known => Ok(Route::Held(file.clone())),
             Some(_) => Err(Errno::BUSY),
             None => Ok(Route::Settled(table)),
         }

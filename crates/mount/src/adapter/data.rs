@@ -4,7 +4,7 @@ use ext4::{Allocate, Error, InodeNo, SeekTo, SetAttr};
 use rustix::io::Errno;
 
 use super::atomic::Route;
-use super::{Call, Outcome};
+use super::{Call, Failure, Outcome};
 use crate::abi::{
     FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
     WRITE_KILL_SUIDGID, WriteIn, WriteOut, init,
@@ -58,16 +58,44 @@ impl Call<'_, '_> {
             None => None,
         };
         let mut answered = None;
-        let written_bytes =
-            volume.write_accepting(ino, write.offset, data, kill, &mut |bytes| {
-                answered = Some(self.answer_write(bytes));
-                self.reply.send_early(unique);
-            })?;
+        let written = volume.write_accepting(ino, write.offset, data, kill, &mut |bytes| {
+            answered = Some(self.answer_write(bytes));
+            self.reply.send_early(unique);
+        });
+        let written_bytes = match written {
+            Err(Error::NotPermitted) if write.write_flags & WRITE_CACHE != 0 => {
+                self.append_of_pages(ino, write.offset, data, kill)?
+            }
+            written => written?,
+        };
         // The kernel takes any answer about pages that it writes back for success, and forgets them.
         if write.write_flags & WRITE_CACHE != 0 && written_bytes < data.len() {
             return Err(Error::NoSpace.into());
         }
         Ok(answered.unwrap_or_else(|| self.answer_write(written_bytes))?)
+    }
+
+    /// Writes what pages that the kernel writes back add to a file that can only be appended to. They hold what is there
+    /// before, too; a change of that is refused.
+    fn append_of_pages(
+        &self,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+    ) -> Result<usize, Failure> {
+        let size_bytes = self.volume.get_attr(ino)?.size_bytes;
+        let known_bytes = usize::try_from(size_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let (known, added) = data.split_at(known_bytes.min(data.len()));
+        let mut found = vec![0; known.len()];
+        if self.volume.read(ino, offset, &mut found)? < known.len() || found != known {
+            return Err(Errno::PERM.into());
+        }
+        let added_bytes = match added.is_empty() {
+            true => 0,
+            false => self.volume.write_accepting(ino, size_bytes, added, kill, &mut |_| {})?,
+        };
+        Ok(known.len() + added_bytes)
     }
 
     fn answer_write(&mut self, written_bytes: usize) -> Result<(), Errno> {

@@ -12,27 +12,46 @@ use parking_lot::{Condvar, Mutex};
 /// How long a FORGET may be on its way.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How many FORGETs were dealt with, and a way to wait for the next.
+/// The FORGETs, and a way to wait for the next.
 pub(super) struct Forgets {
-    count: Mutex<u64>,
+    seen: Mutex<Seen>,
     changed: Condvar,
     patience: Duration,
+    /// Waiting at a time at most: a thread that waits reads no FORGET.
+    waiter_limit: usize,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// FORGETs that were begun, and those that were dealt with.
+    begun_count: u64,
+    done_count: u64,
+    waiter_count: usize,
 }
 
 impl Default for Forgets {
     fn default() -> Forgets {
-        Forgets { count: Mutex::default(), changed: Condvar::new(), patience: PATIENCE }
+        Forgets {
+            seen: Mutex::default(),
+            changed: Condvar::new(),
+            patience: PATIENCE,
+            waiter_limit: usize::MAX,
+        }
     }
 }
 
 impl Forgets {
-    pub(super) fn note_one(&self) {
-        *self.count.lock() += 1;
-        self.changed.notify_all();
+    pub(super) fn limit_waiters(&mut self, count: usize) {
+        self.waiter_limit = count;
     }
 
-    fn count(&self) -> u64 {
-        *self.count.lock()
+    /// Deals with a FORGET.
+    pub(super) fn note<T>(&self, forget: impl FnOnce() -> T) -> T {
+        self.seen.lock().begun_count += 1;
+        let done = forget();
+        self.seen.lock().done_count += 1;
+        self.changed.notify_all();
+        done
     }
 
     /// Tries again what found no space, while some may be on its way back.
@@ -44,31 +63,36 @@ impl Forgets {
     ) -> Result<T, E> {
         let mut deadline = None;
         loop {
-            let seen_count = self.count();
+            let seen_count = self.seen.lock().done_count;
             match attempt() {
                 Err(e)
                     if is_no_space(&e)
-                        && volume.has_deleted_files()
                         && self.wait_beyond(
                             seen_count,
-                            *deadline.get_or_insert_with(|| self.deadline()),
+                            *deadline.get_or_insert_with(|| Instant::now() + self.patience),
+                            volume.has_deleted_files(),
                         ) => {}
                 result => return result,
             }
         }
     }
 
-    /// Until when somebody who begins to wait now has patience.
-    fn deadline(&self) -> Instant {
-        Instant::now() + self.patience
-    }
-
-    /// `true` as soon as there were more than `seen_count`, `false` when there was none until the deadline.
-    fn wait_beyond(&self, seen_count: u64, deadline: Instant) -> bool {
-        let mut count = self.count.lock();
-        let is_none = |count: &mut u64| *count <= seen_count;
-        let is_late = self.changed.wait_while_until(&mut count, is_none, deadline).timed_out();
-        !is_late && Instant::now() < deadline
+    /// `true` as soon as more than `seen_count` were dealt with; `false` when there was none until the deadline, or none
+    /// is to come, or as many as may wait already.
+    fn wait_beyond(&self, seen_count: u64, deadline: Instant, is_to_come: bool) -> bool {
+        let mut seen = self.seen.lock();
+        // The file of one that is under way is no deleted file any more.
+        let is_to_come = is_to_come || seen.begun_count > seen.done_count;
+        let is_none = |seen: &mut Seen| seen.done_count <= seen_count;
+        if is_none(&mut seen) {
+            if !is_to_come || seen.waiter_count >= self.waiter_limit {
+                return false;
+            }
+            seen.waiter_count += 1;
+            let _ = self.changed.wait_while_until(&mut seen, is_none, deadline);
+            seen.waiter_count -= 1;
+        }
+        !is_none(&mut seen) && Instant::now() < deadline
     }
 }
 
@@ -203,16 +227,52 @@ mod tests {
     #[test]
     fn whoever_waits_sees_the_next_one() {
         let forgets = Forgets::default();
-        forgets.note_one();
+        forgets.note(|| ());
         let far = Instant::now() + Duration::from_secs(600);
-        assert!(forgets.wait_beyond(0, far));
-        assert!(!forgets.wait_beyond(1, forgets.deadline()));
-        assert!(!forgets.wait_beyond(0, Instant::now()), "FORGETs of others do not prolong it");
+        assert!(forgets.wait_beyond(0, far, true));
+        assert!(forgets.wait_beyond(0, far, false), "it came during the attempt");
+        assert!(!forgets.wait_beyond(1, Instant::now() + PATIENCE / 10, true));
+        assert!(!forgets.wait_beyond(0, Instant::now(), true), "those of others do not prolong it");
+        assert!(!forgets.wait_beyond(1, far, false), "there is none to come");
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| while !forgets.wait_beyond(1, far) {});
-            forgets.note_one();
+            let waiting = scope.spawn(|| while !forgets.wait_beyond(1, far, true) {});
+            forgets.note(|| ());
             waiting.join().unwrap();
         });
-        assert_eq!(forgets.count(), 2);
+        std::thread::scope(|scope| {
+            let (begun, end) = std::sync::mpsc::channel();
+            let forgets = &forgets;
+            let slow = scope.spawn(move || forgets.note(|| end.recv().unwrap()));
+            while forgets.seen.lock().begun_count < 3 {
+                std::thread::yield_now();
+            }
+            let waiting = scope.spawn(|| forgets.wait_beyond(2, far, false));
+            while forgets.seen.lock().waiter_count == 0 {
+                std::thread::yield_now();
+            }
+            begun.send(()).unwrap();
+            slow.join().unwrap();
+            assert!(waiting.join().unwrap(), "its file is deleted no more, its space not free yet");
+        });
+    }
+
+    /// Who waits reads nothing: with all of them waiting the one that they wait for would not be read.
+    #[test]
+    fn one_thread_is_left_to_read() {
+        let mut forgets = Forgets::default();
+        forgets.limit_waiters(1);
+        let far = Instant::now() + Duration::from_secs(600);
+        std::thread::scope(|scope| {
+            let forgets = &forgets;
+            let waiting = scope.spawn(|| forgets.wait_beyond(0, far, true));
+            while forgets.seen.lock().waiter_count == 0 {
+                std::thread::yield_now();
+            }
+            assert!(!forgets.wait_beyond(0, far, true));
+            forgets.note(|| ());
+            assert!(waiting.join().unwrap());
+        });
+        forgets.limit_waiters(0);
+        assert!(!forgets.wait_beyond(1, far, true), "there is one thread only");
     }
 }

@@ -74,6 +74,16 @@ impl Adapter {
         }
     }
 
+    /// No more threads than that wait for space that is on its way back.
+    pub(crate) fn limit_waiters(&mut self, count: usize) {
+        self.forgets.limit_waiters(count);
+    }
+
+    /// Offers no atomic writes any more, and closes the descriptor that they have.
+    pub(crate) fn drop_atomic_writes(&mut self) {
+        self.atomic = None;
+    }
+
     fn agreed(&self, flag: u64) -> bool {
         self.agreed_flags & flag != 0
     }
@@ -163,10 +173,9 @@ impl Serve for Adapter {
             Opcode::Destroy => return self.destroy(),
             Opcode::Interrupt => return Answer::Silent,
             Opcode::Forget | Opcode::BatchForget => {
-                if self.forget(request).is_err() {
+                if self.forgets.note(|| self.forget(request)).is_err() {
                     tracing::warn!(len_bytes = request.header.len, "a garbled FORGET");
                 }
-                self.forgets.note_one();
                 return Answer::Silent;
             }
             _ => {}

@@ -36,12 +36,18 @@ impl Call<'_, '_> {
     }
 
     fn pin_existing(&self, ino: InodeNo) -> ext4::Result<Attr> {
-        let attr = self.volume.get_attr(ino)?;
-        if attr.link_count == 0 {
-            return Err(Error::NotFound);
-        }
+        // What has no name is not pinned: letting go of it would free what was freed long ago.
+        self.existing(ino)?;
         self.volume.pin(ino);
-        Ok(attr)
+        // It could have been freed, and be another file, behind the look.
+        self.existing(ino).inspect_err(|_| self.volume.forget(ino, 1))
+    }
+
+    fn existing(&self, ino: InodeNo) -> ext4::Result<Attr> {
+        match self.volume.get_attr(ino) {
+            Ok(attr) if attr.link_count == 0 => Err(Error::NotFound),
+            found => found,
+        }
     }
 
     fn parent_of(&self, ino: InodeNo) -> ext4::Result<InodeNo> {

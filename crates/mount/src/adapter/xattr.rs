@@ -1,6 +1,6 @@
 //! Extended attributes, and those of our own that no file holds (see `crate::stat`).
 
-use ext4::{Error, InodeNo, SetAttr, XattrFlags};
+use ext4::{Error, InodeNo, XattrFlags};
 use rustix::io::Errno;
 
 use super::{Call, Failure, Outcome};
@@ -13,7 +13,6 @@ const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
 /// Linux's limit for a value and for a list.
 const XATTR_MAX_BYTES: usize = 65_536;
-const S_ISGID: u16 = 0o2000;
 
 impl Call<'_, '_> {
     pub(super) fn getxattr(&mut self) -> Outcome {
@@ -82,20 +81,13 @@ impl Call<'_, '_> {
             _ => return Err(Errno::INVAL.into()),
         };
         refuse_our_own(name)?;
-        self.volume.set_xattr(ino, name, value, flags)?;
-        if set.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 {
-            self.drop_set_group_id(ino)?;
+        let is_access = name == b"system.posix_acl_access";
+        if is_access && set.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 {
+            self.volume.set_acl_as_stranger(ino, name, value, flags)?;
+        } else {
+            self.volume.set_xattr(ino, name, value, flags)?;
         }
         self.adapter.capabilities.changed(ino);
-        Ok(())
-    }
-
-    fn drop_set_group_id(&self, ino: ext4::InodeNo) -> Outcome {
-        let mode = self.volume.get_attr(ino)?.mode & 0o7777;
-        if mode & S_ISGID != 0 {
-            let change = SetAttr { mode: Some(mode & !S_ISGID), ..SetAttr::default() };
-            self.volume.set_attr(ino, &change)?;
-        }
         Ok(())
     }
 
