@@ -1,8 +1,9 @@
 //! The engine's shared parts, and reading through them.
 //!
-//! Locks, in the order in which they are taken: `running` (the handle lock), `under_way`,
+//! Locks, in the order in which they are taken: `turn`, `running` (the handle lock), `under_way`,
 //! `header_writing`, `flushes`, `state`, a cache shard. None of them is held during I/O but
-//! `header_writing`, `flushes`, and `running` while an operation reads a cold block.
+//! `header_writing`, `flushes`, `turn` while its holder waits for commits, and `running` while an operation
+//! reads a cold block.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;

@@ -62,11 +62,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::host::StreamMeta;
     use crate::lane::Lane;
-    use crate::options::Options;
-    use crate::place::Place;
-    use crate::recovery::recover_service;
+    use crate::test_place::{TestPlace, make_lane};
 
     /// Appends a record; where the lane ends then.
     fn append(service: &Service, lane: &Arc<Lane>) -> u64 {
@@ -77,25 +74,13 @@ mod tests {
 
     #[test]
     fn as_many_are_expected_as_took_part_and_nobody_by_who_writes_alone() {
-        let root = tempfile::tempdir().expect("directory");
-        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-        let options =
-            Options { memory: memory.path().into(), pool_bytes: 1 << 20, ..Options::default() };
-        let place = Place::join(root.path(), &options, None, |place| {
-            recover_service(&Service::new(place, options.full_wait))
-        });
-        // Without the flush worker, which drains when it likes.
-        let service = Service::new(place.expect("join"), options.full_wait);
+        let place = TestPlace::new();
+        let (_, service) = place.join();
         let control = &service.control;
         let expected = || control.group_expected().load(Ordering::Relaxed);
         let count = || control.group_count().load(Ordering::Relaxed);
         let members = || control.group_members().load(Ordering::Relaxed);
-        let meta = StreamMeta { id: 0, salt: 1, uid: 0, gid: 0, mode: 0o600, quota_bytes: 0 };
-        let [first, second] = ["first", "second"].map(|name| {
-            let name = name.parse().expect("a name");
-            let meta = service.host.create_stream(&name, &meta).expect("made");
-            service.lane(&name, &meta).expect("lane")
-        });
+        let [first, second] = ["first", "second"].map(|name| make_lane(&service, name));
 
         // The second waits already when the first leads.
         let end = append(&service, &second);

@@ -184,48 +184,15 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::FileExt;
-    use std::time::Duration;
 
     use super::*;
-    use crate::Options;
-    use crate::host::StreamMeta;
-
-    /// A service that no worker drains, with streams that are leased to clients.
-    struct Served {
-        service: Service,
-        _root: tempfile::TempDir,
-        _memory: tempfile::TempDir,
-    }
-
-    impl Served {
-        fn new() -> Served {
-            let root = tempfile::tempdir().expect("directory");
-            let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-            let options = Options {
-                memory: memory.path().to_owned(),
-                pool_bytes: 1 << 20,
-                ..Options::default()
-            };
-            let full_wait = Duration::from_secs(10);
-            let place = crate::place::Place::join(root.path(), &options, None, |place| {
-                crate::recovery::recover_service(&Service::new(place, full_wait))
-            });
-            let service = Service::new(place.expect("join"), full_wait);
-            Served { service, _root: root, _memory: memory }
-        }
-
-        fn lane(&self, name: &str) -> Arc<Lane> {
-            let name = name.parse().expect("a name");
-            let meta = StreamMeta { id: 0, salt: 1, uid: 0, gid: 0, mode: 0o600, quota_bytes: 0 };
-            let meta = self.service.host.create_stream(&name, &meta).expect("made");
-            self.service.lane(&name, &meta).expect("lane")
-        }
-    }
+    use crate::test_place::{TestPlace, make_lane};
 
     #[test]
     fn words_of_a_lease_that_ended_are_no_contradiction() {
-        let served = &Served::new();
-        let (service, lane) = (&served.service, &served.lane("a"));
+        let place = TestPlace::new();
+        let (_, service) = &place.join();
+        let lane = &make_lane(service, "a");
         let first = service.lease_out(lane, 0).expect("lease");
         // Somebody who pulls has got so far when another gets the lease.
         let its_words = lane.remote().expect("words").expect("leased");
@@ -243,8 +210,9 @@ mod tests {
 
     #[test]
     fn a_chunk_that_another_made_longer_is_not_held_against_whoever_had_it() {
-        let served = &Served::new();
-        let (service, lane, other) = (&served.service, &served.lane("a"), &served.lane("b"));
+        let place = TestPlace::new();
+        let (_, service) = &place.join();
+        let (lane, other) = (&make_lane(service, "a"), &make_lane(service, "b"));
         let grant = service.lease_out(lane, 0).expect("lease");
         let index = service.lend_out(lane, 0).expect("chunk");
         let chunks = lane.chunks();

@@ -57,6 +57,8 @@ mod shared;
 mod sim;
 mod slots;
 mod stream;
+#[cfg(test)]
+mod test_place;
 mod transport;
 mod types;
 mod worker;

@@ -13,7 +13,6 @@ use crate::options::Options;
 use crate::owned::Owned;
 use crate::place::Place;
 use crate::reading::Found;
-use crate::recovery::recover_service;
 use crate::service::Service;
 use crate::stream::{Record, Stream, StreamInner};
 use crate::worker::Worker;
@@ -52,10 +51,8 @@ impl Log {
         if is_socket(path)? {
             return Log::connect(path);
         }
-        let place = Place::join(path, options, None, |place| {
-            recover_service(&Service::new(place, options.full_wait))
-        })?;
-        let service = Arc::new(Service::new(place.clone(), options.full_wait));
+        let (place, service) = Service::join(path, options, None)?;
+        let service = Arc::new(service);
         let worker = Worker::start(service.clone())?;
         Log::new(Inner::Embedded { service, place, worker })
     }

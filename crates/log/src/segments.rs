@@ -129,9 +129,7 @@ impl Segments {
 
     /// Gives up the first file whose header is damaged and all behind it. A stream that has no other keeps its position.
     pub(crate) fn give_up_damaged(&mut self) -> Result<()> {
-        let mut firsts: Vec<u64> =
-            self.store.names()?.iter().filter_map(|name| parse_name(name)).collect();
-        firsts.sort_unstable();
+        let firsts = self.listed()?;
         let is_refused = |first: &u64| match self.open_one(*first) {
             Err(LogError::Incompatible(text)) => {
                 let (_, header) = read_header(&*self.store.open(&name_of(*first))?)?;
@@ -162,11 +160,17 @@ impl Segments {
         }
     }
 
-    /// Looks again at what there is: another process may have made and removed files.
-    pub(crate) fn reload(&mut self) -> Result<()> {
+    /// Where the files begin that there are, in order, whatever they are.
+    fn listed(&self) -> Result<Vec<u64>> {
         let mut firsts: Vec<u64> =
             self.store.names()?.iter().filter_map(|name| parse_name(name)).collect();
         firsts.sort_unstable();
+        Ok(firsts)
+    }
+
+    /// Looks again at what there is: another process may have made and removed files.
+    pub(crate) fn reload(&mut self) -> Result<()> {
+        let firsts = self.listed()?;
         let mut known = std::mem::take(&mut self.list);
         for (index, &first) in firsts.iter().enumerate() {
             if let Some(at) = known.iter().position(|segment| segment.first == first) {
@@ -407,7 +411,7 @@ impl Segments {
     /// Recovery's first step: removes what a crash left of a file that was being made, durably, before
     /// any other is made behind it.
     pub(crate) fn remove_incomplete(&mut self) -> Result<()> {
-        for first in self.store.names()?.iter().filter_map(|name| parse_name(name)) {
+        for first in self.listed()? {
             if !self.list.iter().any(|segment| segment.first == first) {
                 self.store.remove(&name_of(first))?;
                 self.store.sync_names()?;

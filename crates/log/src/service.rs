@@ -9,6 +9,7 @@
 //! Locks, in this order: `lanes`, then those of a lane.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,6 +19,9 @@ use parking_lot::Mutex;
 use crate::host::{Host, StreamMeta};
 use crate::kick::Kick;
 use crate::lane::Lane;
+use crate::options::Options;
+use crate::place::Place;
+use crate::recovery::recover_service;
 use crate::shared::{Client, Control, LANE_READY, LaneWords};
 use crate::writer::Sizes;
 use crate::{LogError, Lsn, Result, StreamId, StreamName, clock};
@@ -38,7 +42,18 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Joins the service, which `recovery` has made ready.
+    /// Joins the service in the directory `path`, which is recovered when its memory is new; see [`Place::join`].
+    pub(crate) fn join(
+        path: &Path,
+        options: &Options,
+        socket: Option<&Path>,
+    ) -> Result<(Arc<Place>, Service)> {
+        let service = |place| Service::new(place, options.full_wait);
+        let place = Place::join(path, options, socket, |place| recover_service(&service(place)))?;
+        Ok((place.clone(), service(place)))
+    }
+
+    /// The part in the service of `host`, which `recovery` has made ready.
     pub(crate) fn new(host: Arc<dyn Host>, full_wait: Duration) -> Service {
         let control = Control(host.control());
         let (lanes, listed) = (Mutex::default(), Mutex::default());
@@ -264,35 +279,12 @@ impl Service {
 mod tests {
     use super::*;
     use crate::shared::STREAM_COUNT_MAX;
+    use crate::test_place::{TestPlace, make_lane};
     use crate::writer::{Lender, Writer};
-    use crate::{Log, Options};
-
-    struct Place {
-        root: tempfile::TempDir,
-        memory: tempfile::TempDir,
-        options: Options,
-    }
-
-    impl Place {
-        fn new() -> Place {
-            let root = tempfile::tempdir().expect("directory");
-            let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-            let options = Options {
-                memory: memory.path().to_owned(),
-                pool_bytes: 1 << 20,
-                ..Options::default()
-            };
-            Place { root, memory, options }
-        }
-
-        fn open(&self) -> Log {
-            Log::open(self.root.path().join("log"), &self.options).expect("open")
-        }
-    }
 
     #[test]
     fn any_number_of_streams_is_made_and_removed() {
-        let place = Place::new();
+        let place = TestPlace::new();
         let (log, other) = (place.open(), place.open());
         let control = &log.service().control;
         let _first = log.stream("zero").expect("stream");
@@ -312,7 +304,7 @@ mod tests {
 
     #[test]
     fn who_leads_is_not_misled_by_streams_that_had_the_place_before() {
-        let place = Place::new();
+        let place = TestPlace::new();
         let (log, other) = (place.open(), place.open());
         let control = &log.service().control;
         for round in 0..8 {
@@ -331,12 +323,8 @@ mod tests {
 
     #[test]
     fn who_gave_the_memory_back_uses_it_no_more() {
-        let place = Place::new();
-        let path = place.root.path().join("log");
-        let first = crate::place::Place::join(&path, &place.options, None, |first| {
-            crate::recovery::recover_service(&Service::new(first, place.options.full_wait))
-        });
-        let first = first.expect("join");
+        let place = TestPlace::new();
+        let (first, _) = place.join();
         first.give_memory_back(|| Ok(true)).expect("nobody else is there");
         // It still has its files open, and the next one has its slot.
         let (log, other) = (place.open(), place.open());
@@ -353,27 +341,20 @@ mod tests {
 
     #[test]
     fn what_was_not_drained_of_a_removed_stream_is_not_drained() {
-        let Place { root, options, .. } = &Place::new();
-        let place = crate::place::Place::join(&root.path().join("log"), options, None, |place| {
-            crate::recovery::recover_service(&Service::new(place, options.full_wait))
-        });
-        // Without the flush worker, which drains when it likes.
-        let service = Service::new(place.expect("join"), options.full_wait);
-        let name = "short".parse().expect("a name");
-        let meta = StreamMeta { id: 0, salt: 1, uid: 0, gid: 0, mode: 0o600, quota_bytes: 0 };
-        let meta = service.host.create_stream(&name, &meta).expect("made");
-        let lane = service.lane(&name, &meta).expect("lane");
+        let place = TestPlace::new();
+        let (_, service) = place.join();
+        let lane = make_lane(&service, "short");
         let append = |writer: &mut Writer, lender: &dyn Lender| writer.append(lender, &[1; 50_000]);
         service.with_writer(&lane, append).expect("append");
         assert!(service.lent_count() > 0);
-        service.remove_named(&name, Some(meta)).expect("remove");
+        service.remove_named(&lane.name, Some(lane.meta.clone())).expect("remove");
         let drained = service.control.drain_bytes().load(Ordering::Relaxed);
         assert_eq!((service.lent_count(), drained), (0, 0));
     }
 
     #[test]
     fn chunks_of_whoever_died_while_removing_are_freed() {
-        let place = Place::new();
+        let place = TestPlace::new();
         let (log, other) = (place.open(), place.open());
         let stream = log.stream("half").expect("stream");
         other.stream("half").expect("the same stream");
@@ -386,25 +367,12 @@ mod tests {
         assert_eq!(service.lent_count(), 0);
         assert!(other.service().open_lanes().is_empty());
     }
+
     #[test]
     fn regression_a_stream_that_failed_keeps_no_other_from_the_group_log() {
-        let place = &Place::new();
-        // Without the flush worker, which drains when it likes.
-        let joined = crate::place::Place::join(
-            &place.root.path().join("log"),
-            &place.options,
-            None,
-            |joined| {
-                crate::recovery::recover_service(&Service::new(joined, place.options.full_wait))
-            },
-        );
-        let service = Service::new(joined.expect("join"), place.options.full_wait);
-        let lanes = ["failed", "sound"].map(|name| {
-            let name = name.parse().expect("a name");
-            let meta = StreamMeta { id: 0, salt: 1, uid: 0, gid: 0, mode: 0o600, quota_bytes: 0 };
-            let meta = service.host.create_stream(&name, &meta).expect("made");
-            service.lane(&name, &meta).expect("lane")
-        });
+        let place = TestPlace::new();
+        let (_, service) = place.join();
+        let lanes = ["failed", "sound"].map(|name| make_lane(&service, name));
         for lane in &lanes {
             let append =
                 |writer: &mut Writer, lender: &dyn Lender| writer.append(lender, &[1; 500]);
@@ -418,15 +386,12 @@ mod tests {
             service.empty_group().expect("the failed one is kept elsewhere");
         }
         drop((lanes, service));
-        let entries = std::fs::read_dir(place.memory.path()).expect("memory");
-        for entry in entries {
-            std::fs::remove_dir_all(entry.expect("entry").path()).expect("a restart");
-        }
+        place.restart();
         let log = place.open();
         for name in ["failed", "sound"] {
             let stream = log.stream(name).expect("stream");
             assert_eq!(stream.read_from(stream.head()).expect("reader").count(), 1, "{name}");
         }
-        assert!(!place.root.path().join("log/streams/failed/kept").exists());
+        assert!(!place.path().join("streams/failed/kept").exists());
     }
 }

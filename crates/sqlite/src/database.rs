@@ -3,6 +3,7 @@
 //! Locks, in this order: `state`, the stream's lease. Both are held while a record is made, its note
 //! is written and what it is based on is read.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -395,18 +396,19 @@ fn write_again(stream: &Stream, header: &Header, wal: Real, count: u32) -> Resul
     if scan.is_none() {
         return Err(Failure::Damaged("the WAL lost frames when a sync failed".into()));
     }
-    copy_onto_itself(wal, header.frame_at(count + 1))?;
+    copy_onto_itself(wal, 0..header.frame_at(count + 1))?;
     if let Found::Note(note) = find_note(stream)? {
         leave(stream, Note { is_unsynced: false, ..note });
     }
     Ok(())
 }
 
-/// Writes what the file has before `end` again.
-fn copy_onto_itself(wal: Real, end: u64) -> Result<(), Failure> {
+/// Writes what the file has there again, so that the next sync counts for it, whatever became of an earlier one.
+pub fn copy_onto_itself(wal: Real, span: Range<u64>) -> Result<(), Failure> {
     let mut bytes = vec![0; 128 << 10];
-    for at in (0..end).step_by(bytes.len()) {
-        let piece = &mut bytes[..usize::try_from(end - at).unwrap_or(usize::MAX).min(128 << 10)];
+    for at in span.clone().step_by(bytes.len()) {
+        let left = usize::try_from(span.end - at).unwrap_or(usize::MAX);
+        let piece = &mut bytes[..left.min(128 << 10)];
         wal.read(at, piece)?;
         wal.write(at, piece)?;
     }
@@ -415,7 +417,7 @@ fn copy_onto_itself(wal: Real, end: u64) -> Result<(), Failure> {
 
 /// Makes the WAL's header durable, whatever became of an earlier sync.
 fn sync_header(wal: Real) -> Result<(), Failure> {
-    copy_onto_itself(wal, HEADER_BYTES as u64)?;
+    copy_onto_itself(wal, 0..HEADER_BYTES as u64)?;
     real_sync(wal)
 }
 

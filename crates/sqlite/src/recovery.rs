@@ -23,7 +23,7 @@ use log::{Lsn, Stream};
 
 use crate::Failure;
 use crate::batch::{self, Batches};
-use crate::database::{Database, read_header};
+use crate::database::{Database, copy_onto_itself, read_header};
 use crate::note::Found;
 use crate::real::{Opened, Real};
 use crate::record::{self, Base, Frame, FramesHead, Kind, Record};
@@ -124,7 +124,7 @@ impl Database {
         };
         let held = wal.zip(scan.as_ref());
         match judge(live, &logged, held, main)? {
-            Verdict::Leave if may_write => write_again(live, &logged, held)?,
+            Verdict::Leave if may_write => write_logged(live, &logged, held)?,
             Verdict::Leave => {}
             Verdict::RollForward if !may_write => return Err(self.not_home()),
             Verdict::RollForward => {
@@ -278,20 +278,18 @@ fn logged_frames(live: &Live) -> Result<Vec<Logged<'_>>, Failure> {
 
 /// Writes the logged frames of the WAL once more: when the sync behind this failed in an earlier recovery the kernel has told
 /// so once, and takes them for written.
-fn write_again(
+fn write_logged(
     live: &Live,
     logged: &[Logged<'_>],
     held: Option<(Real, &Scan)>,
 ) -> Result<(), Failure> {
-    let Some((wal, scan)) = held.filter(|(_, scan)| scan.header.salts == live.base.salts) else {
-        return Ok(());
-    };
-    let mut frame = vec![0; FRAME_HEADER_BYTES + scan.header.page_bytes];
-    for (number, _) in logged.iter().filter(|(number, _)| *number <= scan.valid()) {
-        wal.read(scan.header.frame_at(*number), &mut frame)?;
-        wal.write(scan.header.frame_at(*number), &frame)?;
+    match (held, logged.first()) {
+        (Some((wal, scan)), Some((first, _))) if scan.header.salts == live.base.salts => {
+            let at = |number| scan.header.frame_at(number);
+            copy_onto_itself(wal, at(*first)..at(scan.valid() + 1))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// What a WAL file holds.

@@ -112,20 +112,12 @@ impl Desk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Options;
-    use crate::place::Place;
-    use crate::recovery::recover_service;
+    use crate::test_place::TestPlace;
 
     #[test]
     fn regression_connections_of_a_user_do_not_pass_its_limit_together() {
-        let root = tempfile::tempdir().expect("directory");
-        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-        let options =
-            Options { memory: memory.path().to_owned(), pool_bytes: 1 << 20, ..Options::default() };
-        let place = Place::join(root.path(), &options, None, |place| {
-            recover_service(&Service::new(place, options.full_wait))
-        });
-        let service = Service::new(place.expect("join"), options.full_wait);
+        let place = TestPlace::new();
+        let (_, service) = place.join();
         let desk = Desk::new(Arc::new(service), Limits::default()).expect("desk");
         let first = desk.promise(7, 2).expect("one");
         let second = desk.promise(7, 2).expect("two");

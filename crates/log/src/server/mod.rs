@@ -37,8 +37,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketAddrUnix, SocketFlags};
 
 use crate::options::Options;
-use crate::place::Place;
-use crate::recovery::recover_service;
 use crate::service::Service;
 use crate::worker::Worker;
 use crate::{LogError, Result, transport};
@@ -126,10 +124,8 @@ impl Server {
     ) -> Result<Server> {
         let socket = std::path::absolute(&server.socket)
             .map_err(|e| LogError::system(server.socket.display().to_string(), e))?;
-        let place = Place::join(path.as_ref(), options, Some(&socket), |place| {
-            recover_service(&Service::new(place, options.full_wait))
-        })?;
-        let service = Arc::new(Service::new(place, options.full_wait));
+        let (_, service) = Service::join(path.as_ref(), options, Some(&socket))?;
+        let service = Arc::new(service);
         let desk = Desk::new(service.clone(), server.limits.clone())?;
         let listener = listen(&socket, server.mode)
             .map_err(|e| LogError::system(socket.display().to_string(), e))?;

@@ -1,0 +1,54 @@
+//! Where the tests of what is inside have a service: its directory and its memory.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::host::StreamMeta;
+use crate::lane::Lane;
+use crate::place::Place;
+use crate::service::Service;
+use crate::{Log, Options};
+
+pub(crate) struct TestPlace {
+    root: tempfile::TempDir,
+    memory: tempfile::TempDir,
+    options: Options,
+}
+
+impl TestPlace {
+    pub(crate) fn new() -> TestPlace {
+        let root = tempfile::tempdir().expect("directory");
+        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+        let options =
+            Options { memory: memory.path().to_owned(), pool_bytes: 1 << 20, ..Options::default() };
+        TestPlace { root, memory, options }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.root.path().join("log")
+    }
+
+    pub(crate) fn open(&self) -> Log {
+        Log::open(self.path(), &self.options).expect("open")
+    }
+
+    /// Without the flush worker, which drains when it likes.
+    pub(crate) fn join(&self) -> (Arc<Place>, Service) {
+        Service::join(&self.path(), &self.options, None).expect("join")
+    }
+
+    /// The machine restarts: memory is lost.
+    pub(crate) fn restart(&self) {
+        for entry in std::fs::read_dir(self.memory.path()).expect("memory") {
+            std::fs::remove_dir_all(entry.expect("entry").path()).expect("remove");
+        }
+    }
+}
+
+/// The lane of a new stream.
+pub(crate) fn make_lane(service: &Service, name: &str) -> Arc<Lane> {
+    let name = name.parse().expect("a name");
+    let meta = StreamMeta { id: 0, salt: 1, uid: 0, gid: 0, mode: 0o600, quota_bytes: 0 };
+    let meta = service.host.create_stream(&name, &meta).expect("made");
+    service.lane(&name, &meta).expect("lane")
+}
