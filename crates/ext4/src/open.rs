@@ -146,7 +146,8 @@ pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<Found> {
     features::check(&superblock)?;
     let geometry = Geometry::new(&superblock, device.size_bytes())?;
     let checksums = Checksums::new(&superblock);
-    let raw = RawVolume::new(device.clone(), geometry, checksums);
+    let mut raw = RawVolume::new(device.clone(), geometry, checksums);
+    raw.find_packed_metadata()?;
     let area = JournalArea::find(&raw, &superblock)?;
     if !found.is_sound && !area.is_marked {
         return Err(Error::corrupt("checksum", "the superblock"));

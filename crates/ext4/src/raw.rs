@@ -60,6 +60,20 @@ impl RawVolume {
         RawVolume { device, geometry, checksums, descs, fixed }
     }
 
+    /// With `packed_meta_blocks` mke2fs puts the bitmaps and inode tables of all groups at the front of the
+    /// volume, although flex groups are smaller. Then all groups are one flex group here.
+    pub(crate) fn find_packed_metadata(&mut self) -> Result<()> {
+        let second = self.geometry.groups_per_flex;
+        if second >= self.geometry.group_count {
+            return Ok(());
+        }
+        let bitmap = HomeBlock(self.read_desc(second)?.block_bitmap());
+        if self.geometry.group_of_block(bitmap) < second {
+            self.geometry.groups_per_flex = self.geometry.group_count;
+        }
+        Ok(())
+    }
+
     /// A group's descriptor.
     pub(crate) fn read_desc(&self, group: u32) -> Result<GroupDesc> {
         let (block, offset) = self.geometry.desc_place(group);
