@@ -9,8 +9,10 @@ use journal::{BLOCK_BYTES, BlockBytes, HomeBlock, JournalError};
 use parking_lot::Mutex;
 use zerocopy::FromBytes;
 
+use crate::block_map::{self, Limits};
 use crate::checksum::Checksums;
 use crate::extent_node::{NodeView, WHOLE_FILE, Window};
+use crate::extent_run::Run;
 use crate::geometry::{Geometry, INODES_PER_BLOCK};
 use crate::groups::{check_desc, collect_fixed};
 use crate::inode::{Inode, flags};
@@ -116,9 +118,6 @@ impl RawVolume {
         if inode.mode() & crate::inode::S_IFMT != 0o100000 || inode.link_count() == 0 {
             return Err(Error::corrupt(format!("{what}: not a regular file"), ino));
         }
-        if !inode.has_flag(flags::EXTENTS) {
-            return Err(Error::Incompatible(format!("the {what} is not mapped by extents")));
-        }
         Ok(inode)
     }
 
@@ -126,7 +125,7 @@ impl RawVolume {
     /// blocks is fixed metadata.
     pub(crate) fn file_blocks(&self, inode: &Inode, what: &str) -> Result<Vec<Range<u64>>> {
         let mut walk = Walk { raw: self, inode, runs: Vec::new(), next: 0 };
-        let walked = walk.root();
+        let walked = if inode.has_flag(flags::EXTENTS) { walk.root() } else { walk.block_map() };
         let (runs, next) = (walk.runs, walk.next);
         walked.map_err(|why| match why {
             Stop::Fault(fault) => Error::corrupt(format!("{what}: {fault}"), inode.ino),
@@ -205,8 +204,29 @@ impl Walk<'_> {
         Ok(())
     }
 
+    fn block_map(&mut self) -> std::result::Result<(), Stop> {
+        let raw = self.raw;
+        let holds = self.holds();
+        let limits = Limits { block_count: raw.geometry.block_count, run_count: EXTENT_LIMIT };
+        let contents = block_map::walk(self.inode, limits, &mut |block| {
+            if !holds(block.0, 1) {
+                return Err(Error::corrupt("block map", self.inode.ino));
+            }
+            Ok(read_block(&*raw.device, block)?.into())
+        });
+        let contents = contents.map_err(Stop::Error)?.ok_or("too many pieces")?;
+        if !contents.runs.iter().all(|run| holds(run.physical, run.count.into())) {
+            return Err("block number".into());
+        }
+        self.runs_of_file(&contents.runs)
+    }
+
     fn leaf(&mut self, view: &NodeView<'_>) -> std::result::Result<(), Stop> {
-        for run in view.runs() {
+        self.runs_of_file(&view.runs())
+    }
+
+    fn runs_of_file(&mut self, runs: &[Run]) -> std::result::Result<(), Stop> {
+        for run in runs {
             if u64::from(run.logical) != self.next || run.unwritten {
                 return Err("holes or unwritten blocks".into());
             }
