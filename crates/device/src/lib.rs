@@ -33,7 +33,7 @@
 //! 4. `write_durable` returns when its own bytes survive a power cut, and with them all that
 //!    its thread has stored before.
 //! 5. A store changes its own bytes and no other, whoever else stores to the same line.
-//! 6. A load of a line that memory has lost (*poison*) fails, or ends the process.
+//! 6. A load of a line that memory has lost (*poison*) fails; so does every access after it.
 
 mod aligned;
 mod claim;
@@ -42,6 +42,7 @@ pub mod compare;
 mod disk;
 mod error;
 mod files;
+mod folder;
 mod fork_closed;
 mod fork_mark;
 mod geometry;
@@ -64,6 +65,7 @@ pub use error::{DeviceError, Operation, Result};
 pub use files::{
     Directory, FileStore, FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles, StoredFile,
 };
+pub use folder::{Folder, Trust};
 pub use fork_closed::ForkClosed;
 pub use fork_mark::ForkMark;
 pub use loop_attach::{LoopDevice, LoopOptions};
