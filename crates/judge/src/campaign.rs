@@ -26,6 +26,8 @@ pub struct Plan {
     pub image_count: usize,
     /// What the disks are like.
     pub fault: Fault,
+    /// Whether recoveries by commands are cut, too.
+    pub cuts_commands: bool,
     /// Where runs with failures are kept.
     pub keep: PathBuf,
 }
@@ -122,6 +124,7 @@ pub fn replay(
         onejournal: onejournal.into(),
         image_count: 1,
         fault: Fault::Honest,
+        cuts_commands: true,
         keep: PathBuf::new(),
     };
     let mut session = Session::new(&plan, &run)?;
@@ -152,6 +155,7 @@ struct Session<'r> {
     histories: Vec<History>,
     stand: Stand,
     fault: Fault,
+    cuts_commands: bool,
     tally: Tally,
 }
 
@@ -161,7 +165,9 @@ impl<'r> Session<'r> {
     fn new(plan: &Plan, run: &'r Run) -> Result<Session<'r>, String> {
         let histories = run.histories()?;
         let stand = Stand::new(&plan.onejournal, run.scenario, &run.trace.bases)?;
-        Ok(Session { run, histories, stand, fault: plan.fault, tally: Tally::default() })
+        let (fault, cuts_commands) = (plan.fault, plan.cuts_commands);
+        let tally = Tally::default();
+        Ok(Session { run, histories, stand, fault, cuts_commands, tally })
     }
 
     fn judge_all(&mut self, count: usize, rng: &mut Rng) -> Result<Failed, String> {
@@ -184,25 +190,16 @@ impl<'r> Session<'r> {
                 How::Here,
                 How::Here,
             ][number % 8];
-            let sector_bytes = if std::env::var_os("JUDGE_ANY_SECTOR").is_some() {
-                SECTOR_BYTES[number / 8 % 2]
-            } else {
-                match run.scenario.attach {
-                    crate::scenario::Attach::Loop(b) => b,
-                    _ => 512,
-                }
-            };
+            let sector_bytes = SECTOR_BYTES[number / 8 % 2];
             let cut = Cut { event, survival, how, sector_bytes };
             let images = cursor.crash(survival);
             if let Err(what) = self.judge_one(&images, &cut, event) {
                 failed.push((Case { cuts: vec![cut] }, what));
             }
-            let nested_count = if number % 4 == 1 {
-                2
-            } else if number % 24 == 2 {
-                6
-            } else {
-                0
+            let nested_count = match number % 24 {
+                2 | 18 if self.cuts_commands => 6,
+                place if place % 4 == 1 && how == How::Here => 2,
+                _ => 0,
             };
             if nested_count > 0 && failed.is_empty() {
                 failed.extend(self.judge_nested(&images, &cut, nested_count, rng)?);
@@ -293,7 +290,7 @@ fn cuts(run: &Run, count: usize, rng: &mut Rng) -> Vec<usize> {
         })
         .collect();
     let mut cut = |number: usize| match rng.choice(&answered) {
-        Some(place) if number % 2 == 0 => *place,
+        Some(place) if number.is_multiple_of(2) => *place,
         _ => rng.usize(..=run.trace.events.len()),
     };
     let mut cuts: Vec<usize> = (0..count).map(&mut cut).collect();

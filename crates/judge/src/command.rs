@@ -1,6 +1,26 @@
 //! Programs: run to their end, with what they said when they fail.
 
-use std::process::{Command, Stdio};
+use std::io;
+use std::process::{Child, Command, Stdio};
+
+use parking_lot::RwLock;
+
+/// Held alone while a program is started, and together by those who have files of a mount open that they unmount. A child
+/// has all open files of this process until its exec has closed them, which is after `spawn` has returned (posix_spawn
+/// waits until the child has memory of its own); and a mount on which a file is open is busy.
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// Starts a program; every one has to be started here.
+pub fn spawn(command: &mut Command) -> io::Result<Child> {
+    let _alone = STARTING.write();
+    command.spawn()
+}
+
+/// Does what opens files of a mount, and unmounts it. It must start no program.
+pub fn without_children<T>(work: impl FnOnce() -> T) -> T {
+    let _together = STARTING.read();
+    work()
+}
 
 /// Runs a program; what it printed, or what it said and how it ended.
 pub fn run(command: &mut Command) -> Result<String, String> {
@@ -10,7 +30,8 @@ pub fn run(command: &mut Command) -> Result<String, String> {
 
 /// Runs a program; its exit code and all that it printed.
 pub fn outcome(command: &mut Command) -> Result<(i32, String), String> {
-    let output = command.stdin(Stdio::null()).output();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = spawn(command).and_then(Child::wait_with_output);
     let output = output.map_err(|error| format!("{command:?}: {error}"))?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text += &String::from_utf8_lossy(&output.stderr);

@@ -7,7 +7,7 @@ use sim::calls::read_tree;
 use crate::hands::{record_file, tree_dir};
 use crate::history::Found;
 use crate::rig::USER;
-use crate::scenario::{Actor, Scenario};
+use crate::scenario::Scenario;
 use crate::script::places;
 
 /// Reads what each actor has made.
@@ -16,7 +16,7 @@ pub fn read(root: &Path, scenario: &Scenario) -> Result<Vec<Found>, String> {
 }
 
 fn read_actor(root: &Path, scenario: &Scenario, actor: usize) -> Result<Found, String> {
-    if scenario.actors[actor] != Actor::Tree {
+    if !scenario.actors[actor].has_tree() {
         let path = record_file(root, scenario, actor);
         let bytes = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         let places = places(scenario, actor);

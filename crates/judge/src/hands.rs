@@ -10,7 +10,9 @@ use device::RingPool;
 use drive::Recorder;
 use rustix::fs::OFlags;
 use sim::calls::Calls;
+use sim::op::Op;
 
+use crate::command::spawn;
 use crate::history::{Mark, Moment};
 use crate::scenario::{Actor, Scenario};
 use crate::script::{Step, places};
@@ -32,7 +34,7 @@ pub fn record_file(root: &Path, scenario: &Scenario, actor: usize) -> PathBuf {
 /// Makes what the actors begin with, and syncs it.
 pub fn prepare(root: &Path, scenario: &Scenario) -> io::Result<()> {
     for (actor, kind) in scenario.actors.iter().enumerate() {
-        if *kind == Actor::Tree {
+        if kind.has_tree() {
             let dir = tree_dir(root, actor);
             std::fs::DirBuilder::new().create(&dir)?;
             File::open(dir)?.sync_all()?;
@@ -75,6 +77,8 @@ pub fn work(
         match hands.step(what) {
             Ok(()) => mark(Moment::Done),
             Err(error) if is_gone(&error) && scenario.is_killed => return Ok(()),
+            // An inode has room for so many attributes only.
+            Err(error) if is_full(&error) && is_attribute(what) => mark(Moment::NoRoom),
             // Which these are the model knows; the medium does not fail here.
             Err(error) if is_refusal(&error) => mark(Moment::Refused),
             Err(error) => return Err(format!("actor {actor}, step {step} ({what}): {error}")),
@@ -88,6 +92,14 @@ fn is_gone(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let gone = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED, Errno::INTR, Errno::IO];
     gone.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+fn is_full(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::NOSPC.raw_os_error())
+}
+
+fn is_attribute(step: &Step) -> bool {
+    matches!(step, Step::Tree(Op::SetXattr { .. }))
 }
 
 fn is_refusal(error: &io::Error) -> bool {
@@ -105,7 +117,7 @@ fn open(root: &Path, scenario: &Scenario, actor: usize) -> io::Result<Hands> {
         OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path)
     };
     let records = match scenario.actors[actor] {
-        Actor::Tree => return Ok(Hands::Tree(Calls::new(&tree_dir(root, actor)))),
+        Actor::Tree | Actor::Mover => return Ok(Hands::Tree(Calls::new(&tree_dir(root, actor)))),
         Actor::Plain => Records::File(open(OFlags::empty())?),
         Actor::Dsync => Records::File(open(OFlags::DSYNC)?),
         Actor::Sync => Records::File(open(OFlags::SYNC)?),
@@ -188,7 +200,7 @@ impl Mapping {
     fn start(path: &Path) -> io::Result<Mapping> {
         let mut python = Command::new("/usr/bin/python3");
         python.args(["-I", "-c", MAPPING]).arg(path);
-        let mut child = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = spawn(python.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("it was asked for"));
         let mut mapping = Mapping { child, input, output };

@@ -34,6 +34,8 @@ pub enum Moment {
     Begin,
     Done,
     Refused,
+    /// Refused for want of room, of which the model knows nothing.
+    NoRoom,
 }
 
 impl Mark {
@@ -47,7 +49,8 @@ impl Mark {
         let moment = match number & 3 {
             0 => Moment::Begin,
             1 => Moment::Done,
-            _ => Moment::Refused,
+            2 => Moment::Refused,
+            _ => Moment::NoRoom,
         };
         let low = |value: u64| usize::try_from(value).expect("small numbers");
         Mark { actor: low(number >> 40), step: low(number >> 2 & 0xf_ffff_ffff), moment }
@@ -362,7 +365,7 @@ impl Builder<'_> {
             (Some(_), Some(Moment::Refused)) => {
                 return Err("it is refused, the model does it".into());
             }
-            (None, _) => {}
+            (None, _) | (Some(_), Some(Moment::NoRoom)) => {}
             (Some(effect), _) => self.push(scenario, step, effect, time),
         }
         Ok(())

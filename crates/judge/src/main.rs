@@ -39,6 +39,9 @@ enum Command {
         /// A disk that is not honest
         #[arg(long, value_enum, default_value_t = Lie::None)]
         fault: Lie,
+        /// Do not cut recoveries by commands
+        #[arg(long)]
+        whole_commands: bool,
         /// Where runs with failures are kept
         #[arg(long, default_value = "target/judge")]
         keep: PathBuf,
@@ -81,13 +84,15 @@ fn run() -> Result<bool, Box<dyn Error>> {
             println!("as it must be");
             Ok(true)
         }
-        Command::Run { images, images_per_run, seed, scenario, fault, keep } => {
+        Command::Run { images, images_per_run, seed, scenario, fault, whole_commands, keep } => {
             let fault = match fault {
                 Lie::None => Fault::Honest,
                 Lie::DropsFlushes => Fault::DropsFlushes,
                 Lie::TearsDurable => Fault::TearsDurable,
             };
-            let plan = Plan { onejournal, image_count: images_per_run, fault, keep };
+            let image_count = images_per_run;
+            let plan =
+                Plan { onejournal, image_count, fault, cuts_commands: !whole_commands, keep };
             let named: Result<Vec<_>, _> =
                 scenario.iter().map(|name| Scenario::named(name)).collect();
             let mut scenarios = named?;
@@ -102,7 +107,12 @@ fn run() -> Result<bool, Box<dyn Error>> {
 /// Whether all is as it must be.
 fn judge_all(plan: &Plan, scenarios: &[&'static Scenario], image_count: usize, seed: u64) -> bool {
     let (mut tally, mut failure_count) = (Tally::default(), 0);
-    for (scenario, seed) in scenarios.iter().cycle().zip(seed..) {
+    let (able, unable): (Vec<&Scenario>, Vec<&Scenario>) =
+        scenarios.iter().partition(|scenario| scenario.obstacle().is_none());
+    for scenario in unable {
+        println!("{}: skipped: {}", scenario.name, scenario.obstacle().unwrap_or_default());
+    }
+    for (scenario, seed) in able.into_iter().cycle().zip(seed..) {
         match campaign::judge(plan, scenario, seed) {
             Ok((one, failures)) => {
                 tally.add(one);
@@ -116,7 +126,8 @@ fn judge_all(plan: &Plan, scenarios: &[&'static Scenario], image_count: usize, s
                 println!("{text}");
             }
         }
-        if tally.images >= image_count || tally.runs > image_count {
+        // Runs that cannot be recorded bring no images.
+        if tally.images >= image_count || failure_count > image_count {
             break;
         }
     }

@@ -16,8 +16,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::command::{run, tool};
 
-/// The user who is not root.
-pub const USER: u32 = 12_345;
+/// The user who is not root: `nobody`, because fusermount3 wants one who has a name.
+pub const USER: u32 = 65_534;
 /// Longest that a daemon may take to end.
 const END_LIMIT: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
 
@@ -179,4 +179,11 @@ impl Drop for Volume {
 /// Everybody may use what is in it.
 pub fn open_to_all(path: &Path) -> Result<(), String> {
     fs::set_permissions(path, Permissions::from_mode(0o777)).map_err(|e| e.to_string())
+}
+
+/// Returns when nobody has a lock on a file or device: of a process that was killed the kernel closes some files after its end.
+pub fn wait_until_free(path: &Path) -> Result<(), String> {
+    let file = fs::File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive);
+    locked.map_err(|e| format!("{}: {e}", path.display()))
 }

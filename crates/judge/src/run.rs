@@ -13,7 +13,7 @@ use crate::crash::Trace;
 use crate::found;
 use crate::hands::{prepare, work};
 use crate::history::{Found, History};
-use crate::rig::{Drive, Loop, USER, Volume, open_to_all};
+use crate::rig::{Drive, Loop, USER, Volume, command, open_to_all, wait_until_free};
 use crate::scenario::{Attach, Scenario};
 use crate::script::{State, Step, steps};
 
@@ -73,6 +73,7 @@ impl Run {
         rig.live(scenario, &all_steps(scenario, 0, &states, seed), seed)?;
         if scenario.is_killed {
             let end = rig.recorder.len();
+            wait_until_free(&rig.target(0))?;
             rig.mount(onejournal, scenario)?;
             let found = found::read(&dir, scenario)?;
             let so_far = rig.recorder.events_from(ready);
@@ -169,7 +170,7 @@ impl Rig {
         let root = tempfile::Builder::new().prefix("onejournal-judge-").tempdir();
         let root = root.map_err(|e| e.to_string())?;
         open_to_all(root.path())?;
-        let mut bases = vec![format(onejournal, root.path())?];
+        let mut bases = vec![format(onejournal, root.path(), scenario.by_user)?];
         if scenario.second_disk {
             bases.push(Image::zeroed(JOURNAL_BYTES));
         }
@@ -191,18 +192,23 @@ impl Rig {
         Ok((Rig { volume: None, attached, drives, recorder, dir, _root: root }, bases))
     }
 
-    fn mount(&mut self, onejournal: &Path, scenario: &Scenario) -> Result<(), String> {
-        let path = |disk: usize| match self.attached.get(disk) {
+    /// What is mounted, or the journal.
+    fn target(&self, disk: usize) -> PathBuf {
+        match self.attached.get(disk) {
             Some(attached) => attached.path.clone(),
             None => self.drives[disk].file(),
-        };
+        }
+    }
+
+    fn mount(&mut self, onejournal: &Path, scenario: &Scenario) -> Result<(), String> {
         let mut options = vec!["commit=1".to_owned()];
         options.extend((!scenario.options.is_empty()).then(|| scenario.options.to_owned()));
         if scenario.second_disk {
-            options.push(format!("journal={}", path(1).display()));
+            options.push(format!("journal={}", self.target(1).display()));
         }
         let options = options.join(",");
-        let volume = Volume::mount(onejournal, &path(0), &self.dir, &options, scenario.by_user)?;
+        let volume =
+            Volume::mount(onejournal, &self.target(0), &self.dir, &options, scenario.by_user)?;
         self.volume = Some(volume);
         Ok(())
     }
@@ -241,9 +247,10 @@ impl Rig {
 }
 
 /// A volume as `onejournal mkfs` makes it.
-fn format(onejournal: &Path, dir: &Path) -> Result<Image, String> {
+fn format(onejournal: &Path, dir: &Path, by_user: bool) -> Result<Image, String> {
     let path = dir.join("formatted");
-    run(std::process::Command::new(onejournal).args(["mkfs", "--size", VOLUME]).arg(&path))?;
+    // Its root directory belongs to who makes it.
+    run(command(onejournal, by_user).args(["mkfs", "--size", VOLUME]).arg(&path))?;
     let bytes = fs::read(&path).map_err(|e| e.to_string())?;
     let _ = fs::remove_file(path);
     Ok(Image::from_bytes(&bytes))

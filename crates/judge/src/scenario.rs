@@ -26,6 +26,8 @@ pub enum Promise {
 pub enum Actor {
     /// All kinds of operations in a directory of its own.
     Tree,
+    /// Files that are synced after a directory above them was renamed, in a directory of its own.
+    Mover,
     /// Records in a file that it shares with the other actors of this kind; syncs it now and then.
     Plain,
     /// The same file, opened with `O_DSYNC`.
@@ -41,7 +43,12 @@ pub enum Actor {
 impl Actor {
     /// Whether it writes to the file that several actors share.
     pub fn shares_file(self) -> bool {
-        !matches!(self, Actor::Tree | Actor::Mapped)
+        !self.has_tree() && self != Actor::Mapped
+    }
+
+    /// Whether it has a directory of its own.
+    pub fn has_tree(self) -> bool {
+        matches!(self, Actor::Tree | Actor::Mover)
     }
 }
 
@@ -75,7 +82,7 @@ const USUAL: Scenario = Scenario {
 };
 
 /// All kinds.
-pub const SCENARIOS: [Scenario; 17] = [
+pub const SCENARIOS: [Scenario; 18] = [
     Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
     Scenario {
         name: "writers",
@@ -87,6 +94,7 @@ pub const SCENARIOS: [Scenario; 17] = [
         actors: &[Actor::Dsync, Actor::Sync, Actor::Plain, Actor::Tree],
         ..USUAL
     },
+    Scenario { name: "moved", actors: &[Actor::Mover, Actor::Mover, Actor::Plain], ..USUAL },
     Scenario { name: "sector-4096", attach: Attach::Loop(4096), ..USUAL },
     Scenario { name: "file", attach: Attach::File, actors: &[Actor::Tree, Actor::Plain], ..USUAL },
     Scenario { name: "mapped", actors: &[Actor::Mapped, Actor::Tree], ..USUAL },
@@ -149,6 +157,23 @@ impl Scenario {
             let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
             format!("no scenario {name}; there are {}", names.join(", "))
         })
+    }
+
+    /// Why it cannot be recorded here.
+    pub fn obstacle(&self) -> Option<String> {
+        use std::os::unix::fs::MetadataExt;
+        let has = |path: &str| std::path::Path::new(path).exists();
+        if self.by_user && std::fs::metadata("/dev/fuse").is_ok_and(|fuse| fuse.mode() & 0o6 != 0o6)
+        {
+            return Some("/dev/fuse is for root only".into());
+        }
+        if self.by_user && !has("/usr/bin/fusermount3") && !has("/bin/fusermount3") {
+            return Some("needs fusermount3".into());
+        }
+        if self.actors.contains(&Actor::Mapped) && !has("/usr/bin/python3") {
+            return Some("needs /usr/bin/python3".into());
+        }
+        None
     }
 
     /// Disks below it.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use sim::content::Content;
 use sim::model::{Change, Id, Model};
-use sim::op::{Op, Target};
+use sim::op::{Op, RenameKind, Target};
 use sim::workload::ops_from;
 
 use crate::scenario::{Actor, Scenario};
@@ -41,7 +41,7 @@ impl State {
     /// Before an actor's first step.
     pub fn first(actor: Actor) -> State {
         match actor {
-            Actor::Tree => State::Tree(Box::new(Model::empty())),
+            Actor::Tree | Actor::Mover => State::Tree(Box::new(Model::empty())),
             _ => State::Slots(Content::new(vec![0; slots::PLACE_COUNT * RECORD_BYTES])),
         }
     }
@@ -75,6 +75,9 @@ pub fn steps(
     let seed = seed.wrapping_mul(1000) + (actor * 10 + life) as u64;
     let first_number = u32::try_from(life).expect("few lives") * 10_000;
     match from {
+        State::Tree(_) if scenario.actors[actor] == Actor::Mover => {
+            moves(seed, first_number, count).into_iter().map(Step::Tree).collect()
+        }
         State::Tree(model) => {
             let ops = ops_from((**model).clone(), first_number, seed, count);
             ops.into_iter().flat_map(|op| as_calls(op, scenario.by_user)).map(Step::Tree).collect()
@@ -83,6 +86,40 @@ pub fn steps(
             slots::ops(seed, first_number, count).into_iter().map(Step::Slot).collect()
         }
     }
+}
+
+/// Rounds of: a file two directories down is written and synced, one of these directories is renamed, and the file is
+/// synced again, sometimes with a change and sometimes without. Nothing else makes the new name durable.
+fn moves(seed: u64, first_number: u32, count: usize) -> Vec<Op> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut ops = Vec::new();
+    let mut number = first_number;
+    while ops.len() < count {
+        number += 1;
+        let outer = format!("d{number}");
+        let write = |path: &str, tag| {
+            let target = Target::Path(path.to_owned());
+            Op::Write { target, offset: 0, len_bytes: 500, tag }
+        };
+        let path = format!("{outer}/inner/f");
+        ops.push(Op::MakeDir { path: outer.clone(), mode: 0o755 });
+        ops.push(Op::MakeDir { path: format!("{outer}/inner"), mode: 0o755 });
+        ops.push(Op::Create { path: path.clone(), mode: 0o644 });
+        ops.push(write(&path, number));
+        ops.push(Op::Fsync { target: Target::Path(path), data_only: false });
+        let (from, to, path) = match rng.bool() {
+            true => (outer.clone(), format!("m{number}"), format!("m{number}/inner/f")),
+            false => {
+                (format!("{outer}/inner"), format!("{outer}/moved"), format!("{outer}/moved/f"))
+            }
+        };
+        ops.push(Op::Rename { from, to, kind: RenameKind::Replace });
+        if rng.u8(..3) == 0 {
+            ops.push(write(&path, number + 5000));
+        }
+        ops.push(Op::Fsync { target: Target::Path(path), data_only: rng.bool() });
+    }
+    ops
 }
 
 /// The operation as operations that are one system call each; none where a user may not do it.

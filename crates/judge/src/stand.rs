@@ -1,14 +1,16 @@
 //! Where crash images are recovered and looked at.
 //!
-//! Files in `/dev/shm` hold one image after the other, with loop devices over them: for e2fsck, for the kernel's ext4,
-//! through which a recovered volume is read, and for the command under test.
+//! Files in `/dev/shm` hold one image after the other: for e2fsck, for the kernel's ext4, through which a recovered
+//! volume is read, and for the command under test. Each use of a loop device has one of its own: the page cache of a
+//! device lives until its last user has closed it, which a program that has ended may do later, and would show the
+//! image before.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use device::{BlockDevice, Image};
+use device::{BlockDevice, Image, LoopDevice, LoopOptions};
 use drive::Recorder;
 use ext4::{OpenOptions, Volume as InProcess};
 use journal::Medium;
@@ -16,7 +18,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use sim::recover::no_panic;
 use tempfile::TempDir;
 
-use crate::command::{outcome, tool};
+use crate::command::{outcome, tool, without_children};
 use crate::crash::Trace;
 use crate::found;
 use crate::history::Found;
@@ -32,8 +34,6 @@ struct Shelf {
     path: PathBuf,
     file: File,
     held: Image,
-    /// One for each of [`SECTOR_BYTES`].
-    loops: Vec<Loop>,
 }
 
 /// The place; one for each thread.
@@ -52,9 +52,7 @@ impl Shelf {
         let file = File::options().read(true).write(true).create_new(true).open(&path);
         let file = file.map_err(|e| e.to_string())?;
         image.write_to(&file).map_err(|e| e.to_string())?;
-        let attach = |bytes| Loop::attach(&path, bytes, false);
-        let loops = SECTOR_BYTES.into_iter().map(attach).collect::<Result<_, _>>()?;
-        Ok(Shelf { path, file, held: image.clone(), loops })
+        Ok(Shelf { path, file, held: image.clone() })
     }
 
     fn load(&mut self, image: &Image) -> Result<(), String> {
@@ -137,13 +135,18 @@ impl Stand {
     }
 
     fn read(&self) -> Result<Vec<Found>, String> {
-        let device = &self.shelves[0].loops[0].path;
+        let options = LoopOptions { read_only: true, autoclear: true, ..LoopOptions::default() };
+        let device = LoopDevice::attach(&self.shelves[0].file, options);
+        let device = device.map_err(|e| e.to_string())?;
         let flags = MountFlags::RDONLY | MountFlags::NOATIME;
-        mount(device, &self.dir, "ext4", flags, None)
-            .map_err(|errno| format!("the kernel does not mount it: {errno}"))?;
-        let found = found::read(&self.dir, self.scenario);
-        unmount(&self.dir, UnmountFlags::empty()).map_err(|errno| format!("umount: {errno}"))?;
-        found
+        without_children(|| {
+            mount(device.path(), &self.dir, "ext4", flags, None)
+                .map_err(|errno| format!("the kernel does not mount it: {errno}"))?;
+            let found = found::read(&self.dir, self.scenario);
+            unmount(&self.dir, UnmountFlags::empty())
+                .map_err(|errno| format!("umount {}: {errno}", self.dir.display()))?;
+            found
+        })
     }
 
     /// Recovers with `onejournal fsck` on loop devices with sectors of so many bytes, then looks.
@@ -154,7 +157,9 @@ impl Stand {
         is_read: bool,
     ) -> Result<Vec<Found>, String> {
         self.load(images)?;
-        let ran = outcome(&mut self.fsck_command(&self.loops(sector_bytes)));
+        let loops = self.attach(sector_bytes)?;
+        let ran = outcome(&mut self.fsck_command(&loops));
+        drop(loops);
         self.shelves.iter_mut().try_for_each(Shelf::reload)?;
         let (code, text) = ran?;
         if code > 1 {
@@ -164,13 +169,13 @@ impl Stand {
         if is_read { self.read() } else { Ok(Vec::new()) }
     }
 
-    fn fsck_command(&self, paths: &[PathBuf]) -> Command {
+    fn fsck_command(&self, loops: &[Loop]) -> Command {
         let mut fsck = Command::new(&self.onejournal);
         fsck.arg("fsck");
-        if let Some(journal) = paths.get(1) {
-            fsck.arg("--journal").arg(journal);
+        if let Some(journal) = loops.get(1) {
+            fsck.arg("--journal").arg(&journal.path);
         }
-        fsck.arg(&paths[0]);
+        fsck.arg(&loops[0].path);
         fsck
     }
 
@@ -190,21 +195,20 @@ impl Stand {
     }
 
     fn mount_and_read(&self, sector_bytes: u32, is_read: bool) -> Result<Vec<Found>, String> {
-        let paths = self.loops(sector_bytes);
+        let loops = self.attach(sector_bytes)?;
         // The stand is in memory.
         let mut options = vec!["noatime,durability=process".to_owned()];
-        options.extend(paths.get(1).map(|journal| format!("journal={}", journal.display())));
+        options.extend(loops.get(1).map(|journal| format!("journal={}", journal.path.display())));
         let volume =
-            Volume::mount(&self.onejournal, &paths[0], &self.dir, &options.join(","), false)?;
+            Volume::mount(&self.onejournal, &loops[0].path, &self.dir, &options.join(","), false)?;
         let found = if is_read { found::read(&self.dir, self.scenario) } else { Ok(Vec::new()) };
         volume.umount()?;
         found
     }
 
-    fn loops(&self, sector_bytes: u32) -> Vec<PathBuf> {
-        let index = SECTOR_BYTES.iter().position(|bytes| *bytes == sector_bytes);
-        let index = index.expect("one of the sizes that there are");
-        self.shelves.iter().map(|shelf| shelf.loops[index].path.clone()).collect()
+    fn attach(&self, sector_bytes: u32) -> Result<Vec<Loop>, String> {
+        let attach = |shelf: &Shelf| Loop::attach(&shelf.path, sector_bytes, false);
+        self.shelves.iter().map(attach).collect()
     }
 
     /// Runs `onejournal fsck` on recorded disks: e2fsck writes to them, too.
@@ -218,8 +222,7 @@ impl Stand {
             loops.push(Loop::attach(&drive.file(), sector_bytes, true)?);
             drives.push(drive);
         }
-        let paths: Vec<PathBuf> = loops.iter().map(|attached| attached.path.clone()).collect();
-        let (code, text) = outcome(&mut self.fsck_command(&paths))?;
+        let (code, text) = outcome(&mut self.fsck_command(&loops))?;
         drop(loops);
         drop(drives);
         if code > 1 {
