@@ -45,6 +45,7 @@ mod fork_closed;
 mod fork_mark;
 mod geometry;
 mod huge;
+mod length;
 mod loop_attach;
 mod loop_mounts;
 mod memory;
