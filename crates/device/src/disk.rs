@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::caches;
 use crate::claim::{self, Access, Claimed};
 use crate::geometry::{Geometry, Kind};
 use crate::length::Length;
@@ -40,6 +41,8 @@ pub struct Disk {
     geometry: Geometry,
     /// Of the file that holds the bytes, where that is known.
     length: Option<Length>,
+    /// See [`BlockDevice::caches`].
+    caches: Vec<u64>,
     /// On a block device that is opened for writing: the claim against the kernel's own users.
     exclusive: Mutex<Option<OwnedFd>>,
     /// On a block device, where io_uring is allowed.
@@ -67,8 +70,10 @@ impl Disk {
             _ => None,
         };
         let dsync = AtomicBool::new(kind == Kind::File);
+        let caches = caches::below(kind, &stat);
         let length = (kind == Kind::File).then(|| Length::of_itself(geometry.size_bytes));
-        Ok(Disk { fd, access, geometry, length, exclusive: Mutex::new(exclusive), rings, dsync })
+        let exclusive = Mutex::new(exclusive);
+        Ok(Disk { fd, access, geometry, length, caches, exclusive, rings, dsync })
     }
 
     /// Opens the regular file at `path` for reading and writing together with other processes: nobody
@@ -79,8 +84,10 @@ impl Disk {
         let kind = Kind::File;
         let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| claim::errno(path, e))?;
         let (access, dsync) = (Access::ReadWrite, AtomicBool::new(true));
+        let caches = caches::below(kind, &stat);
         let length = Some(Length::of_itself(geometry.size_bytes));
-        Ok(Disk { fd, access, geometry, length, exclusive: Mutex::new(None), rings: None, dsync })
+        let exclusive = Mutex::new(None);
+        Ok(Disk { fd, access, geometry, length, caches, exclusive, rings: None, dsync })
     }
 
     /// Gives up the claim against the kernel's own users, so that a `fuseblk` mount can claim
@@ -169,6 +176,10 @@ impl BlockDevice for Disk {
 
     fn durability(&self) -> Durability {
         self.geometry.durability
+    }
+
+    fn caches(&self) -> &[u64] {
+        &self.caches
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
