@@ -36,6 +36,7 @@
 //! 6. A load of a line that memory has lost (*poison*) fails; so does every access after it.
 
 mod aligned;
+mod caches;
 mod claim;
 mod command_ring;
 pub mod compare;
@@ -47,6 +48,7 @@ mod fork_closed;
 mod fork_mark;
 mod geometry;
 mod huge;
+mod length;
 mod loop_attach;
 mod loop_mounts;
 mod memory;
@@ -121,6 +123,12 @@ pub trait BlockDevice: Send + Sync {
 
     /// What a durable write survives.
     fn durability(&self) -> Durability;
+
+    /// Numbers of the devices whose volatile caches its writes are in until they are flushed, as far as they
+    /// are known. A failed flush loses writes to every device that has one of them in common.
+    fn caches(&self) -> &[u64] {
+        &[]
+    }
 
     /// Fills `buf` from `offset`.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
