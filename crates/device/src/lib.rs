@@ -35,6 +35,7 @@
 //! 6. A load of a line that memory has lost (*poison*) fails, or ends the process.
 
 mod aligned;
+mod backing;
 mod claim;
 mod command_ring;
 pub mod compare;
@@ -45,13 +46,18 @@ mod fork_closed;
 mod fork_mark;
 mod geometry;
 mod huge;
+mod in_use;
 mod loop_attach;
-mod loop_mounts;
 mod memory;
 mod metered;
+mod mount_table;
 mod nvram;
+mod other_users;
+mod published;
+mod range_lock;
 mod ring;
 mod sim;
+mod trust;
 mod unread;
 mod words;
 
@@ -73,6 +79,7 @@ pub use nvram::{
     NvramEvent, NvramTrace, SimNvram,
 };
 pub use sim::{Cursor, Event, Fault, Image, SimClock, SimDevice, Survival, Trace};
+pub use trust::Trust;
 pub use unread::unread_bytes;
 pub use words::SharedWords;
 
