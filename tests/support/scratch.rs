@@ -223,8 +223,14 @@ pub struct Loop {
 impl Loop {
     #[track_caller]
     pub fn attach(image: &Path) -> Loop {
-        let path = system("losetup", ["--find", "--show", image.to_str().unwrap()]).good();
-        Loop { path: path.trim().into() }
+        Loop::with_sectors(image, 512)
+    }
+
+    #[track_caller]
+    pub fn with_sectors(image: &Path, sector_bytes: usize) -> Loop {
+        let bytes = sector_bytes.to_string();
+        let arguments = ["--find", "--show", "--sector-size", &bytes, image.to_str().unwrap()];
+        Loop { path: system("losetup", arguments).good().trim().into() }
     }
 }
 

@@ -40,6 +40,7 @@ fn print_text(survey: &Survey, scan: &Scan) {
     println!("regions     {} of {} bytes", header.region_count, header.region_bytes);
     println!("tail        region {}, transaction {}", header.tail_region, header.tail_tid);
     println!("reach       {}", header.reach_offset);
+    println!("step        {} bytes", header.step_bytes);
     for record in &scan.records {
         println!(
             "transaction {} at {} ({} bytes): {} blocks, {} revokes",
@@ -74,6 +75,7 @@ fn as_json(survey: &Survey, scan: &Scan) -> Value {
             "tail_region": header.tail_region,
             "tail_tid": header.tail_tid.0,
             "reach_offset": header.reach_offset,
+            "step_bytes": header.step_bytes,
         },
         "transactions": scan.records.iter().map(record_json).collect::<Vec<_>>(),
         "end": end_text(&scan.end),

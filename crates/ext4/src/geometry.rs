@@ -50,7 +50,7 @@ pub(crate) struct Geometry {
     pub(crate) desc_bytes: usize,
     /// Blocks of the group descriptors.
     pub(crate) desc_block_count: u32,
-    /// Groups whose bitmaps and inode tables lie together (a power of two; 1 without `flex_bg`).
+    /// Groups whose bitmaps and inode tables lie together (a power of two or all; 1 without `flex_bg`).
     pub(crate) groups_per_flex: u32,
     /// The `64bit` feature: counts have an upper half.
     pub(crate) wide: bool,

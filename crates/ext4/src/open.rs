@@ -6,7 +6,8 @@
 //!
 //! Closing: free what was unlinked but open, bring everything home, take the marks off.
 //!
-//! Opening reads a few blocks, however large the volume is; only after a crash all descriptors.
+//! Opening reads a few blocks, however large the volume is; all descriptors only after a crash, or when
+//! one flex group has all metadata (`packed_meta_blocks`): then once.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -145,7 +146,8 @@ pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<Found> {
     features::check(&superblock)?;
     let geometry = Geometry::new(&superblock, device.size_bytes())?;
     let checksums = Checksums::new(&superblock);
-    let raw = RawVolume { device: device.clone(), geometry, checksums };
+    let mut raw = RawVolume::new(device.clone(), geometry, checksums);
+    raw.find_packed_metadata()?;
     let area = JournalArea::find(&raw, &superblock)?;
     if !found.is_sound && !area.is_marked {
         return Err(Error::corrupt("checksum", "the superblock"));
@@ -265,7 +267,7 @@ fn build(
 ) -> Result<Volume> {
     let marks = found.marks();
     let Found { raw, superblock, area, orphan_file, .. } = found;
-    let RawVolume { device, geometry, checksums } = raw;
+    let RawVolume { device, geometry, checksums, .. } = raw;
     let mut reserved = area.all_runs();
     let orphan_file = orphan_file.map(|(file, runs)| {
         reserved.extend(runs);

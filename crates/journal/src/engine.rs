@@ -31,6 +31,8 @@ pub(crate) struct Engine {
     pub space: Space,
     pub options: Options,
     pub checksum_seed: u32,
+    /// Of this life's records.
+    pub step_bytes: usize,
     pub max_transaction_blocks: usize,
     /// Bytes of the largest record.
     max_record_bytes: usize,
@@ -82,6 +84,7 @@ impl Engine {
         }
         Ok(Engine {
             checksum_seed: crate::format::record_seed(&header.uuid, header.life),
+            step_bytes: header.step_bytes,
             max_transaction_blocks,
             max_record_bytes,
             packs: options.pack && matches!(space.medium(), Medium::Block(_)),

@@ -57,9 +57,26 @@ impl Space {
         &self.medium
     }
 
-    /// Records begin at multiples of so many bytes: see [`Medium::step_bytes`].
+    /// The step of a life that begins now: see [`Medium::step_bytes`]. Records that are there have the
+    /// step of their header.
     pub fn step_bytes(&self) -> usize {
         self.medium.step_bytes()
+    }
+
+    /// CRC32C of where the first `len_bytes` bytes of the space lie on the medium: start and end of each
+    /// extent, those that follow each other joined.
+    pub(crate) fn layout_checksum(&self, len_bytes: u64) -> u32 {
+        let (mut checksum, mut left_bytes) = (0, len_bytes);
+        for extent in &self.extents {
+            let count = left_bytes.min(extent.end - extent.start);
+            if count > 0 {
+                for bound in [extent.start, extent.start + count] {
+                    checksum = crc32c::crc32c_append(checksum, &bound.to_le_bytes());
+                }
+            }
+            left_bytes -= count;
+        }
+        checksum
     }
 
     /// Fills `buf` from `offset` of the space.
@@ -108,9 +125,17 @@ impl Space {
         }
     }
 
-    /// Writes zeros everywhere, durably.
-    pub(crate) fn write_zeros(&self) -> Result<()> {
-        self.extents.iter().try_for_each(|e| self.medium.write_zeros(e.start, e.end))
+    /// Writes zeros from `start` (a multiple of 4096) on, durably.
+    pub(crate) fn write_zeros_from(&self, start: u64) -> Result<()> {
+        let mut base = 0;
+        for extent in &self.extents {
+            let from = extent.start + start.saturating_sub(base);
+            if from < extent.end {
+                self.medium.write_zeros(from, extent.end)?;
+            }
+            base += extent.end - extent.start;
+        }
+        Ok(())
     }
 
     /// The medium's ranges of a span of the space. Panics when the span is outside (our own bug).

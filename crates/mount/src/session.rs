@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::adapter::{Adapter, AtomicWrites};
 use crate::attach::MountHandle;
@@ -44,16 +45,17 @@ impl Session {
     ) -> Result<Session, MountError> {
         let has_atomic = options.atomic_writes && may_offer_atomic_writes(&volume, options);
         let mounted = Connection::mount(source, dir, options).and_then(|connection| {
-            let notifier = has_atomic.then(|| start_notifier(&connection)).transpose()?;
+            let notifier = Arc::new(start_notifier(&connection)?);
             Ok((connection, notifier))
         });
         match mounted {
             Ok((connection, notifier)) => {
                 let file_limit = connection.least_thread_count() - 1;
                 let atomic =
-                    notifier.map(|notifier| AtomicWrites::new(&volume, notifier, file_limit));
+                    has_atomic.then(|| AtomicWrites::new(&volume, notifier.clone(), file_limit));
+                let agreed_flags = connection.agreed_flags();
                 let mut adapter =
-                    Adapter::new(volume, stat_source, connection.agreed_flags(), atomic);
+                    Adapter::new(volume, stat_source, agreed_flags, Some(notifier), atomic);
                 adapter.limit_waiters(connection.waiter_limit());
                 Ok(Session { adapter, connection, metrics: None })
             }
@@ -79,7 +81,7 @@ impl Session {
     /// Takes the mount off again, before it is served, and closes the volume.
     pub fn take_back(self) -> Result<(), SessionError> {
         let Session { mut adapter, connection, .. } = self;
-        adapter.drop_atomic_writes();
+        adapter.drop_notifier();
         drop(connection);
         adapter.close().map_err(SessionError::Close)
     }

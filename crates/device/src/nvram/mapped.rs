@@ -6,10 +6,11 @@
 //! # What can go wrong after opening
 //!
 //! Memory has no error codes. A load of a line that the memory has lost, and any access behind
-//! the end of a file that somebody has made shorter, end the process with SIGBUS. Against the
-//! first, everything is mapped writable at opening, which fails for pages that are known to be
-//! bad; against a full file system, everything is allocated then; against the second there is
-//! a lock, which only keeps away those who ask for it.
+//! the end of a file that somebody has made shorter, raise SIGBUS; `bus` makes an error of it:
+//! this operation and all after it fail. Against the first, everything is mapped writable at
+//! opening, which fails for pages that are known to be bad; against a full file system,
+//! everything is allocated then; against the second there is a lock, which only keeps away those
+//! who ask for it.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,6 +27,10 @@ use super::{Nvram, check_span, failed, total_bytes};
 use crate::claim::{self, Access, refused};
 use crate::trust::Trust;
 use crate::{DeviceError, Durability, Operation, Result};
+
+/// What became of memory that is gone.
+pub(crate) const LOST: &str =
+    "the mapped memory is gone: its file was made shorter, or the machine has lost it";
 
 /// Memory mapped from a file or DAX device, locked against other users while it is open.
 pub struct MappedNvram {
@@ -169,6 +174,19 @@ impl MappedNvram {
         MappedNvram { mapping, access, durability, processor, stream_from_bytes, _fd: fd }
     }
 
+    /// An error when the memory is gone. Behind every access: what was read means nothing then, and what was stored is
+    /// nowhere.
+    #[inline]
+    fn check(&self, operation: Operation, offset: u64, len_bytes: usize) -> Result<()> {
+        match self.mapping.is_lost() {
+            false => Ok(()),
+            true => {
+                let why = io::Error::new(ErrorKind::UnexpectedEof, LOST);
+                Err(DeviceError::new(operation, offset, len_bytes, why))
+            }
+        }
+    }
+
     /// The address of a span that lies in the memory and may be accessed so.
     fn span(&self, operation: Operation, offset: u64, len_bytes: usize) -> Result<*mut u8> {
         check_span(operation, offset, len_bytes, self.len_bytes())?;
@@ -195,19 +213,19 @@ impl Nvram for MappedNvram {
         // SAFETY: the span lies in the mapping, which is readable and lives as long as `self`;
         // no reference to mapped memory is ever made.
         unsafe { self.processor.load(from, buf) }
-        Ok(())
+        self.check(Operation::Read, offset, buf.len())
     }
 
     fn store(&self, offset: u64, data: &[u8]) -> Result<()> {
         let to = self.span(Operation::Write, offset, data.len())?;
         // SAFETY: as in `read`; writable, because `span` refuses what is opened for reading.
         unsafe { persist::store_cached(&self.processor, to, &[data]) }
-        Ok(())
+        self.check(Operation::Write, offset, data.len())
     }
 
     fn persist(&self) -> Result<()> {
         self.processor.fence();
-        Ok(())
+        self.check(Operation::Flush, 0, 0)
     }
 
     fn write_durable(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
@@ -222,7 +240,7 @@ impl Nvram for MappedNvram {
                 self.processor.fence();
             }
         }
-        Ok(())
+        self.check(Operation::Write, offset, len_bytes)
     }
 }
 

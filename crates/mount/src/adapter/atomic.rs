@@ -69,11 +69,11 @@ pub(crate) struct AtomicWrites {
     block_limit: usize,
     file_limit: usize,
     next_handle: AtomicU64,
-    notifier: Notifier,
+    notifier: Arc<Notifier>,
 }
 
 impl AtomicWrites {
-    pub(crate) fn new(volume: &Volume, notifier: Notifier, file_limit: usize) -> AtomicWrites {
+    pub(crate) fn new(volume: &Volume, notifier: Arc<Notifier>, file_limit: usize) -> AtomicWrites {
         AtomicWrites {
             table: RwLock::default(),
             entry_count: AtomicUsize::new(0),
@@ -186,13 +186,14 @@ impl AtomicWrites {
         written
     }
 
-    /// [`Volume::read`] with what the holder has written.
+    /// [`Volume::read_noting`] with what the holder has written.
     pub(super) fn read(
         &self,
         volume: &Volume,
         ino: InodeNo,
         offset: u64,
         out: &mut [u8],
+        notes_access: bool,
     ) -> ext4::Result<usize> {
         if let Some(file) = self.file(ino) {
             // Held until the answer is complete: half of it from before a commit, half from behind
@@ -202,7 +203,7 @@ impl AtomicWrites {
                 return overlay.read(volume, ino, offset, out);
             }
         }
-        volume.read(ino, offset, out)
+        volume.read_noting(ino, offset, out, notes_access)
     }
 
     /// COMMIT: durable when it returns. A failure aborts.

@@ -1,15 +1,17 @@
 //! File data: reading, writing, allocating, and making it durable.
 
 use ext4::{Allocate, Error, InodeNo, SeekTo, SetAttr};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::atomic::Route;
 use super::{Call, Failure, Outcome};
 use crate::abi::{
-    FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
+    FSYNC_FDATASYNC, FallocateIn, FsyncIn, LOCK_OWNER, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
     WRITE_KILL_SUIDGID, WriteIn, WriteOut, init,
 };
-use crate::convert::SUID_SGID;
+use crate::convert::{SUID_SGID, node_of};
+use crate::notifier::Range;
 use crate::stat::AdapterCounters;
 
 const SEEK_DATA: u32 = 3;
@@ -25,11 +27,15 @@ impl Call<'_, '_> {
     pub(super) fn read(&mut self) -> Outcome {
         let ino = self.ino()?;
         let read: ReadIn = self.body.take()?;
+        if read.read_flags & LOCK_OWNER == 0 {
+            self.adapter.direct.note_cached(ino);
+        }
         let len_bytes = usize::try_from(read.size).map_err(|_| Errno::INVAL)?;
         let out = self.reply.spare(len_bytes)?;
+        let notes_access = read.flags & OFlags::NOATIME.bits() == 0;
         let read_bytes = match &self.adapter.atomic {
-            Some(atomic) => atomic.read(self.volume, ino, read.offset, out)?,
-            None => self.volume.read(ino, read.offset, out)?,
+            Some(atomic) => atomic.read(self.volume, ino, read.offset, out, notes_access)?,
+            None => self.volume.read_noting(ino, read.offset, out, notes_access)?,
         };
         assert!(read_bytes <= len_bytes, "read more than asked for");
         self.reply.advance(read_bytes);
@@ -40,6 +46,10 @@ impl Call<'_, '_> {
         let ino = self.ino()?;
         let write: WriteIn = self.body.take()?;
         let data = self.body.take_bytes(write.size)?;
+        let is_direct = write.write_flags & LOCK_OWNER != 0 && self.adapter.agreed(init::ASYNC_DIO);
+        if !is_direct {
+            self.adapter.direct.note_cached(ino);
+        }
         self.drop_capabilities(ino)?;
         let (volume, unique) = (self.volume, self.header.unique);
         let kill = write.write_flags & WRITE_KILL_SUIDGID != 0;
@@ -51,7 +61,11 @@ impl Call<'_, '_> {
                         volume.set_attr(ino, &change)?;
                     }
                     atomic.write(volume, &file, write.offset, data)?;
-                    return Ok(self.answer_write(data.len())?);
+                    self.answer_write(data.len())?;
+                    if is_direct {
+                        self.answer_when_dropped(ino, (write.offset, data.len() as u64));
+                    }
+                    return Ok(());
                 }
                 Route::Settled(guard) => Some(guard),
             },
@@ -59,8 +73,11 @@ impl Call<'_, '_> {
         };
         let mut answered = None;
         let written = volume.write_accepting(ino, write.offset, data, kill, &mut |bytes| {
-            answered = Some(self.answer_write(bytes));
-            self.reply.send_early(unique);
+            // Whoever reads from here on waits for the data.
+            if !is_direct || self.adapter.direct.is_settled(ino) {
+                answered = Some(self.answer_write(bytes));
+                self.reply.send_early(unique);
+            }
         });
         let written_bytes = match written {
             Err(Error::NotPermitted) if write.write_flags & WRITE_CACHE != 0 => {
@@ -72,7 +89,25 @@ impl Call<'_, '_> {
         if write.write_flags & WRITE_CACHE != 0 && written_bytes < data.len() {
             return Err(Error::NoSpace.into());
         }
-        Ok(answered.unwrap_or_else(|| self.answer_write(written_bytes))?)
+        if let Some(answered) = answered {
+            return Ok(answered?);
+        }
+        self.answer_write(written_bytes)?;
+        if is_direct {
+            self.answer_when_dropped(ino, (write.offset, written_bytes as u64));
+        }
+        Ok(())
+    }
+
+    /// Leaves the answer to the notifier if pages have to be dropped before.
+    fn answer_when_dropped(&mut self, ino: InodeNo, range: Range) {
+        let (Some(notifier), direct) = (&self.adapter.notifier, &self.adapter.direct) else {
+            return;
+        };
+        let Some(range) = direct.to_drop(ino, range) else { return };
+        let (answer, direct) = (self.reply.take(self.header.unique), direct.clone());
+        let dropped = move || direct.dropped(ino);
+        notifier.drop_pages_and_answer(node_of(ino), vec![range], answer, dropped);
     }
 
     /// Writes what pages that the kernel writes back add to a file that can only be appended to. They hold what is there

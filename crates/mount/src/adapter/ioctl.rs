@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{Call, Outcome};
 use crate::abi::{IoctlIn, IoctlOut};
+use crate::convert::node_of;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
@@ -97,7 +98,7 @@ impl Call<'_, '_> {
                 }
                 self.check_owner(ino)?;
                 self.volume.set_data_mode(ino, mode)?;
-                Ok(self.reply.push(&IoctlOut::default())?)
+                self.push_changed(ino)
             }
             _ => self.ioctl_atomic(ino, &ioctl),
         }
@@ -115,6 +116,14 @@ impl Call<'_, '_> {
             F2FS_IOC_ABORT_ATOMIC_WRITE => atomic.abort(ino, ioctl.fh, &self.adapter.counters),
             _ => return Err(Errno::NOTTY.into()),
         }
+        self.push_changed(ino)
+    }
+
+    /// The answer to an ioctl that may have changed the inode: the kernel keeps its attributes otherwise.
+    fn push_changed(&mut self, ino: InodeNo) -> Outcome {
+        if let Some(notifier) = &self.adapter.notifier {
+            notifier.drop_attributes(node_of(ino));
+        }
         Ok(self.reply.push(&IoctlOut::default())?)
     }
 
@@ -131,7 +140,7 @@ impl Call<'_, '_> {
             }
             self.volume.set_attr(ino, &SetAttr { flags: Some(flags), ..SetAttr::default() })?;
         }
-        Ok(self.reply.push(&IoctlOut::default())?)
+        self.push_changed(ino)
     }
 
     /// An ioctl needs no more than an open file, and kernels before 5.14 check nothing for those they know either.

@@ -10,6 +10,7 @@
 mod atomic;
 mod attributes;
 mod data;
+mod direct;
 mod directory;
 #[cfg(test)]
 mod early_test;
@@ -22,11 +23,14 @@ mod open;
 mod overlay;
 mod xattr;
 
+use std::sync::Arc;
+
 use ext4::{InodeNo, Volume};
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
 pub(crate) use self::atomic::AtomicWrites;
+use self::direct::DirectWrites;
 use self::forgets::Forgets;
 use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, init};
 use crate::capabilities::Capabilities;
@@ -34,6 +38,7 @@ use crate::connection::Serve;
 use crate::convert;
 use crate::errno::{errno, is_grave};
 use crate::metrics;
+use crate::notifier::Notifier;
 use crate::reply::{Answer, Reply};
 use crate::request::{Body, Request};
 use crate::stat::{AdapterCounters, Stat, StatSource};
@@ -47,6 +52,8 @@ pub(crate) struct Adapter {
     counters: AdapterCounters,
     forgets: Forgets,
     capabilities: Capabilities,
+    direct: Arc<DirectWrites>,
+    notifier: Option<Arc<Notifier>>,
     /// `None`: not offered.
     atomic: Option<AtomicWrites>,
     stat_source: StatSource,
@@ -59,6 +66,7 @@ impl Adapter {
         volume: Volume,
         stat_source: StatSource,
         agreed_flags: u64,
+        notifier: Option<Arc<Notifier>>,
         atomic: Option<AtomicWrites>,
     ) -> Adapter {
         let opening_bytes = (stat_source.device_counters)().write_bytes;
@@ -68,6 +76,8 @@ impl Adapter {
             counters: AdapterCounters { opening_bytes, ..AdapterCounters::default() },
             forgets: Forgets::default(),
             capabilities: Capabilities::default(),
+            direct: Arc::default(),
+            notifier,
             atomic,
             stat_source,
             agreed_flags,
@@ -79,9 +89,11 @@ impl Adapter {
         self.forgets.limit_waiters(count);
     }
 
-    /// Offers no atomic writes any more, and closes the descriptor that they have.
-    pub(crate) fn drop_atomic_writes(&mut self) {
+    /// Tells the kernel nothing any more, and closes the descriptor for that: atomic writes, which need
+    /// it, are not offered any more.
+    pub(crate) fn drop_notifier(&mut self) {
         self.atomic = None;
+        self.notifier = None;
     }
 
     fn agreed(&self, flag: u64) -> bool {
@@ -129,6 +141,7 @@ impl Adapter {
             // The kernel never counts lookups of the root, it is always there.
             if ino != InodeNo::ROOT {
                 self.capabilities.changed(ino);
+                self.direct.forget(ino);
                 volume.forget(ino, lookup_count);
             }
         };
