@@ -158,8 +158,16 @@ impl Partitions {
 }
 
 impl Drop for Partitions {
+    /// A loop device on a partition is detached when its last user closes it, and another test may
+    /// just be looking what is behind it.
     fn drop(&mut self) {
-        system("partx", ["--delete", text(&self.0)]);
+        for _ in 0..100 {
+            if system("partx", ["--delete", "--nr", "1:2", text(&self.0)]).code == Some(0) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        eprintln!("the partitions of {} stay", self.0.display());
     }
 }
 

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered, Trust};
+use device::{
+    Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered, TrustedUsers,
+};
 use ext4::Volume;
 use journal::Medium;
 use mount::{MountHandle, Session, Source, StatSource};
@@ -149,7 +151,11 @@ fn open_disk(path: &Path, read_only: bool) -> Result<(Disk, bool)> {
     }
 }
 
-fn open_journal(options: &JournalOptions, parsed: &Parsed, trust: &Trust) -> Result<OpenJournal> {
+fn open_journal(
+    options: &JournalOptions,
+    parsed: &Parsed,
+    trust: &TrustedUsers,
+) -> Result<OpenJournal> {
     let journal = journal_path::open_for_mount(options, parsed.durability, trust)?;
     check_durability(&options.path, journal.medium.durability(), parsed)?;
     Ok(journal)
@@ -235,7 +241,7 @@ pub fn log_to(path: Option<&Path>) -> Result<()> {
     match path {
         Some(path) => {
             let flags = OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY;
-            let file = Trust::of_us_and([]).open(path, flags, Mode::RUSR | Mode::WUSR);
+            let file = TrustedUsers::of_us_and([]).open(path, flags, Mode::RUSR | Mode::WUSR);
             let file = File::from(file.map_err(target::opening)?);
             builder.with_writer(std::sync::Mutex::new(file)).init();
         }

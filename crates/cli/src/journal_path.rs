@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{
-    Access, AddedLatency, Disk, Durability, MappedNvram, Metered, MeteredNvram, Nvram, Trust,
+    Access, AddedLatency, Disk, Durability, MappedNvram, Metered, MeteredNvram, Nvram, TrustedUsers,
 };
 use journal::Medium;
 use mount::JournalCounters;
@@ -40,7 +40,7 @@ pub struct JournalOptions {
 pub fn open_for_mount(
     options: &JournalOptions,
     asked: Option<Durability>,
-    trust: &Trust,
+    trust: &TrustedUsers,
 ) -> Result<OpenJournal> {
     let path = &options.path;
     let is_made = make(options)?;
@@ -105,7 +105,7 @@ fn open(
     path: &Path,
     access: Access,
     asked: Option<Durability>,
-    trust: Option<&Trust>,
+    trust: Option<&TrustedUsers>,
 ) -> Result<Opened> {
     let is_block = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
     if !is_block {

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use device::{Access, DeviceError, Disk, Trust};
+use device::{Access, DeviceError, Disk, TrustedUsers};
 
 use crate::{CliError, Result};
 
@@ -21,9 +21,9 @@ pub fn opening(error: DeviceError) -> CliError {
 
 /// The users whose files may be used together with the target: ourselves, root, and the owner of
 /// an image file, who can put into the volume whatever he likes anyway.
-pub fn trust(target: &Path) -> Trust {
+pub fn trust(target: &Path) -> TrustedUsers {
     let found = std::fs::metadata(target).ok().filter(std::fs::Metadata::is_file);
-    Trust::of_us_and(found.map(|found| found.uid()))
+    TrustedUsers::of_us_and(found.map(|found| found.uid()))
 }
 
 /// The absolute path of the target, for messages and the mount table.

@@ -30,7 +30,7 @@ use rustix::ioctl::{self, Getter, Opcode};
 use crate::backing::{Backing, Root};
 use crate::geometry::Kind;
 use crate::range_lock::lock_range;
-use crate::trust::Trust;
+use crate::trusted_users::TrustedUsers;
 use crate::{DeviceError, Operation, Result, in_use, other_users, published};
 
 /// What a disk is opened for.
@@ -63,7 +63,7 @@ pub(crate) struct Claimed {
 }
 
 /// Opens and claims `path`; with `trust` only what those users may have made.
-pub(crate) fn claim(path: &Path, access: Access, trust: Option<&Trust>) -> Result<Claimed> {
+pub(crate) fn claim(path: &Path, access: Access, trust: Option<&TrustedUsers>) -> Result<Claimed> {
     let last = trust.map(|trust| trust.follow(path)).transpose()?;
     let (opened, follow) = match &last {
         Some(last) => (last.as_path(), OFlags::NOFOLLOW),

@@ -30,7 +30,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::claim::{self, Access, Claimed};
 use crate::geometry::{Geometry, Kind};
 use crate::ring::RingPool;
-use crate::trust::Trust;
+use crate::trusted_users::TrustedUsers;
 use crate::{AlignedBuf, BlockDevice, DeviceError, Durability, Operation, Result, check_span};
 
 /// A file or block device, locked against other users for as long as it is open.
@@ -59,11 +59,15 @@ impl Disk {
     }
 
     /// Like [`Disk::open`]; refuses what users that are not trusted have made or can write to.
-    pub fn open_trusted(path: impl AsRef<Path>, access: Access, trust: &Trust) -> Result<Disk> {
+    pub fn open_trusted(
+        path: impl AsRef<Path>,
+        access: Access,
+        trust: &TrustedUsers,
+    ) -> Result<Disk> {
         Self::open_with(path.as_ref(), access, Some(trust))
     }
 
-    fn open_with(path: &Path, access: Access, trust: Option<&Trust>) -> Result<Disk> {
+    fn open_with(path: &Path, access: Access, trust: Option<&TrustedUsers>) -> Result<Disk> {
         let Claimed { fd, exclusive, locked, kind, stat } = claim::claim(path, access, trust)?;
         let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| claim::errno(path, e))?;
         if geometry.size_bytes == 0 {

@@ -50,6 +50,7 @@ mod geometry;
 mod huge;
 mod in_use;
 mod loop_attach;
+mod machine;
 mod memory;
 mod metered;
 mod mount_table;
@@ -59,7 +60,7 @@ mod published;
 mod range_lock;
 mod ring;
 mod sim;
-mod trust;
+mod trusted_users;
 mod unread;
 mod words;
 
@@ -75,6 +76,7 @@ pub use folder::{Folder, Trust};
 pub use fork_closed::ForkClosed;
 pub use fork_mark::ForkMark;
 pub use loop_attach::{LoopDevice, LoopOptions};
+pub use machine::{Living, Machine};
 pub use memory::MemoryDevice;
 pub use metered::{Counters, Metered};
 pub use nvram::{
@@ -82,7 +84,7 @@ pub use nvram::{
     NvramEvent, NvramTrace, SimNvram,
 };
 pub use sim::{Cursor, Event, Fault, Image, SimClock, SimDevice, Survival, Trace};
-pub use trust::Trust;
+pub use trusted_users::TrustedUsers;
 pub use unread::unread_bytes;
 pub use words::SharedWords;
 

@@ -1,10 +1,13 @@
 //! Locks that are there to be seen: in `/proc/locks`, by every process of the machine.
 //!
 //! A range lock on a memory file of one's own keeps nobody away, but the kernel lists it in every
-//! namespace, with its range, as long as the process lives. So it is told that a disk is used whose
-//! file cannot be opened, and hence not be locked: by a *name* that is made of the file's numbers,
-//! and beside it the span that is used. A name is a range of one byte at a place that no span of a
-//! disk reaches.
+//! namespace, with its range, as long as the process lives. Two things are told in that way:
+//!
+//! - that a disk is used whose file cannot be opened, and hence not be locked: by a *name* that is
+//!   made of the file's numbers, and beside it the span that is used;
+//! - that a process lives ([`crate::Living`]): by a random name.
+//!
+//! A name is a range of one byte at a place that no span of a disk reaches.
 
 use std::fs;
 use std::io;
@@ -30,6 +33,11 @@ pub(crate) fn publish(place: u64) -> io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create("onejournal", MemfdFlags::CLOEXEC)?;
     lock_range(&file, Access::ReadOnly, place, place + 1)?;
     Ok(file)
+}
+
+/// Whether somebody has published a lock at `place`.
+pub(crate) fn is_published(place: u64) -> io::Result<bool> {
+    Ok(locks()?.iter().any(|lock| lock.is_at(place)))
 }
 
 /// Publishes that the span of `disk` is used, for writing or for reading.

@@ -25,7 +25,7 @@ use super::persist::{self, STREAM_FROM_BYTES};
 use super::processor::{Native, Processor};
 use super::{Nvram, check_span, failed, total_bytes};
 use crate::claim::{self, Access, refused};
-use crate::trust::Trust;
+use crate::trusted_users::TrustedUsers;
 use crate::{DeviceError, Durability, Operation, Result};
 
 /// What became of memory that is gone.
@@ -63,7 +63,7 @@ impl MappedNvram {
         path: impl AsRef<Path>,
         access: Access,
         asked: Option<Durability>,
-        trust: &Trust,
+        trust: &TrustedUsers,
     ) -> Result<MappedNvram> {
         Self::open_with(path.as_ref(), access, asked, Some(trust))
     }
@@ -72,7 +72,7 @@ impl MappedNvram {
         path: &Path,
         access: Access,
         asked: Option<Durability>,
-        trust: Option<&Trust>,
+        trust: Option<&TrustedUsers>,
     ) -> Result<MappedNvram> {
         let last = trust.map(|trust| trust.follow(path)).transpose()?;
         let follow = if last.is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };

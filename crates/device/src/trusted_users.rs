@@ -21,15 +21,15 @@ const LINKS_MAX: usize = 40;
 
 /// The users whose files are believed.
 #[derive(Debug, Clone)]
-pub struct Trust {
+pub struct TrustedUsers {
     users: Vec<u32>,
 }
 
-impl Trust {
+impl TrustedUsers {
     /// The user of this process, root, and `others`.
-    pub fn of_us_and(others: impl IntoIterator<Item = u32>) -> Trust {
+    pub fn of_us_and(others: impl IntoIterator<Item = u32>) -> TrustedUsers {
         let us = [rustix::process::geteuid().as_raw(), 0];
-        Trust { users: us.into_iter().chain(others).collect() }
+        TrustedUsers { users: us.into_iter().chain(others).collect() }
     }
 
     /// Opens a file as `flags` say, and makes it with `mode` if they say so. A regular file must
@@ -125,11 +125,11 @@ mod tests {
         symlink(at("file"), at("second")).expect("link");
         symlink("round", at("round")).expect("link");
         symlink("none", at("dangling")).expect("link");
-        let us = Trust::of_us_and([]);
+        let us = TrustedUsers::of_us_and([]);
         assert_eq!(us.follow(&at("first")).expect("ours"), at("file"));
         assert_eq!(us.follow(&at("dangling")).expect("ours"), at("none"));
         assert!(us.follow(&at("round")).is_err());
-        let others = Trust { users: vec![u32::MAX - 1] };
+        let others = TrustedUsers { users: vec![u32::MAX - 1] };
         for (name, why) in [("first", "symbolic link"), ("file", "belongs to user")] {
             us.open(&at(name), OFlags::RDONLY, Mode::empty()).expect("ours");
             let error = others.open(&at(name), OFlags::RDONLY, Mode::empty());
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn what_others_can_write_to_is_not_private() {
         let file = tempfile::NamedTempFile::new().expect("file");
-        let trust = Trust::of_us_and([]);
+        let trust = TrustedUsers::of_us_and([]);
         for (mode, is_private) in [(0o600, true), (0o644, true), (0o620, false), (0o602, false)] {
             fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).expect("mode");
             let stat = rustix::fs::stat(file.path()).expect("stat");
