@@ -283,6 +283,7 @@ fn build(
     Ok(Volume {
         groups: GroupCache::new(geometry.group_count, merge(reserved)),
         random: AtomicU64::new(options.random_seed),
+        renamed_dir_tid: AtomicU64::new(0),
         answered: parking_lot::RwLock::default(),
         marks: writable.then_some(marks),
         orphans: Orphans::new(orphan_file),
