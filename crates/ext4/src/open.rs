@@ -68,6 +68,7 @@ impl Volume {
         if !found.is_sound {
             return Err(Error::corrupt("checksum", "the superblock"));
         }
+        found.raw.check_root(&found.superblock)?;
         if options.read_only {
             if crashed {
                 let writable = OpenOptions { read_only: false, ..options.clone() };
@@ -209,7 +210,7 @@ fn open_read_only(found: Found, options: OpenOptions) -> Result<Volume> {
 
 fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Volume> {
     if found.superblock.s_state.get() & STATE_ERROR != 0 {
-        let why = "the volume is marked as having errors; run: e2fsck -f TARGET";
+        let why = "the volume is marked as having errors; run: onejournal fsck -y TARGET";
         return Err(Error::Incompatible(why.into()));
     }
     let place = place::to_use(&found, &options)?;
