@@ -15,6 +15,7 @@ use crate::guard;
 use crate::known::Known;
 use crate::main_file;
 use crate::place::Settings;
+use crate::real::Real;
 use crate::volume::{self, Volume};
 use crate::wal_file::Wal;
 
@@ -227,12 +228,13 @@ unsafe fn role_of(
     if flags & SQLITE_OPEN_MAIN_DB != 0 {
         // SAFETY: the name of a database, by the flag.
         let find = |key: &str| unsafe { parameter(name, key) };
-        let settings = Settings::new(&path, find).map_err(|e| report(&e))?;
+        let mut settings = Settings::new(&path, find).map_err(|e| report(&e))?;
         if !settings.is_named && !settings.exists() && volume::is_on_volume(&path) {
             return Ok(Role::Volume(Volume::main(&path, is_writable)));
         }
         // SAFETY: it is open, and this thread opens it.
         let real = unsafe { file::real_file(file) };
+        settings.owner = owner_of(&path, real).map_err(|e| report(&e))?;
         let database = enter_database(path, settings).map_err(|e| report(&e))?;
         let ready = database.open_log(false).and_then(|has_log| match has_log {
             true => database.recover(real, is_writable),
@@ -294,6 +296,21 @@ unsafe fn role_of(
         opened.map_err(|e| report(&e))?;
     }
     Ok(Role::Wal(Wal::new(database, main)))
+}
+
+/// User and group of the database, if it is another user's. The path was that file's before and behind the look.
+fn owner_of(path: &Path, main: Real) -> Result<Option<(u32, u32)>, Failure> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::symlink_metadata(path);
+    let found = found.map_err(|e| Failure::CannotOpen(format!("{}: {e}", path.display())))?;
+    if found.uid() == rustix::process::geteuid().as_raw() {
+        return Ok(None);
+    }
+    if main.has_moved() {
+        let why = "it was replaced while it was opened";
+        return Err(Failure::CannotOpen(format!("{}: {why}", path.display())));
+    }
+    Ok(Some((found.uid(), found.gid())))
 }
 
 unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
