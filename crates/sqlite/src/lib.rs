@@ -96,6 +96,7 @@ mod functions;
 mod home;
 mod known;
 mod main_file;
+mod names;
 mod note;
 mod page;
 mod pending;
@@ -107,6 +108,8 @@ mod roll_forward;
 mod stat;
 mod stream;
 mod tail;
+#[cfg(test)]
+mod test_load;
 mod versions;
 mod vfs;
 mod volume;

@@ -115,7 +115,7 @@ impl Database {
             return self.recover_batches(stream, main, live, may_write);
         }
         // SAFETY: the VFS below is registered for good.
-        let mut wal = unsafe { Opened::wal(self.below.0, &self.wal_path(), may_write)? };
+        let mut wal = unsafe { Opened::wal(self.below.0, &self.path, may_write)? };
         let wal = wal.as_mut().map(Opened::real);
         let logged = logged_frames(live)?;
         let scan = match wal {

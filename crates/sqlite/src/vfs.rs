@@ -14,6 +14,7 @@ use crate::file::{self, File, Role};
 use crate::guard;
 use crate::known::Known;
 use crate::main_file;
+use crate::names::{self, Owner};
 use crate::place::Settings;
 use crate::real::Real;
 use crate::volume::{self, Volume};
@@ -193,6 +194,9 @@ unsafe extern "C" fn open(
         Ok(role) => {
             // SAFETY: the memory is ours, the file below is open.
             unsafe { file::begin(file, role) };
+            if flags & SQLITE_OPEN_MAIN_DB != 0 && !name.is_null() {
+                guard((), || names::opened(name, file));
+            }
             SQLITE_OK
         }
         Err(code) => {
@@ -243,7 +247,9 @@ unsafe fn role_of(
         return match ready {
             Ok(()) => {
                 database.has_writers.fetch_or(is_writable, Ordering::Relaxed);
-                Ok(Role::Main(Connection::new(database, is_writable)))
+                // SAFETY: the name of a database, by the flag.
+                let has_journals = unsafe { names::has_journals(name) };
+                Ok(Role::Main(Connection::new(database, is_writable, has_journals)))
             }
             Err(e) => {
                 database::went(&database);
@@ -252,9 +258,11 @@ unsafe fn role_of(
         };
     }
     // SAFETY: the name of a WAL or journal as SQLite passes it to `xOpen`.
-    let main = unsafe { (loaded().api.database_file_object)(name) }.cast::<File>();
+    let owner = unsafe { names::owner_of(name) };
+    let (Owner::Direct(main) | Owner::Below(main)) = owner else { return Ok(Role::Other) };
+    let is_direct = owner == Owner::Direct(main);
     // SAFETY: the same connection's database is open.
-    if let Some(on_volume) = unsafe { file::volume_of(main) } {
+    if let Some(on_volume) = unsafe { file::volume_of(main) }.filter(|_| is_direct) {
         return match flags & SQLITE_OPEN_WAL {
             0 if is_writable => on_volume.journal(&path).map(|()| Role::Other),
             0 => Ok(Role::Other),
@@ -278,9 +286,8 @@ unsafe fn role_of(
             _ => Role::Other,
         });
     }
-    // Over a database that another VFS stands for, a WAL is synced as ever.
-    // SAFETY: as above.
-    if !unsafe { file::is_ours(main) } {
+    // Another VFS may write other frames than SQLite made, or make them again: such a WAL is synced as ever.
+    if !is_direct {
         return Ok(Role::Other);
     }
     let main_path = path.as_os_str().as_bytes().strip_suffix(b"-wal");
