@@ -113,6 +113,15 @@ impl Database {
         state.service.as_ref().map(|(_, stream)| f(stream)).transpose()
     }
 
+    /// Runs `f` with an open log, and its stream.
+    pub fn with_log<T>(
+        &self,
+        f: impl FnOnce(&Log, &Stream) -> Result<T, Failure>,
+    ) -> Result<Option<T>, Failure> {
+        let state = self.state.lock();
+        state.service.as_ref().map(|(log, stream)| f(log, stream)).transpose()
+    }
+
     /// Before `header` is written to the front of the WAL: a generation begins. SQLite does that when
     /// the database holds the one before it durably.
     pub fn begin_generation(&self, files: Files, header: &[u8]) -> Result<(), Failure> {

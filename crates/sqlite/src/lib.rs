@@ -81,6 +81,7 @@
 //!
 //! Locks, in this order: SQLite's; table of databases; a database's syncs (`background`); a database's state; table of logs; the stream's lease.
 
+mod aside;
 pub mod background;
 mod batch;
 #[cfg(feature = "canary")]
