@@ -232,3 +232,54 @@ fn a_journal_on_another_partition_of_the_volumes_disk() {
     scratch.umount();
     support::check_clean(&volume);
 }
+
+/// A zero-filled file of another user was made the journal, also through a link of theirs: they
+/// could then read and change what had been written last.
+#[test]
+fn regression_a_journal_that_others_made_or_can_write_is_refused() {
+    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+    const STRANGER: Option<u32> = Some(65_534);
+    let Some(mut scratch) = Scratch::new() else { return };
+    for directory in [scratch.root().to_owned(), support::tmpfs_dir().keep()] {
+        let at = |name: &str| directory.join(name);
+        let make = |name: &str, owner: Option<u32>, mode: u32| {
+            File::create(at(name)).unwrap().set_len(8 << 20).unwrap();
+            fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+            chown(at(name), owner, None).unwrap();
+        };
+        make("strangers", STRANGER, 0o600);
+        make("open", None, 0o622);
+        make("own", None, 0o600);
+        symlink(at("own"), at("link")).unwrap();
+        symlink(at("own"), at("strangers-link")).unwrap();
+        symlink("strangers-link", at("link-to-it")).unwrap();
+        lchown(at("strangers-link"), STRANGER, None).unwrap();
+        let options =
+            |name: &str| format!("journal={},durability=process,commit=300", at(name).display());
+        for (name, why) in [
+            ("strangers", "chown 0 "),
+            ("open", "chmod go-w "),
+            ("strangers-link", "symbolic link of user 65534"),
+            ("link-to-it", "symbolic link of user 65534"),
+        ] {
+            let ran = mount(&scratch, &options(name));
+            ran.refused(8, why);
+            assert_eq!(ran.err.matches(&format!("onejournal: {}", at(name).display())).count(), 1);
+            let journal = at(name);
+            fsck(&scratch.image(), &["--journal", journal.to_str().unwrap()]).refused(8, why);
+            let bytes = fs::read(at(name)).unwrap();
+            assert!(bytes.iter().all(|byte| *byte == 0), "{name} was written to");
+        }
+        // Through one's own link; and the file of him whose image it is.
+        scratch.mount(&options("link"));
+        scratch.umount();
+        chown(scratch.image(), STRANGER, None).unwrap();
+        scratch.mount(&options("strangers"));
+        scratch.umount();
+        chown(scratch.image(), Some(0), None).unwrap();
+        scratch.check();
+        if directory != scratch.root() {
+            fs::remove_dir_all(directory).unwrap();
+        }
+    }
+}

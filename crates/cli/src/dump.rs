@@ -12,7 +12,7 @@ use crate::{CliError, DumpArgs, Result, journal_path, target};
 pub fn run(args: &DumpArgs) -> Result<u8> {
     let path = &args.target;
     let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadOnly)?);
-    let open = |path| journal_path::open_as_it_is(path, Access::ReadOnly);
+    let open = |journal| journal_path::open_as_it_is(journal, Access::ReadOnly, path);
     let journal = args.journal.as_deref().map(open).transpose()?;
     let survey = Survey::take(&device, journal.as_ref());
     let survey = survey.map_err(|error| CliError::at(path, error))?;

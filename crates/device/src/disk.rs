@@ -32,6 +32,7 @@ use crate::claim::{self, Access, Claimed};
 use crate::geometry::{Geometry, Kind, SECTOR_BYTES_MAX};
 use crate::length::Length;
 use crate::ring::RingPool;
+use crate::trusted_users::TrustedUsers;
 use crate::{AlignedBuf, BlockDevice, DeviceError, Durability, Operation, Result, check_span};
 
 /// A file or block device, locked against other users for as long as it is open.
@@ -45,6 +46,8 @@ pub struct Disk {
     caches: Vec<u64>,
     /// On a block device that is opened for writing: the claim against the kernel's own users.
     exclusive: Mutex<Option<OwnedFd>>,
+    /// Holds the lock on the file behind a loop device.
+    _locked: Option<OwnedFd>,
     /// On a block device, where io_uring is allowed.
     rings: Option<RingPool>,
     /// Whether `pwritev2(RWF_DSYNC)` is to be used: a file, until a kernel says it cannot.
@@ -55,11 +58,23 @@ impl Disk {
     /// Opens `path`. Fails when somebody else uses it ("in use"), when it is neither a file
     /// nor a block device, and when it does not hold one sector.
     ///
-    /// For writing, the disk is claimed against every other user, a kernel mount of the block
-    /// device included; for reading, against writers that lock it.
+    /// For writing, its bytes are claimed against every other user, by whatever path, loop device or
+    /// partition, a kernel mount included; for reading, against writers that lock it.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Disk> {
-        let path = path.as_ref();
-        let Claimed { fd, exclusive, kind, stat } = claim::claim(path, access)?;
+        Self::open_with(path.as_ref(), access, None)
+    }
+
+    /// Like [`Disk::open`]; refuses what users that are not trusted have made or can write to.
+    pub fn open_trusted(
+        path: impl AsRef<Path>,
+        access: Access,
+        trust: &TrustedUsers,
+    ) -> Result<Disk> {
+        Self::open_with(path.as_ref(), access, Some(trust))
+    }
+
+    fn open_with(path: &Path, access: Access, trust: Option<&TrustedUsers>) -> Result<Disk> {
+        let Claimed { fd, exclusive, locked, kind, stat } = claim::claim(path, access, trust)?;
         let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| claim::errno(path, e))?;
         if geometry.size_bytes == 0 {
             let why = format!("is smaller than one sector of {} bytes", geometry.sector_bytes);
@@ -81,7 +96,7 @@ impl Disk {
         let caches = caches::below(kind, &stat);
         let length = (kind == Kind::File).then(|| Length::of_itself(geometry.size_bytes));
         let exclusive = Mutex::new(exclusive);
-        Ok(Disk { fd, access, geometry, length, caches, exclusive, rings, dsync })
+        Ok(Disk { fd, access, geometry, length, caches, exclusive, _locked: locked, rings, dsync })
     }
 
     /// Opens the regular file at `path` for reading and writing together with other processes: nobody
@@ -95,7 +110,8 @@ impl Disk {
         let caches = caches::below(kind, &stat);
         let length = Some(Length::of_itself(geometry.size_bytes));
         let exclusive = Mutex::new(None);
-        Ok(Disk { fd, access, geometry, length, caches, exclusive, rings: None, dsync })
+        let (rings, _locked) = (None, None);
+        Ok(Disk { fd, access, geometry, length, caches, exclusive, _locked, rings, dsync })
     }
 
     /// Gives up the claim against the kernel's own users, so that a `fuseblk` mount can claim

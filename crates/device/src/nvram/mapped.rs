@@ -27,6 +27,7 @@ use super::processor::{Native, Processor};
 use super::{Nvram, check_span, failed, total_bytes};
 use crate::claim::{self, Access, refused};
 use crate::length::Length;
+use crate::trusted_users::TrustedUsers;
 use crate::{DeviceError, Durability, Operation, Result};
 
 /// What became of memory that is gone.
@@ -58,17 +59,38 @@ impl MappedNvram {
         access: Access,
         asked: Option<Durability>,
     ) -> Result<MappedNvram> {
-        let path = path.as_ref();
+        Self::open_with(path.as_ref(), access, asked, None)
+    }
+
+    /// Like [`MappedNvram::open`]; refuses what users that are not trusted have made or can write to.
+    pub fn open_trusted(
+        path: impl AsRef<Path>,
+        access: Access,
+        asked: Option<Durability>,
+        trust: &TrustedUsers,
+    ) -> Result<MappedNvram> {
+        Self::open_with(path.as_ref(), access, asked, Some(trust))
+    }
+
+    fn open_with(
+        path: &Path,
+        access: Access,
+        asked: Option<Durability>,
+        trust: Option<&TrustedUsers>,
+    ) -> Result<MappedNvram> {
+        let last = trust.map(|trust| trust.follow(path)).transpose()?;
+        let follow = if last.is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let last = last.as_deref().unwrap_or(path);
         // Looked at before it is opened: opening some devices does something.
-        let stat = rustix::fs::stat(path).map_err(|e| claim::errno(path, e))?;
+        let stat = rustix::fs::stat(last).map_err(|e| claim::errno(path, e))?;
         Medium::of(path, &stat)?;
-        let mode = match access {
-            Access::ReadOnly => OFlags::RDONLY,
-            Access::ReadWrite => OFlags::RDWR,
-        };
-        let flags = mode | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| claim::errno(path, e))?;
-        claim::lock(path, &fd, access)?;
+        let flags = access.flags() | follow | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let fd = rustix::fs::open(last, flags, Mode::empty()).map_err(|e| claim::errno(path, e))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|e| claim::errno(path, e))?;
+        if let Some(trust) = trust {
+            trust.check(path, &stat)?;
+        }
+        claim::lock_file(path, &fd, &stat, access)?;
         Self::of_fd(path, fd, access, asked)
     }
 
@@ -85,7 +107,8 @@ impl MappedNvram {
             .map_err(|e| claim::errno(path, e))?;
         let created = rustix::fs::ftruncate(&fd, len_bytes)
             .map_err(|e| claim::errno(path, e))
-            .and_then(|()| claim::lock(path, &fd, Access::ReadWrite))
+            .and_then(|()| rustix::fs::fstat(&fd).map_err(|e| claim::errno(path, e)))
+            .and_then(|stat| claim::lock_file(path, &fd, &stat, Access::ReadWrite))
             .and_then(|()| Self::of_fd(path, fd, Access::ReadWrite, asked))
             .and_then(|nvram| sync_name(path).map(|()| nvram).map_err(|e| claim::errno(path, e)));
         if created.is_err() {
