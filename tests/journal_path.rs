@@ -202,6 +202,37 @@ fn slower_memory_is_slower_and_a_small_journal_is_reused() {
     scratch.close_and_check();
 }
 
+/// Their flushes empty one cache; `crates/journal/tests/flushes.rs` has what follows from it.
+#[test]
+fn a_journal_on_another_partition_of_the_volumes_disk() {
+    let Some(mut scratch) = Scratch::empty() else { return };
+    if !support::has("addpart") {
+        return;
+    }
+    let file = scratch.root().join("disk");
+    File::create(&file).unwrap().set_len(96 << 20).unwrap();
+    let disk = Loop::attach(&file);
+    let partition = |number: u32, start_mib: u32, size_mib: u32| {
+        let disk = disk.path.to_str().unwrap();
+        let numbers = [number, start_mib * 2048, size_mib * 2048].map(|n| n.to_string());
+        system("addpart", [disk, &numbers[0], &numbers[1], &numbers[2]]).good();
+        PathBuf::from(format!("{disk}p{number}"))
+    };
+    let (volume, journal) = (partition(1, 1, 64), partition(2, 70, 16));
+    if !volume.exists() || !journal.exists() {
+        return eprintln!("skipped: the kernel makes no nodes of partitions");
+    }
+    onejournal(["mkfs", volume.to_str().unwrap()]).good();
+    let options = format!("journal={},commit=300", journal.display());
+    scratch.mount_target(&volume, &options);
+    write_synced(&scratch, "f");
+    scratch.kill();
+    scratch.mount_target(&volume, &options);
+    assert_eq!(fs::read_to_string(scratch.path("f")).unwrap(), "f");
+    scratch.umount();
+    support::check_clean(&volume);
+}
+
 /// A zero-filled file of another user was made the journal, also through a link of theirs: they
 /// could then read and change what had been written last.
 #[test]

@@ -23,6 +23,7 @@ use signal_hook::iterator::Signals;
 use crate::claimant::{self, TAKE_OVER};
 use crate::journal_path::{self, JournalOptions, OpenJournal};
 use crate::mount_options::{self, Parsed};
+use crate::namespaces::ByProcess;
 use crate::{CliError, MountArgs, Result, target};
 
 const READY: &str = "ready";
@@ -117,7 +118,8 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     if let Some(listener) = metrics {
         session.serve_metrics(listener);
     }
-    let begun = unmount_on_signal(signals, session.handle());
+    let handle = session.handle().unmounted_by(Arc::new(ByProcess));
+    let begun = unmount_on_signal(signals, handle);
     let begun = begun.and_then(|()| if args.announce { announce() } else { Ok(()) });
     if let Err(error) = begun {
         // Nobody learns that it is mounted.

@@ -12,6 +12,7 @@ mod logd;
 mod mkfs;
 mod mode;
 mod mount_options;
+mod namespaces;
 mod stat;
 mod target;
 mod umount;
@@ -45,6 +46,9 @@ enum Command {
     Mount(MountArgs),
     /// Unmount a volume; returns when everything is home, or says that the volume was not closed
     Umount(UmountArgs),
+    /// Take the mounts of a device off in the mount namespace on standard input (internal)
+    #[command(hide = true)]
+    Detach(DetachArgs),
     /// Recover a volume, then check it with e2fsck
     ///
     /// Exit codes are those of fsck(8): 0 clean, 1 recovered or errors corrected, 4 errors left, a damaged journal, or
@@ -112,6 +116,24 @@ struct MountArgs {
 struct UmountArgs {
     /// Directory the volume is mounted on
     dir: PathBuf,
+}
+
+#[derive(Args)]
+struct DetachArgs {
+    /// Its number, MAJOR:MINOR
+    #[arg(value_parser = parse_device)]
+    device: (u32, u32),
+    /// Also while programs use them
+    #[arg(long)]
+    lazily: bool,
+}
+
+fn parse_device(text: &str) -> std::result::Result<(u32, u32), String> {
+    let numbers = text.split_once(':').map(|(major, minor)| (major.parse(), minor.parse()));
+    match numbers {
+        Some((Ok(major), Ok(minor))) => Ok((major, minor)),
+        _ => Err("give MAJOR:MINOR".into()),
+    }
 }
 
 #[derive(Args)]
@@ -199,6 +221,7 @@ fn main() -> ExitCode {
         Command::Mkfs(args) => mkfs::run(&args),
         Command::Mount(args) => daemon::run(&args),
         Command::Umount(args) => umount::run(&args.dir),
+        Command::Detach(args) => namespaces::run_detach(&args),
         Command::Fsck(args) => fsck::run(&args),
         Command::Dump(args) => dump::run(&args),
         Command::Stat(args) => stat::run(&args),

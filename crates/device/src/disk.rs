@@ -27,8 +27,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::caches;
 use crate::claim::{self, Access, Claimed};
 use crate::geometry::{Geometry, Kind};
+use crate::length::Length;
 use crate::ring::RingPool;
 use crate::trusted_users::TrustedUsers;
 use crate::{AlignedBuf, BlockDevice, DeviceError, Durability, Operation, Result, check_span};
@@ -38,6 +40,10 @@ pub struct Disk {
     fd: OwnedFd,
     access: Access,
     geometry: Geometry,
+    /// Of the file that holds the bytes, where that is known.
+    length: Option<Length>,
+    /// See [`BlockDevice::caches`].
+    caches: Vec<u64>,
     /// On a block device that is opened for writing: the claim against the kernel's own users.
     exclusive: Mutex<Option<OwnedFd>>,
     /// Holds the lock on the file behind a loop device.
@@ -79,20 +85,24 @@ impl Disk {
             _ => None,
         };
         let dsync = AtomicBool::new(kind == Kind::File);
+        let caches = caches::below(kind, &stat);
+        let length = (kind == Kind::File).then(|| Length::of_itself(geometry.size_bytes));
         let exclusive = Mutex::new(exclusive);
-        Ok(Disk { fd, access, geometry, exclusive, _locked: locked, rings, dsync })
+        Ok(Disk { fd, access, geometry, length, caches, exclusive, _locked: locked, rings, dsync })
     }
 
-    /// Opens the regular file at `path` for reading and writing together with other processes: nobody
-    /// is kept away, so they have to agree on who writes where.
-    pub fn open_shared(path: impl AsRef<Path>) -> Result<Disk> {
+    /// The regular file `fd`, open for reading and writing, together with other processes: nobody is kept away, so they
+    /// have to agree on who writes where. `path` is for messages.
+    pub fn share(path: impl AsRef<Path>, fd: OwnedFd) -> Result<Disk> {
         let path = path.as_ref();
-        let (fd, stat) = claim::open_file(path)?;
-        let kind = Kind::File;
+        let (stat, kind) = (rustix::fs::fstat(&fd).map_err(|e| claim::errno(path, e))?, Kind::File);
         let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| claim::errno(path, e))?;
         let (access, dsync) = (Access::ReadWrite, AtomicBool::new(true));
+        let caches = caches::below(kind, &stat);
+        let length = Some(Length::of_itself(geometry.size_bytes));
         let exclusive = Mutex::new(None);
-        Ok(Disk { fd, access, geometry, exclusive, _locked: None, rings: None, dsync })
+        let (rings, _locked) = (None, None);
+        Ok(Disk { fd, access, geometry, length, caches, exclusive, _locked, rings, dsync })
     }
 
     /// Gives up the claim against the kernel's own users, so that a `fuseblk` mount can claim
@@ -116,7 +126,18 @@ impl Disk {
         Ok(())
     }
 
+    /// An error if the file that holds the bytes has become shorter.
+    fn check_length(&self) -> io::Result<()> {
+        self.length.as_ref().map_or(Ok(()), |length| length.check(&self.fd))
+    }
+
+    /// Only of the bytes before `end`.
+    fn check_length_up_to(&self, end: u64) -> io::Result<()> {
+        self.length.as_ref().map_or(Ok(()), |length| length.check_up_to(&self.fd, end))
+    }
+
     fn write_aligned(&self, offset: u64, data: &[u8], durable: bool) -> io::Result<()> {
+        self.check_length()?; // Writing would make it long again.
         if !durable {
             return write_all(self.fd.as_fd(), offset, data, ReadWriteFlags::empty());
         }
@@ -172,16 +193,22 @@ impl BlockDevice for Disk {
         self.geometry.durability
     }
 
+    fn caches(&self) -> &[u64] {
+        &self.caches
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.check(Operation::Read, offset, buf.len())?;
         let len_bytes = buf.len();
-        if self.is_aligned(buf.as_ptr()) {
+        let read = if self.is_aligned(buf.as_ptr()) {
             read_all(self.fd.as_fd(), offset, buf)
         } else {
             let mut bounce = AlignedBuf::zeroed(len_bytes);
             read_all(self.fd.as_fd(), offset, &mut bounce).map(|()| buf.copy_from_slice(&bounce))
-        }
-        .map_err(|e| DeviceError::new(Operation::Read, offset, len_bytes, e))
+        };
+        // Also after a short read, so that it is remembered.
+        let length = self.check_length_up_to(offset + len_bytes as u64);
+        read.and(length).map_err(|e| DeviceError::new(Operation::Read, offset, len_bytes, e))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
@@ -223,12 +250,17 @@ impl BlockDevice for Disk {
         if let Err(error) = self.check(Operation::Write, offset, data.len()) {
             return Some(Err(error));
         }
+        if let Err(error) = self.check_length() {
+            return Some(Err(DeviceError::new(Operation::Write, offset, data.len(), error)));
+        }
         let written = self.with_aligned(data, |data| self.write_one_request(offset, data))?;
         Some(written.map_err(|e| DeviceError::new(Operation::Write, offset, data.len(), e)))
     }
 
     fn flush(&self) -> Result<()> {
-        sync_data(self.fd.as_fd()).map_err(|e| DeviceError::new(Operation::Flush, 0, 0, e))
+        sync_data(self.fd.as_fd())
+            .and_then(|()| self.check_length())
+            .map_err(|e| DeviceError::new(Operation::Flush, 0, 0, e))
     }
 }
 

@@ -37,6 +37,7 @@
 
 mod aligned;
 mod backing;
+mod caches;
 mod claim;
 mod command_ring;
 pub mod compare;
@@ -49,6 +50,7 @@ mod fork_mark;
 mod geometry;
 mod huge;
 mod in_use;
+mod length;
 mod loop_attach;
 mod machine;
 mod memory;
@@ -130,6 +132,12 @@ pub trait BlockDevice: Send + Sync {
 
     /// What a durable write survives.
     fn durability(&self) -> Durability;
+
+    /// Numbers of the devices whose volatile caches its writes are in until they are flushed, as far as they
+    /// are known. A failed flush loses writes to every device that has one of them in common.
+    fn caches(&self) -> &[u64] {
+        &[]
+    }
 
     /// Fills `buf` from `offset`.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;

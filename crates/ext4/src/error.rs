@@ -12,7 +12,7 @@ pub enum Error {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The volume holds something that cannot be right. `place` says where (a block or inode).
-    #[error("corrupt {what} in {place}; run e2fsck")]
+    #[error("corrupt {what} in {place}; run: onejournal fsck -y TARGET")]
     Corrupt {
         /// What is wrong.
         what: String,

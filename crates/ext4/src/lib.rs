@@ -60,6 +60,7 @@ mod file_stats;
 #[cfg(test)]
 mod file_test;
 mod file_write;
+mod fixed_inodes;
 mod free_budget;
 mod frees;
 mod geometry;

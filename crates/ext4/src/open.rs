@@ -77,6 +77,7 @@ impl Volume {
         if !found.is_sound {
             return Err(Error::corrupt("checksum", "the superblock"));
         }
+        found.raw.check_root(&found.superblock)?;
         if options.read_only {
             if crashed {
                 let writable = OpenOptions { read_only: false, ..options.clone() };
@@ -228,7 +229,7 @@ fn open_read_only(found: Found, options: OpenOptions) -> Result<Volume> {
 
 fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Volume> {
     if found.superblock.s_state.get() & STATE_ERROR != 0 {
-        let why = "the volume is marked as having errors; run: e2fsck -f TARGET";
+        let why = "the volume is marked as having errors; run: onejournal fsck -y TARGET";
         return Err(Error::Incompatible(why.into()));
     }
     let place = place::to_use(&found, &options)?;
@@ -306,6 +307,7 @@ fn build(
     Ok(Volume {
         groups: GroupCache::new(geometry.group_count, merge(reserved)),
         random: AtomicU64::new(options.random_seed),
+        renamed_dir_tid: AtomicU64::new(0),
         answered: parking_lot::RwLock::default(),
         marks: writable.then_some(marks),
         heartbeat: None,

@@ -120,6 +120,9 @@ pub struct Volume {
     /// Of its claim, if that has one.
     pub(crate) heartbeat: Option<Heartbeat>,
     pub(crate) random: AtomicU64,
+    /// The last transaction that renamed a directory, by number: what lies below it is reached by
+    /// another path since.
+    pub(crate) renamed_dir_tid: AtomicU64,
     /// Held shared from when a write in `writeback` mode is answered until its data are home: no transaction
     /// waits for those, but a sync of the volume has to.
     pub(crate) answered: RwLock<()>,
