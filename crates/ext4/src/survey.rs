@@ -5,6 +5,7 @@ use std::sync::Arc;
 use device::BlockDevice;
 use journal::{Medium, Space};
 
+use crate::layout::superblock::STATE_ERROR;
 use crate::open::find;
 use crate::{Result, place};
 
@@ -14,6 +15,11 @@ pub struct Survey {
     pub uuid: [u8; 16],
     /// The volume was not closed: its journal may hold history that is not home.
     pub needs_recovery: bool,
+    /// The superblock was torn while a mark was changed; it is readable, but not for other tools
+    /// ([`crate::mend_superblock`]).
+    pub is_torn: bool,
+    /// The volume is marked as having errors.
+    pub has_errors: bool,
     /// Where the engine's journal lies: `Err` when it is on a medium that was not given, or not on
     /// the one that was.
     pub space: Result<Space>,
@@ -29,6 +35,8 @@ impl Survey {
         Ok(Survey {
             uuid: found.superblock.s_uuid,
             needs_recovery: found.area.is_marked,
+            is_torn: found.is_torn,
+            has_errors: found.superblock.s_state.get() & STATE_ERROR != 0,
             space: place::to_look_at(&found, journal),
             block_count: found.raw.geometry.block_count,
         })
