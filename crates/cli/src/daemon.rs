@@ -20,6 +20,7 @@ use rustix::fs::{Mode, OFlags};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::claimant::{self, TAKE_OVER};
 use crate::journal_path::{self, JournalOptions, OpenJournal};
 use crate::mount_options::{self, Parsed};
 use crate::namespaces::ByProcess;
@@ -81,6 +82,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         read_only,
         noatime: parsed.mount.noatime,
         journal,
+        claimant: Some(claimant::claimant(parsed.take_over, parsed.heartbeat_s)?),
         data_mode: parsed.data_mode,
         threshold_bytes: parsed.threshold_bytes,
         region_count: parsed.region_count,
@@ -88,7 +90,11 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         commit_interval: Some(parsed.commit_interval),
         ..ext4::OpenOptions::default()
     };
-    let volume = Volume::open(device.clone(), options).map_err(|e| CliError::at(&path, e))?;
+    let volume = Volume::open(device.clone(), options).map_err(|error| {
+        let dir = args.dir.display();
+        let retry = format!("onejournal mount -o {TAKE_OVER} {} {dir}", path.display());
+        claimant::failed(&path, &error, &retry)
+    })?;
     // The volume alone keeps the device open and locked: when it is closed, before umount(2)
     // returns, the target is free again.
     let counted = Arc::downgrade(&device);

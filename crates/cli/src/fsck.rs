@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use device::{Access, BlockDevice, Disk};
-use ext4::{OpenOptions, Survey, Volume};
+use ext4::{Claimant, OpenOptions, Survey, Volume};
 use journal::{Medium, RecoverOptions, Recovery};
 
+use crate::claimant::{self, TAKE_OVER};
 use crate::error::{CORRECTED, UNCORRECTED};
 use crate::target::{cannot_start, e2fsprogs};
 use crate::{CliError, FsckArgs, Result, journal_path, target};
@@ -29,6 +30,7 @@ pub fn run(args: &FsckArgs) -> Result<u8> {
 fn recover(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
     let path = &args.target;
     let device: Arc<dyn BlockDevice> = disk.clone();
+    let claimant = check_claim(args, &device)?;
     let journal = open_journal(args, Access::ReadWrite)?;
     let survey = Survey::take(&device, journal.as_ref());
     let survey = survey.map_err(|error| CliError::at(path, error))?;
@@ -40,19 +42,34 @@ fn recover(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
         discard_damaged: args.discard_damaged,
         background: false,
         journal,
+        claimant: Some(claimant),
         ..OpenOptions::default()
     };
-    let volume = Volume::open(device, options).map_err(|error| CliError::at(path, error))?;
+    let volume = Volume::open(device, options).map_err(|error| refused(args, &error))?;
     volume.close().map_err(|error| CliError::at(path, error))?;
     println!("{}: recovered: {}", path.display(), describe(&found));
     Ok(true)
+}
+
+/// Before anything else is said of the volume: while it is changed elsewhere, nothing of it counts.
+fn check_claim(args: &FsckArgs, device: &Arc<dyn BlockDevice>) -> Result<Claimant> {
+    let claimant = claimant::claimant(args.takeover, 0)?;
+    ext4::check_claim(device, &claimant).map_err(|error| refused(args, &error))?;
+    Ok(claimant)
+}
+
+fn refused(args: &FsckArgs, error: &ext4::Error) -> CliError {
+    let retry = format!("onejournal fsck --{TAKE_OVER} {}", args.target.display());
+    claimant::failed(&args.target, error, &retry)
 }
 
 /// `--journal-lost`: e2fsck has to look at all of the volume afterwards. Always `true`.
 fn give_up_journal(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
     let path = &args.target;
     let device: Arc<dyn BlockDevice> = disk.clone();
-    ext4::give_up_journal(&device).map_err(|error| CliError::at(path, error))?;
+    let claimant = check_claim(args, &device)?;
+    let given_up = ext4::give_up_journal(&device, Some(&claimant));
+    given_up.map_err(|error| refused(args, &error))?;
     println!("{}: its journal is given up, and the newest changes with it", path.display());
     Ok(true)
 }

@@ -1,6 +1,7 @@
 //! The `onejournal` command: reads the command line, runs one subcommand, and turns errors into a
 //! sentence and an exit code. It must not know the ext4 or the journal format.
 
+mod claimant;
 mod daemon;
 mod dump;
 mod error;
@@ -149,6 +150,9 @@ struct FsckArgs {
     /// The journal, if the volume was mounted with -o journal=PATH
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
+    /// Go on although another machine has not closed the volume: nobody must have it mounted there
+    #[arg(long, conflicts_with = "dry_run")]
+    takeover: bool,
     /// That journal is lost: let e2fsck repair what the volume holds without its newest changes
     #[arg(long, requires = "yes", conflicts_with = "journal")]
     journal_lost: bool,

@@ -206,16 +206,6 @@ fn busy(path: &Path, backing: &Backing, through: Option<u64>) -> DeviceError {
     refused(path, io::ErrorKind::ResourceBusy, in_use::describe(backing, through))
 }
 
-/// Opens the regular file at `path` for reading and writing, without a claim.
-pub(crate) fn open_file(path: &Path) -> Result<(OwnedFd, Stat)> {
-    let fd = open_direct(path, OFlags::RDWR).map_err(|e| errno(path, e))?;
-    let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
-    match kind_of(path, &stat)? {
-        Kind::File => Ok((fd, stat)),
-        Kind::Block => Err(refused(path, io::ErrorKind::InvalidInput, "is no regular file")),
-    }
-}
-
 /// An error of opening `path`.
 pub(crate) fn refused(path: &Path, kind: io::ErrorKind, why: impl fmt::Display) -> DeviceError {
     let why = format!("{}: {why}", path.display());

@@ -100,12 +100,11 @@ impl Disk {
         Ok(Disk { fd, access, geometry, length, caches, exclusive, _locked: locked, rings, dsync })
     }
 
-    /// Opens the regular file at `path` for reading and writing together with other processes: nobody
-    /// is kept away, so they have to agree on who writes where.
-    pub fn open_shared(path: impl AsRef<Path>) -> Result<Disk> {
+    /// The regular file `fd`, open for reading and writing, together with other processes: nobody is kept away, so they
+    /// have to agree on who writes where. `path` is for messages.
+    pub fn share(path: impl AsRef<Path>, fd: OwnedFd) -> Result<Disk> {
         let path = path.as_ref();
-        let (fd, stat) = claim::open_file(path)?;
-        let kind = Kind::File;
+        let (stat, kind) = (rustix::fs::fstat(&fd).map_err(|e| claim::errno(path, e))?, Kind::File);
         let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| claim::errno(path, e))?;
         let (access, dsync) = (Access::ReadWrite, AtomicBool::new(true));
         let caches = caches::below(kind, &stat);
