@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use device::{Access, BlockDevice};
+use device::{Access, BlockDevice, Disk};
 use ext4::Survey;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
 
 use crate::stat::{parse, read_attribute};
-use crate::{CliError, Result, target};
+use crate::{CliError, Result};
 
 pub fn run(dir: &Path) -> Result<u8> {
     let stat = parse(dir, &read_attribute(dir, mount::STAT_XATTR)?)?;
@@ -41,7 +41,10 @@ pub fn run(dir: &Path) -> Result<u8> {
 
 /// What is to be done about a volume that was not closed. `None`: nothing, or it is gone or in use again.
 fn left_open(volume: &Path) -> Option<String> {
-    let device: Arc<dyn BlockDevice> = Arc::new(target::open(volume, Access::ReadOnly).ok()?);
+    let device: Arc<dyn BlockDevice> = match Disk::open(volume, Access::ReadOnly) {
+        Ok(disk) => Arc::new(disk),
+        Err(error) => return error.is_shrunk().then(|| error.source.to_string()),
+    };
     match Survey::take(&device, None) {
         Ok(survey) if survey.needs_recovery => {
             Some("the next mount recovers it, or `onejournal fsck`".into())
