@@ -29,7 +29,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::caches;
 use crate::claim::{self, Access, Claimed};
-use crate::geometry::{Geometry, Kind};
+use crate::geometry::{Geometry, Kind, SECTOR_BYTES_MAX};
 use crate::length::Length;
 use crate::ring::RingPool;
 use crate::trusted_users::TrustedUsers;
@@ -79,6 +79,14 @@ impl Disk {
         if geometry.size_bytes == 0 {
             let why = format!("is smaller than one sector of {} bytes", geometry.sector_bytes);
             return Err(claim::refused(path, io::ErrorKind::InvalidInput, why));
+        }
+        if geometry.sector_bytes > SECTOR_BYTES_MAX as usize {
+            let why = format!(
+                "has sectors of {} bytes, and {SECTOR_BYTES_MAX} at most can be used; a loop device gets \
+                 others by: losetup --sector-size {SECTOR_BYTES_MAX}",
+                geometry.sector_bytes
+            );
+            return Err(claim::refused(path, io::ErrorKind::Unsupported, why));
         }
         let rings = match (kind, access) {
             (Kind::Block, Access::ReadWrite) => RingPool::new().ok(),

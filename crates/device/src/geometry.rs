@@ -13,7 +13,7 @@ use crate::mount_table::mounts;
 
 /// Smallest and largest logical sector.
 const SECTOR_BYTES_MIN: u32 = 512;
-const SECTOR_BYTES_MAX: u32 = 4096;
+pub(crate) const SECTOR_BYTES_MAX: u32 = 4096;
 
 /// A write to a block device of at most this size is one bio (256 vectors of one page).
 const BIO_BYTES_MAX: u64 = 1 << 20;
@@ -48,7 +48,8 @@ impl Kind {
 pub(crate) struct Geometry {
     /// Size in bytes, rounded down to whole sectors.
     pub(crate) size_bytes: u64,
-    /// Logical sector: the unit of offsets and lengths of direct I/O.
+    /// Logical sector: the unit of offsets and lengths of direct I/O. Of a block device it may be more than
+    /// [`SECTOR_BYTES_MAX`], which the disk refuses.
     pub(crate) sector_bytes: usize,
     /// Alignment that direct I/O wants of memory addresses.
     pub(crate) memory_align_bytes: usize,
@@ -66,7 +67,7 @@ impl Geometry {
         let (sector_bytes, memory_align_bytes) = match kind {
             Kind::File => file_alignment(fd)?,
             Kind::Block => {
-                let sector = clamp_sector(rustix::fs::ioctl_blksszget(fd)?);
+                let sector = rustix::fs::ioctl_blksszget(fd)?.max(SECTOR_BYTES_MIN) as usize;
                 (sector, sector)
             }
         };
