@@ -13,14 +13,14 @@ use std::sync::Arc;
 use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered};
 use ext4::Volume;
 use journal::Medium;
-use mount::{MountHandle, Session, Source, StatSource};
+use mount::{Closer, MountHandle, Session, Source, StatSource};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::journal_path::{self, JournalOptions, OpenJournal};
 use crate::mount_options::{self, Parsed};
 use crate::namespaces::ByProcess;
-use crate::{CliError, MountArgs, Result, target};
+use crate::{CliError, MountArgs, Result, error, target};
 
 const READY: &str = "ready";
 
@@ -109,7 +109,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         session.serve_metrics(listener);
     }
     let handle = session.handle().unmounted_by(Arc::new(ByProcess));
-    let begun = unmount_on_signal(signals, handle);
+    let begun = unmount_on_signal(signals, handle, session.closer());
     let begun = begun.and_then(|()| if args.announce { announce() } else { Ok(()) });
     if let Err(error) = begun {
         // Nobody learns that it is mounted.
@@ -208,13 +208,14 @@ fn announce() -> Result<()> {
 }
 
 /// SIGTERM, SIGINT and SIGHUP unmount; while programs use the mount it is detached, and the daemon
-/// ends with the last of them.
-fn unmount_on_signal(mut signals: Signals, handle: MountHandle) -> Result<()> {
+/// ends with the last of them. When it is detached already, they close the volume under these programs.
+fn unmount_on_signal(mut signals: Signals, handle: MountHandle, closer: Closer) -> Result<()> {
     let body = move || {
         for _ in signals.forever() {
             // Once it is gone, or detached, what is mounted there is somebody else's.
-            if handle.is_mounted()
-                && handle.unmount().is_err()
+            if !handle.is_mounted() {
+                close_and_end(&closer);
+            } else if handle.unmount().is_err()
                 && let Err(error) = handle.unmount_lazily()
             {
                 tracing::error!("unmounting: {error}");
@@ -223,6 +224,18 @@ fn unmount_on_signal(mut signals: Signals, handle: MountHandle) -> Result<()> {
     };
     let thread = std::thread::Builder::new().name("oj-signals".into()).spawn(body);
     thread.map(|_| ()).map_err(|error| CliError::new(format!("signals: {error}")))
+}
+
+/// Ends the process when the volume is closed. Before it is served, it goes on.
+fn close_and_end(closer: &Closer) {
+    match closer.close() {
+        Some(Ok(())) => std::process::exit(0),
+        Some(Err(error)) => {
+            tracing::error!("{error}");
+            std::process::exit(error::OPERATIONAL.into())
+        }
+        None => {}
+    }
 }
 
 /// Sends messages to the file `path`, or to standard error.

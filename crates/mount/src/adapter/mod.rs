@@ -36,6 +36,7 @@ use crate::errno::{errno, is_grave};
 use crate::metrics;
 use crate::reply::{Answer, Reply};
 use crate::request::{Body, Request};
+use crate::session::mark_closing;
 use crate::stat::{AdapterCounters, Stat, StatSource};
 
 /// The volume as a FUSE server.
@@ -112,6 +113,7 @@ impl Adapter {
     }
 
     fn destroy(&self) -> Answer {
+        mark_closing();
         match self.close() {
             Ok(()) => Answer::Done,
             Err(error) => {
