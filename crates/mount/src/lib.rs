@@ -38,5 +38,5 @@ pub use options::{IoUring, MountError, MountOptions, Source};
 pub use polled::{Polled, Taken};
 pub use reply::{Answer, Reply};
 pub use request::{Body, Request};
-pub use session::{Session, SessionError};
+pub use session::{CLOSING_NAME, Closer, Session, SessionError};
 pub use stat::{FILE_XATTR, JournalCounters, MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource};

@@ -41,6 +41,7 @@ use crate::metrics;
 use crate::notifier::Notifier;
 use crate::reply::{Answer, Reply};
 use crate::request::{Body, Request};
+use crate::session::mark_closing;
 use crate::stat::{AdapterCounters, Stat, StatSource};
 
 /// The volume as a FUSE server.
@@ -124,6 +125,7 @@ impl Adapter {
     }
 
     fn destroy(&self) -> Answer {
+        mark_closing();
         match self.close() {
             Ok(()) => Answer::Done,
             Err(error) => {
