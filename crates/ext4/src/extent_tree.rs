@@ -1,11 +1,14 @@
 //! The extent tree of an inode on the volume: mapping, allocating, converting, freeing.
 //!
-//! Joins the tree (`extent_walk`, `extent_update`) to inodes and operations. Whatever changes the
+//! Joins the tree (`extent_walk`, `extent_update`) to inodes and operations. Inodes with a block map are
+//! mapped and freed here, too; before anything is allocated for them, `to_extents` gives them a tree. Whatever changes the
 //! tree here also keeps `i_blocks` (which counts the tree's own blocks) in the caller's copy of
 //! the inode; the caller puts that back.
 
 use journal::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock};
 
+use crate::block_map;
+use crate::block_map_free;
 use crate::extent_node::{NodeView, encode_root};
 use crate::extent_run::Run;
 use crate::extent_update::{self, NodeStore};
@@ -113,7 +116,8 @@ fn is_on_volume(source: &impl Source, start: u64, count: u64) -> bool {
     start > 0 && start.checked_add(count).is_some_and(|end| end <= block_count)
 }
 
-fn seed(source: &impl Source, inode: &Inode) -> Option<u32> {
+/// Seed of the checksums of an inode's nodes.
+pub(crate) fn seed(source: &impl Source, inode: &Inode) -> Option<u32> {
     let checksums = &source.volume().checksums;
     checksums.enabled().then(|| checksums.inode_seed(inode.ino, inode.generation()))
 }
@@ -140,13 +144,10 @@ fn change<T>(
     Ok((result, released))
 }
 
-/// Refuses an inode whose blocks are not mapped by extents.
-pub(crate) fn check_extents(inode: &Inode) -> Result<()> {
-    if inode.has_flag(flags::EXTENTS) {
-        return Ok(());
-    }
-    let text = format!("{} has no `extent` flag: block maps are not supported", inode.ino);
-    Err(Error::Incompatible(text))
+/// The caller has seen to it (`Volume::use_extents`) that an inode which is to grow has a tree.
+fn check_extents(inode: &Inode) -> Result<()> {
+    let has_tree = inode.has_flag(flags::EXTENTS);
+    if has_tree { Ok(()) } else { Err(Error::corrupt("block map that changed back", inode.ino)) }
 }
 
 /// Gives a new inode an empty tree.
@@ -158,11 +159,17 @@ pub(crate) fn init_root(inode: &mut Inode) {
 
 /// Whether no blocks are mapped at all.
 pub(crate) fn is_empty(inode: &Inode) -> bool {
+    if !inode.has_flag(flags::EXTENTS) {
+        return inode.i_block().iter().all(|byte| *byte == 0);
+    }
     NodeView::of_root(inode.i_block(), |_, _| true).is_ok_and(|view| view.head().entry_count == 0)
 }
 
 /// Levels below the root, to count credits with. (A root that is not sound is found later.)
 pub(crate) fn depth(inode: &Inode) -> u16 {
+    if !inode.has_flag(flags::EXTENTS) {
+        return 0;
+    }
     NodeView::of_root(inode.i_block(), |_, _| true).map_or(0, |view| view.head().depth)
 }
 
@@ -174,7 +181,9 @@ pub(crate) fn map(
     logical: u32,
     max_count: u32,
 ) -> Result<Mapping> {
-    check_extents(inode)?;
+    if !inode.has_flag(flags::EXTENTS) {
+        return block_map::map(source, inode, logical, max_count);
+    }
     let found = extent_walk::find(&reader(source, inode), inode.i_block(), logical)?;
     let start = u64::from(logical);
     let (end, target) = match found.at {
@@ -255,6 +264,9 @@ pub(crate) fn free_range(
     end: u64,
     budget: &mut FreeBudget,
 ) -> Result<Option<u64>> {
+    if !inode.has_flag(flags::EXTENTS) {
+        return block_map_free::free_range(op, inode, start, end, budget);
+    }
     let mut next = start;
     while next < end && budget.begin_leaf() {
         let mut freed = Vec::new();
