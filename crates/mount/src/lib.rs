@@ -7,6 +7,7 @@
 pub mod abi;
 mod adapter;
 mod attach;
+mod caller;
 mod capabilities;
 mod connection;
 mod convert;
