@@ -21,6 +21,7 @@ mod ioctl;
 mod names;
 mod open;
 mod overlay;
+mod spending;
 mod xattr;
 
 use std::sync::Arc;
@@ -199,9 +200,11 @@ impl Serve for Adapter {
         let is_no_space =
             |failure: &Failure| matches!(failure, Failure::Volume(ext4::Error::NoSpace));
         let served = self.forgets.with_space(volume, is_no_space, || {
-            reply.clear();
-            let mut call = Call { adapter: self, volume, header, body: request.body, reply };
-            call.dispatch(opcode)
+            spending::spend(volume, request, || {
+                reply.clear();
+                let body = request.body;
+                Call { adapter: self, volume, header, body, reply: &mut *reply }.dispatch(opcode)
+            })
         });
         match served {
             Ok(()) => Answer::Done,
