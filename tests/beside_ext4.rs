@@ -243,3 +243,36 @@ fn pages_that_are_written_back_use_the_space_of_the_files_owner() {
         ours.close();
     }
 }
+
+/// Who changes the owner or the group of something takes its set-user-ID and set-group-ID, but not a directory's.
+const CHOWN: &str = r#"
+os.chmod('.', 0o777)
+def make_file(name): os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+def make_device(kind): return lambda name: os.mknod(name, kind | 0o600, os.makedev(1, 3))
+kinds = dict(file=make_file, dir=os.mkdir, fifo=os.mkfifo, socket=make_device(stat.S_IFSOCK),
+             char=make_device(stat.S_IFCHR), block=make_device(stat.S_IFBLK),
+             link=lambda name: os.symlink('target', name))
+changes = dict(uid=(1001, -1), gid=(-1, 1002), both=(1001, 1002), same=(1000, 1000))
+for kind, make in kinds.items():
+    for mode in 0o6777, 0o6666, 0o4755, 0o2755, 0o2644, 0o1777:
+        for change, (uid, gid) in changes.items():
+            for who in 0, 1000:
+                name = '%s-%o-%s-%d' % (kind, mode, change, who)
+                make(name)
+                os.lchown(name, 1000, 1000)
+                if kind != 'link':
+                    os.chmod(name, mode)
+                def work():
+                    told = outcome(os.lchown, name, uid, gid)
+                    found = os.lstat(name)
+                    tell(name, told, oct(found.st_mode), found.st_uid, found.st_gid)
+                as_user(who, work, (1000, 1002))
+"#;
+
+#[test]
+fn changing_the_owner_takes_the_same_bits_from_the_same_kinds() {
+    let Some(told) = told_by_both(CHOWN, "64M", &[], "") else { return };
+    for line in ["fifo-6777-uid-0 ok 0o10777 1001 1000", "dir-6777-uid-0 ok 0o46777 1001 1000"] {
+        assert!(told.lines().any(|told| told == line), "no {line:?} in {told}");
+    }
+}
