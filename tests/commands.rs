@@ -558,3 +558,31 @@ fn a_damaged_transaction_is_the_operators_decision() {
     assert!(!scratch.path("c").exists());
     scratch.close_and_check();
 }
+
+/// The log may name files, and who can replace it can have root write elsewhere.
+#[test]
+fn regression_a_log_is_private_and_nobody_elses() {
+    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+    const STRANGER: Option<u32> = Some(65_534);
+    let Some(mut scratch) = Scratch::new() else { return };
+    let sticky = scratch.root().join("tmp");
+    fs::create_dir(&sticky).unwrap();
+    fs::set_permissions(&sticky, fs::Permissions::from_mode(0o1777)).unwrap();
+    let (image, dir) = (scratch.image(), scratch.dir());
+    let mount = |log: &Path| onejournal(["mount", "--log", text(log), text(&image), text(&dir)]);
+    let (precious, link, theirs) =
+        (scratch.root().join("precious"), sticky.join("link"), sticky.join("theirs"));
+    fs::write(&precious, "precious").unwrap();
+    symlink(&precious, &link).unwrap();
+    lchown(&link, STRANGER, None).unwrap();
+    fs::write(&theirs, "").unwrap();
+    chown(&theirs, STRANGER, None).unwrap();
+    mount(&link).refused(OPERATIONAL, "symbolic link of user 65534");
+    mount(&theirs).refused(OPERATIONAL, "belongs to user 65534");
+    assert_eq!(fs::read(&precious).unwrap(), b"precious");
+    let log = sticky.join("log");
+    mount(&log).good();
+    scratch.adopt();
+    assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o7777, 0o600);
+    scratch.close_and_check();
+}

@@ -141,3 +141,21 @@ fn a_closed_volume_takes_the_sectors_of_its_medium() {
     }
     scratch.check();
 }
+
+#[test]
+fn sectors_that_are_larger_than_blocks_are_refused() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let image = scratch.image();
+    write_and_kill(&mut scratch, &image, OPTIONS);
+    let arguments = ["--find", "--show", "--sector-size", "16384", text(&image)];
+    let attached = support::system("losetup", arguments);
+    if attached.code != Some(0) {
+        return eprintln!("skipped: the kernel has no loop devices with sectors of 16 KiB");
+    }
+    let device = Loop { path: attached.out.trim().into() };
+    let why = "has sectors of 16384 bytes, and 4096 at most can be used";
+    fsck(&device.path, &[]).refused(8, why);
+    onejournal(["mount", text(&device.path), text(&scratch.dir())]).refused(8, why);
+    drop(device);
+    find_and_remove(&mut scratch, &image, OPTIONS);
+}

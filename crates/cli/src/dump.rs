@@ -12,7 +12,7 @@ use crate::{CliError, DumpArgs, Result, journal_path, target};
 pub fn run(args: &DumpArgs) -> Result<u8> {
     let path = &args.target;
     let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadOnly)?);
-    let open = |path| journal_path::open_as_it_is(path, Access::ReadOnly);
+    let open = |journal| journal_path::open_as_it_is(journal, Access::ReadOnly, path);
     let journal = args.journal.as_deref().map(open).transpose()?;
     let survey = Survey::take(&device, journal.as_ref());
     let survey = survey.map_err(|error| CliError::at(path, error))?;
@@ -36,6 +36,9 @@ fn print_text(survey: &Survey, scan: &Scan) {
     let header = &scan.header;
     println!("volume      {} blocks, uuid {}", survey.block_count, uuid_text(&survey.uuid));
     println!("state       {}", if survey.needs_recovery { "not closed" } else { "clean" });
+    if let Some(claimed_by) = &survey.claimed_by {
+        println!("claim       {claimed_by}");
+    }
     println!("life        {:016x}, header {}", header.life, header.sequence);
     println!("regions     {} of {} bytes", header.region_count, header.region_bytes);
     println!("tail        region {}, transaction {}", header.tail_region, header.tail_tid);
@@ -66,6 +69,7 @@ fn as_json(survey: &Survey, scan: &Scan) -> Value {
         "uuid": uuid_text(&survey.uuid),
         "block_count": survey.block_count,
         "needs_recovery": survey.needs_recovery,
+        "claimed_by": survey.claimed_by,
         "header": {
             "life": format!("{:016x}", header.life),
             "sequence": header.sequence,

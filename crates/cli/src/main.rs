@@ -1,6 +1,7 @@
 //! The `onejournal` command: reads the command line, runs one subcommand, and turns errors into a
 //! sentence and an exit code. It must not know the ext4 or the journal format.
 
+mod claimant;
 mod daemon;
 mod dump;
 mod error;
@@ -11,6 +12,7 @@ mod logd;
 mod mkfs;
 mod mode;
 mod mount_options;
+mod namespaces;
 mod stat;
 mod target;
 mod umount;
@@ -44,6 +46,9 @@ enum Command {
     Mount(MountArgs),
     /// Unmount a volume; returns when everything is home, or says that the volume was not closed
     Umount(UmountArgs),
+    /// Take the mounts of a device off in the mount namespace on standard input (internal)
+    #[command(hide = true)]
+    Detach(DetachArgs),
     /// Recover a volume, then check it with e2fsck
     ///
     /// Exit codes are those of fsck(8): 0 clean, 1 recovered or errors corrected, 4 errors left, a damaged journal, or
@@ -114,6 +119,24 @@ struct UmountArgs {
 }
 
 #[derive(Args)]
+struct DetachArgs {
+    /// Its number, MAJOR:MINOR
+    #[arg(value_parser = parse_device)]
+    device: (u32, u32),
+    /// Also while programs use them
+    #[arg(long)]
+    lazily: bool,
+}
+
+fn parse_device(text: &str) -> std::result::Result<(u32, u32), String> {
+    let numbers = text.split_once(':').map(|(major, minor)| (major.parse(), minor.parse()));
+    match numbers {
+        Some((Ok(major), Ok(minor))) => Ok((major, minor)),
+        _ => Err("give MAJOR:MINOR".into()),
+    }
+}
+
+#[derive(Args)]
 struct FsckArgs {
     /// Change nothing: say what recovery would do, check what can be checked
     #[arg(short = 'n')]
@@ -127,6 +150,9 @@ struct FsckArgs {
     /// The journal, if the volume was mounted with -o journal=PATH
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
+    /// Go on although another machine has not closed the volume: nobody must have it mounted there
+    #[arg(long, conflicts_with = "dry_run")]
+    takeover: bool,
     /// That journal is lost: let e2fsck repair what the volume holds without its newest changes
     #[arg(long, requires = "yes", conflicts_with = "journal")]
     journal_lost: bool,
@@ -195,6 +221,7 @@ fn main() -> ExitCode {
         Command::Mkfs(args) => mkfs::run(&args),
         Command::Mount(args) => daemon::run(&args),
         Command::Umount(args) => umount::run(&args.dir),
+        Command::Detach(args) => namespaces::run_detach(&args),
         Command::Fsck(args) => fsck::run(&args),
         Command::Dump(args) => dump::run(&args),
         Command::Stat(args) => stat::run(&args),

@@ -31,25 +31,24 @@ pub fn run(dir: &Path) -> Result<u8> {
         }
     }
     let volume = stat.get("target").and_then(Value::as_str).map(Path::new);
-    match volume.filter(|volume| is_left_open(volume)) {
-        None => Ok(0),
-        Some(volume) => {
-            let why = stat.get("last_error").and_then(Value::as_str);
-            let why = why.map_or(String::new(), |why| format!(" ({why})"));
-            let text = format!(
-                "unmounted, but not closed{why}: the next mount recovers it, or `onejournal fsck`"
-            );
-            Err(CliError::at(volume, text))
-        }
-    }
+    let Some((volume, left)) = volume.and_then(|volume| Some((volume, left_open(volume)?))) else {
+        return Ok(0);
+    };
+    let why = stat.get("last_error").and_then(Value::as_str);
+    let why = why.map_or(String::new(), |why| format!(" ({why})"));
+    Err(CliError::at(volume, format!("unmounted, but not closed{why}: {left}")))
 }
 
-/// Whether the volume still has to be recovered. What cannot be looked at, because it is gone or in use again, is not
-/// said to be.
-fn is_left_open(volume: &Path) -> bool {
-    let Ok(disk) = target::open(volume, Access::ReadOnly) else { return false };
-    let device: Arc<dyn BlockDevice> = Arc::new(disk);
-    Survey::take(&device, None).is_ok_and(|survey| survey.needs_recovery)
+/// What is to be done about a volume that was not closed. `None`: nothing, or it is gone or in use again.
+fn left_open(volume: &Path) -> Option<String> {
+    let device: Arc<dyn BlockDevice> = Arc::new(target::open(volume, Access::ReadOnly).ok()?);
+    match Survey::take(&device, None) {
+        Ok(survey) if survey.needs_recovery => {
+            Some("the next mount recovers it, or `onejournal fsck`".into())
+        }
+        Ok(_) => None,
+        Err(error) => Some(format!("it cannot be opened any more: {error}")),
+    }
 }
 
 fn take_away(dir: &Path) -> Result<()> {

@@ -62,13 +62,14 @@ impl Trust {
         if !self.has(found.st_uid) {
             let me = geteuid().as_raw();
             let whom = match self.owner.filter(|owner| owner.uid != me) {
-                Some(owner) => format!("user {me}, or user {}, who owns the database", owner.uid),
+                Some(owner) => format!("user {me} or user {}", owner.uid),
                 None => format!("user {me}"),
             };
             return refuse(format!(
-                "belongs to user {}, and is used only if it belongs to {whom}: what it holds could be forged. Remove \
-                 it if nobody needs it, or name another log. Several users share a log through a daemon only: \
-                 onejournal logd --dir DIR, and log=DIR/socket",
+                "belongs to user {0}, and is used only if it belongs to {whom}: what it holds could be forged. If you \
+                 want that user's log, act as that user: sudo -u '#{0}'. If nobody needs it, remove it, or name \
+                 another log. Several users share a log through a daemon only: onejournal logd --dir DIR, and \
+                 log=DIR/socket",
                 found.st_uid
             ));
         }

@@ -36,6 +36,8 @@
 //! 6. A load of a line that memory has lost (*poison*) fails; so does every access after it.
 
 mod aligned;
+mod backing;
+mod caches;
 mod claim;
 mod command_ring;
 pub mod compare;
@@ -47,13 +49,20 @@ mod fork_closed;
 mod fork_mark;
 mod geometry;
 mod huge;
+mod in_use;
+mod length;
 mod loop_attach;
-mod loop_mounts;
+mod machine;
 mod memory;
 mod metered;
+mod mount_table;
 mod nvram;
+mod other_users;
+mod published;
+mod range_lock;
 mod ring;
 mod sim;
+mod trusted_users;
 mod unread;
 mod words;
 
@@ -69,6 +78,7 @@ pub use folder::{Folder, Trust};
 pub use fork_closed::ForkClosed;
 pub use fork_mark::ForkMark;
 pub use loop_attach::{LoopDevice, LoopOptions};
+pub use machine::{Living, Machine};
 pub use memory::MemoryDevice;
 pub use metered::{Counters, Metered};
 pub use nvram::{
@@ -76,6 +86,7 @@ pub use nvram::{
     NvramEvent, NvramTrace, SimNvram,
 };
 pub use sim::{Cursor, Event, Fault, Image, SimClock, SimDevice, Survival, Trace};
+pub use trusted_users::TrustedUsers;
 pub use unread::unread_bytes;
 pub use words::SharedWords;
 
@@ -121,6 +132,12 @@ pub trait BlockDevice: Send + Sync {
 
     /// What a durable write survives.
     fn durability(&self) -> Durability;
+
+    /// Numbers of the devices whose volatile caches its writes are in until they are flushed, as far as they
+    /// are known. A failed flush loses writes to every device that has one of them in common.
+    fn caches(&self) -> &[u64] {
+        &[]
+    }
 
     /// Fills `buf` from `offset`.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;

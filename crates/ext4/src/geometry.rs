@@ -176,6 +176,11 @@ impl Geometry {
         (HomeBlock(1 + offset / BLOCK), (offset % BLOCK) as usize)
     }
 
+    /// Are these blocks of the volume, and not the one with the superblock?
+    pub(crate) fn holds(&self, start: u64, count: u64) -> bool {
+        start != 0 && start.checked_add(count).is_some_and(|end| end <= self.block_count)
+    }
+
     /// Has this group a (backup) superblock?
     pub(crate) fn has_superblock(&self, group: u32) -> bool {
         match self.backups {

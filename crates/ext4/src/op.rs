@@ -6,6 +6,7 @@
 //! volume when an operation that touched it is dropped.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use journal::{BlockBytes, BlockOwner, BlockRef, Form, Handle, HomeBlock, InPlaceGuard, Tid};
 use zerocopy::{FromBytes, IntoBytes};
@@ -51,6 +52,7 @@ pub(crate) struct Op<'v> {
     pub(crate) free_inode_delta: i64,
     pub(crate) touched_orphans: bool,
     spender: Spender,
+    renames_dir: bool,
 }
 
 impl Volume {
@@ -73,6 +75,7 @@ impl Volume {
             free_inode_delta: 0,
             touched_orphans: false,
             spender: space::current(),
+            renames_dir: false,
         })
     }
 
@@ -264,6 +267,12 @@ impl<'v> Op<'v> {
         self.volume.cell(ino).unwritten_tid() <= self.volume.committed()
     }
 
+    /// A directory gets another name or parent: every `fsync` waits for this operation, since it cannot
+    /// know whether its file is below.
+    pub(crate) fn dir_renamed(&mut self) {
+        self.renames_dir = true;
+    }
+
     /// Pins the inode once, if and when the operation is published (before anyone can see it).
     pub(crate) fn pin(&mut self, ino: InodeNo) {
         self.pins.push(ino);
@@ -343,6 +352,9 @@ impl<'v> Op<'v> {
         self.pins.drain(..).for_each(|ino| volume.cells.pin(ino));
         self.freed.drain(..).for_each(|range| volume.frees.add(range, tid));
         volume.totals.add(self.free_block_delta, self.free_inode_delta);
+        if self.renames_dir {
+            volume.renamed_dir_tid.fetch_max(tid.0, Ordering::AcqRel);
+        }
         for ino in self.changed.drain(..) {
             volume.cell(ino).note_change(tid, true);
         }

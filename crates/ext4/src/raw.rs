@@ -7,17 +7,15 @@ use std::sync::Arc;
 use device::{AlignedBuf, BlockDevice};
 use journal::{BLOCK_BYTES, BlockBytes, HomeBlock, JournalError};
 use parking_lot::Mutex;
-use zerocopy::FromBytes;
 
 use crate::block_map::{self, Limits};
 use crate::checksum::Checksums;
 use crate::extent_node::{NodeView, WHOLE_FILE, Window};
 use crate::extent_run::Run;
-use crate::geometry::{Geometry, INODES_PER_BLOCK};
+use crate::geometry::Geometry;
 use crate::groups::{check_desc, collect_fixed};
 use crate::inode::{Inode, flags};
 use crate::layout::group::GroupDesc;
-use crate::layout::inode::{INODE_BYTES, RawInode};
 use crate::{Error, InodeNo, Result};
 
 /// Extents that a file of the file system itself may have: far more than any has.
@@ -103,24 +101,6 @@ impl RawVolume {
         Ok(ranges)
     }
 
-    /// The inode of a file of the file system itself.
-    pub(crate) fn read_inode(&self, ino: InodeNo, what: &str) -> Result<Inode> {
-        let (group, index) = self.geometry.group_of_inode(ino)?;
-        let table = self.read_desc(group)?.inode_table();
-        let block = HomeBlock(table + u64::from(index / INODES_PER_BLOCK));
-        let bytes = read_block(&*self.device, block)?;
-        let offset = (index % INODES_PER_BLOCK) as usize * INODE_BYTES;
-        let (raw, _) = RawInode::read_from_prefix(&bytes[offset..]).expect("it lies in a block");
-        if !self.checksums.inode_ok(ino, &raw) {
-            return Err(Error::corrupt(format!("checksum of the {what}"), ino));
-        }
-        let inode = Inode { ino, raw };
-        if inode.mode() & crate::inode::S_IFMT != 0o100000 || inode.link_count() == 0 {
-            return Err(Error::corrupt(format!("{what}: not a regular file"), ino));
-        }
-        Ok(inode)
-    }
-
     /// The blocks of a file of the file system itself, in order. It has no holes, and none of its
     /// blocks is fixed metadata.
     pub(crate) fn file_blocks(&self, inode: &Inode, what: &str) -> Result<Vec<Range<u64>>> {
@@ -139,7 +119,13 @@ impl RawVolume {
         Ok(runs)
     }
 
-    fn check_not_fixed(&self, runs: &[Range<u64>], what: &str, ino: InodeNo) -> Result<()> {
+    /// Refuses blocks of a file that are fixed metadata.
+    pub(crate) fn check_not_fixed(
+        &self,
+        runs: &[Range<u64>],
+        what: &str,
+        ino: InodeNo,
+    ) -> Result<()> {
         for run in runs {
             let mut group = self.geometry.group_of_block(HomeBlock(run.start));
             let last = self.geometry.group_of_block(HomeBlock(run.end - 1));
@@ -175,9 +161,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn holds(&self) -> impl Fn(u64, u64) -> bool + use<> {
-        let block_count = self.raw.geometry.block_count;
-        move |start, count| start != 0 && start.checked_add(count).is_some_and(|e| e <= block_count)
+    fn holds(&self) -> impl Fn(u64, u64) -> bool {
+        |start, count| self.raw.geometry.holds(start, count)
     }
 
     fn root(&mut self) -> std::result::Result<(), Stop> {
@@ -206,7 +191,7 @@ impl Walk<'_> {
 
     fn block_map(&mut self) -> std::result::Result<(), Stop> {
         let raw = self.raw;
-        let holds = self.holds();
+        let holds = |start, count| raw.geometry.holds(start, count);
         let limits = Limits { block_count: raw.geometry.block_count, run_count: EXTENT_LIMIT };
         let contents = block_map::walk(self.inode, limits, &mut |block| {
             if !holds(block.0, 1) {

@@ -127,9 +127,12 @@ fn finish_moved(op: &mut Op<'_>, ino: InodeNo, from: InodeNo, to: InodeNo) -> Re
     let mut inode = op.inode(ino)?;
     inode.set_ctime(op.now());
     op.put_inode(&inode)?;
-    if inode.kind() == FileKind::Directory && from != to {
-        dir::set_parent(op, &inode, to)?;
-        op.directory_changed(ino);
+    if inode.kind() == FileKind::Directory {
+        op.dir_renamed();
+        if from != to {
+            dir::set_parent(op, &inode, to)?;
+            op.directory_changed(ino);
+        }
     }
     Ok(())
 }

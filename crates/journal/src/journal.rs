@@ -24,6 +24,17 @@ pub struct Journal {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// Aborts a journal.
+#[derive(Clone)]
+pub struct Aborter(Arc<Engine>);
+
+impl Aborter {
+    /// Nothing is written or acknowledged from now on, because of `why`.
+    pub fn abort(&self, why: &dyn std::fmt::Display) {
+        self.0.abort(why);
+    }
+}
+
 impl Journal {
     /// Opens the journal in `space` for the volume `uuid` on `home` and begins a new life.
     ///
@@ -52,6 +63,11 @@ impl Journal {
         let engine = Arc::new(engine);
         let threads = if engine.options.background { spawn_threads(&engine) } else { Vec::new() };
         Ok(Journal { engine, threads })
+    }
+
+    /// What can abort it from outside, also while it is closed.
+    pub fn aborter(&self) -> Aborter {
+        Aborter(self.engine.clone())
     }
 
     /// The newest published version of a block. Kept in memory: for metadata.

@@ -39,10 +39,10 @@ impl Space {
         Ok(Space { medium, extents: merge(extents), len_bytes, flushes })
     }
 
-    /// The flushes of `home`: those of the journal's own medium, if it is the same.
+    /// The flushes of `home`: those of the journal's own medium, if they empty one cache.
     pub(crate) fn flushes_of(&self, home: &Arc<dyn BlockDevice>) -> Arc<Flushes> {
         match &self.medium {
-            Medium::Block(device) if Arc::ptr_eq(device, home) => self.flushes.clone(),
+            Medium::Block(device) if share_a_cache(device, home) => self.flushes.clone(),
             _ => Arc::default(),
         }
     }
@@ -156,6 +156,11 @@ impl Space {
             Some(from..from + count)
         })
     }
+}
+
+/// The same device, or two on one disk.
+fn share_a_cache(one: &Arc<dyn BlockDevice>, other: &Arc<dyn BlockDevice>) -> bool {
+    Arc::ptr_eq(one, other) || one.caches().iter().any(|cache| other.caches().contains(cache))
 }
 
 fn length(range: &Range<u64>) -> usize {

@@ -76,7 +76,9 @@ impl Service {
             return Ok(lane.clone());
         }
         let lane = Arc::new(Lane::open(self.host.clone(), name.clone(), meta.clone())?);
-        if lane.words.state().load(Ordering::Acquire) != LANE_READY {
+        let is_ready = lane.words.state().load(Ordering::Acquire) == LANE_READY;
+        lane.words.check()?;
+        if !is_ready {
             self.host.locked(&mut || self.recover_lane(&lane, &[]))?;
         }
         Ok(self.lanes.lock().entry(id).or_insert(lane).clone())
@@ -241,6 +243,7 @@ impl Service {
             return Ok(());
         }
         let drained = lane.words.drained().load(Ordering::Acquire);
+        lane.words.check()?;
         lane.with_files(|segments| segments.truncate_before(lsn.0, drained))
     }
 
@@ -252,6 +255,7 @@ impl Service {
             return Ok(());
         }
         let appended = lane.words.appended().load(Ordering::Acquire);
+        lane.words.check()?;
         if lsn.0 >= appended {
             let text = format!("stream {}: no record at {lsn} was appended", lane.name);
             return Err(LogError::Usage(text));
@@ -265,6 +269,7 @@ impl Service {
             let base = self.control.usn_base().load(Ordering::Acquire);
             let now = base.wrapping_add(clock::monotonic_ns());
             let limit = self.control.usn_limit().load(Ordering::Acquire);
+            self.control.check()?;
             if now + USN_STEP / 2 >= limit {
                 let next = now.max(limit) + USN_STEP;
                 self.host.keep_usn_limit(next)?;

@@ -9,6 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::abi::{self, InHeader, InitIn, InitInExt, InitOut, Opcode, OutHeader, WriteIn, init};
 use crate::attach::{MountHandle, attach};
+use crate::namespace::hold_namespace;
 use crate::options::{ENABLE_URING, IoUring, MountError, MountOptions, Source};
 use crate::polled::Polled;
 use crate::queues::{Rings, make_rings};
@@ -72,6 +73,9 @@ impl Connection {
     ) -> Result<Connection, MountError> {
         if options.io_uring == IoUring::On {
             enable_io_uring()?;
+        }
+        if matches!(source, Source::BlockDevice(_)) {
+            hold_namespace()?;
         }
         let (device, handle) = attach(source, dir, options)?;
         let least_count = if options.atomic_writes { ATOMIC_THREAD_COUNT } else { 1 };

@@ -185,6 +185,11 @@ impl Model {
         Ok(id)
     }
 
+    /// What kind of inode it is.
+    pub fn kind(&self, id: Id) -> Option<FileKind> {
+        Some(self.nodes.get(&id)?.kind())
+    }
+
     /// The bytes of a regular file.
     pub fn content(&self, id: Id) -> Option<&Content> {
         match &self.nodes.get(&id)?.body {

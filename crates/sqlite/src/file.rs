@@ -9,6 +9,7 @@ use crate::ffi::*;
 use crate::main_file::{
     before, before_journal, connection_of, file_control, lock, truncate, unlock,
 };
+use crate::names;
 use crate::real::{Real, call};
 use crate::vfs::tell;
 use crate::volume::Volume;
@@ -139,6 +140,9 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     let role = unsafe { Box::from_raw((*file.cast::<File>()).role) };
     // SAFETY: open until the end of this function.
     let real = unsafe { real_file(file.cast()) };
+    if matches!(&*role, Role::Main(_) | Role::Volume(_)) {
+        guard((), || names::closed(file.cast()));
+    }
     let settled = match &*role {
         Role::Volume(volume) if volume.is_wal() => settled(|| volume.wal_closed()),
         _ => SQLITE_OK,

@@ -81,6 +81,7 @@
 //!
 //! Locks, in this order: SQLite's; table of databases; a database's syncs (`background`); a database's state; table of logs; the stream's lease.
 
+mod aside;
 pub mod background;
 mod batch;
 #[cfg(feature = "canary")]
@@ -96,6 +97,7 @@ mod functions;
 mod home;
 mod known;
 mod main_file;
+mod names;
 mod note;
 mod page;
 mod pending;
@@ -107,6 +109,8 @@ mod roll_forward;
 mod stat;
 mod stream;
 mod tail;
+#[cfg(test)]
+mod test_load;
 mod versions;
 mod vfs;
 mod volume;

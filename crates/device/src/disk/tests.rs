@@ -290,7 +290,7 @@ fn a_block_device_is_claimed_against_the_kernel_until_released() {
         rustix::fs::open(device.path(), flags, rustix::fs::Mode::empty())
     };
     let other = claim().expect("nobody else has it");
-    assert!(open_error(device.path(), Access::ReadWrite).contains("in use (mounted?)"));
+    assert!(open_error(device.path(), Access::ReadWrite).contains("in use"));
     drop(other);
     let disk = Disk::open(device.path(), Access::ReadWrite).expect("open");
     assert_eq!(claim().err(), Some(Errno::BUSY));
@@ -299,4 +299,32 @@ fn a_block_device_is_claimed_against_the_kernel_until_released() {
     disk.write_durable(0, &[1; 4096]).expect("still open");
     drop(other);
     assert!(open_error(device.path(), Access::ReadWrite).contains("in use"), "still locked");
+}
+
+/// Writing would make the file long again, and nobody would know what it has lost.
+#[test]
+fn regression_a_file_that_was_cut_is_written_no_more() {
+    type Act = fn(&Disk) -> Result<()>;
+    let sector = || AlignedBuf::zeroed(4096);
+    let acts: [(&str, Act); 4] = [
+        ("write", |disk| disk.write(SIZE_BYTES - 4096, &AlignedBuf::zeroed(4096))),
+        ("durable write", |disk| disk.write_durable(0, &AlignedBuf::zeroed(4096))),
+        ("flush", |disk| disk.flush()),
+        ("read", |disk| disk.read(SIZE_BYTES - 4096, &mut AlignedBuf::zeroed(4096))),
+    ];
+    for (name, act) in acts {
+        let file = backing();
+        let disk = Disk::open(file.path(), Access::ReadWrite).expect("open");
+        act(&disk).expect(name);
+        file.as_file().set_len(SIZE_BYTES / 2).expect("cut");
+        assert!(act(&disk).expect_err(name).is_shrunk(), "{name}");
+        let len_bytes = file.as_file().metadata().expect("metadata").len();
+        assert_eq!(len_bytes, SIZE_BYTES / 2, "{name} has made it long again");
+        // It is never believed again; what is left can be read.
+        file.as_file().set_len(SIZE_BYTES).expect("long again");
+        disk.write_durable(0, &sector()).expect_err("a write");
+        disk.flush().expect_err("a flush");
+        disk.read(SIZE_BYTES / 2, &mut sector()).expect_err("what is lost");
+        disk.read(SIZE_BYTES / 2 - 4096, &mut sector()).expect("what is left");
+    }
 }
