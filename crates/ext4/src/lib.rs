@@ -86,6 +86,7 @@ mod read_dir;
 mod rename;
 mod seek;
 mod source;
+mod space;
 mod stat_fs;
 mod survey;
 mod sync;
@@ -107,6 +108,7 @@ pub use file_stats::FileStat;
 pub use give_up::give_up_journal;
 pub use journal::DeltaCodec;
 pub use layout::claim::Claim;
+pub use space::{Spender, spending_as};
 pub use survey::Survey;
 pub use types::{
     Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,

@@ -22,6 +22,7 @@ mod names;
 mod open;
 mod overlay;
 mod settle;
+mod spending;
 mod xattr;
 
 use std::sync::Arc;
@@ -213,9 +214,11 @@ impl Serve for Adapter {
         let is_no_space =
             |failure: &Failure| matches!(failure, Failure::Volume(ext4::Error::NoSpace));
         let served = self.forgets.with_space(volume, is_no_space, || {
-            reply.clear();
-            let mut call = Call { adapter: self, volume, header, body: request.body, reply };
-            call.dispatch(opcode)
+            spending::spend(volume, request, || {
+                reply.clear();
+                let body = request.body;
+                Call { adapter: self, volume, header, body, reply: &mut *reply }.dispatch(opcode)
+            })
         });
         match served {
             Ok(()) => Answer::Done,
