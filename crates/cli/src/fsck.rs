@@ -8,11 +8,12 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice};
-use ext4::{OpenOptions, Survey, Volume};
+use device::{Access, BlockDevice, Disk};
+use ext4::{Claimant, OpenOptions, Survey, Volume};
 use journal::{Medium, RecoverOptions, Recovery};
 use mount::MountedFile;
 
+use crate::claimant::{self, TAKE_OVER};
 use crate::error::{CORRECTED, OPERATIONAL, UNCORRECTED};
 use crate::fsck_view::{TemporaryDir, View, ViewFile};
 use crate::target::{cannot_start, e2fsprogs};
@@ -22,21 +23,26 @@ pub fn run(args: &FsckArgs) -> Result<u8> {
     if args.dry_run {
         return look(args);
     }
-    let recovered = if args.journal_lost { give_up_journal(args)? } else { recover(args)? };
-    let checked = check(args)?;
+    // Claimed until all is done.
+    let disk = Arc::new(target::open(&args.target, Access::ReadWrite)?);
+    let give_up = args.journal_lost;
+    let recovered = if give_up { give_up_journal(args, &disk)? } else { recover(args, &disk)? };
+    let checked = check(args, &disk)?;
     Ok(if recovered { checked | CORRECTED } else { checked })
 }
 
 /// Recovers the volume if it was not closed. `true` if there was something to do.
-fn recover(args: &FsckArgs) -> Result<bool> {
+fn recover(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
     let path = &args.target;
-    let failed = |error: ext4::Error| CliError::at(path, error);
-    let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadWrite)?);
-    let journal = open_journal(args, Access::ReadWrite)?;
-    let survey = match Survey::take(&device, journal.as_ref()) {
+    let failed = |error: ext4::Error| refused(args, &error);
+    let device: Arc<dyn BlockDevice> = disk.clone();
+    let claimant = claimant::claimant(args.takeover, 0)?;
+    match ext4::check_claim(&device, &claimant) {
         Err(ext4::Error::Corrupt { .. }) if is_for_e2fsck(&device) => return Ok(false),
-        survey => survey.map_err(failed)?,
-    };
+        checked => checked.map_err(failed)?,
+    }
+    let journal = open_journal(args, Access::ReadWrite)?;
+    let survey = Survey::take(&device, journal.as_ref()).map_err(failed)?;
     if survey.is_torn {
         ext4::mend_superblock(&device).map_err(failed)?;
         println!("{}: its superblock was torn by a power cut, and is mended", path.display());
@@ -49,6 +55,7 @@ fn recover(args: &FsckArgs) -> Result<bool> {
         discard_damaged: args.discard_damaged,
         background: false,
         journal,
+        claimant: Some(claimant),
         ..OpenOptions::default()
     };
     open_and_close(&device, &survey, &options).map_err(failed)?;
@@ -77,11 +84,25 @@ fn is_for_e2fsck(device: &Arc<dyn BlockDevice>) -> bool {
     matches!(ext4::can_be_repaired(device), Ok(true))
 }
 
+/// Before anything else is said of the volume: while it is changed elsewhere, nothing of it counts.
+fn check_claim(args: &FsckArgs, device: &Arc<dyn BlockDevice>) -> Result<Claimant> {
+    let claimant = claimant::claimant(args.takeover, 0)?;
+    ext4::check_claim(device, &claimant).map_err(|error| refused(args, &error))?;
+    Ok(claimant)
+}
+
+fn refused(args: &FsckArgs, error: &ext4::Error) -> CliError {
+    let retry = format!("onejournal fsck --{TAKE_OVER} {}", args.target.display());
+    claimant::failed(&args.target, error, &retry)
+}
+
 /// `--journal-lost`: e2fsck has to look at all of the volume afterwards. Always `true`.
-fn give_up_journal(args: &FsckArgs) -> Result<bool> {
+fn give_up_journal(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
     let path = &args.target;
-    let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadWrite)?);
-    ext4::give_up_journal(&device).map_err(|error| CliError::at(path, error))?;
+    let device: Arc<dyn BlockDevice> = disk.clone();
+    let claimant = check_claim(args, &device)?;
+    let given_up = ext4::give_up_journal(&device, Some(&claimant));
+    given_up.map_err(|error| refused(args, &error))?;
     println!("{}: its journal is given up, and the newest changes with it", path.display());
     Ok(true)
 }
@@ -97,10 +118,13 @@ fn look(args: &FsckArgs) -> Result<u8> {
         }
         survey => survey.map_err(|error| CliError::at(path, error))?,
     };
-    if survey.is_torn {
-        println!("{}: its superblock was torn by a power cut", path.display());
-    } else if !survey.needs_recovery {
-        return e2fsck(path, path, "-n").map(|checked| checked.code);
+    match (survey.is_torn, survey.needs_recovery) {
+        (true, _) => println!("{}: its superblock was torn by a power cut", path.display()),
+        (false, false) => return e2fsck(path, path, "-n").map(|checked| checked.code),
+        (false, true) => {}
+    }
+    if !survey.needs_recovery {
+        return Ok(UNCORRECTED);
     }
     let found = preview(path, &survey, &device, false)?;
     println!("{}: not closed; recovery would bring home {}", path.display(), describe(&found));
@@ -109,7 +133,8 @@ fn look(args: &FsckArgs) -> Result<u8> {
 }
 
 fn open_journal(args: &FsckArgs, access: Access) -> Result<Option<Medium>> {
-    args.journal.as_deref().map(|path| journal_path::open_as_it_is(path, access)).transpose()
+    let open = |path| journal_path::open_as_it_is(path, access, &args.target);
+    args.journal.as_deref().map(open).transpose()
 }
 
 fn preview(
@@ -134,28 +159,24 @@ fn describe(found: &Recovery) -> String {
 }
 
 /// e2fsck on the volume, which is not marked.
-fn check(args: &FsckArgs) -> Result<u8> {
+fn check(args: &FsckArgs, disk: &Arc<Disk>) -> Result<u8> {
     let path = &args.target;
-    if !args.journal_lost && seems_sound(path)? {
+    let device: Arc<dyn BlockDevice> = disk.clone();
+    let survey = Survey::take(&device, None);
+    disk.release_exclusive(); // e2fsck wants the kernel's own claim of a block device
+    if survey.is_ok_and(|survey| !survey.has_errors) {
         let found = e2fsck_captured(path, path, "-n")?;
         if found.code == 0 {
             found.print();
             return Ok(0);
         }
     }
-    repair(path, if args.yes { "-y" } else { "-p" })
-}
-
-/// Is there nothing that reading alone could not mend? The volume is not open any more on return, else
-/// e2fsck would say that it is in use.
-fn seems_sound(path: &Path) -> Result<bool> {
-    let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadWrite)?);
-    Ok(Survey::take(&device, None).is_ok_and(|survey| !survey.has_errors))
+    repair(args, &device)
 }
 
 /// e2fsck on a view of the volume; then what it changed is applied.
-fn repair(path: &Path, how: &str) -> Result<u8> {
-    let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadWrite)?);
+fn repair(args: &FsckArgs, device: &Arc<dyn BlockDevice>) -> Result<u8> {
+    let (path, how) = (&args.target, if args.yes { "-y" } else { "-p" });
     let dir = TemporaryDir::new()?;
     let view = View::new(device.clone(), &dir).map_err(|error| CliError::at(&dir.0, error))?;
     let view = Arc::new(view);
@@ -171,7 +192,8 @@ fn repair(path: &Path, how: &str) -> Result<u8> {
         return Ok(checked.code);
     }
     let repaired: Arc<dyn BlockDevice> = view.clone();
-    let applied = ext4::apply_repair(&device, &repaired, &view.changed());
+    let claim = claimant::claimant(args.takeover, 0)?.claim;
+    let applied = ext4::apply_repair(device, &repaired, &view.changed(), Some(&claim));
     applied.map_err(|error| CliError::at(path, error))?;
     Ok(checked.code)
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use device::{Access, BlockDevice};
+use device::{Access, BlockDevice, Disk};
 use ext4::layout::superblock::MKFS_UNDER_WAY;
 
 use crate::target::{cannot_start, e2fsprogs};
@@ -19,7 +19,7 @@ const MIN_JOURNAL_BYTES: u64 = 4 << 20;
 pub fn run(args: &MkfsArgs) -> Result<u8> {
     check_sizes(args)?;
     let made = prepare(args)?;
-    let result = make(args);
+    let result = claim(args, made).and_then(|disk| make(args, disk));
     if result.is_err() && made {
         let _ = std::fs::remove_file(&args.target);
     }
@@ -36,7 +36,7 @@ fn check_sizes(args: &MkfsArgs) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that the target exists, has its size and may be overwritten. `true`: it was made now.
+/// Makes sure that the target exists and has a size. `true`: it was made now.
 fn prepare(args: &MkfsArgs) -> Result<bool> {
     let path = args.target.as_path();
     match std::fs::metadata(path) {
@@ -53,17 +53,27 @@ fn prepare(args: &MkfsArgs) -> Result<bool> {
             set_size(path, false, size)?;
             Ok(false)
         }
-        Ok(found) if found.is_file() || found.file_type().is_block_device() => {
-            check_may_overwrite(args, path)?;
-            match args.size {
-                Some(size) if found.is_file() && size != found.len() => {
-                    set_size(path, false, size)?
-                }
-                _ => {}
-            }
-            Ok(false)
-        }
+        Ok(found) if found.is_file() || found.file_type().is_block_device() => Ok(false),
         Ok(_) => Err(CliError::at(path, "is neither a file nor a block device")),
+    }
+}
+
+/// Claims the target until the volume is made, sees that it may be overwritten, and gives a file
+/// its size.
+fn claim(args: &MkfsArgs, made: bool) -> Result<Disk> {
+    let path = args.target.as_path();
+    let disk = target::open(path, Access::ReadWrite)?;
+    if made {
+        return Ok(disk);
+    }
+    check_may_overwrite(args, &disk)?;
+    match (args.size, std::fs::metadata(path)) {
+        (Some(size), Ok(found)) if found.is_file() && found.len() != size => {
+            set_size(path, false, size)?;
+            drop(disk);
+            target::open(path, Access::ReadWrite) // in its new size
+        }
+        _ => Ok(disk),
     }
 }
 
@@ -73,11 +83,11 @@ fn set_size(path: &Path, create: bool, size: u64) -> Result<()> {
     sized.map_err(|error| CliError::at(path, error))
 }
 
-/// Refuses a target in use, and, without `--force`, one that does not look empty, but for what a `mkfs`
-/// that was cut has left.
-fn check_may_overwrite(args: &MkfsArgs, path: &Path) -> Result<()> {
-    let disk: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadWrite)?);
-    if args.force || matches!(ext4::is_mkfs_under_way(&disk), Ok(true)) {
+/// Refuses, without `--force`, a target that does not look empty, but for what a `mkfs` that was cut has
+/// left.
+fn check_may_overwrite(args: &MkfsArgs, disk: &Disk) -> Result<()> {
+    let path = &args.target;
+    if args.force || matches!(ext4::is_mkfs_under_way(disk), Ok(true)) {
         return Ok(());
     }
     let count = disk.size_bytes().min(64 << 10) / 4096 * 4096;
@@ -89,7 +99,8 @@ fn check_may_overwrite(args: &MkfsArgs, path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn make(args: &MkfsArgs) -> Result<()> {
+fn make(args: &MkfsArgs, disk: Disk) -> Result<()> {
+    disk.release_exclusive(); // mke2fs wants it
     let mut command = e2fsprogs("mke2fs");
     command.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256"]);
     let under_way = String::from_utf8_lossy(&MKFS_UNDER_WAY);
@@ -112,12 +123,8 @@ fn make(args: &MkfsArgs) -> Result<()> {
     if !status.success() {
         return Err(CliError::at(&args.target, "mke2fs failed"));
     }
-    finish(&args.target)
-}
-
-/// What mke2fs has made becomes a volume, which must be one that we can mount.
-fn finish(path: &Path) -> Result<()> {
-    let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadWrite)?);
-    let finished = ext4::finish_mkfs(&device).and_then(|()| ext4::Survey::take(&device, None));
-    finished.map(drop).map_err(|error| CliError::at(path, error))
+    // What mke2fs has made becomes a volume, which must be one that we can mount; while it is ours alone.
+    let device: Arc<dyn BlockDevice> = Arc::new(disk);
+    let finished = ext4::finish_mkfs(&*device).and_then(|()| ext4::Survey::take(&device, None));
+    finished.map(drop).map_err(|error| CliError::at(&args.target, error))
 }

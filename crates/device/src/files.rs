@@ -17,16 +17,16 @@
 mod sim;
 mod sim_trace;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use crate::claim::refused;
-use crate::{DeviceError, Operation, Result};
+use crate::{Access, DeviceError, Folder, Operation, Result};
 
 pub use sim::{SimDirectory, SimFiles};
 pub use sim_trace::{FilesCursor, FilesImage, FilesTrace};
@@ -64,68 +64,66 @@ pub trait StoredFile: Send + Sync {
     fn sync(&self) -> Result<()>;
 }
 
-/// A directory of the machine's file systems.
+/// A directory of the machine's file systems, which keeps the rules of [`Folder`].
 pub struct Directory {
-    path: PathBuf,
+    /// The directory itself, or the one that it is in.
+    folder: Folder,
+    /// Its name there. It is opened for each use: a descriptor is scarcer.
+    name: Option<String>,
     /// Permission bits of the files it makes.
     mode: u32,
 }
 
 impl Directory {
-    /// The directory at `path`, which must exist; files are made with the permissions `mode`.
-    pub fn open(path: impl Into<PathBuf>, mode: u32) -> Result<Directory> {
-        let path = path.into();
-        match std::fs::metadata(&path) {
-            Ok(found) if found.is_dir() => Ok(Directory { path, mode }),
-            Ok(_) => Err(refused(&path, ErrorKind::NotADirectory, "is not a directory")),
-            Err(e) => Err(refused(&path, e.kind(), e)),
-        }
+    /// The directory `folder`; files are made with the permissions `mode`.
+    pub fn new(folder: Folder, mode: u32) -> Directory {
+        Directory { folder, name: None, mode }
     }
 
-    fn at(&self, name: &str) -> PathBuf {
-        assert!(!name.contains('/'), "a name, not a path: {name}");
-        self.path.join(name)
+    /// The directory `name` in `parent`, which must exist.
+    pub fn within(parent: &Folder, name: &str, mode: u32) -> Result<Directory> {
+        let within = Directory { folder: parent.clone(), name: Some(name.to_owned()), mode };
+        within.open_folder().map(|_| within)
+    }
+
+    fn open_folder(&self) -> Result<Folder> {
+        match &self.name {
+            None => Ok(self.folder.clone()),
+            Some(name) => {
+                let path = self.folder.at(name);
+                self.folder.folder(name).map_err(|e| refused(&path, e.kind(), e))
+            }
+        }
     }
 }
 
 impl FileStore for Directory {
     fn names(&self) -> Result<Vec<String>> {
-        let list = || -> io::Result<Vec<String>> {
-            let mut names = Vec::new();
-            for entry in std::fs::read_dir(&self.path)? {
-                // A name that is not UTF-8 is none that we gave.
-                names.extend(entry?.file_name().into_string());
-            }
-            Ok(names)
-        };
-        list().map_err(|e| refused(&self.path, e.kind(), e))
+        let folder = self.open_folder()?;
+        folder.names().map_err(|e| refused(folder.path(), e.kind(), e))
     }
 
     fn create(&self, name: &str, len_bytes: u64) -> Result<Box<dyn StoredFile>> {
-        let path = self.at(name);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).mode(self.mode);
-        let file = options.open(&path).map_err(|e| refused(&path, e.kind(), e))?;
+        let folder = self.open_folder()?;
+        let path = folder.at(name);
+        let file = folder.new_file(name, self.mode).map_err(|e| refused(&path, e.kind(), e))?;
         match reserve(&file, len_bytes) {
             Ok(()) => Ok(Box::new(NamedFile { file, path })),
             Err(e) => {
                 // The error to report is the one there is already.
-                let _ = std::fs::remove_file(&path);
+                let _ = folder.remove(name);
                 Err(refused(&path, e.kind(), e))
             }
         }
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn StoredFile>> {
-        let path = self.at(name);
-        let opened = match OpenOptions::new().read(true).write(true).open(&path) {
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
-                ) =>
-            {
-                File::open(&path)
+        use ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        let folder = self.open_folder()?;
+        let path = folder.at(name);
+        let opened = match folder.file(name, Access::ReadWrite) {
+            Err(e) if matches!(e.kind(), PermissionDenied | ReadOnlyFilesystem) => {
+                folder.file(name, Access::ReadOnly)
             }
             opened => opened,
         };
@@ -134,15 +132,15 @@ impl FileStore for Directory {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        let path = self.at(name);
-        std::fs::remove_file(&path).map_err(|e| refused(&path, e.kind(), e))
+        let folder = self.open_folder()?;
+        folder.remove(name).map_err(|e| refused(&folder.at(name), e.kind(), e))
     }
 
     fn sync_names(&self) -> Result<()> {
-        let directory = File::open(&self.path).map_err(|e| refused(&self.path, e.kind(), e))?;
+        let folder = self.open_folder()?;
         // Names that could not be synced may be lost for good; a directory that could not be opened is as it was.
-        directory.sync_all().map_err(|e| {
-            let why = io::Error::new(e.kind(), format!("{}: {e}", self.path.display()));
+        folder.sync().map_err(|e| {
+            let why = io::Error::new(e.kind(), format!("{}: {e}", folder.path().display()));
             DeviceError::new(Operation::Flush, 0, 0, why)
         })
     }
@@ -201,20 +199,16 @@ impl StoredFile for NamedFile {
     }
 }
 
-impl AsRef<Path> for Directory {
-    fn as_ref(&self) -> &Path {
-        &self.path
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Trust;
 
     #[test]
     fn files_keep_what_is_written() {
         let place = tempfile::tempdir().expect("directory");
-        let directory = Directory::open(place.path(), 0o600).expect("open");
+        let directory =
+            Directory::new(Folder::open(place.path(), Trust::own()).expect("open"), 0o600);
         let file = directory.create("a", 8192).expect("create");
         assert!(directory.create("a", 0).is_err(), "there is one already");
         file.write(8190, b"abcd").expect("beyond the end too");
@@ -233,9 +227,15 @@ mod tests {
 
     #[test]
     fn what_is_no_directory_is_refused() {
-        let file = tempfile::NamedTempFile::new().expect("file");
-        let error = Directory::open(file.path(), 0o600).err().expect("a file");
-        assert!(error.to_string().contains("is not a directory"), "{error}");
-        assert!(Directory::open("/nonexistent/x", 0o600).is_err());
+        let place = tempfile::tempdir().expect("directory");
+        let parent = Folder::open(place.path(), Trust::own()).expect("open");
+        parent.new_file("file", 0o600).expect("made");
+        assert!(Directory::within(&parent, "file", 0o600).is_err());
+        assert!(Directory::within(&parent, "nothing", 0o600).is_err());
+        parent.open_or_make_folder("inner", 0o700).expect("made");
+        let directory = Directory::within(&parent, "inner", 0o600).expect("open");
+        directory.create("a", 10).expect("create");
+        assert_eq!(directory.names().expect("names"), ["a"]);
+        assert!(place.path().join("inner/a").is_file());
     }
 }

@@ -33,26 +33,36 @@
 //! 4. `write_durable` returns when its own bytes survive a power cut, and with them all that
 //!    its thread has stored before.
 //! 5. A store changes its own bytes and no other, whoever else stores to the same line.
-//! 6. A load of a line that memory has lost (*poison*) fails, or ends the process.
+//! 6. A load of a line that memory has lost (*poison*) fails; so does every access after it.
 
 mod aligned;
+mod backing;
+mod caches;
 mod claim;
 mod command_ring;
 pub mod compare;
 mod disk;
 mod error;
 mod files;
+mod folder;
 mod fork_closed;
 mod fork_mark;
 mod geometry;
 mod huge;
+mod in_use;
+mod length;
 mod loop_attach;
-mod loop_mounts;
+mod machine;
 mod memory;
 mod metered;
+mod mount_table;
 mod nvram;
+mod other_users;
+mod published;
+mod range_lock;
 mod ring;
 mod sim;
+mod trusted_users;
 mod unread;
 mod words;
 
@@ -64,16 +74,20 @@ pub use error::{DeviceError, Operation, Result};
 pub use files::{
     Directory, FileStore, FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles, StoredFile,
 };
+pub use folder::{Folder, Trust};
 pub use fork_closed::ForkClosed;
 pub use fork_mark::ForkMark;
 pub use loop_attach::{LoopDevice, LoopOptions};
+pub use machine::{Living, Machine};
 pub use memory::MemoryDevice;
 pub use metered::{Counters, Metered};
 pub use nvram::{
     AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, NvramCursor,
     NvramEvent, NvramTrace, SimNvram,
 };
+pub use ring::RingPool;
 pub use sim::{Cursor, Event, Fault, Image, SimClock, SimDevice, Survival, Trace};
+pub use trusted_users::TrustedUsers;
 pub use unread::unread_bytes;
 pub use words::SharedWords;
 
@@ -119,6 +133,12 @@ pub trait BlockDevice: Send + Sync {
 
     /// What a durable write survives.
     fn durability(&self) -> Durability;
+
+    /// Numbers of the devices whose volatile caches its writes are in until they are flushed, as far as they
+    /// are known. A failed flush loses writes to every device that has one of them in common.
+    fn caches(&self) -> &[u64] {
+        &[]
+    }
 
     /// Fills `buf` from `offset`.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;

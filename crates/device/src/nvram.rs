@@ -11,6 +11,7 @@
 //!
 //! What is assumed of the medium is a list at the head of the crate.
 
+mod bus;
 mod latency;
 mod mapped;
 pub(crate) mod mapping;
@@ -23,6 +24,7 @@ mod sim;
 use crate::{DeviceError, Durability, Operation, Result};
 
 pub use latency::AddedLatency;
+pub(crate) use mapped::LOST;
 pub use mapped::MappedNvram;
 pub use metered::{MeteredNvram, NvramCounters};
 pub use sim::{NvramCursor, NvramEvent, NvramTrace, SimNvram};

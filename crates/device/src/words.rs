@@ -1,5 +1,8 @@
 //! Words that processes share: counters and flags in one mapped file, each accessed atomically.
 //!
+//! When the file is made shorter, the words are *lost*: they are zeros of this process alone from then on, and
+//! [`SharedWords::check`] says so.
+//!
 //! A word says nothing durable. Whoever maps the file may change any word at any time, so a reader
 //! takes what it finds for a claim and not for a fact.
 
@@ -12,6 +15,7 @@ use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::thread::futex;
 
+use crate::nvram::LOST;
 use crate::nvram::mapping::{Mapping, Sharing};
 use crate::{Access, DeviceError, Operation, Result};
 
@@ -36,8 +40,7 @@ impl SharedWords {
         Ok(words)
     }
 
-    /// The first `count` words of an open file, which must be that long: a file that is made
-    /// shorter later ends the process with SIGBUS.
+    /// The first `count` words of an open file, which must be that long.
     pub fn of_file(fd: impl AsFd, count: usize) -> Result<SharedWords> {
         let fd = fd.as_fd();
         let len_bytes = count * WORD_BYTES;
@@ -49,6 +52,16 @@ impl SharedWords {
         let mapping = Mapping::of_file(fd, len_bytes, Access::ReadWrite, Sharing::PageCache)
             .map_err(|e| failed(e.into()))?;
         Ok(SharedWords { mapping })
+    }
+
+    /// An error when the words are lost. What was read of them is asked about behind the reading; it was what the file
+    /// had if this succeeds.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        match self.mapping.is_lost() {
+            false => Ok(()),
+            true => Err(failed(io::Error::new(ErrorKind::UnexpectedEof, LOST))),
+        }
     }
 
     /// Number of words.
@@ -91,6 +104,8 @@ impl SharedWords {
         };
         match futex::wait(half, futex::Flags::empty(), seen, Some(&limit)) {
             Ok(()) | Err(Errno::AGAIN | Errno::TIMEDOUT | Errno::INTR) => {}
+            // The file was made shorter: the next load finds the words lost.
+            Err(Errno::FAULT) => {}
             Err(e) => panic!("a futex on mapped memory: {e}"),
         }
     }
@@ -98,7 +113,7 @@ impl SharedWords {
     /// Wakes everybody who waits for `index`, in all processes.
     pub fn wake_all(&self, index: usize) {
         let woken = futex::wake(self.half(index), futex::Flags::empty(), i32::MAX as u32);
-        debug_assert!(woken.is_ok(), "{woken:?}");
+        debug_assert!(matches!(woken, Ok(_) | Err(Errno::FAULT)), "{woken:?}");
     }
 }
 
@@ -120,6 +135,25 @@ mod tests {
         one.word(511).store(7, Ordering::Release);
         assert_eq!(other.word(511).load(Ordering::Acquire), 7);
         assert_eq!(other.half(511).load(Ordering::Acquire), 7, "the lower half");
+    }
+
+    #[test]
+    fn words_of_a_file_that_is_made_shorter_are_lost() {
+        let file = tempfile::tempfile().expect("file");
+        file.set_len(8192).expect("length");
+        let words = SharedWords::of_file(&file, 1024).expect("words");
+        words.word(1).store(7, Ordering::Release);
+        words.check().expect("all is there");
+        file.set_len(4096).expect("shorter");
+        words.check().expect("nothing that is gone was read");
+        assert_eq!(words.word(1).load(Ordering::Acquire), 7);
+        assert_eq!(words.word(1000).load(Ordering::Acquire), 0);
+        let error = words.check().expect_err("it was").to_string();
+        assert!(error.contains("made shorter"), "{error}");
+        assert_eq!(words.word(1).load(Ordering::Acquire), 0, "none of them counts");
+        words.word(1000).store(1, Ordering::Release);
+        words.wake_all(1000);
+        words.wait(1000, 1, Duration::from_millis(1));
     }
 
     #[test]

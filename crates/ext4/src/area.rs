@@ -7,6 +7,7 @@ use device::BlockDevice;
 use journal::{BLOCK_BYTES, HomeBlock, JournalError};
 
 use crate::features::incompat;
+use crate::layout::claim::Claim;
 use crate::layout::jbd2::{
     Elsewhere, JBD2_KNOWN_INCOMPAT, JBD2_MAGIC, JBD2_ONEJOURNAL, JBD2_SUPERBLOCK_V2, Jbd2SuperBlock,
 };
@@ -23,6 +24,8 @@ pub(crate) struct JournalArea {
     pub(crate) runs: Vec<Range<u64>>,
     /// Is one of our marks set?
     pub(crate) is_marked: bool,
+    /// Who has the volume open, or had; `Err`: that cannot be read.
+    pub(crate) claim: std::result::Result<Option<Claim>, ()>,
     /// Our journal if it is on a medium of its own; only on a marked volume.
     pub(crate) elsewhere: Option<Elsewhere>,
 }
@@ -52,7 +55,7 @@ impl JournalArea {
         let elsewhere = elsewhere.map_err(|()| {
             Error::corrupt("note of where our journal is", "the superblock of the kernel's journal")
         })?;
-        Ok(JournalArea { jbd2_block, runs, is_marked, elsewhere })
+        Ok(JournalArea { jbd2_block, runs, is_marked, claim: jbd2.claim.claim(), elsewhere })
     }
 
     /// The engine's space on `device`.

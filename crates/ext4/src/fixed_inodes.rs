@@ -43,9 +43,6 @@ impl RawVolume {
         if inode.kind() != FileKind::Regular {
             return Err(Error::corrupt(format!("{what}: i_mode: not a regular file"), ino));
         }
-        if !inode.has_flag(flags::EXTENTS) {
-            return Err(Error::Incompatible(format!("the {what} is not mapped by extents")));
-        }
         Ok(inode)
     }
 

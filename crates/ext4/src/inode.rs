@@ -269,7 +269,19 @@ impl Inode {
         self.raw.i_version_hi = U32::new((version >> 32) as u32);
     }
 
-    /// `i_block`: extent root, fast symlink target, or device number.
+    /// Whether `i_block` maps blocks, as extents or as a block map; else it holds the target of a short symbolic
+    /// link, or a device number.
+    pub(crate) fn maps_blocks(&self) -> bool {
+        match self.kind() {
+            FileKind::Regular | FileKind::Directory => true,
+            FileKind::Symlink => {
+                self.has_flag(flags::EXTENTS) || self.size() >= self.raw.i_block.len() as u64
+            }
+            _ => false,
+        }
+    }
+
+    /// `i_block`: root of the map of blocks, fast symlink target, or device number.
     pub(crate) fn i_block(&self) -> &[u8; 60] {
         &self.raw.i_block
     }

@@ -8,11 +8,13 @@ use device::{AlignedBuf, BlockDevice};
 use journal::{BLOCK_BYTES, BlockBytes, HomeBlock, JournalError};
 use parking_lot::Mutex;
 
+use crate::block_map::{self, Limits};
 use crate::checksum::Checksums;
 use crate::extent_node::{NodeView, WHOLE_FILE, Window};
+use crate::extent_run::Run;
 use crate::geometry::Geometry;
 use crate::groups::{check_desc, collect_fixed};
-use crate::inode::Inode;
+use crate::inode::{Inode, flags};
 use crate::layout::group::GroupDesc;
 use crate::{Error, InodeNo, Result};
 
@@ -112,7 +114,7 @@ impl RawVolume {
     /// blocks is fixed metadata.
     pub(crate) fn file_blocks(&self, inode: &Inode, what: &str) -> Result<Vec<Range<u64>>> {
         let mut walk = Walk { raw: self, inode, runs: Vec::new(), next: 0 };
-        let walked = walk.root();
+        let walked = if inode.has_flag(flags::EXTENTS) { walk.root() } else { walk.block_map() };
         let (runs, next) = (walk.runs, walk.next);
         walked.map_err(|why| match why {
             Stop::Fault(fault) => Error::corrupt(format!("{what}: {fault}"), inode.ino),
@@ -196,8 +198,29 @@ impl Walk<'_> {
         Ok(())
     }
 
+    fn block_map(&mut self) -> std::result::Result<(), Stop> {
+        let raw = self.raw;
+        let holds = |start, count| raw.geometry.holds(start, count);
+        let limits = Limits { block_count: raw.geometry.block_count, run_count: EXTENT_LIMIT };
+        let contents = block_map::walk(self.inode, limits, &mut |block| {
+            if !holds(block.0, 1) {
+                return Err(Error::corrupt("block map", self.inode.ino));
+            }
+            Ok(read_block(&*raw.device, block)?.into())
+        });
+        let contents = contents.map_err(Stop::Error)?.ok_or("too many pieces")?;
+        if !contents.runs.iter().all(|run| holds(run.physical, run.count.into())) {
+            return Err("block number".into());
+        }
+        self.runs_of_file(&contents.runs)
+    }
+
     fn leaf(&mut self, view: &NodeView<'_>) -> std::result::Result<(), Stop> {
-        for run in view.runs() {
+        self.runs_of_file(&view.runs())
+    }
+
+    fn runs_of_file(&mut self, runs: &[Run]) -> std::result::Result<(), Stop> {
+        for run in runs {
             if u64::from(run.logical) != self.next || run.unwritten {
                 return Err("holes or unwritten blocks".into());
             }

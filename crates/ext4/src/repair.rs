@@ -21,7 +21,9 @@ use device::BlockDevice;
 use journal::{Form, HomeBlock, Journal, Options};
 use zerocopy::IntoBytes;
 
+use crate::claim;
 use crate::features::incompat;
+use crate::layout::claim::Claim;
 use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::marks::{self, OUTER};
 use crate::op::superblock_of;
@@ -49,6 +51,9 @@ pub fn can_be_repaired(device: &Arc<dyn BlockDevice>) -> Result<bool> {
 /// it is damaged, or marked as having errors: e2fsck sees to that, and it does not touch a volume with marks.
 pub fn recover_only(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<()> {
     let found = find(device)?;
+    if let Some(claimant) = &options.claimant {
+        claim::check(&found, claimant)?;
+    }
     if !found.area.is_marked {
         return Ok(());
     }
@@ -59,11 +64,13 @@ pub fn recover_only(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Res
 /// Makes the volume on `device` what `repaired` holds, which differs in the blocks `changed` only. The
 /// volume was closed or recovered.
 ///
-/// Refuses, without writing anything, if we could not open what e2fsck left.
+/// Refuses, without writing anything, if we could not open what e2fsck left. While the volume has marks it says
+/// that `claim` has it.
 pub fn apply_repair(
     device: &Arc<dyn BlockDevice>,
     repaired: &Arc<dyn BlockDevice>,
     changed: &BTreeSet<u64>,
+    claim: Option<&Claim>,
 ) -> Result<()> {
     if changed.is_empty() {
         return Ok(());
@@ -83,7 +90,7 @@ pub fn apply_repair(
         Err(error) => return Err(error),
     };
     if keeps_journal {
-        return Repair { device, repaired, must_note_errors: false }.commit(changed);
+        return Repair { device, repaired, claim, must_note_errors: false }.commit(changed);
     }
     if !can_be_repaired(device)? {
         return Err(Error::Incompatible(
@@ -96,7 +103,7 @@ pub fn apply_repair(
         write_block_cached(&**device, HomeBlock(*block), &bytes)?;
     }
     device.flush().map_err(journal::JournalError::from)?;
-    Repair { device, repaired, must_note_errors: true }.commit(&BTreeSet::from([0]))
+    Repair { device, repaired, claim, must_note_errors: true }.commit(&BTreeSet::from([0]))
 }
 
 /// Is the journal where it was, and its inside unchanged?
@@ -112,6 +119,7 @@ fn same_journal(before: &Found, after: &Found, changed: &BTreeSet<u64>) -> bool 
 struct Repair<'a> {
     device: &'a Arc<dyn BlockDevice>,
     repaired: &'a Arc<dyn BlockDevice>,
+    claim: Option<&'a Claim>,
     /// The volume is marked as having errors: block 0, which says otherwise, comes last.
     must_note_errors: bool,
 }
@@ -136,7 +144,7 @@ impl Repair<'_> {
             marks::note_errors(&**self.device)?;
         }
         let marks = found.marks();
-        marks.set(None)?;
+        marks.set(None, self.claim)?;
         for part in blocks.chunks(room) {
             self.commit_part(&journal, part)?;
         }

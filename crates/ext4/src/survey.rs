@@ -5,6 +5,7 @@ use std::sync::Arc;
 use device::BlockDevice;
 use journal::{Medium, Space};
 
+use crate::claim;
 use crate::layout::superblock::STATE_ERROR;
 use crate::open::find;
 use crate::{Result, place};
@@ -20,6 +21,8 @@ pub struct Survey {
     pub is_torn: bool,
     /// The volume is marked as having errors.
     pub has_errors: bool,
+    /// Who has the volume open, or has not closed it, if it says that.
+    pub claimed_by: Option<String>,
     /// Where the engine's journal lies: `Err` when it is on a medium that was not given, or not on
     /// the one that was.
     pub space: Result<Space>,
@@ -37,6 +40,10 @@ impl Survey {
             needs_recovery: found.area.is_marked,
             is_torn: found.is_torn,
             has_errors: found.superblock.s_state.get() & STATE_ERROR != 0,
+            claimed_by: match &found.area.claim {
+                Ok(Some(claim)) => Some(claim::describe(claim)),
+                _ => None,
+            },
             space: place::to_look_at(&found, journal),
             block_count: found.raw.geometry.block_count,
         })

@@ -76,6 +76,14 @@ fn recover(device: &Arc<dyn BlockDevice>) -> ext4::Result<()> {
 /// Brings a repair to the volume.
 type Apply = fn(&Arc<dyn BlockDevice>, &Arc<dyn BlockDevice>, &BTreeSet<u64>) -> ext4::Result<()>;
 
+fn apply_repair(
+    device: &Arc<dyn BlockDevice>,
+    repaired: &Arc<dyn BlockDevice>,
+    changed: &BTreeSet<u64>,
+) -> ext4::Result<()> {
+    ext4::apply_repair(device, repaired, changed, None)
+}
+
 /// Applies the repair on a simulated device and cuts it everywhere; for each crash that differs `judge`
 /// gets what recovery makes of it. An error when there is none.
 fn cut_everywhere(
@@ -186,12 +194,8 @@ fn check(number: usize, (name, damage, is_one): Damage) -> Tally {
     let blocks = changed(&damaged, &repaired);
     let mut tally = Tally::default();
     let sector_bytes = [512, 4096][number % 2];
-    let judged = cut_everywhere(
-        ext4::apply_repair,
-        &damaged,
-        &repaired,
-        sector_bytes,
-        &mut |what, bytes| {
+    let judged =
+        cut_everywhere(apply_repair, &damaged, &repaired, sector_bytes, &mut |what, bytes| {
             // Recovery itself counts anew, and writes to the superblock.
             let is =
                 |other: &[u8]| changed(bytes, other).iter().all(|b| *b == 0 || !blocks.contains(b));
@@ -215,8 +219,7 @@ fn check(number: usize, (name, damage, is_one): Damage) -> Tally {
                     Survey::take(&(image.device() as Arc<dyn BlockDevice>), None).unwrap();
                 }
             }
-        },
-    );
+        });
     judged.unwrap_or_else(|why| panic!("{arguments:?}, {name}: {why}"));
     println!("{arguments:?}, {name}: {} blocks, {tally:?}", blocks.len());
     tally
@@ -270,7 +273,7 @@ fn a_mkfs_that_is_cut_leaves_a_volume_or_says_so() {
         let device = Arc::new(SimDevice::from_bytes(&image.bytes(), 4096));
         device.start_trace();
         let as_device: Arc<dyn BlockDevice> = device.clone();
-        ext4::finish_mkfs(&as_device).unwrap();
+        ext4::finish_mkfs(&*as_device).unwrap();
         let trace = device.take_trace();
         let (mut refused, mut made) = (0, 0);
         let mut seen: Vec<device::Image> = Vec::new();
@@ -286,7 +289,7 @@ fn a_mkfs_that_is_cut_leaves_a_volume_or_says_so() {
                 match recover(&as_device) {
                     Err(Error::Incompatible(why)) => {
                         assert!(why.contains("run: onejournal mkfs --force TARGET"), "{why}");
-                        assert!(ext4::is_mkfs_under_way(&as_device).unwrap());
+                        assert!(ext4::is_mkfs_under_way(&*as_device).unwrap());
                         refused += 1;
                     }
                     Err(error) => panic!("{arguments:?}, cut {cut}, {survival:?}: {error}"),

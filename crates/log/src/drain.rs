@@ -81,6 +81,7 @@ impl Service {
                 return Ok(drainer);
             }
             let who = Client(lane.words.drainer().load(Ordering::Acquire));
+            lane.words.check()?;
             patience.check(progress(), who, &format!("drain stream {}", lane.name))?;
             std::thread::sleep(DRAINER_WAIT);
         }
@@ -90,6 +91,7 @@ impl Service {
         lane.pull()?;
         let begin = lane.words.drained().load(Ordering::Acquire);
         let end = lane.words.appended().load(Ordering::Acquire);
+        lane.words.check()?;
         if begin < end {
             // Whoever died while it drained may have left a file that this process has not seen.
             lane.look_again();

@@ -1,62 +1,98 @@
 //! Files and directories of a service, made durably.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use device::SharedWords;
+use device::{Folder, SharedWords, Trust};
 
 use crate::{LogError, Result};
 
-pub(crate) fn open_words(path: &Path, count: usize) -> Result<SharedWords> {
-    let file = open_reserved(path, count as u64 * 8)?;
+pub(crate) fn open_words(folder: &Folder, name: &str, count: usize) -> Result<SharedWords> {
+    let file = open_reserved(folder, name, count as u64 * 8)?;
     Ok(SharedWords::of_file(file.as_fd(), count)?)
 }
 
 /// Opens a file, which gets at least `len_bytes` zeros.
-pub(crate) fn open_or_make(path: &Path, mode: u32, len_bytes: u64) -> Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(mode);
-    let file = options.open(path).map_err(at(path))?;
-    if file.metadata().map_err(at(path))?.len() < len_bytes {
-        file.set_len(len_bytes).map_err(at(path))?;
+pub(crate) fn open_or_make(folder: &Folder, name: &str, len_bytes: u64) -> Result<File> {
+    let file = folder.open_or_make_file(name, 0o600).map_err(within(folder, name))?;
+    if file.metadata().map_err(within(folder, name))?.len() < len_bytes {
+        file.set_len(len_bytes).map_err(within(folder, name))?;
     }
     Ok(file)
 }
 
 /// Opens a file that is to be mapped, which gets at least `len_bytes` zeros. Memory that there is not is an error here,
 /// and would be a signal in whoever stores to it.
-pub(crate) fn open_reserved(path: &Path, len_bytes: u64) -> Result<File> {
-    let file = open_or_make(path, 0o600, len_bytes)?;
+pub(crate) fn open_reserved(folder: &Folder, name: &str, len_bytes: u64) -> Result<File> {
+    let file = open_or_make(folder, name, len_bytes)?;
     rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len_bytes)
-        .map_err(|e| at(path)(e.into()))?;
+        .map_err(|e| within(folder, name)(e.into()))?;
     Ok(file)
 }
 
+/// The log's directory at `path`, which is made, durably, when there is none.
+pub(crate) fn open_or_make_root(path: &Path, trust: Trust) -> Result<Folder> {
+    match Folder::open(path, trust) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        opened => return opened.map_err(at(path)),
+    }
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(at(path))?;
+    }
+    // Others may come to a socket in it, and find no name.
+    let (root, _) = Folder::open_or_make(path, 0o711, trust).map_err(at(path))?;
+    // Else a power cut could take the whole directory.
+    sync_directory(&path.join(".."))?;
+    Ok(root)
+}
+
+/// Makes the directory at `path`, which the user named, and those above it.
 pub(crate) fn make_directory(path: &Path, mode: u32) -> Result<()> {
     fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(at(path))
 }
 
-/// Replaces the file at `path` by one with these bytes, durably.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    replace(path, 0o600, |file| file.write_all(bytes))
+/// The directory `name` in a log's, which is made when there is none.
+pub(crate) fn make_folder(folder: &Folder, name: &str) -> Result<Folder> {
+    folder.open_or_make_folder(name, 0o700).map_err(within(folder, name))
 }
 
-/// Replaces the file at `path` by one that `fill` writes, durably.
+/// Replaces the file `name` by one with these bytes, durably.
+pub(crate) fn write_whole(folder: &Folder, name: &str, bytes: &[u8]) -> Result<()> {
+    replace(folder, name, |file| file.write_all(bytes))
+}
+
+/// Replaces the file `name` by one that `fill` writes, durably.
 pub(crate) fn replace(
-    path: &Path,
-    mode: u32,
+    folder: &Folder,
+    name: &str,
     fill: impl FnOnce(&mut File) -> std::io::Result<()>,
 ) -> Result<()> {
-    let new = path.with_extension("new");
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(mode);
-    let mut file = options.open(&new).map_err(at(&new))?;
-    fill(&mut file).and_then(|()| file.sync_all()).map_err(at(&new))?;
-    fs::rename(&new, path).map_err(at(path))?;
-    sync_directory(path.parent().expect("in a directory"))
+    let new = Path::new(name).with_extension("new");
+    let new = new.to_str().expect("of a string");
+    // Left by a process that died.
+    remove_if_there(folder, new)?;
+    let mut file = folder.new_file(new, 0o600).map_err(within(folder, new))?;
+    fill(&mut file).and_then(|()| file.sync_all()).map_err(within(folder, new))?;
+    folder.rename(new, name).and_then(|()| folder.sync()).map_err(within(folder, name))
+}
+
+/// Replaces the file `name` by one with these bytes. A power cut may leave anything of it.
+pub(crate) fn write_for_this_boot(folder: &Folder, name: &str, bytes: &[u8]) -> Result<()> {
+    let new = format!("{name}.new");
+    remove_if_there(folder, &new)?;
+    let mut file = folder.new_file(&new, 0o600).map_err(within(folder, &new))?;
+    file.write_all(bytes).map_err(within(folder, &new))?;
+    folder.rename(&new, name).map_err(within(folder, name))
+}
+
+pub(crate) fn remove_if_there(folder: &Folder, name: &str) -> Result<()> {
+    match folder.remove(name) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(within(folder, name)),
+    }
 }
 
 pub(crate) fn sync_directory(path: &Path) -> Result<()> {
@@ -71,4 +107,12 @@ pub(crate) fn parse<T: serde::de::DeserializeOwned>(path: &Path, text: &[u8]) ->
 /// An error of the system at `path`.
 pub(crate) fn at(path: &Path) -> impl Fn(std::io::Error) -> LogError + '_ {
     move |e| LogError::system(path.display().to_string(), e)
+}
+
+/// An error of the system at `name` in a folder.
+pub(crate) fn within<'a>(
+    folder: &'a Folder,
+    name: &'a str,
+) -> impl Fn(std::io::Error) -> LogError + 'a {
+    move |e| at(&folder.at(name))(e)
 }

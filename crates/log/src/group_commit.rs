@@ -19,7 +19,7 @@ use crate::lane::Lane;
 use crate::patience::Patience;
 use crate::service::Service;
 use crate::shared::{Client, claim};
-use crate::{LogError, Result};
+use crate::{LogError, Result, StreamId};
 
 /// More bytes of one stream than this are drained instead: written once, to its log file.
 const DIRECT_BYTES: u64 = 128 << 10;
@@ -53,7 +53,9 @@ impl Service {
     /// Makes the lane durable up to `end`, together with everybody who waits.
     pub(crate) fn commit_to(&self, lane: &Arc<Lane>, end: u64) -> Result<()> {
         let words = &lane.words;
-        if end - words.synced().load(Ordering::Acquire).min(end) > DIRECT_BYTES {
+        let is_large = end - words.synced().load(Ordering::Acquire).min(end) > DIRECT_BYTES;
+        words.check()?;
+        if is_large {
             return self.drain(lane);
         }
         words.wanted().fetch_max(end, Ordering::AcqRel);
@@ -104,7 +106,7 @@ impl Service {
 
     fn check_group(&self) -> Result<()> {
         match self.control.aborted().load(Ordering::Acquire) {
-            0 => Ok(()),
+            0 => self.control.check(),
             _ => Err(LogError::Aborted("the group log could not be written".into())),
         }
     }
@@ -182,6 +184,8 @@ impl Service {
             (sequence, entry) = encode();
             offset = ENTRIES_AT;
         }
+        // Else it could be written over what others need.
+        self.control.check()?;
         self.latched(device.write_durable(offset, &entry).map_err(LogError::from))?;
         let next = offset + entry.len() as u64;
         self.control.group_offset().store(next, Ordering::Release);
@@ -196,9 +200,21 @@ impl Service {
     /// said so.
     fn begin_round(&self, device: &dyn BlockDevice) -> Result<()> {
         for stream in self.owners() {
-            if let Some(lane) = self.lane_of(stream)?
-                && lane.words.drained().load(Ordering::Acquire)
-                    < lane.words.synced().load(Ordering::Acquire)
+            let lane = match self.lane_of(stream) {
+                Ok(Some(lane)) => lane,
+                Ok(None) => continue,
+                // Its log files are damaged, which is nobody else's trouble. Who has it open may go on.
+                Err(LogError::Damaged { .. } | LogError::Incompatible(_)) => {
+                    self.keep_unread(stream)?;
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            let drained = lane.words.drained().load(Ordering::Acquire);
+            let is_needed = drained < lane.words.synced().load(Ordering::Acquire);
+            // What the group log holds of a stream whose words are lost is nowhere else.
+            lane.words.check()?;
+            if is_needed
                 && let Err(e) = self.drain(&lane)
                 && !lane.is_spoiled()
             {
@@ -212,7 +228,9 @@ impl Service {
         let salt = self.control.group_salt().load(Ordering::Acquire);
         let sequence = self.control.group_sequence().load(Ordering::Acquire) + 1;
         let generation = self.control.group_header().load(Ordering::Acquire) + 1;
-        self.latched(write_header(device, &RawHeader::new(salt, generation, sequence)))?;
+        self.control.check()?;
+        let header = RawHeader::new(salt, generation, sequence, device.sector_bytes());
+        self.latched(write_header(device, &header))?;
         self.control.group_header().store(generation, Ordering::Release);
         self.control.group_sequence().store(sequence, Ordering::Release);
         self.control.group_offset().store(ENTRIES_AT, Ordering::Release);
@@ -220,11 +238,21 @@ impl Service {
         Ok(())
     }
 
+    /// Keeps what was synced of a stream whose log files cannot be read here.
+    fn keep_unread(&self, stream: StreamId) -> Result<()> {
+        let streams = self.host.streams()?;
+        match streams.into_iter().find(|(_, meta)| meta.id == stream.0) {
+            Some((name, meta)) => self.keep_synced(&Lane::unread(self.host.clone(), name, meta)?),
+            None => Ok(()),
+        }
+    }
+
     /// Keeps what was synced of a stream that failed, until it is recovered.
     fn keep_synced(&self, lane: &Lane) -> Result<()> {
         let _drainer = self.wait_for_drainer(lane)?;
         let lsn = lane.words.drained().load(Ordering::Acquire);
         let end = lane.words.synced().load(Ordering::Acquire);
+        lane.words.check()?;
         if lane.is_removed() || lsn >= end {
             return Ok(());
         }
@@ -273,7 +301,7 @@ impl Service {
         let Some(device) = self.host.group() else { return Ok(()) };
         let salt = fastrand::u64(..);
         let generation = newest_generation + 1;
-        write_header(device, &RawHeader::new(salt, generation, 1))?;
+        write_header(device, &RawHeader::new(salt, generation, 1, device.sector_bytes()))?;
         self.control.group_salt().store(salt, Ordering::Release);
         self.control.group_header().store(generation, Ordering::Release);
         self.control.group_sequence().store(1, Ordering::Release);

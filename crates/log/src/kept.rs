@@ -110,7 +110,7 @@ fn read_file(store: &dyn FileStore, identity: Identity) -> Result<(Vec<Piece>, u
 mod tests {
     use super::*;
     use crate::StreamId;
-    use device::Directory;
+    use device::{Directory, Folder, Trust};
 
     const OURS: Identity = Identity { stream: StreamId(1), salt: 5 };
 
@@ -121,7 +121,8 @@ mod tests {
     #[test]
     fn what_is_kept_is_found_once_and_up_to_a_torn_end() {
         let place = tempfile::tempdir().expect("directory");
-        let store = Directory::open(place.path(), 0o600).expect("directory");
+        let store =
+            Directory::new(Folder::open(place.path(), Trust::own()).expect("directory"), 0o600);
         assert_eq!(read(&store, OURS).expect("none"), []);
         let pieces = [piece(0, 100), piece(200, 40), piece(100, 100)];
         keep(&store, OURS, &[&pieces[0], &pieces[1]]).expect("keep");

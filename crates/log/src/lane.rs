@@ -229,10 +229,10 @@ impl Lane {
         Ok(())
     }
 
-    /// Refuses a lane that failed.
+    /// Refuses a lane that failed, or whose words are lost.
     pub(crate) fn check(&self) -> Result<()> {
         let why = match self.words.aborted().load(Ordering::Acquire) {
-            0 => return Ok(()),
+            0 => return self.words.check(),
             aborted::IO => "its log files could not be written",
             aborted::REMOVED => "it was removed",
             _ => "its lane did not hold what its writer had published",

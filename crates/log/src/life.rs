@@ -2,21 +2,27 @@
 //!
 //! `DIR/life` names the memory: by a random name, for one boot of the machine and one directory, known by device, inode and
 //! time of birth. So a copy of a directory has memory of its own, memory that outlived the machine on a disk is none, and
-//! whoever was given another `memory` goes on in the one that is there.
+//! whoever was given another `memory` goes on in the one that is there. Nothing syncs it, and a power cut may leave anything of it: the
+//! memory that it named is gone then, too.
 //!
 //! NVRAM is named by the log's UUID, which a copy has, too: a file `owner` there says whose it is.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use device::Folder;
 use serde::{Deserialize, Serialize};
 
-use crate::files::{at, make_directory, parse, sync_directory, write_whole};
+use crate::files::{
+    at, make_directory, parse, remove_if_there, sync_directory, within, write_for_this_boot,
+    write_whole,
+};
 use crate::host::Settings;
-use crate::slots::refuse_if_joined;
+use crate::slots::Slots;
 use crate::{LogError, Result};
 
 /// What the names of shared memory, and of directories on NVRAM, begin with; 32 hexadecimal digits follow.
@@ -56,8 +62,9 @@ struct Owner {
 }
 
 impl DirectoryId {
-    fn of(path: &Path) -> Result<DirectoryId> {
-        let found = fs::metadata(path).map_err(at(path))?;
+    fn of(root: &Folder) -> Result<DirectoryId> {
+        let copy = root.as_fd().try_clone_to_owned().map(File::from);
+        let found = copy.and_then(|copy| copy.metadata()).map_err(at(root.path()))?;
         let born = found.created().ok();
         let since = born.and_then(|born| born.duration_since(SystemTime::UNIX_EPOCH).ok());
         Ok(DirectoryId {
@@ -73,86 +80,95 @@ impl DirectoryId {
     }
 }
 
-/// The shared memory of the service in `path`, if there is one that it can go on in. What is left of an older one is
+/// Name of the file.
+const LIFE: &str = "life";
+
+/// The shared memory of the service in `root`, if there is one that it can go on in. What is left of an older one is
 /// removed. The caller has the service's lock.
-pub(crate) fn find_memory(path: &Path) -> Result<Option<PathBuf>> {
-    let file = path.join("life");
-    let life: Life = match fs::read(&file) {
-        Ok(text) => parse(&file, &text)?,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(at(&file)(e)),
-    };
-    if life.directory != DirectoryId::of(path)? {
+pub(crate) fn find_memory(root: &Folder, slots: &Slots) -> Result<Option<Folder>> {
+    let Some(text) = root.read(LIFE).map_err(within(root, LIFE))? else { return Ok(None) };
+    // It is not synced: within the boot that it is for the page cache has it whole.
+    let Ok(life) = parse::<Life>(&root.at(LIFE), &text) else { return Ok(None) };
+    if life.directory != DirectoryId::of(root)? {
         tracing::debug!(
             "{} is a copy, or mounted anew: {} is not its own",
-            path.display(),
+            root.path().display(),
             life.memory.display()
         );
         return Ok(None);
     }
-    if !is_own(path, &life.memory)? {
-        refuse_if_joined(
-            path,
-            &format!(
-                "a process uses it with the shared memory {}, which was removed or cannot be seen from here (another \
-                 /dev/shm, in a container): end that process first, or let both see the same",
-                life.memory.display()
-            ),
-        )?;
+    let Some(memory) = own_memory(root, &life.memory)? else {
+        slots.refuse_if_joined(&format!(
+            "a process uses it with the shared memory {}, which was removed or cannot be seen from here (another \
+             /dev/shm, in a container): end that process first, or let both see the same",
+            life.memory.display()
+        ))?;
         return Ok(None);
+    };
+    if life.boot == boot()? && memory.stat(CONTROL).map_err(within(&memory, CONTROL))?.is_some() {
+        return Ok(Some(memory));
     }
-    if life.boot == boot()? && life.memory.join(CONTROL).try_exists().map_err(at(&life.memory))? {
-        return Ok(Some(life.memory));
-    }
-    refuse_if_joined(
-        path,
+    slots.refuse_if_joined(
         "its shared memory was removed while a process uses it: end that process first",
     )?;
-    fs::remove_dir_all(&life.memory).map_err(at(&life.memory))?;
+    remove_memory(&memory)?;
     Ok(None)
 }
 
-/// Makes shared memory for the service in `path`, a directory in `memory` that others may not enter.
-pub(crate) fn make_memory(path: &Path, memory: &Path) -> Result<PathBuf> {
-    refuse_if_joined(path, "a process uses it with other shared memory: end that process first")?;
+/// Removes a service's shared memory.
+pub(crate) fn remove_memory(memory: &Folder) -> Result<()> {
+    memory.empty().and_then(|()| fs::remove_dir(memory.path())).map_err(at(memory.path()))
+}
+
+/// Makes shared memory for the service in `root`, a directory in `memory` that others may not enter.
+pub(crate) fn make_memory(root: &Folder, slots: &Slots, memory: &Path) -> Result<Folder> {
+    slots.refuse_if_joined("a process uses it with other shared memory: end that process first")?;
     make_directory(memory, 0o700)?;
     let memory = fs::canonicalize(memory).map_err(at(memory))?;
     let memory = memory.join(format!("{PREFIX}{}", random_name()?));
-    let life = Life { memory, boot: boot()?, directory: DirectoryId::of(path)? };
+    let life = Life { memory, boot: boot()?, directory: DirectoryId::of(root)? };
     // Named first: what is made is never left behind without a name.
     let text = serde_json::to_vec_pretty(&life)
         .map_err(|e| LogError::Usage(format!("{}: {e}", life.memory.display())))?;
-    write_whole(&path.join("life"), &text)?;
+    write_for_this_boot(root, LIFE, &text)?;
     let Life { memory, .. } = life;
-    if let Err(e) = fs::DirBuilder::new().mode(0o700).create(&memory) {
+    let made =
+        Folder::open_or_make(&memory, 0o700, root.trust()).and_then(
+            |(folder, is_new)| match is_new {
+                true => Ok(folder),
+                false => Err(ErrorKind::AlreadyExists.into()),
+            },
+        );
+    made.map_err(|e| {
         // Else it would name what is another's.
-        let _ = fs::remove_file(path.join("life"));
-        return Err(at(&memory)(e));
-    }
-    Ok(memory)
+        let _ = remove_if_there(root, LIFE);
+        at(&memory)(e)
+    })
 }
 
-/// Whether there is a directory `memory` as [`make_memory`] makes it, by us or by the owner of `path`.
-fn is_own(path: &Path, memory: &Path) -> Result<bool> {
-    let found = match fs::symlink_metadata(memory) {
-        Ok(found) => found,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
-        Err(e) => return Err(at(memory)(e)),
+/// The directory `memory`, if there is one as [`make_memory`] makes it, by us or by the owner of `root`.
+fn own_memory(root: &Folder, memory: &Path) -> Result<Option<Folder>> {
+    let refuse = |why: String| {
+        Err(LogError::Incompatible(format!(
+            "{}, the shared memory of the log, {why}: end all processes that use the log and remove {}",
+            memory.display(),
+            root.at(LIFE).display(),
+        )))
     };
     let name = memory.file_name().and_then(|name| name.to_str());
-    let is_named = name.and_then(|name| name.strip_prefix(PREFIX)).is_some_and(is_uuid);
-    let owners = [rustix::process::geteuid().as_raw(), fs::metadata(path).map_err(at(path))?.uid()];
-    if is_named && found.is_dir() && owners.contains(&found.uid()) && found.mode() & 0o077 == 0 {
-        return Ok(true);
+    if !name.and_then(|name| name.strip_prefix(PREFIX)).is_some_and(is_uuid) {
+        return refuse("is not named as it should be".into());
     }
-    Err(LogError::Incompatible(format!(
-        "{} should be a directory of shared memory that nobody else may enter, and is owned by user {} with mode {:o}: \
-         end all processes that use the log and remove {}",
-        memory.display(),
-        found.uid(),
-        found.mode(),
-        path.join("life").display(),
-    )))
+    let folder = match Folder::open(memory, root.trust()) {
+        Ok(folder) => folder,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return refuse(e.to_string()),
+    };
+    let mode = rustix::fs::fstat(&folder).map_err(|e| at(memory)(e.into()))?.st_mode & 0o7777;
+    match mode & 0o077 {
+        0 => Ok(Some(folder)),
+        _ => refuse(format!("can be entered by other users (mode {mode:o})")),
+    }
 }
 
 /// 32 hexadecimal digits.
@@ -171,58 +187,58 @@ fn boot() -> Result<String> {
     Ok(fs::read_to_string(path).map_err(at(path))?.trim().to_owned())
 }
 
-/// The directory of the service in `path` on `nvram`. It is made, durably, before the first stream is; when it `may_hold`
+/// The directory of the service in `root` on `nvram`. It is made, durably, before the first stream is; when it `may_hold`
 /// records another one is none. An error also when it is another log's.
 pub(crate) fn nvram_of(
-    path: &Path,
+    root: &Folder,
     nvram: &Path,
     settings: &Settings,
     may_hold: bool,
-) -> Result<PathBuf> {
-    let own = nvram.join(format!("{PREFIX}{}", settings.uuid));
-    let file = own.join("owner");
-    let (boot, directory) = (boot()?, DirectoryId::of(path)?);
-    let claim = || -> Result<()> {
-        let log = fs::canonicalize(path).map_err(at(path))?.to_string_lossy().into_owned();
-        let owner = Owner { log, boot: boot.clone(), directory: DirectoryId::of(path)? };
-        write_whole(&file, &serde_json::to_vec_pretty(&owner).expect("plain data"))
+) -> Result<Folder> {
+    const OWNER: &str = "owner";
+    let path = nvram.join(format!("{PREFIX}{}", settings.uuid));
+    let (boot, directory) = (boot()?, DirectoryId::of(root)?);
+    let claim = |own: &Folder| -> Result<()> {
+        let log = fs::canonicalize(root.path()).map_err(at(root.path()))?;
+        let log = log.to_string_lossy().into_owned();
+        let owner = Owner { log, boot: boot.clone(), directory: DirectoryId::of(root)? };
+        write_whole(own, OWNER, &serde_json::to_vec_pretty(&owner).expect("plain data"))
     };
-    match fs::read(&file) {
-        Ok(text) => {
-            let owner: Owner = parse(&file, &text)?;
-            if owner.boot == boot && owner.directory == directory {
-                return Ok(own);
-            }
-            // Devices are numbered anew by a restart, and by nothing else.
-            if owner.boot != boot && owner.directory.is_still(&directory) {
-                claim()?;
-                return Ok(own);
-            }
-            let (own, file, path) = (own.display(), file.display(), path.display());
-            Err(LogError::Incompatible(format!(
-                "{own} holds records of the log in {}, and {path} is a copy of that. If it is that log, moved as a \
-                 whole or mounted anew: remove {file}. If that log is gone and this an older copy: empty {own}. To \
-                 use both: give this one another uuid, 32 hexadecimal digits, in {path}/service.json and make its \
-                 directory on the NVRAM, onejournal-UUID; it begins with what is in its files",
-                owner.log
-            )))
+    let own = match Folder::open(&path, root.trust()) {
+        Err(e) if e.kind() == ErrorKind::NotFound && may_hold => {
+            let own = path.display();
+            return Err(LogError::Incompatible(format!(
+                "the NVRAM directory {own} is missing: records that were synced may be nowhere else. Is it \
+                 mounted? To give those up, end all processes that use the log and make an empty one: mkdir \
+                 -m 700 {own}"
+            )));
         }
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            if !own.try_exists().map_err(at(&own))? {
-                if may_hold {
-                    let own = own.display();
-                    return Err(LogError::Incompatible(format!(
-                        "the NVRAM directory {own} is missing: records that were synced may be nowhere else. Is it \
-                         mounted? To give those up, end all processes that use the log and make an empty one: mkdir \
-                         -m 700 {own}"
-                    )));
-                }
-                fs::DirBuilder::new().mode(0o700).create(&own).map_err(at(&own))?;
-            }
-            sync_directory(nvram)?;
-            claim()?;
-            Ok(own)
+            Folder::open_or_make(&path, 0o700, root.trust()).map_err(at(&path))?.0
         }
-        Err(e) => Err(at(&file)(e)),
+        opened => opened.map_err(at(&path))?,
+    };
+    let Some(text) = own.read(OWNER).map_err(within(&own, OWNER))? else {
+        sync_directory(nvram)?;
+        claim(&own)?;
+        return Ok(own);
+    };
+    let owner: Owner = parse(&own.at(OWNER), &text)?;
+    if owner.boot == boot && owner.directory == directory {
+        return Ok(own);
     }
+    // Devices are numbered anew by a restart, and by nothing else.
+    if owner.boot != boot && owner.directory.is_still(&directory) {
+        claim(&own)?;
+        return Ok(own);
+    }
+    let file = own.at(OWNER);
+    let (own, file, path) = (path.display(), file.display(), root.path().display());
+    Err(LogError::Incompatible(format!(
+        "{own} holds records of the log in {}, and {path} is a copy of that. If it is that log, moved as a \
+         whole or mounted anew: remove {file}. If that log is gone and this an older copy: empty {own}. To \
+         use both: give this one another uuid, 32 hexadecimal digits, in {path}/service.json and make its \
+         directory on the NVRAM, onejournal-UUID; it begins with what is in its files",
+        owner.log
+    )))
 }

@@ -1,13 +1,11 @@
 //! How a service is made, and the settings that it keeps (`service.json`).
 
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use device::Durability;
+use device::{Durability, Folder, Trust};
 
-use crate::files::{at, parse, write_whole};
+use crate::files::{parse, within, write_whole};
 use crate::group::GROUP_BYTES_MIN;
 use crate::host::Settings;
 use crate::life::{is_uuid, random_name};
@@ -35,6 +33,9 @@ pub struct Options {
     pub memory: PathBuf,
     /// How long an append of this process waits for a chunk when the pool is full (10 s).
     pub full_wait: Duration,
+    /// User and group of whoever owns what the log is for. The log may be that user's instead of this process's, and what
+    /// root makes of it is. `None`: it has to be this process's user's.
+    pub owner: Option<(u32, u32)>,
 }
 
 impl Default for Options {
@@ -47,6 +48,7 @@ impl Default for Options {
             group_bytes: 16 << 20,
             memory: PathBuf::from("/dev/shm"),
             full_wait: Duration::from_secs(10),
+            owner: None,
         }
     }
 }
@@ -57,6 +59,11 @@ const POOL_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 30);
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
 impl Options {
+    /// Whose directories and files are believed.
+    pub(crate) fn trust(&self) -> Trust {
+        self.owner.map_or(Trust::own(), |(uid, gid)| Trust::own_and(uid, gid))
+    }
+
     fn settings(&self) -> Result<Settings> {
         let refuse = |what: &str, found: u64, least: u64| {
             Err(LogError::Usage(format!("{what} of {found} bytes: at least {least} are needed")))
@@ -85,22 +92,22 @@ impl Options {
     }
 }
 
-/// The settings of the service in `path`, made by `options` when there is none.
-pub(crate) fn settings_of(path: &Path, options: &Options) -> Result<Settings> {
-    let file = path.join("service.json");
-    match fs::read(&file) {
-        Ok(text) => {
+/// The settings of the service in `root`, made by `options` when there is none.
+pub(crate) fn settings_of(root: &Folder, options: &Options) -> Result<Settings> {
+    const NAME: &str = "service.json";
+    match root.read(NAME).map_err(within(root, NAME))? {
+        Some(text) => {
+            let file = root.at(NAME);
             let settings: Settings = parse(&file, &text)?;
             check_settings(&file, &settings)?;
-            refuse_other_medium(path, &settings, options)?;
+            refuse_other_medium(root.path(), &settings, options)?;
             Ok(settings)
         }
-        Err(e) if e.kind() == ErrorKind::NotFound => {
+        None => {
             let settings = options.settings()?;
-            write_whole(&file, &serde_json::to_vec_pretty(&settings).expect("plain data"))?;
+            write_whole(root, NAME, &serde_json::to_vec_pretty(&settings).expect("plain data"))?;
             Ok(settings)
         }
-        Err(e) => Err(at(&file)(e)),
     }
 }
 

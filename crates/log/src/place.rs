@@ -18,16 +18,17 @@
 //! it is not, the service is recovered from what is durable.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::{
-    Access, BlockDevice, Directory, Disk, Durability, FileStore, ForkClosed, MappedNvram, Nvram,
-    SharedWords,
+    Access, BlockDevice, Directory, Disk, Durability, FileStore, Folder, ForkClosed, MappedNvram,
+    Nvram, SharedWords,
 };
 use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
@@ -35,24 +36,31 @@ use rustix::fs::FlockOperation;
 use crate::chunk::DATA_OFFSET;
 use crate::chunk_file::ChunkFile;
 use crate::files::{
-    at, make_directory, open_or_make, open_reserved, open_words, parse, sync_directory, write_whole,
+    make_folder, open_or_make, open_or_make_root, open_reserved, open_words, parse,
+    remove_if_there, within, write_whole,
 };
 use crate::group::newest_header;
 use crate::host::{Host, Settings, StreamMeta};
-use crate::life::{CONTROL, find_memory, make_memory, nvram_of};
-use crate::media::{class_of, open_group};
+use crate::life::{CONTROL, find_memory, make_memory, nvram_of, remove_memory};
+use crate::media::{chunk_name, class_of, open_group};
 use crate::options::{Options, settings_of};
-use crate::remote::{RemoteWords, leases_in, make_remote_words, words_path};
+use crate::remote::{RemoteWords, leases_in, make_remote_words};
 use crate::served::{Serving, refuse_if_served};
 use crate::shared::{CLIENT_COUNT_MAX, Client, Control, LaneWords, STREAM_COUNT_MAX};
-use crate::slots::{Lock, is_joined, refuse_if_joined, slot_path, take_slot};
+use crate::slots::{Lock, Slots};
 use crate::{LogError, Result, StreamId, StreamName, clock};
+
+/// What a stream's directory has when there is a stream.
+const META: &str = "stream.json";
+const USN_LIMIT: &str = "usn-limit";
 
 /// A service's directory, joined by this process.
 pub(crate) struct Place {
-    path: PathBuf,
+    root: Folder,
+    streams: Folder,
+    slots: Slots,
     settings: Settings,
-    memory: PathBuf,
+    memory: Folder,
     control: Arc<SharedWords>,
     client: Client,
     /// Locked while this process lives, or until it gives the memory back.
@@ -61,7 +69,7 @@ pub(crate) struct Place {
     /// If this process is the directory's daemon.
     serving: Option<Serving>,
     /// Where the chunks are and what they survive there, if that is not the shared memory.
-    nvram: Option<(PathBuf, Durability)>,
+    nvram: Option<(Folder, Durability)>,
     group: Option<Disk>,
     /// The pool as far as this process has it open, with the chunks' holders.
     chunks: Mutex<OpenChunks>,
@@ -82,37 +90,30 @@ impl Place {
         socket: Option<&Path>,
         recover: impl FnOnce(Arc<Place>) -> Result<()>,
     ) -> Result<Arc<Place>> {
-        if !path.is_dir() {
-            if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent).map_err(at(path))?;
-            }
-            // Others may come to a socket in it, and find no name.
-            make_directory(path, 0o711)?;
-            // Else a power cut could take the whole directory.
-            sync_directory(&path.join(".."))?;
-        }
-        let lock = Lock::take(path)?;
-        refuse_if_served(path)?;
+        let root = open_or_make_root(path, options.trust())?;
+        let lock = Lock::take(&root)?;
+        refuse_if_served(&root)?;
+        let slots = Slots::open(&root)?;
         let serving = match socket {
             Some(socket) => {
-                refuse_if_joined(path, "processes that opened it themselves use it")?;
-                Some(Serving::claim(path, socket)?)
+                slots.refuse_if_joined("processes that opened it themselves use it")?;
+                Some(Serving::claim(&root, socket)?)
             }
             None => None,
         };
-        let settings = settings_of(path, options)?;
-        make_directory(&path.join("clients"), 0o700)?;
-        make_directory(&path.join("streams"), 0o700)?;
-        let found = find_memory(path)?;
+        let settings = settings_of(&root, options)?;
+        let streams = make_folder(&root, "streams")?;
+        let found = find_memory(&root, &slots)?;
         let is_new = found.is_none();
-        let memory = found.map_or_else(|| make_memory(path, &options.memory), Ok)?;
+        let memory = found.map_or_else(|| make_memory(&root, &slots, &options.memory), Ok)?;
         // The control file gets its name when the service is recovered: until then there is no memory.
-        let control_path = memory.join(if is_new { "control.new" } else { CONTROL });
-        let control = Arc::new(open_words(&control_path, Control::COUNT)?);
-        let (client, slot) = take_slot(path, &Control(control.clone()))?;
+        let control_name = if is_new { "control.new" } else { CONTROL };
+        let control = Arc::new(open_words(&memory, control_name, Control::COUNT)?);
+        let (client, slot) = slots.take(&Control(control.clone()))?;
+        let may_hold = has_streams(&streams)?;
         let nvram = match &settings.nvram {
             Some(nvram) => {
-                let own = nvram_of(path, nvram, &settings, has_streams(path)?)?;
+                let own = nvram_of(&root, nvram, &settings, may_hold)?;
                 let class = class_of(&own, &settings)?;
                 Some((own, class))
             }
@@ -120,8 +121,7 @@ impl Place {
         };
         let group = match &nvram {
             None => {
-                let device =
-                    open_group(&path.join("group.log"), settings.group_bytes, has_streams(path)?)?;
+                let device = open_group(&root, settings.group_bytes, may_hold)?;
                 if !is_new && newest_header(&device)?.is_none() {
                     // Somebody made it anew. The lanes hold all that is not drained.
                     Control(control.clone()).group_unsure().store(1, Ordering::Release);
@@ -130,10 +130,11 @@ impl Place {
             }
             Some(_) => None,
         };
-        let path = path.to_owned();
         let chunks = Mutex::new(HashMap::new());
         let place = Arc::new(Place {
-            path,
+            root,
+            streams,
+            slots,
             settings,
             memory,
             control,
@@ -147,8 +148,8 @@ impl Place {
         });
         if is_new {
             recover(place.clone())?;
-            let name = place.memory.join(CONTROL);
-            fs::rename(&control_path, &name).map_err(at(&name))?;
+            let renamed = place.memory.rename(control_name, CONTROL);
+            renamed.map_err(within(&place.memory, CONTROL))?;
         }
         drop(lock);
         Ok(place)
@@ -157,7 +158,7 @@ impl Place {
     /// Removes the shared memory if no other process has joined and `is_done` says that nothing is in it. Nobody may
     /// use this place behind that.
     pub(crate) fn give_memory_back(&self, is_done: impl FnOnce() -> Result<bool>) -> Result<()> {
-        let is_alone = || !is_joined(&self.path, self.client.slot());
+        let is_alone = || !self.slots.is_joined(self.client.slot());
         let control = Control(self.control.clone());
         let joined_count = || control.generation().load(Ordering::Acquire);
         // Not under the lock, which streams are opened under.
@@ -165,36 +166,53 @@ impl Place {
         if !is_alone() || !is_done()? {
             return Ok(());
         }
-        let _lock = Lock::take(&self.path)?;
+        let _lock = Lock::take(&self.root)?;
         if is_alone() && joined_count() == before {
             // Without this one the rest is nothing, wherever this ends.
-            let name = self.memory.join(CONTROL);
-            fs::remove_file(&name).map_err(at(&name))?;
+            self.memory.remove(CONTROL).map_err(within(&self.memory, CONTROL))?;
             // Whoever waits for the lock makes new memory, and must find nobody who uses this one.
             self.has_left.store(true, Ordering::Release);
             rustix::fs::flock(&self.slot, FlockOperation::Unlock)
-                .map_err(|e| at(&self.path)(e.into()))?;
-            fs::remove_dir_all(&self.memory).map_err(at(&self.memory))?;
+                .map_err(|e| within(&self.root, "clients")(e.into()))?;
+            remove_memory(&self.memory)?;
             // What was not given of the last hour is given by the next one. Behind the memory, which holds the limit
             // that those who use it go by.
             let base = control.usn_base().load(Ordering::Acquire);
             let limit = control.usn_limit().load(Ordering::Acquire);
             let given = base.wrapping_add(clock::monotonic_ns()) + 1;
-            if let Err(e) = self.keep_usn_limit(given.min(limit)) {
+            // Nor is it synced: the one before is good, too.
+            if let Err(e) = self.write_usn_limit(given.min(limit), false) {
                 tracing::warn!("the limit of USNs that is kept stays: {e}");
             }
         }
         Ok(())
     }
 
-    /// Directory of a stream.
-    pub(crate) fn stream_path(&self, name: &StreamName) -> PathBuf {
-        self.path.join("streams").join(name.as_str())
+    /// The directory of a stream; `None`: there is none.
+    fn stream_folder(&self, name: &StreamName) -> Result<Option<Folder>> {
+        match self.streams.folder(name.as_str()) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some).map_err(within(&self.streams, name.as_str())),
+        }
     }
 
-    fn chunk_path(&self, index: usize) -> PathBuf {
-        let directory = self.nvram.as_ref().map_or(&self.memory, |(own, _)| own);
-        directory.join(format!("chunk-{index:04}"))
+    /// Writes the limit of USNs, durably if `is_durable`; over the one before, which has as many bytes, so that a power cut
+    /// leaves one of the two.
+    fn write_usn_limit(&self, limit: u64, is_durable: bool) -> Result<()> {
+        let text = format!("{limit:020}\n");
+        let failed = within(&self.root, USN_LIMIT);
+        let found = self.root.stat(USN_LIMIT).map_err(&failed)?;
+        if !found.is_some_and(|found| usize::try_from(found.st_size) == Ok(text.len())) {
+            return write_whole(&self.root, USN_LIMIT, text.as_bytes());
+        }
+        let file = self.root.file(USN_LIMIT, Access::ReadWrite).map_err(&failed)?;
+        file.write_all_at(text.as_bytes(), 0).map_err(&failed)?;
+        if is_durable { file.sync_data().map_err(failed) } else { Ok(()) }
+    }
+
+    /// Where the chunks are.
+    fn chunk_folder(&self) -> &Folder {
+        self.nvram.as_ref().map_or(&self.memory, |(own, _)| own)
     }
 
     fn chunk_len_bytes(&self) -> u64 {
@@ -203,8 +221,7 @@ impl Place {
 
     /// The file of a lane's words; made when there is none.
     pub(crate) fn lane_fd(&self, stream: StreamId) -> Result<OwnedFd> {
-        let path = self.memory.join(format!("lane-{}", stream.0));
-        Ok(open_reserved(&path, LaneWords::COUNT as u64 * 8)?.into())
+        Ok(open_reserved(&self.memory, &lane_name(stream.0), LaneWords::COUNT as u64 * 8)?.into())
     }
 
     /// A number that no stream had since the memory was made, and whose place among
@@ -236,13 +253,34 @@ impl Place {
     }
 }
 
-/// Whether the service in `path` has streams.
-fn has_streams(path: &Path) -> Result<bool> {
-    let directory = path.join("streams");
-    for entry in fs::read_dir(&directory).map_err(at(&directory))? {
-        let meta = entry.map_err(at(&directory))?.path().join("stream.json");
-        if meta.try_exists().map_err(at(&meta))? {
-            return Ok(true);
+/// The file of a lane's words.
+fn lane_name(stream: u32) -> String {
+    format!("lane-{stream}")
+}
+
+/// What is known of the stream in `folder`; `None`: it is being made, or removed.
+fn meta_in(folder: &Folder) -> Result<Option<StreamMeta>> {
+    let text = folder.read(META).map_err(within(folder, META))?;
+    text.map(|text| parse(&folder.at(META), &text)).transpose()
+}
+
+/// The streams of a service, of which each has a directory.
+fn names_in(streams: &Folder) -> Result<Vec<StreamName>> {
+    let names = streams.names().map_err(within(streams, ""))?;
+    Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+}
+
+/// Whether the service has streams.
+fn has_streams(streams: &Folder) -> Result<bool> {
+    for name in names_in(streams)? {
+        let found = streams.folder(name.as_str()).and_then(|folder| folder.stat(META));
+        match found {
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            found => {
+                if found.map_err(within(streams, name.as_str()))?.is_some() {
+                    return Ok(true);
+                }
+            }
         }
     }
     Ok(false)
@@ -267,10 +305,7 @@ impl Host for Place {
         if Client::new(slot, taken) != client {
             return true;
         }
-        match File::open(slot_path(&self.path, slot)) {
-            Ok(file) => rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok(),
-            Err(_) => false,
-        }
+        !self.slots.is_taken(slot)
     }
 
     fn nvram(&self) -> Option<Durability> {
@@ -289,8 +324,8 @@ impl Host for Place {
         {
             return Ok(memory.clone());
         }
-        let (path, fd, class) =
-            (self.chunk_path(index), self.chunk_file(index)?, self.chunk_class());
+        let path = self.chunk_folder().at(&chunk_name(index));
+        let (fd, class) = (self.chunk_file(index)?, self.chunk_class());
         if holder != 0 {
             let file = ChunkFile::new(fd.into(), self.chunk_len_bytes(), class);
             let memory: Arc<dyn Nvram> = Arc::new(file);
@@ -307,15 +342,15 @@ impl Host for Place {
     }
 
     fn chunk_file(&self, index: usize) -> Result<OwnedFd> {
-        Ok(open_reserved(&self.chunk_path(index), self.chunk_len_bytes())?.into())
+        Ok(open_reserved(self.chunk_folder(), &chunk_name(index), self.chunk_len_bytes())?.into())
     }
 
     fn shorten_chunk(&self, index: usize) -> Result<bool> {
-        let (path, len_bytes) = (self.chunk_path(index), self.chunk_len_bytes());
-        match fs::metadata(&path) {
-            Ok(found) if found.len() > len_bytes => {
-                let file = open_or_make(&path, 0o600, len_bytes)?;
-                file.set_len(len_bytes).map_err(at(&path))?;
+        let (folder, name) = (self.chunk_folder(), chunk_name(index));
+        let len_bytes = self.chunk_len_bytes();
+        match folder.file(&name, Access::ReadWrite) {
+            Ok(file) if file.metadata().is_ok_and(|found| found.len() > len_bytes) => {
+                file.set_len(len_bytes).map_err(within(folder, &name))?;
                 Ok(true)
             }
             // There need not be one.
@@ -324,29 +359,30 @@ impl Host for Place {
     }
 
     fn replace_chunk(&self, index: usize) -> Result<()> {
-        let path = self.chunk_path(index);
-        let new = path.with_extension("new");
-        let _ = fs::remove_file(&new);
-        let file = open_or_make(&new, 0o600, self.chunk_len_bytes())?;
-        let old = open_or_make(&path, 0o600, 0)?;
+        let (folder, name) = (self.chunk_folder(), chunk_name(index));
+        let new = format!("{name}.new");
+        let failed = within(folder, &name);
+        remove_if_there(folder, &new)?;
+        let file = open_or_make(folder, &new, self.chunk_len_bytes())?;
+        let old = open_or_make(folder, &name, 0)?;
         if self.nvram.is_some() {
-            file.sync_all().map_err(at(&new))?;
+            file.sync_all().map_err(&failed)?;
         }
-        fs::rename(&new, &path).map_err(at(&path))?;
+        folder.rename(&new, &name).map_err(&failed)?;
         if self.nvram.is_some() {
-            sync_directory(path.parent().expect("in a directory"))?;
+            folder.sync().map_err(&failed)?;
         }
         self.chunks.lock().remove(&index);
         // Whoever maps it still has no use for it; its memory is free for others.
-        old.set_len(0).map_err(at(&path))
+        old.set_len(0).map_err(&failed)
     }
 
     fn remote_words(&self, stream: StreamId, serial: u64) -> Result<Arc<RemoteWords>> {
-        Ok(Arc::new(RemoteWords::open(&words_path(&self.memory, stream, serial), serial)?))
+        Ok(Arc::new(RemoteWords::open(&self.memory, stream, serial)?))
     }
 
     fn make_remote_words(&self, stream: StreamId, serial: u64, words: &LaneWords) -> Result<File> {
-        make_remote_words(&words_path(&self.memory, stream, serial), words)
+        make_remote_words(&self.memory, stream, serial, words)
     }
 
     fn remote_leases(&self) -> Result<Vec<(StreamId, u64)>> {
@@ -358,95 +394,70 @@ impl Host for Place {
     }
 
     fn streams(&self) -> Result<Vec<(StreamName, StreamMeta)>> {
-        let directory = self.path.join("streams");
         let mut streams = Vec::new();
-        for entry in fs::read_dir(&directory).map_err(at(&directory))? {
-            let entry = entry.map_err(at(&directory))?;
-            let Ok(name) = entry.file_name().to_string_lossy().parse::<StreamName>() else {
-                continue;
-            };
-            let path = entry.path().join("stream.json");
-            match fs::read(&path) {
-                Ok(text) => streams.push((name, parse(&path, &text)?)),
-                // Being made, or being removed.
-                Err(e) if e.kind() == ErrorKind::NotFound => {}
-                Err(e) => return Err(at(&path)(e)),
+        for name in names_in(&self.streams)? {
+            if let Some(meta) = self.stream(&name)? {
+                streams.push((name, meta));
             }
         }
         Ok(streams)
     }
 
     fn stream(&self, name: &StreamName) -> Result<Option<StreamMeta>> {
-        let path = self.stream_path(name).join("stream.json");
-        match fs::read(&path) {
-            Ok(text) => Ok(Some(parse(&path, &text)?)),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(at(&path)(e)),
-        }
+        self.stream_folder(name)?.map_or(Ok(None), |folder| meta_in(&folder))
     }
 
     fn create_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<StreamMeta> {
-        let _lock = Lock::take(&self.path)?;
-        let directory = self.stream_path(name);
-        let path = directory.join("stream.json");
+        let _lock = Lock::take(&self.root)?;
         if let Some(meta) = self.stream(name)? {
             return Ok(meta);
         }
         // Left by a removal, or a making, that was cut.
-        if directory.exists() {
-            fs::remove_dir_all(&directory).map_err(at(&directory))?;
+        if self.stream_folder(name)?.is_some() {
+            let removed = self.streams.remove_folder(name.as_str());
+            removed.map_err(within(&self.streams, name.as_str()))?;
         }
         let meta = StreamMeta { id: self.new_id()?, ..meta.clone() };
-        make_directory(&directory, 0o700)?;
-        write_whole(&path, &serde_json::to_vec_pretty(&meta).expect("plain data"))?;
-        sync_directory(&self.path.join("streams"))?;
+        let folder = make_folder(&self.streams, name.as_str())?;
+        write_whole(&folder, META, &serde_json::to_vec_pretty(&meta).expect("plain data"))?;
+        self.streams.sync().map_err(within(&self.streams, ""))?;
         Ok(meta)
     }
 
     fn keep_stream(&self, name: &StreamName) -> Result<()> {
-        let path = self.stream_path(name);
-        if path.exists() {
-            sync_directory(&path)?;
+        if let Some(folder) = self.stream_folder(name)? {
+            folder.sync().map_err(within(&folder, ""))?;
         }
-        sync_directory(&self.path.join("streams"))
+        self.streams.sync().map_err(within(&self.streams, ""))
     }
 
     fn remove_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<()> {
-        let _lock = Lock::take(&self.path)?;
-        let directory = self.stream_path(name);
-        let path = directory.join("stream.json");
-        fs::remove_file(&path).map_err(at(&path))?;
-        sync_directory(&directory)?;
-        fs::remove_dir_all(&directory).map_err(at(&directory))?;
-        let lane = self.memory.join(format!("lane-{}", meta.id));
-        match fs::remove_file(&lane) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(at(&lane)(e)),
-            _ => Ok(()),
-        }
+        let _lock = Lock::take(&self.root)?;
+        let failed = within(&self.streams, name.as_str());
+        let folder = self.streams.folder(name.as_str()).map_err(&failed)?;
+        folder.remove(META).and_then(|()| folder.sync()).map_err(within(&folder, META))?;
+        self.streams.remove_folder(name.as_str()).map_err(&failed)?;
+        remove_if_there(&self.memory, &lane_name(meta.id))
     }
 
     fn store(&self, name: &StreamName) -> Result<Arc<dyn FileStore>> {
-        Ok(Arc::new(Directory::open(self.stream_path(name), 0o600)?))
+        Ok(Arc::new(Directory::within(&self.streams, name.as_str(), 0o600)?))
     }
 
     fn usn_limit(&self) -> Result<u64> {
-        let path = self.path.join("usn-limit");
-        match fs::read_to_string(&path) {
-            Ok(text) => text
-                .trim()
-                .parse()
-                .map_err(|_| LogError::Incompatible(format!("{} holds no number", path.display()))),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(0),
-            Err(e) => Err(at(&path)(e)),
-        }
+        let text = self.root.read(USN_LIMIT).map_err(within(&self.root, USN_LIMIT))?;
+        let Some(text) = text else { return Ok(0) };
+        let number = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+        let path = self.root.at(USN_LIMIT);
+        number.ok_or_else(|| LogError::Incompatible(format!("{} holds no number", path.display())))
     }
 
     fn keep_usn_limit(&self, limit: u64) -> Result<()> {
-        write_whole(&self.path.join("usn-limit"), format!("{limit}\n").as_bytes())
+        self.write_usn_limit(limit, true)
     }
 
     fn locked(&self, f: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        let _lock = Lock::take(&self.path)?;
+        let _lock = Lock::take(&self.root)?;
         f()
     }
 }
@@ -460,8 +471,8 @@ impl Drop for Place {
             return;
         }
         // Not waited for: whoever has it is joining, and will use the chunks.
-        let Ok(Some(_lock)) = Lock::take_if_free(&self.path) else { return };
-        if is_joined(&self.path, self.client.slot()) {
+        let Ok(Some(_lock)) = Lock::take_if_free(&self.root) else { return };
+        if self.slots.is_joined(self.client.slot()) {
             return;
         }
         let control = Control(self.control.clone());
@@ -469,7 +480,7 @@ impl Drop for Place {
             let words = [control.chunk_owner(index), control.chunk_holder(index)];
             if words.iter().all(|word| word.load(Ordering::Acquire) == 0) {
                 // There need not be one. It is made again when it is lent.
-                let _ = fs::remove_file(self.chunk_path(index));
+                let _ = self.memory.remove(&chunk_name(index));
             }
         }
     }

@@ -60,9 +60,12 @@ impl Service {
     /// Makes a chunk that was taken the lane's.
     fn begin_loan(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<Arc<dyn Nvram>> {
         let holder = lane.words.remote().load(Ordering::Acquire);
+        let appended = lane.words.appended().load(Ordering::Acquire);
+        // Else the chunk may be another's, or the span one that is drained.
+        self.control.check()?;
+        lane.words.check()?;
         self.renew_chunk(index, holder)?;
         let memory = lane.chunk_memory(index)?;
-        let appended = lane.words.appended().load(Ordering::Acquire);
         let first = appended.max(ordinal.saturating_mul(self.host.settings().chunk_bytes));
         lane.identity().loan(ordinal, first).write(&*memory)?;
         lane.words.set_chunk(ordinal, index);
@@ -107,8 +110,9 @@ impl Service {
             return Ok(true);
         }
         for stream in self.owners() {
+            // One that cannot be opened is damaged, which is its own trouble, too.
             if stream != lane.identity().stream
-                && let Some(other) = self.lane_of(stream)?
+                && let Ok(Some(other)) = self.lane_of(stream)
             {
                 // Its failure is its own: it is latched there and reported to its writer.
                 let _ = self.drain(&other);
@@ -171,6 +175,8 @@ impl Service {
     /// gives back.
     pub(crate) fn free_lost_chunks(&self, lane: &Lane) -> Result<()> {
         let chunks = lane.chunks();
+        // Else chunks that it names would be freed.
+        lane.words.check()?;
         for index in 0..self.host.settings().chunk_count as usize {
             let word = self.control.chunk_owner(index).load(Ordering::Acquire);
             let named = chunks.iter().find(|(_, named)| *named == index);

@@ -21,6 +21,7 @@ impl Lane {
     pub(crate) fn check_position(&self, at: Lsn) -> Result<()> {
         let (name, head) = (&self.name, Lsn(self.words.head().load(Ordering::Acquire)));
         let end = Lsn(self.durable());
+        self.words.check()?;
         if at < head {
             let text = format!("stream {name}: {at} is gone, it begins at {head}");
             return Err(LogError::NotFound(text));
@@ -53,6 +54,8 @@ impl Lane {
                 }
             }
         }
+        // Else an end that is none would be believed.
+        self.words.check()?;
         if found.is_empty() && at.0 < end {
             return Err(self.no_record(at, failure));
         }

@@ -151,6 +151,8 @@ impl Service {
         let store = self.host.store(&lane.name)?;
         let kept = kept::read(&*store, lane.identity())?;
         let covers = covers(self, lane, pieces.iter().copied().chain(&kept))?;
+        // Else what lies in chunks would be missed.
+        words.check()?;
         let mut composite = Composite { segments, covers: &covers };
         let end_max = composite.end();
         if !is_discarding {

@@ -11,11 +11,12 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 
+use device::{Access, Folder};
 use rustix::fs::FlockOperation;
 
+use crate::files::{remove_if_there, within};
 use crate::shared::{LaneWords, NOTE_BYTES};
 use crate::{LogError, Result, StreamId};
 
@@ -23,7 +24,8 @@ use crate::{LogError, Result, StreamId};
 pub(crate) struct RemoteWords {
     /// Never the client's own descriptor: flags of that are shared with it.
     file: File,
-    path: PathBuf,
+    memory: Folder,
+    name: String,
     serial: u64,
 }
 
@@ -43,10 +45,11 @@ const WORDS_BYTES: u64 = LaneWords::COUNT as u64 * 8;
 const READS_MAX: usize = 16;
 
 impl RemoteWords {
-    pub(crate) fn open(path: &Path, serial: u64) -> Result<RemoteWords> {
-        let file = File::options().read(true).write(true).open(path);
-        let file = file.map_err(|e| LogError::system(path.display().to_string(), e))?;
-        Ok(RemoteWords { file, path: path.to_owned(), serial })
+    /// Those of lease `serial` of a stream, in the shared memory.
+    pub(crate) fn open(memory: &Folder, stream: StreamId, serial: u64) -> Result<RemoteWords> {
+        let name = words_name(stream, serial);
+        let file = memory.file(&name, Access::ReadWrite).map_err(within(memory, &name))?;
+        Ok(RemoteWords { file, memory: memory.clone(), name, serial })
     }
 
     /// Number of the lease.
@@ -104,20 +107,20 @@ impl RemoteWords {
     /// Whether the client's process still has its descriptor.
     pub(crate) fn is_alive(&self) -> Result<bool> {
         // An open of its own, because a lock belongs to that.
-        let file = match File::open(&self.path) {
+        let file = match self.memory.file(&self.name, Access::ReadOnly) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(e) => return Err(LogError::system(self.path.display().to_string(), e)),
+            Err(e) => return Err(within(&self.memory, &self.name)(e)),
         };
         Ok(rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err())
     }
 
     /// Makes the file as long as it should be, if its client made it longer. Whether it was.
     pub(crate) fn shorten(&self) -> Result<bool> {
-        let failed = |e| LogError::system(self.path.display().to_string(), e);
-        let is_longer = self.file.metadata().map_err(failed)?.len() > WORDS_BYTES;
+        let failed = within(&self.memory, &self.name);
+        let is_longer = self.file.metadata().map_err(&failed)?.len() > WORDS_BYTES;
         if is_longer {
-            self.file.set_len(WORDS_BYTES).map_err(failed)?;
+            self.file.set_len(WORDS_BYTES).map_err(&failed)?;
         }
         Ok(is_longer)
     }
@@ -125,27 +128,25 @@ impl RemoteWords {
     /// Removes the file.
     pub(crate) fn remove(&self) {
         // Left behind it is removed with the memory or with the stream.
-        let _ = std::fs::remove_file(&self.path);
+        let _ = remove_if_there(&self.memory, &self.name);
     }
 
     /// The client's doing, therefore no failure of a device.
     fn failed(&self, error: &io::Error) -> LogError {
-        LogError::Incompatible(format!("the words of a client, {}: {error}", self.path.display()))
+        let path = self.memory.at(&self.name);
+        LogError::Incompatible(format!("the words of a client, {}: {error}", path.display()))
     }
 }
 
-/// Where the words of lease `serial` are.
-pub(crate) fn words_path(memory: &Path, stream: StreamId, serial: u64) -> PathBuf {
-    memory.join(format!("client-{}-{serial}", stream.0))
+fn words_name(stream: StreamId, serial: u64) -> String {
+    format!("client-{}-{serial}", stream.0)
 }
 
-/// The leases whose words lie in `memory`.
-pub(crate) fn leases_in(memory: &Path) -> Result<Vec<(StreamId, u64)>> {
-    let at = |e| LogError::system(memory.display().to_string(), e);
+/// The leases whose words are in `memory`.
+pub(crate) fn leases_in(memory: &Folder) -> Result<Vec<(StreamId, u64)>> {
     let mut leases = Vec::new();
-    for entry in std::fs::read_dir(memory).map_err(at)? {
-        let name = entry.map_err(at)?.file_name();
-        let numbers = name.to_str().and_then(|name| name.strip_prefix("client-")?.split_once('-'));
+    for name in memory.names().map_err(within(memory, ""))? {
+        let numbers = name.strip_prefix("client-").and_then(|name| name.split_once('-'));
         let Some((stream, serial)) = numbers else { continue };
         if let (Ok(stream), Ok(serial)) = (stream.parse(), serial.parse()) {
             leases.push((StreamId(stream), serial));
@@ -154,10 +155,16 @@ pub(crate) fn leases_in(memory: &Path) -> Result<Vec<(StreamId, u64)>> {
     Ok(leases)
 }
 
-/// Makes the words of a client, which begin as `words`; an open file that is locked and is to be handed
+/// Makes the words of lease `serial`, which begin as `words`; an open file that is locked and is to be handed
 /// to the client and closed.
-pub(crate) fn make_remote_words(path: &Path, words: &LaneWords) -> Result<File> {
-    let at = |e: io::Error| LogError::system(path.display().to_string(), e);
+pub(crate) fn make_remote_words(
+    memory: &Folder,
+    stream: StreamId,
+    serial: u64,
+    words: &LaneWords,
+) -> Result<File> {
+    let name = words_name(stream, serial);
+    let at = within(memory, &name);
     let mut bytes = Vec::with_capacity(LaneWords::COUNT * 8);
     for index in 0..LaneWords::CHUNKS {
         let word = match index {
@@ -168,10 +175,8 @@ pub(crate) fn make_remote_words(path: &Path, words: &LaneWords) -> Result<File> 
     }
     // The chunk table is nothing for clients.
     bytes.resize(LaneWords::COUNT * 8, 0);
-    let mut options = File::options();
-    let options = options.read(true).write(true).create_new(true);
-    let file = std::os::unix::fs::OpenOptionsExt::mode(options, 0o600).open(path).map_err(at)?;
-    file.write_all_at(&bytes, 0).map_err(at)?;
+    let file = memory.new_file(&name, 0o600).map_err(&at)?;
+    file.write_all_at(&bytes, 0).map_err(&at)?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| at(e.into()))?;
     Ok(file)
 }

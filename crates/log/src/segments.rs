@@ -498,12 +498,15 @@ fn parse_name(name: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::StreamId;
-    use device::Directory;
+    use device::{Directory, Folder, Trust};
 
     const OURS: Identity = Identity { stream: StreamId(1), salt: 5 };
 
     fn open(place: &tempfile::TempDir) -> Result<Segments> {
-        let store = Arc::new(Directory::open(place.path(), 0o600).expect("directory"));
+        let store = Arc::new(Directory::new(
+            Folder::open(place.path(), Trust::own()).expect("directory"),
+            0o600,
+        ));
         Segments::open(store, OURS, 2 << 20)
     }
 
@@ -577,7 +580,10 @@ mod tests {
         };
         let give_up = || {
             open(&place).err().expect("refused");
-            let store = Arc::new(Directory::open(place.path(), 0o600).expect("directory"));
+            let store = Arc::new(Directory::new(
+                Folder::open(place.path(), Trust::own()).expect("directory"),
+                0o600,
+            ));
             let mut segments = Segments::unread(store, OURS, 2 << 20);
             segments.give_up_damaged().expect("give up");
             let again = open(&place).expect("sound");

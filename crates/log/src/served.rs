@@ -4,37 +4,33 @@
 //! and joining happen under the service's lock, so a directory is either a daemon's or of the
 //! processes that open it themselves.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use device::ForkClosed;
+use device::{Access, Folder, ForkClosed};
 use rustix::fs::FlockOperation;
 
+use crate::files::{open_or_make, within};
 use crate::{LogError, Result};
+
+/// Name of the file.
+const DAEMON: &str = "daemon";
 
 /// The claim of a daemon on a directory, until it is dropped.
 pub(crate) struct Serving(ForkClosed);
 
-fn at(path: &Path) -> impl Fn(std::io::Error) -> LogError + '_ {
-    move |e| LogError::system(path.display().to_string(), e)
-}
-
 impl Serving {
-    /// Claims `directory` for the daemon that listens at `socket`.
-    pub(crate) fn claim(directory: &Path, socket: &Path) -> Result<Serving> {
-        refuse_if_served(directory)?;
-        let path = directory.join("daemon");
-        let mut options = File::options();
-        // Whoever can open it can lock it.
-        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = options.open(&path).map_err(at(&path))?;
+    /// Claims the directory for the daemon that listens at `socket`.
+    pub(crate) fn claim(root: &Folder, socket: &Path) -> Result<Serving> {
+        refuse_if_served(root)?;
+        let failed = within(root, DAEMON);
+        // Whoever can open it can lock it: nobody else can.
+        let mut file = open_or_make(root, DAEMON, 0)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|e| at(&path)(e.into()))?;
-        file.set_len(0).map_err(at(&path))?;
-        file.write_all(socket.as_os_str().as_bytes()).map_err(at(&path))?;
+            .map_err(|e| failed(e.into()))?;
+        file.set_len(0).map_err(&failed)?;
+        file.write_all(socket.as_os_str().as_bytes()).map_err(&failed)?;
         Ok(Serving(ForkClosed::new(file)))
     }
 }
@@ -46,20 +42,19 @@ impl Drop for Serving {
     }
 }
 
-/// An error that names the socket while a daemon serves `directory`.
-pub(crate) fn refuse_if_served(directory: &Path) -> Result<()> {
-    let path = directory.join("daemon");
-    let mut file = match File::open(&path) {
+/// An error that names the socket while a daemon serves the directory.
+pub(crate) fn refuse_if_served(root: &Folder) -> Result<()> {
+    let mut file = match root.file(DAEMON, Access::ReadOnly) {
         Ok(file) => file,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(at(&path)(e)),
+        Err(e) => return Err(within(root, DAEMON)(e)),
     };
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
         return Ok(());
     }
     let mut socket = Vec::new();
-    file.read_to_end(&mut socket).map_err(at(&path))?;
+    file.read_to_end(&mut socket).map_err(within(root, DAEMON))?;
     let socket = String::from_utf8_lossy(&socket);
-    let directory = directory.display();
+    let directory = root.path().display();
     Err(LogError::Daemon(format!("one serves {directory}: connect to its socket, {socket}")))
 }

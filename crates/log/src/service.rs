@@ -76,7 +76,9 @@ impl Service {
             return Ok(lane.clone());
         }
         let lane = Arc::new(Lane::open(self.host.clone(), name.clone(), meta.clone())?);
-        if lane.words.state().load(Ordering::Acquire) != LANE_READY {
+        let is_ready = lane.words.state().load(Ordering::Acquire) == LANE_READY;
+        lane.words.check()?;
+        if !is_ready {
             self.host.locked(&mut || self.recover_lane(&lane, &[]))?;
         }
         Ok(self.lanes.lock().entry(id).or_insert(lane).clone())
@@ -241,6 +243,7 @@ impl Service {
             return Ok(());
         }
         let drained = lane.words.drained().load(Ordering::Acquire);
+        lane.words.check()?;
         lane.with_files(|segments| segments.truncate_before(lsn.0, drained))
     }
 
@@ -252,6 +255,7 @@ impl Service {
             return Ok(());
         }
         let appended = lane.words.appended().load(Ordering::Acquire);
+        lane.words.check()?;
         if lsn.0 >= appended {
             let text = format!("stream {}: no record at {lsn} was appended", lane.name);
             return Err(LogError::Usage(text));
@@ -265,6 +269,7 @@ impl Service {
             let base = self.control.usn_base().load(Ordering::Acquire);
             let now = base.wrapping_add(clock::monotonic_ns());
             let limit = self.control.usn_limit().load(Ordering::Acquire);
+            self.control.check()?;
             if now + USN_STEP / 2 >= limit {
                 let next = now.max(limit) + USN_STEP;
                 self.host.keep_usn_limit(next)?;
@@ -366,6 +371,52 @@ mod tests {
         assert!(other.service().forget_removed(id).expect("look"));
         assert_eq!(service.lent_count(), 0);
         assert!(other.service().open_lanes().is_empty());
+    }
+
+    #[test]
+    fn regression_a_stream_that_is_damaged_keeps_nobody_from_the_group_log() {
+        let place = TestPlace::new();
+        // Without flush workers, which would drain it.
+        let ((_, service), (_, other)) = (place.join(), place.join());
+        let append = |service: &Service, lane: &Arc<Lane>, len_bytes| {
+            let bytes = vec![1; len_bytes];
+            let append = |writer: &mut Writer, lender: &dyn Lender| writer.append(lender, &bytes);
+            let lsn = service.with_writer(lane, append).expect("append");
+            service.sync(lane, lsn).expect("sync");
+        };
+        let damaged = make_lane(&service, "damaged");
+        append(&service, &damaged, 500);
+        service.drain(&damaged).expect("drain");
+        append(&service, &damaged, 500);
+        let directory = place.path().join("streams/damaged");
+        for entry in std::fs::read_dir(&directory).expect("directory") {
+            let path = entry.expect("entry").path();
+            if path.extension().is_some_and(|end| end == "seg") {
+                let file = std::fs::OpenOptions::new().write(true).open(path).expect("open");
+                std::os::unix::fs::FileExt::write_all_at(&file, &[7; 64], 0).expect("write");
+            }
+        }
+        // The other process does not have it open, and fills the group log and the pool.
+        let sound = make_lane(&other, "sound");
+        let rounds = || other.control.group_header().load(Ordering::Acquire);
+        let before = rounds();
+        for _ in 0..400 {
+            append(&other, &sound, 100_000);
+        }
+        assert!(rounds() > before, "the group log began anew");
+        assert!(directory.join("kept").exists());
+        // Who has it open goes on.
+        append(&service, &damaged, 500);
+        drop((damaged, sound, service, other));
+        place.restart();
+        let log = place.open();
+        let sound = log.stream("sound").expect("stream");
+        assert_eq!(sound.read_from(sound.head()).expect("reader").count(), 400);
+        let error = log.stream("damaged").err().expect("damaged").to_string();
+        assert!(error.contains("damaged"), "{error}");
+        // A decision of somebody makes it usable again.
+        log.discard_damaged("damaged").expect("given up");
+        sound.append(b"again").and_then(|lsn| sound.sync(lsn)).expect("as ever");
     }
 
     #[test]

@@ -26,6 +26,8 @@
 //! | drainer | compare-and-swap from nobody or from somebody dead |
 //! | drained, chunk table | the drainer; new entries of the table the lessee |
 //!
+//! Whoever may write the files may make them shorter. The words are zeros of this process then, and `check` says so.
+//!
 //! A client of the daemon never sees these words: it has a copy of its own (`remote`), from which whoever
 //! serves the directory takes over `appended`, if it can be.
 
@@ -35,7 +37,7 @@ use std::time::{Duration, Instant};
 
 use device::SharedWords;
 
-use crate::{StreamId, mortal};
+use crate::{LogError, Result, StreamId, mortal};
 
 /// Who is attached to a service: a slot and how often it has been taken. 0 is nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -165,6 +167,11 @@ impl Control {
         /// Streams that the next leader expects, and what a write takes (`gather`).
         group_expected = 27;
         group_write_ns = 28;
+    }
+
+    /// An error when the words are lost; see [`LaneWords::check`].
+    pub(crate) fn check(&self) -> Result<()> {
+        gone(self.0.check())
     }
 
     /// How often `slot` was taken.
@@ -343,6 +350,12 @@ impl LaneWords {
         contradiction = 25;
     }
 
+    /// An error when the words are lost, because somebody made their file shorter: they are zeros of this process alone
+    /// then. Asked after words were read, and before anything is written, freed or told because of them.
+    pub(crate) fn check(&self) -> Result<()> {
+        gone(self.0.check())
+    }
+
     /// The chunk that holds span `ordinal`.
     pub(crate) fn chunk(&self, ordinal: u64) -> Option<usize> {
         let word = self.entry(ordinal).load(Ordering::Acquire);
@@ -397,6 +410,15 @@ impl LaneWords {
             self.0.word(Self::NOTE + index).store(word, Ordering::Release);
         }
     }
+}
+
+fn gone(checked: device::Result<()>) -> Result<()> {
+    checked.map_err(|e| {
+        LogError::Aborted(format!(
+            "{}. End all processes that use the log: nothing synced is lost",
+            e.source
+        ))
+    })
 }
 
 /// In the state word of a lane: all words are right. Else it is 0, only the chunk table is right, and

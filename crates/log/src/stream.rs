@@ -170,7 +170,11 @@ impl Stream {
     /// When no daemon answers.
     pub fn note(&self) -> Result<[u8; NOTE_BYTES]> {
         match self.inner.look() {
-            StreamInner::Embedded { lane, .. } => Ok(lane.words.note()),
+            StreamInner::Embedded { lane, .. } => {
+                let note = lane.words.note();
+                lane.words.check()?;
+                Ok(note)
+            }
             StreamInner::Remote(stream) => stream.note(),
         }
     }

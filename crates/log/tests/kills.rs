@@ -43,6 +43,7 @@ impl Place {
             group_bytes: 1 << 20,
             full_wait: PATIENCE,
             memory: self.memory.clone(),
+            ..Options::default()
         }
     }
 

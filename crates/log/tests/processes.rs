@@ -33,6 +33,7 @@ fn options(memory: &Path, is_nvram: bool) -> Options {
         group_bytes: 1 << 20,
         full_wait: PATIENCE,
         memory: memory.to_owned(),
+        ..Options::default()
     }
 }
 

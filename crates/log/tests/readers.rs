@@ -122,6 +122,7 @@ fn run(steps: &[Step], is_nvram: bool) {
         // No disk is slower.
         full_wait: std::time::Duration::from_secs(120),
         memory: memory.path().to_owned(),
+        ..Options::default()
     };
     let open = || Log::open(root.path(), &options).expect("open");
     let (writing, reading) = (open(), open());

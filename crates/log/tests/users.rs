@@ -89,3 +89,39 @@ fn users_have_their_own_streams_and_what_others_let_them() {
     assert!(said.contains("a stranger has seen all"), "{said}{output:?}");
     assert_eq!(records(&connect().stream("own").expect("root may")), [b"own"]);
 }
+
+#[test]
+fn a_directory_that_others_could_have_prepared_is_not_served() {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    const NOBODY: u32 = 65_534;
+    let root = tempfile::tempdir().expect("directory");
+    let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+    let options =
+        Options { memory: memory.path().to_owned(), pool_bytes: 1 << 20, ..Options::default() };
+    let (directory, link) = (root.path().join("log"), root.path().join("link"));
+    let refusal = |directory: &std::path::Path| {
+        let server = ServerOptions::at(root.path().join("socket"));
+        let served = Server::start(directory, &options, &server).map(drop);
+        let opened = Log::open(directory, &options).map(drop);
+        let [served, opened] = [served, opened].map(|it| it.expect_err("refused").to_string());
+        assert_eq!(served, opened);
+        assert!(served.contains(&directory.display().to_string()), "{served}");
+        served
+    };
+    std::fs::create_dir(&directory).expect("directory");
+    symlink(&directory, &link).expect("link");
+    assert!(refusal(&link).contains("symbolic link"));
+    for mode in [0o777, 0o1777, 0o770] {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&directory, permissions).expect("mode");
+        assert!(refusal(&directory).contains("can be written by other users"));
+    }
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).expect("mode");
+    if rustix::process::geteuid().is_root() {
+        chown(&directory, Some(NOBODY), None).expect("given");
+        assert!(refusal(&directory).contains("belongs to user 65534"));
+        chown(&directory, Some(0), None).expect("taken back");
+    }
+    assert_eq!(std::fs::read_dir(&directory).expect("directory").count(), 0, "nothing was made");
+    Log::open(&directory, &options).expect("ours");
+}

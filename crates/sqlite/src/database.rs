@@ -88,13 +88,6 @@ impl Database {
         }
     }
 
-    /// Where its WAL is.
-    pub fn wal_path(&self) -> PathBuf {
-        let mut path = self.path.as_os_str().to_owned();
-        path.push("-wal");
-        PathBuf::from(path)
-    }
-
     /// Its log, if it has one open.
     pub fn log(&self) -> Option<Arc<Log>> {
         self.state.lock().service.as_ref().map(|(log, _)| log.clone())
@@ -111,6 +104,19 @@ impl Database {
         Ok(state.service.is_some())
     }
 
+    /// Gives the log up when no connection of this process has the database open any more.
+    pub fn close_log(&self) -> Result<(), Failure> {
+        let mut state = self.state.lock();
+        // One that came meanwhile has counted itself before it looks for the log here.
+        if self.connections.load(Ordering::Acquire) > 0 {
+            return Ok(());
+        }
+        let Some((log, stream)) = state.service.take() else { return Ok(()) };
+        drop(state);
+        drop(stream);
+        place::close_log(log)
+    }
+
     /// Runs `f` with the stream of an open log.
     pub fn with_stream<T>(
         &self,
@@ -118,6 +124,15 @@ impl Database {
     ) -> Result<Option<T>, Failure> {
         let state = self.state.lock();
         state.service.as_ref().map(|(_, stream)| f(stream)).transpose()
+    }
+
+    /// Runs `f` with an open log, and its stream.
+    pub fn with_log<T>(
+        &self,
+        f: impl FnOnce(&Log, &Stream) -> Result<T, Failure>,
+    ) -> Result<Option<T>, Failure> {
+        let state = self.state.lock();
+        state.service.as_ref().map(|(log, stream)| f(log, stream)).transpose()
     }
 
     /// Before `header` is written to the front of the WAL: a generation begins. SQLite does that when
@@ -290,8 +305,7 @@ impl Database {
             return Ok(());
         }
         // SAFETY: the VFS below is registered for good.
-        let Some(mut opened) = (unsafe { Opened::wal(self.below.0, &self.wal_path(), true)? })
-        else {
+        let Some(mut opened) = (unsafe { Opened::wal(self.below.0, &self.path, true)? }) else {
             return Ok(());
         };
         let wal = opened.real();

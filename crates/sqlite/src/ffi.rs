@@ -160,8 +160,16 @@ pub mod place {
     pub const CREATE_FUNCTION_V2: usize = 162;
     pub const LOG: usize = 167;
     pub const URI_PARAMETER: usize = 189;
+    pub const FILENAME_DATABASE: usize = 246;
+    pub const FILENAME_JOURNAL: usize = 247;
+    pub const FILENAME_WAL: usize = 248;
+    pub const CREATE_FILENAME: usize = 249;
+    pub const FREE_FILENAME: usize = 250;
     pub const DATABASE_FILE_OBJECT: usize = 251;
 }
+
+/// From one of a database's names to another.
+type NameOfName = unsafe extern "C" fn(*const c_char) -> *const c_char;
 
 /// The functions of SQLite that are called.
 #[derive(Clone, Copy)]
@@ -184,6 +192,18 @@ pub struct Api {
     ) -> c_int,
     pub log: unsafe extern "C" fn(c_int, *const c_char, ...),
     pub uri_parameter: unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char,
+    pub filename_database: NameOfName,
+    pub filename_journal: NameOfName,
+    pub filename_wal: NameOfName,
+    pub create_filename: unsafe extern "C" fn(
+        *const c_char,
+        *const c_char,
+        *const c_char,
+        c_int,
+        *const *const c_char,
+    ) -> *const c_char,
+    pub free_filename: unsafe extern "C" fn(*const c_char),
+    /// Of names that the pager made only (`names`).
     pub database_file_object: unsafe extern "C" fn(*const c_char) -> *mut sqlite3_file,
     /// A SQLite may be compiled without it.
     pub compileoption_used: Option<unsafe extern "C" fn(*const c_char) -> c_int>,
@@ -240,6 +260,26 @@ impl Api {
                 log: std::mem::transmute::<*const c_void, Option<_>>(at(place::LOG)).ok_or(0)?,
                 uri_parameter: std::mem::transmute::<*const c_void, Option<_>>(at(
                     place::URI_PARAMETER,
+                ))
+                .ok_or(0)?,
+                filename_database: std::mem::transmute::<*const c_void, Option<_>>(at(
+                    place::FILENAME_DATABASE,
+                ))
+                .ok_or(0)?,
+                filename_journal: std::mem::transmute::<*const c_void, Option<_>>(at(
+                    place::FILENAME_JOURNAL,
+                ))
+                .ok_or(0)?,
+                filename_wal: std::mem::transmute::<*const c_void, Option<_>>(at(
+                    place::FILENAME_WAL,
+                ))
+                .ok_or(0)?,
+                create_filename: std::mem::transmute::<*const c_void, Option<_>>(at(
+                    place::CREATE_FILENAME,
+                ))
+                .ok_or(0)?,
+                free_filename: std::mem::transmute::<*const c_void, Option<_>>(at(
+                    place::FREE_FILENAME,
                 ))
                 .ok_or(0)?,
                 database_file_object: std::mem::transmute::<*const c_void, Option<_>>(at(

@@ -9,6 +9,7 @@ use crate::ffi::*;
 use crate::main_file::{
     before, before_journal, connection_of, file_control, lock, truncate, unlock,
 };
+use crate::names;
 use crate::real::{Real, call};
 use crate::vfs::tell;
 use crate::volume::Volume;
@@ -139,6 +140,9 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     let role = unsafe { Box::from_raw((*file.cast::<File>()).role) };
     // SAFETY: open until the end of this function.
     let real = unsafe { real_file(file.cast()) };
+    if matches!(&*role, Role::Main(_) | Role::Volume(_)) {
+        guard((), || names::closed(file.cast()));
+    }
     let settled = match &*role {
         Role::Volume(volume) if volume.is_wal() => settled(|| volume.wal_closed()),
         _ => SQLITE_OK,
@@ -150,7 +154,8 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
                 // A reader may be the last, behind those whose frames are logged.
                 let has_writers = database.has_writers.load(Ordering::Relaxed);
                 let left = if has_writers { database.left(real) } else { Ok(()) };
-                if let Err(e) = left.and_then(|()| database.release(real)) {
+                let left = left.and_then(|()| database.release(real));
+                if let Err(e) = left.and_then(|()| database.close_log()) {
                     report(database, &e);
                 }
             }
@@ -165,7 +170,6 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     });
     // SAFETY: as above.
     let rc = call!(unsafe { real_of(file.cast()) }, xClose);
-    // Ends the log's part in this process, when it was the last database there.
     guard((), || drop(role));
     if settled == SQLITE_OK { rc } else { settled }
 }

@@ -1,11 +1,12 @@
 //! Where a database's log is, and the logs of this process.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use device::Durability;
-use log::{Log, Options};
+use device::{Durability, Folder, Trust};
+use log::{Log, LogError, Options};
 
 use crate::Failure;
 use crate::known::Known;
@@ -28,6 +29,8 @@ pub struct Settings {
     memory: Option<PathBuf>,
     /// Give up what is logged when it cannot be brought home (`recover=discard`).
     pub may_discard: bool,
+    /// User and group of the database, if that is another user's: the log may be that user's, too.
+    pub owner: Option<(u32, u32)>,
 }
 
 impl Settings {
@@ -69,12 +72,44 @@ impl Settings {
             durability,
             memory: parameter("memory").map(PathBuf::from),
             may_discard,
+            owner: None,
         })
     }
 
     /// Whether there is a log already; with a daemon, there is.
     pub fn exists(&self) -> bool {
         self.is_socket || self.directory.join("service.json").exists()
+    }
+
+    /// Whose log is believed.
+    fn trust(&self) -> Trust {
+        self.owner.map_or(Trust::own(), |(uid, gid)| Trust::own_and(uid, gid))
+    }
+
+    /// Refuses a log that another user made, or could have changed, before anything is done with it; and to make one that
+    /// the database's owner could not use.
+    fn check_owner(&self) -> Result<(), Failure> {
+        if self.is_socket {
+            return Ok(());
+        }
+        match (Folder::open(&self.directory, self.trust()), self.foreign_owner()) {
+            (Ok(_), _) => Ok(()),
+            (Err(e), None) if e.kind() == ErrorKind::NotFound => Ok(()),
+            (Err(e), Some(_)) if e.kind() == ErrorKind::NotFound && self.is_named => Ok(()),
+            (Err(e), Some(uid)) => Err(Failure::CannotOpen(format!(
+                "the log {}: {e}. The database belongs to user {uid}; when several users write a database, only the \
+                 owner and root can use a log beside it. Let a daemon serve one to all of them: onejournal logd --dir \
+                 DIR, and log=DIR/socket in the URI",
+                self.directory.display()
+            ))),
+            (Err(e), None) => Err(LogError::system(self.directory.display().to_string(), e).into()),
+        }
+    }
+
+    /// The database's owner, if this process is neither that user's nor root's.
+    fn foreign_owner(&self) -> Option<u32> {
+        let me = rustix::process::geteuid();
+        self.owner.map(|(uid, _)| uid).filter(|uid| *uid != me.as_raw() && !me.is_root())
     }
 
     /// The name of a database's stream: its file name when the log lies beside it, so that both may
@@ -102,6 +137,8 @@ static LOGS: Known<Log> = Known::new();
 
 /// The log that the settings name, which is made when there is none.
 pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
+    // Also of one that this process has open, for a database of another user perhaps.
+    settings.check_owner()?;
     let known = settings.directory.canonicalize().ok();
     if let Some(log) = known.and_then(|path| LOGS.find(&path)) {
         return Ok(log);
@@ -119,11 +156,21 @@ pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
     }))
 }
 
+/// Gives up a log that was opened with [`open_log`]. The last of this process that has it closes it: the last process
+/// leaves nothing in shared memory.
+pub fn close_log(log: Arc<Log>) -> Result<(), Failure> {
+    match Arc::into_inner(log) {
+        Some(log) => Ok(log.close()?),
+        None => Ok(()),
+    }
+}
+
 /// What a log is made with.
 fn options(settings: &Settings) -> Options {
     let mut options = Options {
         nvram: settings.nvram.clone(),
         durability: settings.durability,
+        owner: settings.owner,
         ..Options::default()
     };
     if let Some(memory) = &settings.memory {

@@ -1,11 +1,12 @@
 //! A file of the VFS below, through its own methods.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::Failure;
 use crate::ffi::*;
+use crate::vfs::loaded;
 
 /// Calls a method of the file below; a method that is not there is an I/O error.
 macro_rules! call {
@@ -139,25 +140,65 @@ pub struct Opened {
     /// Memory for the file's object, aligned for anything.
     memory: Vec<u128>,
     /// Its name, which has to live as long.
-    _name: Vec<u8>,
+    _name: Name,
+}
+
+/// The names of a database, its journal and its WAL, as SQLite makes them: a VFS may go from one to the others.
+struct Name(*const c_char);
+
+// SAFETY: memory of SQLite's allocator, which any thread may use and free.
+unsafe impl Send for Name {}
+
+impl Name {
+    fn new(main: &Path) -> Result<Name, Failure> {
+        let named =
+            |end: &str| CString::new([main.as_os_str().as_bytes(), end.as_bytes()].concat());
+        let wrong = |_| Failure::CannotOpen(format!("{} has a zero in it", main.display()));
+        let [main, journal, wal] = [
+            named("").map_err(wrong)?,
+            named("-journal").map_err(wrong)?,
+            named("-wal").map_err(wrong)?,
+        ];
+        let (none, create) = (std::ptr::null(), loaded().api.create_filename);
+        // SAFETY: three strings that end with a zero, and no parameters.
+        let name = unsafe { create(main.as_ptr(), journal.as_ptr(), wal.as_ptr(), 0, none) };
+        match name.is_null() {
+            true => Err(Failure::Sqlite { code: SQLITE_NOMEM, what: "naming" }),
+            false => Ok(Name(name)),
+        }
+    }
+
+    fn wal(&self) -> *const c_char {
+        // SAFETY: a database's name, made by SQLite.
+        unsafe { (loaded().api.filename_wal)(self.0) }
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        // SAFETY: made by `create_filename`, freed once.
+        unsafe { (loaded().api.free_filename)(self.0) }
+    }
 }
 
 impl Opened {
-    /// Opens the WAL at `path`; `None`: there is none.
+    /// Opens the WAL of the database at `main`; `None`: there is none.
     ///
     /// # Safety
     /// `vfs` is a registered VFS.
     pub unsafe fn wal(
         vfs: *mut sqlite3_vfs,
-        path: &Path,
+        main: &Path,
         is_writable: bool,
     ) -> Result<Option<Opened>, Failure> {
-        if !path.exists() {
+        let mut wal = main.as_os_str().to_owned();
+        wal.push("-wal");
+        if !Path::new(&wal).exists() {
             return Ok(None);
         }
         let how = if is_writable { SQLITE_OPEN_READWRITE } else { SQLITE_OPEN_READONLY };
         // SAFETY: the caller's promise.
-        unsafe { Opened::open(vfs, path, how | SQLITE_OPEN_WAL).map(Some) }
+        unsafe { Opened::open(vfs, main, how | SQLITE_OPEN_WAL).map(Some) }
     }
 
     /// Opens the database at `path` once more, for another thread. (The VFS below keeps its locks when one of several
@@ -172,20 +213,19 @@ impl Opened {
 
     /// # Safety
     /// As [`Opened::wal`].
-    unsafe fn open(vfs: *mut sqlite3_vfs, path: &Path, how: c_int) -> Result<Opened, Failure> {
-        // SQLite's file names end with several zeros: what follows are (no) URI parameters.
-        let mut name = path.as_os_str().as_bytes().to_vec();
-        name.extend_from_slice(&[0; 4]);
+    unsafe fn open(vfs: *mut sqlite3_vfs, main: &Path, how: c_int) -> Result<Opened, Failure> {
+        let name = Name::new(main)?;
+        let file_name = if how & SQLITE_OPEN_WAL != 0 { name.wal() } else { name.0 };
         // SAFETY: `vfs` is registered, which SQLite never takes back for the VFS below.
         let size = unsafe { (*vfs).szOsFile };
         let words = usize::try_from(size).unwrap_or(0).div_ceil(16).max(1);
         let mut memory = vec![0_u128; words];
-        // SAFETY: the memory has the size the VFS asked for; the name ends with zeros and lives as
-        // long as the file, because its bytes stay where they are when the vector moves.
+        // SAFETY: the memory has the size the VFS asked for; the name is one of SQLite's and lives as
+        // long as the file.
         let rc = unsafe {
             let open = (*vfs).xOpen.expect("every VFS can open");
             let file = memory.as_mut_ptr().cast();
-            open(vfs, name.as_ptr().cast(), file, how, std::ptr::null_mut())
+            open(vfs, file_name, file, how, std::ptr::null_mut())
         };
         check(rc, "opening once more")?;
         Ok(Opened { memory, _name: name })

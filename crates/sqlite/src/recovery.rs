@@ -13,13 +13,13 @@
 //! steps may be cut and done again: until the log is closed it gives the same versions over any mixture
 //! of the old and new pages, and the stale WAL is not read by anybody before.
 //!
-//! A *conflict* is found before anything is written.
+//! A *conflict* is found before anything is written. With an empty database it is none: that one is new (`aside`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use log::{Lsn, Stream};
+use log::{Log, Lsn, Stream};
 
 use crate::Failure;
 use crate::batch::{self, Batches};
@@ -65,10 +65,11 @@ enum Verdict {
 impl Database {
     /// Recovers the database if that is due. `main` is its open file, on which this connection has no lock.
     pub fn recover(&self, main: Real, is_writable: bool) -> Result<(), Failure> {
-        let done = self.with_stream(|stream| {
+        let done = self.with_log(|log, stream| {
             let begin = Instant::now();
             while stream::find_note(stream)? == Found::Nothing {
-                if self.try_recover(stream, main, is_writable, begin.elapsed() >= OTHERS_WAIT)? {
+                let is_last = begin.elapsed() >= OTHERS_WAIT;
+                if self.try_recover(log, stream, main, is_writable, is_last)? {
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(10));
@@ -81,6 +82,7 @@ impl Database {
     /// Whether it is done; `false`: somebody else has the database open, and it is not the last try.
     fn try_recover(
         &self,
+        log: &Log,
         stream: &Stream,
         main: Real,
         is_writable: bool,
@@ -97,7 +99,7 @@ impl Database {
         if !is_locked && is_writable && !is_last {
             return Ok(false);
         }
-        let recovered = self.recover_locked(stream, main, &live, is_locked);
+        let recovered = self.recover_locked(log, stream, main, &live, is_locked);
         if is_locked {
             main.unlock()?;
         }
@@ -106,16 +108,17 @@ impl Database {
 
     fn recover_locked(
         &self,
+        log: &Log,
         stream: &Stream,
         main: Real,
         live: &Live,
         may_write: bool,
     ) -> Result<(), Failure> {
         if !live.batches.is_empty() {
-            return self.recover_batches(stream, main, live, may_write);
+            return self.recover_batches(log, stream, main, live, may_write);
         }
         // SAFETY: the VFS below is registered for good.
-        let mut wal = unsafe { Opened::wal(self.below.0, &self.wal_path(), may_write)? };
+        let mut wal = unsafe { Opened::wal(self.below.0, &self.path, may_write)? };
         let wal = wal.as_mut().map(Opened::real);
         let logged = logged_frames(live)?;
         let scan = match wal {
@@ -132,6 +135,9 @@ impl Database {
                 COUNTERS.recovery();
             }
             Verdict::Conflict(_) if self.settings.may_discard && may_write => {}
+            Verdict::Conflict(_) if may_write && self.is_anew(main)? => {
+                self.set_aside(log, stream)?;
+            }
             Verdict::Conflict(what) => return Err(conflict(&self.path, &what)),
         }
         if !may_write {
@@ -146,6 +152,7 @@ impl Database {
 
     fn recover_batches(
         &self,
+        log: &Log,
         stream: &Stream,
         main: Real,
         live: &Live,
@@ -154,7 +161,7 @@ impl Database {
         if !may_write {
             return Err(self.not_home());
         }
-        self.bring_home(&live.batches, main)?;
+        self.bring_home(log, stream, &live.batches, main)?;
         self.settle(stream)
     }
 

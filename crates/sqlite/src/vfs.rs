@@ -14,7 +14,9 @@ use crate::file::{self, File, Role};
 use crate::guard;
 use crate::known::Known;
 use crate::main_file;
+use crate::names::{self, Owner};
 use crate::place::Settings;
+use crate::real::Real;
 use crate::volume::{self, Volume};
 use crate::wal_file::Wal;
 
@@ -58,6 +60,17 @@ pub fn tell(code: c_int, text: &str) {
     unsafe { (loaded().api.log)(code, c"onejournal: %s".as_ptr(), text.as_ptr()) };
 }
 
+/// Makes the registered VFS the one that SQLite takes when a program names none.
+pub fn make_default(api: Api) -> c_int {
+    // SAFETY: the name ends with a zero.
+    let vfs = unsafe { (api.vfs_find)(NAME.as_ptr()) };
+    if vfs.is_null() {
+        return SQLITE_ERROR;
+    }
+    // SAFETY: registering a registered VFS again only moves it; it is never freed.
+    unsafe { (api.vfs_register)(vfs, 1) }
+}
+
 /// Registers the VFS, once in a process.
 pub fn register(api: Api) -> c_int {
     if LOADED.get().is_some() {
@@ -79,7 +92,7 @@ pub fn register(api: Api) -> c_int {
     let (version, size, path_bytes) =
         unsafe { ((*below.0).iVersion, (*below.0).szOsFile, (*below.0).mxPathname) };
     let vfs = Box::new(sqlite3_vfs {
-        iVersion: version.min(2),
+        iVersion: version.min(3),
         szOsFile: file::OFFSET as c_int + size,
         mxPathname: path_bytes,
         pNext: std::ptr::null_mut(),
@@ -98,9 +111,9 @@ pub fn register(api: Api) -> c_int {
         xCurrentTime: Some(current_time),
         xGetLastError: Some(get_last_error),
         xCurrentTimeInt64: Some(current_time_int64),
-        xSetSystemCall: None,
-        xGetSystemCall: None,
-        xNextSystemCall: None,
+        xSetSystemCall: Some(set_system_call),
+        xGetSystemCall: Some(get_system_call),
+        xNextSystemCall: Some(next_system_call),
     });
     // SAFETY: it is leaked, so it lives as long as it is registered: for good.
     unsafe { (api.vfs_register)(Box::into_raw(vfs), 0) }
@@ -192,6 +205,9 @@ unsafe extern "C" fn open(
         Ok(role) => {
             // SAFETY: the memory is ours, the file below is open.
             unsafe { file::begin(file, role) };
+            if flags & SQLITE_OPEN_MAIN_DB != 0 && !name.is_null() {
+                guard((), || names::opened(name, file));
+            }
             SQLITE_OK
         }
         Err(code) => {
@@ -227,12 +243,13 @@ unsafe fn role_of(
     if flags & SQLITE_OPEN_MAIN_DB != 0 {
         // SAFETY: the name of a database, by the flag.
         let find = |key: &str| unsafe { parameter(name, key) };
-        let settings = Settings::new(&path, find).map_err(|e| report(&e))?;
+        let mut settings = Settings::new(&path, find).map_err(|e| report(&e))?;
         if !settings.is_named && !settings.exists() && volume::is_on_volume(&path) {
             return Ok(Role::Volume(Volume::main(&path, is_writable)));
         }
         // SAFETY: it is open, and this thread opens it.
         let real = unsafe { file::real_file(file) };
+        settings.owner = owner_of(&path, real).map_err(|e| report(&e))?;
         let database = enter_database(path, settings).map_err(|e| report(&e))?;
         let ready = database.open_log(false).and_then(|has_log| match has_log {
             true => database.recover(real, is_writable),
@@ -241,7 +258,9 @@ unsafe fn role_of(
         return match ready {
             Ok(()) => {
                 database.has_writers.fetch_or(is_writable, Ordering::Relaxed);
-                Ok(Role::Main(Connection::new(database, is_writable)))
+                // SAFETY: the name of a database, by the flag.
+                let has_journals = unsafe { names::has_journals(name) };
+                Ok(Role::Main(Connection::new(database, is_writable, has_journals)))
             }
             Err(e) => {
                 database::went(&database);
@@ -250,9 +269,11 @@ unsafe fn role_of(
         };
     }
     // SAFETY: the name of a WAL or journal as SQLite passes it to `xOpen`.
-    let main = unsafe { (loaded().api.database_file_object)(name) }.cast::<File>();
+    let owner = unsafe { names::owner_of(name) };
+    let (Owner::Direct(main) | Owner::Below(main)) = owner else { return Ok(Role::Other) };
+    let is_direct = owner == Owner::Direct(main);
     // SAFETY: the same connection's database is open.
-    if let Some(on_volume) = unsafe { file::volume_of(main) } {
+    if let Some(on_volume) = unsafe { file::volume_of(main) }.filter(|_| is_direct) {
         return match flags & SQLITE_OPEN_WAL {
             0 if is_writable => on_volume.journal(&path).map(|()| Role::Other),
             0 => Ok(Role::Other),
@@ -276,9 +297,8 @@ unsafe fn role_of(
             _ => Role::Other,
         });
     }
-    // Over a database that another VFS stands for, a WAL is synced as ever.
-    // SAFETY: as above.
-    if !unsafe { file::is_ours(main) } {
+    // Another VFS may write other frames than SQLite made, or make them again: such a WAL is synced as ever.
+    if !is_direct {
         return Ok(Role::Other);
     }
     let main_path = path.as_os_str().as_bytes().strip_suffix(b"-wal");
@@ -294,6 +314,21 @@ unsafe fn role_of(
         opened.map_err(|e| report(&e))?;
     }
     Ok(Role::Wal(Wal::new(database, main)))
+}
+
+/// User and group of the database, if it is another user's. The path was that file's before and behind the look.
+fn owner_of(path: &Path, main: Real) -> Result<Option<(u32, u32)>, Failure> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::symlink_metadata(path);
+    let found = found.map_err(|e| Failure::CannotOpen(format!("{}: {e}", path.display())))?;
+    if found.uid() == rustix::process::geteuid().as_raw() {
+        return Ok(None);
+    }
+    if main.has_moved() {
+        let why = "it was replaced while it was opened";
+        return Err(Failure::CannotOpen(format!("{}: {why}", path.display())));
+    }
+    Ok(Some((found.uid(), found.gid())))
 }
 
 unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
@@ -361,3 +396,6 @@ pass!(sleep, xSleep, (microseconds: c_int) -> c_int, 0);
 pass!(current_time, xCurrentTime, (out: *mut f64) -> c_int, SQLITE_ERROR);
 pass!(get_last_error, xGetLastError, (count: c_int, out: *mut c_char) -> c_int, 0);
 pass!(current_time_int64, xCurrentTimeInt64, (out: *mut i64) -> c_int, SQLITE_ERROR);
+pass!(set_system_call, xSetSystemCall, (name: *const c_char, call: Option<Syscall>) -> c_int, SQLITE_NOTFOUND);
+pass!(get_system_call, xGetSystemCall, (name: *const c_char) -> Option<Syscall>, None);
+pass!(next_system_call, xNextSystemCall, (name: *const c_char) -> *const c_char, std::ptr::null());

@@ -6,6 +6,7 @@ use std::ptr;
 use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
+use super::bus::Span;
 use crate::Access;
 
 /// How the stores to a file's mapping relate to the file.
@@ -22,6 +23,8 @@ pub(crate) enum Sharing {
 pub(crate) struct Mapping {
     start: *mut u8,
     len_bytes: usize,
+    /// Of a file, which others can make shorter.
+    span: Option<&'static Span>,
 }
 
 // SAFETY: the pointer is a number to everybody but the functions that access the memory, and
@@ -31,8 +34,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len_bytes` bytes of `fd`. A file that shrinks afterwards ends the
-    /// process with SIGBUS at the next access behind its end.
+    /// Maps the first `len_bytes` bytes of `fd`. When the file shrinks afterwards the mapping is lost
+    /// ([`Mapping::is_lost`]) with the next access behind its end.
     pub(crate) fn of_file(
         fd: BorrowedFd<'_>,
         len_bytes: usize,
@@ -50,7 +53,17 @@ impl Mapping {
         };
         // SAFETY: the kernel chooses an address where nothing is mapped.
         let start = unsafe { mm::mmap(ptr::null_mut(), len_bytes, protection, flags, fd, 0) }?;
-        Ok(Mapping { start: start.cast(), len_bytes })
+        let start = start.cast::<u8>();
+        // The handler makes a pointer of the number.
+        let _ = start.expose_provenance();
+        Ok(Mapping { start, len_bytes, span: Some(Span::register(start, len_bytes)) })
+    }
+
+    /// Whether zeros came in the place of the file, because it was made shorter or the machine lost its memory. Asked
+    /// after an access: nothing that was read since means anything, and what was stored is gone.
+    #[inline]
+    pub(crate) fn is_lost(&self) -> bool {
+        self.span.is_some_and(Span::is_lost)
     }
 
     /// Maps zeros that belong to nothing.
@@ -59,7 +72,7 @@ impl Mapping {
         let flags = MapFlags::PRIVATE;
         // SAFETY: the kernel chooses an address where nothing is mapped.
         let start = unsafe { mm::mmap_anonymous(ptr::null_mut(), len_bytes, protection, flags) }?;
-        Ok(Mapping { start: start.cast(), len_bytes })
+        Ok(Mapping { start: start.cast(), len_bytes, span: None })
     }
 
     /// Makes every page present and writable now, so that no later store waits for one, or
@@ -94,6 +107,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if let Some(span) = self.span {
+            span.release();
+        }
         // SAFETY: the span was mapped by us, and every use of it borrows `self`.
         let unmapped = unsafe { mm::munmap(self.start.cast(), self.len_bytes) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");

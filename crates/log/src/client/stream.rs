@@ -264,7 +264,8 @@ impl RemoteStream {
 
     pub(crate) fn note(&self) -> Result<[u8; NOTE_BYTES]> {
         if let Some(words) = self.words() {
-            return Ok(words.note());
+            let note = words.note();
+            return words.check().map(|()| note);
         }
         self.either(
             || {
@@ -314,7 +315,9 @@ impl Lease {
             return Err(LogError::Aborted("the daemon takes nothing of this stream".into()));
         }
         let lender = RemoteLender { client, ahead: &self.ahead, words: &self.words };
-        self.writer.append_batch(&lender, payloads)
+        let lsn = self.writer.append_batch(&lender, payloads)?;
+        // The daemon does not see what was appended to words that are lost.
+        self.words.check().map(|()| lsn)
     }
 }
 
@@ -330,7 +333,7 @@ fn appended(words: &LaneWords) -> Lsn {
 
 fn check(name: &StreamName, words: &LaneWords) -> Result<()> {
     match words.aborted().load(Ordering::Acquire) {
-        0 => Ok(()),
+        0 => words.check(),
         _ => Err(LogError::Aborted(format!("stream {name}: its daemon takes nothing of it"))),
     }
 }

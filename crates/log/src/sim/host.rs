@@ -3,20 +3,19 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use device::{
-    BlockDevice, Durability, Fault, FileStore, FilesCursor, FilesImage, FilesTrace, Image, Nvram,
-    NvramCursor, NvramTrace, SharedWords, SimClock, SimDevice, SimFiles, SimNvram, StoredFile,
-    Survival, Trace,
+    BlockDevice, Durability, Fault, FileStore, FilesCursor, FilesImage, FilesTrace, Folder, Image,
+    Nvram, NvramCursor, NvramTrace, SharedWords, SimClock, SimDevice, SimFiles, SimNvram,
+    StoredFile, Survival, Trace, Trust,
 };
 use parking_lot::Mutex;
 
 use super::media::{ChunkFile, Directory, Disk};
 use crate::chunk::DATA_OFFSET;
 use crate::host::{Host, Settings, StreamMeta};
-use crate::remote::{RemoteWords, leases_in, make_remote_words, words_path};
+use crate::remote::{RemoteWords, leases_in, make_remote_words};
 use crate::shared::{Client, Control, LaneWords};
 use crate::{Result, StreamId, StreamName, mortal};
 
@@ -150,9 +149,9 @@ impl Machine {
         std::mem::take(&mut self.handed.lock())
     }
 
-    fn words_directory(&self) -> &Path {
+    fn words_folder(&self) -> Folder {
         let make = || tempfile::tempdir_in("/dev/shm").expect("shared memory");
-        self.words.get_or_init(make).path()
+        Folder::open(self.words.get_or_init(make).path(), Trust::own()).expect("ours")
     }
 
     /// Files with words of clients.
@@ -355,18 +354,18 @@ impl Host for SimHost {
     }
 
     fn remote_words(&self, stream: StreamId, serial: u64) -> Result<Arc<RemoteWords>> {
-        Ok(Arc::new(RemoteWords::open(
-            &words_path(self.machine.words_directory(), stream, serial),
-            serial,
-        )?))
+        Ok(Arc::new(RemoteWords::open(&self.machine.words_folder(), stream, serial)?))
     }
 
     fn make_remote_words(&self, stream: StreamId, serial: u64, words: &LaneWords) -> Result<File> {
-        make_remote_words(&words_path(self.machine.words_directory(), stream, serial), words)
+        make_remote_words(&self.machine.words_folder(), stream, serial, words)
     }
 
     fn remote_leases(&self) -> Result<Vec<(StreamId, u64)>> {
-        self.machine.words.get().map_or(Ok(Vec::new()), |words| leases_in(words.path()))
+        match self.machine.words.get() {
+            Some(_) => leases_in(&self.machine.words_folder()),
+            None => Ok(Vec::new()),
+        }
     }
 
     fn group(&self) -> Option<&dyn BlockDevice> {

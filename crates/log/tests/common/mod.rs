@@ -31,6 +31,7 @@ impl Place {
             memory: self.memory.path().to_owned(),
             // No disk is slower; who finds the pool full waits for as long.
             full_wait: Duration::from_secs(120),
+            ..Options::default()
         }
     }
 

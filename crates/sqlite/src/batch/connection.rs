@@ -34,6 +34,8 @@ pub struct Connection {
     pub database: Arc<Database>,
     /// Whether it may be written.
     pub is_writable: bool,
+    /// Whether its journals are known when they are opened (rule 7).
+    has_journals: bool,
     /// How often it took the lock for writing the WAL.
     pub wal_transaction_count: u64,
     /// The front of the WAL's index, while it is mapped.
@@ -70,10 +72,11 @@ pub struct Connection {
 
 impl Connection {
     /// One that has no lock.
-    pub fn new(database: Arc<Database>, is_writable: bool) -> Connection {
+    pub fn new(database: Arc<Database>, is_writable: bool, has_journals: bool) -> Connection {
         Connection {
             database,
             is_writable,
+            has_journals,
             wal_transaction_count: 0,
             wal_index: None,
             level: SQLITE_LOCK_NONE,
@@ -139,8 +142,11 @@ impl Connection {
 
     /// Decides what SQLite is told in the transaction that begins.
     fn offer(&mut self) {
-        self.is_offered =
-            self.is_writable && self.is_syncing && loaded().knows_batches && self.has_log();
+        self.is_offered = self.is_writable
+            && self.has_journals
+            && self.is_syncing
+            && loaded().knows_batches
+            && self.has_log();
         if self.is_offered {
             self.database.has_batches.store(true, Ordering::Relaxed);
         }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use log::Stream;
+use log::{Log, Stream};
 
 use super::front::Front;
 use super::record::{Head, Page, pages};
@@ -60,23 +60,31 @@ impl Database {
 
     /// Brings them into the database. Under SQLite's exclusive lock.
     pub(super) fn finish_hot(&self, main: Real) -> Result<(), Failure> {
-        let done = self.with_stream(|stream| {
+        let done = self.with_log(|log, stream| {
             let _lease = self.lease(stream)?;
             if !is_due(stream)? {
                 return Ok(());
             }
             let batches = self.read(stream)?.map(|live| live.batches).unwrap_or_default();
-            self.bring_home(&batches, main)?;
+            self.bring_home(log, stream, &batches, main)?;
             close(stream)
         })?;
         done.map_or(Ok(()), Ok)
     }
 
-    /// Brings the transactions into the database, durably, or gives them up when that was asked for and they cannot be.
-    pub fn bring_home(&self, batches: &Batches, main: Real) -> Result<(), Failure> {
+    /// Brings the transactions into the database, durably; gives them up when that was asked for and they cannot be; sets
+    /// them aside when the database is a new one.
+    pub fn bring_home(
+        &self,
+        log: &Log,
+        stream: &Stream,
+        batches: &Batches,
+        main: Real,
+    ) -> Result<(), Failure> {
         match replay(batches, main) {
             Ok(()) => COUNTERS.recovery(),
             Err(Refused::Conflict(_)) if self.settings.may_discard => {}
+            Err(Refused::Conflict(_)) if self.is_anew(main)? => self.set_aside(log, stream)?,
             Err(Refused::Conflict(what)) => return Err(conflict(&self.path, &what)),
             Err(Refused::Failed(e)) if e.is_damage() && self.settings.may_discard => {}
             Err(Refused::Failed(e)) if e.is_damage() => return Err(self.unreadable(&e)),

@@ -63,6 +63,7 @@ impl Process {
     fn with(home: &TempDir, recover: Option<&str>) -> Process {
         // Each commit has a sync begin, when the test says so.
         take_over(0, u64::MAX);
+        crate::test_load::load();
         // SAFETY: the name ends with a zero; SQLite's own VFS is registered for good.
         let below = Below(unsafe { rusqlite::ffi::sqlite3_vfs_find(c"unix".as_ptr()) }.cast());
         let parameter = |name: &str| match name {

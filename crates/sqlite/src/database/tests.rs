@@ -1,8 +1,6 @@
 //! Several processes write one WAL, as SQLite would have them: two with the extension and one without. What is
 //! logged has to give what the file holds, whatever each of them remembers.
 
-use std::path::Path;
-
 use tempfile::TempDir;
 
 use super::*;
@@ -54,13 +52,9 @@ enum End {
 
 impl World {
     fn new(home: &TempDir, seed: u64) -> World {
+        crate::test_load::load();
         // SAFETY: the name ends with a zero; SQLite's own VFS is registered for good.
         let below = Below(unsafe { rusqlite::ffi::sqlite3_vfs_find(c"unix".as_ptr()) }.cast());
-        let open = |path: &Path| {
-            std::fs::write(path, []).expect("file");
-            // SAFETY: as above.
-            unsafe { Opened::wal(below.0, path, true) }.expect("open").expect("it is there")
-        };
         let path = home.path().join(format!("{seed}.db"));
         let parameter = |name: &str| match name {
             "nvram" | "memory" => Some(home.path().join(name).display().to_string()),
@@ -73,9 +67,16 @@ impl World {
         for database in &databases {
             assert!(database.open_log(true).expect("log"));
         }
+        std::fs::write(&path, []).expect("file");
+        std::fs::write(home.path().join(format!("{seed}.db-wal")), []).expect("file");
+        // SAFETY: as above.
+        let (main, wal) = unsafe {
+            let wal = Opened::wal(below.0, &path, true).expect("open").expect("it is there");
+            (Opened::main(below.0, &path).expect("open"), wal)
+        };
         let mut world = World {
-            main: open(&path),
-            wal: open(&databases[0].wal_path()),
+            main,
+            wal,
             databases,
             pending: (0..=PLAIN).map(|_| Pending::default()).collect(),
             transaction_count: 0,
