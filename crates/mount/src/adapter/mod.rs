@@ -282,6 +282,7 @@ impl Call<'_, '_> {
             Opcode::Ioctl => self.ioctl(),
             Opcode::Open => self.open(),
             Opcode::Create => self.create(),
+            Opcode::Tmpfile => self.tmpfile(),
             Opcode::Flush => self.flush(),
             Opcode::Release => self.release(),
             Opcode::Releasedir => Ok(()),
@@ -295,7 +296,6 @@ impl Call<'_, '_> {
             | Opcode::Bmap
             | Opcode::Poll
             | Opcode::CopyFileRange
-            | Opcode::Tmpfile
             | Opcode::Setupmapping
             | Opcode::Removemapping
             | Opcode::NotifyReply => Err(Errno::NOSYS.into()),
