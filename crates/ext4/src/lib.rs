@@ -74,6 +74,7 @@ mod htree_node;
 mod inode;
 mod inode_time;
 mod inodes;
+mod label;
 pub mod layout;
 mod make;
 mod marks;
