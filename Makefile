@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: build demo test bench bench-quick bench-full fuzz fuzz-crashes lint setup clean plugins test-plugins bench-plugins python-wheel
+.PHONY: build demo test bench bench-quick bench-full fuzz fuzz-crashes lint setup clean plugins test-plugins test-sqlite-suite bench-plugins python-wheel
 
 build: setup
 	$(CARGO) build --release
@@ -54,6 +54,10 @@ plugins: setup
 
 test-plugins: plugins
 	$(foreach name,$(PLUGINS),$(call plugin,$(name)) test &&) true
+
+# SQLite's own test suite, on a volume and through the extension; as root, on Debian or Ubuntu.
+test-sqlite-suite: setup
+	@scripts/test-sqlite-suite $(WAYS)
 
 # The Python package with the SQLite extension, for any Python 3; needs pip, setuptools and wheel.
 PYTHON ?= /usr/bin/python3

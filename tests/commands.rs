@@ -62,7 +62,8 @@ fn paths_that_do_not_do_are_named() {
     for command in ["fsck", "dump"] {
         onejournal([command, text(&none)]).refused(OPERATIONAL, "none: No such file");
     }
-    onejournal(["umount", text(&dir)]).refused(OPERATIONAL, "not on a mounted OneJournal volume");
+    onejournal(["umount", text(&dir)])
+        .refused(OPERATIONAL, "no OneJournal volume is mounted on it");
     onejournal(["umount", text(&none)]).refused(OPERATIONAL, "No such file");
     onejournal(["stat", text(&dir)]).refused(OPERATIONAL, "not on a mounted OneJournal volume");
     scratch.check();
@@ -488,7 +489,6 @@ fn a_mount_whose_daemon_died_is_explained() {
     let (image, dir) = (scratch.image(), scratch.dir());
     onejournal(["mount", text(&image), text(&dir)]).refused(OPERATIONAL, "umount -l");
     onejournal(["stat", text(&dir)]).refused(OPERATIONAL, "umount -l");
-    onejournal(["umount", text(&dir)]).refused(OPERATIONAL, "umount -l");
     // Recovery need not wait until somebody has taken the dead mount away; e2fsck does.
     let recovered = onejournal(["fsck", text(&image)]);
     assert_eq!(recovered.code, Some(1 | OPERATIONAL), "{recovered:?}");
@@ -556,5 +556,33 @@ fn a_damaged_transaction_is_the_operators_decision() {
     scratch.mount("");
     assert!(fs::read(scratch.path("a")).unwrap() == noise(0xA1));
     assert!(!scratch.path("c").exists());
+    scratch.close_and_check();
+}
+
+/// The log may name files, and who can replace it can have root write elsewhere.
+#[test]
+fn regression_a_log_is_private_and_nobody_elses() {
+    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+    const STRANGER: Option<u32> = Some(65_534);
+    let Some(mut scratch) = Scratch::new() else { return };
+    let sticky = scratch.root().join("tmp");
+    fs::create_dir(&sticky).unwrap();
+    fs::set_permissions(&sticky, fs::Permissions::from_mode(0o1777)).unwrap();
+    let (image, dir) = (scratch.image(), scratch.dir());
+    let mount = |log: &Path| onejournal(["mount", "--log", text(log), text(&image), text(&dir)]);
+    let (precious, link, theirs) =
+        (scratch.root().join("precious"), sticky.join("link"), sticky.join("theirs"));
+    fs::write(&precious, "precious").unwrap();
+    symlink(&precious, &link).unwrap();
+    lchown(&link, STRANGER, None).unwrap();
+    fs::write(&theirs, "").unwrap();
+    chown(&theirs, STRANGER, None).unwrap();
+    mount(&link).refused(OPERATIONAL, "symbolic link of user 65534");
+    mount(&theirs).refused(OPERATIONAL, "belongs to user 65534");
+    assert_eq!(fs::read(&precious).unwrap(), b"precious");
+    let log = sticky.join("log");
+    mount(&log).good();
+    scratch.adopt();
+    assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o7777, 0o600);
     scratch.close_and_check();
 }

@@ -201,3 +201,85 @@ fn slower_memory_is_slower_and_a_small_journal_is_reused() {
     assert!(scratch.counter("checkpoints") > 2);
     scratch.close_and_check();
 }
+
+/// Their flushes empty one cache; `crates/journal/tests/flushes.rs` has what follows from it.
+#[test]
+fn a_journal_on_another_partition_of_the_volumes_disk() {
+    let Some(mut scratch) = Scratch::empty() else { return };
+    if !support::has("addpart") {
+        return;
+    }
+    let file = scratch.root().join("disk");
+    File::create(&file).unwrap().set_len(96 << 20).unwrap();
+    let disk = Loop::attach(&file);
+    let partition = |number: u32, start_mib: u32, size_mib: u32| {
+        let disk = disk.path.to_str().unwrap();
+        let numbers = [number, start_mib * 2048, size_mib * 2048].map(|n| n.to_string());
+        system("addpart", [disk, &numbers[0], &numbers[1], &numbers[2]]).good();
+        PathBuf::from(format!("{disk}p{number}"))
+    };
+    let (volume, journal) = (partition(1, 1, 64), partition(2, 70, 16));
+    if !volume.exists() || !journal.exists() {
+        return eprintln!("skipped: the kernel makes no nodes of partitions");
+    }
+    onejournal(["mkfs", volume.to_str().unwrap()]).good();
+    let options = format!("journal={},commit=300", journal.display());
+    scratch.mount_target(&volume, &options);
+    write_synced(&scratch, "f");
+    scratch.kill();
+    scratch.mount_target(&volume, &options);
+    assert_eq!(fs::read_to_string(scratch.path("f")).unwrap(), "f");
+    scratch.umount();
+    support::check_clean(&volume);
+}
+
+/// A zero-filled file of another user was made the journal, also through a link of theirs: they
+/// could then read and change what had been written last.
+#[test]
+fn regression_a_journal_that_others_made_or_can_write_is_refused() {
+    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+    const STRANGER: Option<u32> = Some(65_534);
+    let Some(mut scratch) = Scratch::new() else { return };
+    for directory in [scratch.root().to_owned(), support::tmpfs_dir().keep()] {
+        let at = |name: &str| directory.join(name);
+        let make = |name: &str, owner: Option<u32>, mode: u32| {
+            File::create(at(name)).unwrap().set_len(8 << 20).unwrap();
+            fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+            chown(at(name), owner, None).unwrap();
+        };
+        make("strangers", STRANGER, 0o600);
+        make("open", None, 0o622);
+        make("own", None, 0o600);
+        symlink(at("own"), at("link")).unwrap();
+        symlink(at("own"), at("strangers-link")).unwrap();
+        symlink("strangers-link", at("link-to-it")).unwrap();
+        lchown(at("strangers-link"), STRANGER, None).unwrap();
+        let options =
+            |name: &str| format!("journal={},durability=process,commit=300", at(name).display());
+        for (name, why) in [
+            ("strangers", "chown 0 "),
+            ("open", "chmod go-w "),
+            ("strangers-link", "symbolic link of user 65534"),
+            ("link-to-it", "symbolic link of user 65534"),
+        ] {
+            let ran = mount(&scratch, &options(name));
+            ran.refused(8, why);
+            assert_eq!(ran.err.matches(&format!("onejournal: {}", at(name).display())).count(), 1);
+            let journal = at(name);
+            fsck(&scratch.image(), &["--journal", journal.to_str().unwrap()]).refused(8, why);
+            let bytes = fs::read(at(name)).unwrap();
+            assert!(bytes.iter().all(|byte| *byte == 0), "{name} was written to");
+        }
+        // Through one's own link; and the file of him whose image it is.
+        scratch.mount(&options("link"));
+        scratch.umount();
+        chown(scratch.image(), STRANGER, None).unwrap();
+        scratch.mount(&options("strangers"));
+        scratch.umount();
+        chown(scratch.image(), Some(0), None).unwrap();
+        scratch.check();
+        if directory != scratch.root() {
+            fs::remove_dir_all(directory).unwrap();
+        }
+    }
+}

@@ -28,6 +28,7 @@ pub fn tmpfs_dir() -> TempDir {
 
 /// A serving process, which is not a child of the test.
 pub struct Daemon {
+    pub id: Pid,
     descriptor: OwnedFd,
 }
 
@@ -37,8 +38,8 @@ impl Daemon {
         let mut value = [0; 32];
         let len = rustix::fs::getxattr(dir, "user.onejournal.pid", &mut value).unwrap();
         let pid = std::str::from_utf8(&value[..len]).unwrap().trim().parse().unwrap();
-        let pid = Pid::from_raw(pid).expect("process numbers are not zero");
-        Daemon { descriptor: pidfd_open(pid, PidfdFlags::empty()).unwrap() }
+        let id = Pid::from_raw(pid).expect("process numbers are not zero");
+        Daemon { id, descriptor: pidfd_open(id, PidfdFlags::empty()).unwrap() }
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -222,8 +223,14 @@ pub struct Loop {
 impl Loop {
     #[track_caller]
     pub fn attach(image: &Path) -> Loop {
-        let path = system("losetup", ["--find", "--show", image.to_str().unwrap()]).good();
-        Loop { path: path.trim().into() }
+        Loop::with_sectors(image, 512)
+    }
+
+    #[track_caller]
+    pub fn with_sectors(image: &Path, sector_bytes: usize) -> Loop {
+        let bytes = sector_bytes.to_string();
+        let arguments = ["--find", "--show", "--sector-size", &bytes, image.to_str().unwrap()];
+        Loop { path: system("losetup", arguments).good().trim().into() }
     }
 }
 

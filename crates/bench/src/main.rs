@@ -1,8 +1,8 @@
 //! `onejournal-bench`: OneJournal measured beside its peers, and what it is measured on. A subcommand each:
 //!
 //! - the experiments ([`experiments::EXPERIMENTS`]), `all` of them, and the `report` of their results;
-//! - `device` is an emulated disk in a file, with the latency of a preset ([`device`]);
-//! - `control` resets its counters, changes it, cuts its power ([`device::control`]);
+//! - `device` is an emulated disk in a file, with the latency of a preset (crate `drive`);
+//! - `control` resets its counters, changes it, cuts its power ([`drive::Command`]);
 //! - clients that the experiments start as processes of their own ([`clients`]);
 //! - `program` runs somebody else's program, such as fio, in a directory ([`programs`]);
 //! - `tpcc` is TPC-C on SQLite, a client, too ([`tpcc`]).

@@ -4,22 +4,27 @@
 //! `ready` on its standard output when the mount can be used.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered};
+use device::{
+    Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered, TrustedUsers,
+};
 use ext4::Volume;
 use journal::Medium;
-use mount::{MountHandle, Session, Source, StatSource};
+use mount::{Closer, MountHandle, Session, Source, StatSource};
+use rustix::fs::{Mode, OFlags};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::claimant::{self, TAKE_OVER};
 use crate::journal_path::{self, JournalOptions, OpenJournal};
 use crate::mount_options::{self, Parsed};
-use crate::{CliError, MountArgs, Result, target};
+use crate::namespaces::ByProcess;
+use crate::{CliError, MountArgs, Result, error, target};
 
 const READY: &str = "ready";
 
@@ -66,7 +71,8 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     let metrics = parsed.metrics.map(listen_for_metrics).transpose()?;
     let (disk, read_only) = open_disk(&path, parsed.mount.read_only)?;
     check_durability(&path, disk.durability(), &parsed)?;
-    let journal = parsed.journal.as_ref().map(|journal| open_journal(journal, &parsed));
+    let trust = target::trust(&path);
+    let journal = parsed.journal.as_ref().map(|journal| open_journal(journal, &parsed, &trust));
     let journal = journal.transpose()?;
     let (journal, journal_counters) = journal.map(|j| (j.medium, j.counters)).unzip();
     let durability = journal.iter().map(Medium::durability).fold(disk.durability(), Ord::min);
@@ -76,6 +82,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         read_only,
         noatime: parsed.mount.noatime,
         journal,
+        claimant: Some(claimant::claimant(parsed.take_over, parsed.heartbeat_s)?),
         data_mode: parsed.data_mode,
         threshold_bytes: parsed.threshold_bytes,
         region_count: parsed.region_count,
@@ -83,7 +90,11 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         commit_interval: Some(parsed.commit_interval),
         ..ext4::OpenOptions::default()
     };
-    let volume = Volume::open(device.clone(), options).map_err(|e| CliError::at(&path, e))?;
+    let volume = Volume::open(device.clone(), options).map_err(|error| {
+        let dir = args.dir.display();
+        let retry = format!("onejournal mount -o {TAKE_OVER} {} {dir}", path.display());
+        claimant::failed(&path, &error, &retry)
+    })?;
     // The volume alone keeps the device open and locked: when it is closed, before umount(2)
     // returns, the target is free again.
     let counted = Arc::downgrade(&device);
@@ -107,7 +118,8 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     if let Some(listener) = metrics {
         session.serve_metrics(listener);
     }
-    let begun = unmount_on_signal(signals, session.handle());
+    let handle = session.handle().unmounted_by(Arc::new(ByProcess));
+    let begun = unmount_on_signal(signals, handle, session.closer());
     let begun = begun.and_then(|()| if args.announce { announce() } else { Ok(()) });
     if let Err(error) = begun {
         // Nobody learns that it is mounted.
@@ -136,17 +148,23 @@ pub fn abort_on_panic() {
 }
 
 /// Opens the target for writing: recovery writes even when the mount is to be read-only. A target
-/// that cannot be written can still be mounted read-only.
+/// that cannot be written can still be mounted read-only, but not one that is in use.
 fn open_disk(path: &Path, read_only: bool) -> Result<(Disk, bool)> {
-    match target::open(path, Access::ReadWrite) {
+    match Disk::open(path, Access::ReadWrite) {
         Ok(disk) => Ok((disk, read_only)),
-        Err(_) if read_only => Ok((target::open(path, Access::ReadOnly)?, true)),
-        Err(error) => Err(error),
+        Err(error) if read_only && error.source.kind() != ErrorKind::ResourceBusy => {
+            Ok((target::open(path, Access::ReadOnly)?, true))
+        }
+        Err(error) => Err(target::opening(error)),
     }
 }
 
-fn open_journal(options: &JournalOptions, parsed: &Parsed) -> Result<OpenJournal> {
-    let journal = journal_path::open_for_mount(options, parsed.durability)?;
+fn open_journal(
+    options: &JournalOptions,
+    parsed: &Parsed,
+    trust: &TrustedUsers,
+) -> Result<OpenJournal> {
+    let journal = journal_path::open_for_mount(options, parsed.durability, trust)?;
     check_durability(&options.path, journal.medium.durability(), parsed)?;
     Ok(journal)
 }
@@ -206,13 +224,14 @@ fn announce() -> Result<()> {
 }
 
 /// SIGTERM, SIGINT and SIGHUP unmount; while programs use the mount it is detached, and the daemon
-/// ends with the last of them.
-fn unmount_on_signal(mut signals: Signals, handle: MountHandle) -> Result<()> {
+/// ends with the last of them. When it is detached already, they close the volume under these programs.
+fn unmount_on_signal(mut signals: Signals, handle: MountHandle, closer: Closer) -> Result<()> {
     let body = move || {
         for _ in signals.forever() {
             // Once it is gone, or detached, what is mounted there is somebody else's.
-            if handle.is_mounted()
-                && handle.unmount().is_err()
+            if !handle.is_mounted() {
+                close_and_end(&closer);
+            } else if handle.unmount().is_err()
                 && let Err(error) = handle.unmount_lazily()
             {
                 tracing::error!("unmounting: {error}");
@@ -223,14 +242,28 @@ fn unmount_on_signal(mut signals: Signals, handle: MountHandle) -> Result<()> {
     thread.map(|_| ()).map_err(|error| CliError::new(format!("signals: {error}")))
 }
 
-/// Sends messages to the file `path`, or to standard error.
+/// Ends the process when the volume is closed. Before it is served, it goes on.
+fn close_and_end(closer: &Closer) {
+    match closer.close() {
+        Some(Ok(())) => std::process::exit(0),
+        Some(Err(error)) => {
+            tracing::error!("{error}");
+            std::process::exit(error::OPERATIONAL.into())
+        }
+        None => {}
+    }
+}
+
+/// Sends messages to the file `path`, or to standard error. Messages may name files: one that is
+/// made can be read by its owner alone. A file or symbolic link that another user made is refused.
 pub fn log_to(path: Option<&Path>) -> Result<()> {
     let builder = tracing_subscriber::fmt().with_ansi(false).with_target(false);
     let builder = builder.with_max_level(tracing::Level::WARN);
     match path {
         Some(path) => {
-            let file = OpenOptions::new().create(true).append(true).open(path);
-            let file = file.map_err(|error| CliError::at(path, error))?;
+            let flags = OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY;
+            let file = TrustedUsers::of_us_and([]).open(path, flags, Mode::RUSR | Mode::WUSR);
+            let file = File::from(file.map_err(target::opening)?);
             builder.with_writer(std::sync::Mutex::new(file)).init();
         }
         None => builder.with_writer(std::io::stderr).init(),

@@ -12,7 +12,7 @@ use crate::{CliError, DumpArgs, Result, journal_path, target};
 pub fn run(args: &DumpArgs) -> Result<u8> {
     let path = &args.target;
     let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadOnly)?);
-    let open = |path| journal_path::open_as_it_is(path, Access::ReadOnly);
+    let open = |journal| journal_path::open_as_it_is(journal, Access::ReadOnly, path);
     let journal = args.journal.as_deref().map(open).transpose()?;
     let survey = Survey::take(&device, journal.as_ref());
     let survey = survey.map_err(|error| CliError::at(path, error))?;
@@ -36,10 +36,14 @@ fn print_text(survey: &Survey, scan: &Scan) {
     let header = &scan.header;
     println!("volume      {} blocks, uuid {}", survey.block_count, uuid_text(&survey.uuid));
     println!("state       {}", if survey.needs_recovery { "not closed" } else { "clean" });
+    if let Some(claimed_by) = &survey.claimed_by {
+        println!("claim       {claimed_by}");
+    }
     println!("life        {:016x}, header {}", header.life, header.sequence);
     println!("regions     {} of {} bytes", header.region_count, header.region_bytes);
     println!("tail        region {}, transaction {}", header.tail_region, header.tail_tid);
     println!("reach       {}", header.reach_offset);
+    println!("step        {} bytes", header.step_bytes);
     for record in &scan.records {
         println!(
             "transaction {} at {} ({} bytes): {} blocks, {} revokes",
@@ -65,6 +69,7 @@ fn as_json(survey: &Survey, scan: &Scan) -> Value {
         "uuid": uuid_text(&survey.uuid),
         "block_count": survey.block_count,
         "needs_recovery": survey.needs_recovery,
+        "claimed_by": survey.claimed_by,
         "header": {
             "life": format!("{:016x}", header.life),
             "sequence": header.sequence,
@@ -74,6 +79,7 @@ fn as_json(survey: &Survey, scan: &Scan) -> Value {
             "tail_region": header.tail_region,
             "tail_tid": header.tail_tid.0,
             "reach_offset": header.reach_offset,
+            "step_bytes": header.step_bytes,
         },
         "transactions": scan.records.iter().map(record_json).collect::<Vec<_>>(),
         "end": end_text(&scan.end),

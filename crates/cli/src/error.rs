@@ -35,9 +35,10 @@ impl CliError {
         CliError { text: text.into(), code: USAGE }
     }
 
-    /// An error about a path.
+    /// An error about a path. Where the text names a command to run on `TARGET`, that is this path.
     pub fn at(path: &Path, what: impl fmt::Display) -> CliError {
-        CliError::new(format!("{}: {what}", path.display()))
+        let shown = path.display().to_string();
+        CliError::new(format!("{shown}: {}", what.to_string().replace("TARGET", &shown)))
     }
 }
 

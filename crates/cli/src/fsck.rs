@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use device::{Access, BlockDevice};
-use ext4::{OpenOptions, Survey, Volume};
+use device::{Access, BlockDevice, Disk};
+use ext4::{Claimant, OpenOptions, Survey, Volume};
 use journal::{Medium, RecoverOptions, Recovery};
 
+use crate::claimant::{self, TAKE_OVER};
 use crate::error::{CORRECTED, UNCORRECTED};
 use crate::target::{cannot_start, e2fsprogs};
 use crate::{CliError, FsckArgs, Result, journal_path, target};
@@ -15,15 +16,21 @@ pub fn run(args: &FsckArgs) -> Result<u8> {
     if args.dry_run {
         return look(args);
     }
-    let recovered = if args.journal_lost { give_up_journal(args)? } else { recover(args)? };
+    // Claimed until e2fsck has ended; of a block device it wants the kernel's own claim.
+    let disk = Arc::new(target::open(&args.target, Access::ReadWrite)?);
+    let give_up = args.journal_lost;
+    let recovered = if give_up { give_up_journal(args, &disk)? } else { recover(args, &disk)? };
+    disk.release_exclusive();
     let checked = e2fsck(&args.target, if args.yes { "-y" } else { "-p" })?;
+    drop(disk);
     Ok(if recovered { checked | CORRECTED } else { checked })
 }
 
 /// Recovers the volume if it was not closed. `true` if there was something to do.
-fn recover(args: &FsckArgs) -> Result<bool> {
+fn recover(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
     let path = &args.target;
-    let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadWrite)?);
+    let device: Arc<dyn BlockDevice> = disk.clone();
+    let claimant = check_claim(args, &device)?;
     let journal = open_journal(args, Access::ReadWrite)?;
     let survey = Survey::take(&device, journal.as_ref());
     let survey = survey.map_err(|error| CliError::at(path, error))?;
@@ -35,19 +42,34 @@ fn recover(args: &FsckArgs) -> Result<bool> {
         discard_damaged: args.discard_damaged,
         background: false,
         journal,
+        claimant: Some(claimant),
         ..OpenOptions::default()
     };
-    let volume = Volume::open(device, options).map_err(|error| CliError::at(path, error))?;
+    let volume = Volume::open(device, options).map_err(|error| refused(args, &error))?;
     volume.close().map_err(|error| CliError::at(path, error))?;
     println!("{}: recovered: {}", path.display(), describe(&found));
     Ok(true)
 }
 
+/// Before anything else is said of the volume: while it is changed elsewhere, nothing of it counts.
+fn check_claim(args: &FsckArgs, device: &Arc<dyn BlockDevice>) -> Result<Claimant> {
+    let claimant = claimant::claimant(args.takeover, 0)?;
+    ext4::check_claim(device, &claimant).map_err(|error| refused(args, &error))?;
+    Ok(claimant)
+}
+
+fn refused(args: &FsckArgs, error: &ext4::Error) -> CliError {
+    let retry = format!("onejournal fsck --{TAKE_OVER} {}", args.target.display());
+    claimant::failed(&args.target, error, &retry)
+}
+
 /// `--journal-lost`: e2fsck has to look at all of the volume afterwards. Always `true`.
-fn give_up_journal(args: &FsckArgs) -> Result<bool> {
+fn give_up_journal(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
     let path = &args.target;
-    let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadWrite)?);
-    ext4::give_up_journal(&device).map_err(|error| CliError::at(path, error))?;
+    let device: Arc<dyn BlockDevice> = disk.clone();
+    let claimant = check_claim(args, &device)?;
+    let given_up = ext4::give_up_journal(&device, Some(&claimant));
+    given_up.map_err(|error| refused(args, &error))?;
     println!("{}: its journal is given up, and the newest changes with it", path.display());
     Ok(true)
 }
@@ -69,7 +91,8 @@ fn look(args: &FsckArgs) -> Result<u8> {
 }
 
 fn open_journal(args: &FsckArgs, access: Access) -> Result<Option<Medium>> {
-    args.journal.as_deref().map(|path| journal_path::open_as_it_is(path, access)).transpose()
+    let open = |path| journal_path::open_as_it_is(path, access, &args.target);
+    args.journal.as_deref().map(open).transpose()
 }
 
 fn preview(

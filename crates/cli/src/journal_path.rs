@@ -6,6 +6,10 @@
 //! | a block device | a block device |
 //! | any other file | a block device of its blocks |
 //! | nothing | made as a file of `journal_size=` bytes, then as above |
+//!
+//! What is written to it is as private as the volume, and what is read from it is believed. So for
+//! writing it has to belong to a user who is trusted ([`target::trust`]), a regular file must not be
+//! writable by others, and a link to it must have been made by one of those users.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -13,7 +17,9 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::{Access, AddedLatency, Disk, Durability, MappedNvram, Metered, MeteredNvram, Nvram};
+use device::{
+    Access, AddedLatency, Disk, Durability, MappedNvram, Metered, MeteredNvram, Nvram, TrustedUsers,
+};
 use journal::Medium;
 use mount::JournalCounters;
 
@@ -31,19 +37,25 @@ pub struct JournalOptions {
 }
 
 /// Opens the journal for a mount, which `asked` for a durability or for none.
-pub fn open_for_mount(options: &JournalOptions, asked: Option<Durability>) -> Result<OpenJournal> {
+pub fn open_for_mount(
+    options: &JournalOptions,
+    asked: Option<Durability>,
+    trust: &TrustedUsers,
+) -> Result<OpenJournal> {
     let path = &options.path;
     let is_made = make(options)?;
-    let opened = open(path, Access::ReadWrite, asked).and_then(|medium| slow_down(medium, options));
+    let opened = open(path, Access::ReadWrite, asked, Some(trust));
+    let opened = opened.and_then(|medium| slow_down(medium, options));
     if opened.is_err() && is_made {
         let _ = std::fs::remove_file(path); // The error to report is the one there is already.
     }
     Ok(opened?.metered())
 }
 
-/// Opens the journal for a command that does not mount: whatever it survives.
-pub fn open_as_it_is(path: &Path, access: Access) -> Result<Medium> {
-    Ok(open(path, access, Some(Durability::Process))?.metered().medium)
+/// Opens the journal of `target` for a command that does not mount: whatever it survives.
+pub fn open_as_it_is(path: &Path, access: Access, target: &Path) -> Result<Medium> {
+    let trust = (access == Access::ReadWrite).then(|| target::trust(target));
+    Ok(open(path, access, Some(Durability::Process), trust.as_ref())?.metered().medium)
 }
 
 /// An open journal.
@@ -89,17 +101,30 @@ fn metered_nvram(nvram: impl Nvram + 'static) -> OpenJournal {
     OpenJournal { medium: Medium::Nvram(nvram), counters: Arc::new(counters) }
 }
 
-fn open(path: &Path, access: Access, asked: Option<Durability>) -> Result<Opened> {
+fn open(
+    path: &Path,
+    access: Access,
+    asked: Option<Durability>,
+    trust: Option<&TrustedUsers>,
+) -> Result<Opened> {
     let is_block = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
     if !is_block {
-        match MappedNvram::open(path, access, asked) {
+        let mapped = match trust {
+            Some(trust) => MappedNvram::open_trusted(path, access, asked, trust),
+            None => MappedNvram::open(path, access, asked),
+        };
+        match mapped {
             Ok(nvram) => return Ok(Opened::Mapped(nvram)),
             // It cannot be mapped as memory: a file like any other.
             Err(error) if error.source.kind() == ErrorKind::Unsupported => {}
-            Err(error) => return Err(CliError::at(path, error.source)),
+            Err(error) => return Err(target::opening(error)),
         }
     }
-    Ok(Opened::Disk(target::open(path, access)?))
+    let disk = match trust {
+        Some(trust) => Disk::open_trusted(path, access, trust),
+        None => Disk::open(path, access),
+    };
+    Ok(Opened::Disk(disk.map_err(target::opening)?))
 }
 
 fn slow_down(opened: Opened, options: &JournalOptions) -> Result<Opened> {

@@ -1,6 +1,7 @@
 //! The `onejournal` command: reads the command line, runs one subcommand, and turns errors into a
 //! sentence and an exit code. It must not know the ext4 or the journal format.
 
+mod claimant;
 mod daemon;
 mod dump;
 mod error;
@@ -11,9 +12,11 @@ mod logd;
 mod mkfs;
 mod mode;
 mod mount_options;
+mod namespaces;
 mod stat;
 mod target;
 mod umount;
+mod volumes;
 mod watch;
 
 use std::path::PathBuf;
@@ -42,8 +45,13 @@ enum Command {
     Mkfs(MkfsArgs),
     /// Mount a volume; returns when it is ready
     Mount(MountArgs),
-    /// Unmount a volume; returns when everything is home, or says that the volume was not closed
+    /// Unmount a volume; returns when everything is home, or says what keeps it or that it was not closed
+    ///
+    /// A directory: what is mounted on it. An image or a device: all its mounts, also in other mount namespaces.
     Umount(UmountArgs),
+    /// Take the mounts of a device off in the mount namespace on standard input (internal)
+    #[command(hide = true)]
+    Detach(DetachArgs),
     /// Recover a volume, then check it with e2fsck
     ///
     /// Exit codes are those of fsck(8): 0 clean, 1 recovered or errors corrected, 4 errors left, a damaged journal, or
@@ -54,7 +62,8 @@ enum Command {
     /// Print the counters of a mounted volume, or of a file on it
     ///
     /// Of a directory: those of the whole volume. Of a file: what was written to it, and what that made
-    /// the volume write. Counted since the mount.
+    /// the volume write. Counted since the mount. Of an image or a device: those of the volume, and which process
+    /// serves it where.
     Stat(StatArgs),
     /// Set where and in which form the data of files go (docs/modes.md)
     ///
@@ -109,8 +118,26 @@ struct MountArgs {
 
 #[derive(Args)]
 struct UmountArgs {
-    /// Directory the volume is mounted on
-    dir: PathBuf,
+    /// Directory the volume is mounted on, or its image or device
+    path: PathBuf,
+}
+
+#[derive(Args)]
+struct DetachArgs {
+    /// Its number, MAJOR:MINOR
+    #[arg(value_parser = parse_device)]
+    device: (u32, u32),
+    /// Also while programs use them
+    #[arg(long)]
+    lazily: bool,
+}
+
+fn parse_device(text: &str) -> std::result::Result<(u32, u32), String> {
+    let numbers = text.split_once(':').map(|(major, minor)| (major.parse(), minor.parse()));
+    match numbers {
+        Some((Ok(major), Ok(minor))) => Ok((major, minor)),
+        _ => Err("give MAJOR:MINOR".into()),
+    }
 }
 
 #[derive(Args)]
@@ -127,6 +154,9 @@ struct FsckArgs {
     /// The journal, if the volume was mounted with -o journal=PATH
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
+    /// Go on although another machine has not closed the volume: nobody must have it mounted there
+    #[arg(long, conflicts_with = "dry_run")]
+    takeover: bool,
     /// That journal is lost: let e2fsck repair what the volume holds without its newest changes
     #[arg(long, requires = "yes", conflicts_with = "journal")]
     journal_lost: bool,
@@ -171,7 +201,7 @@ struct StatArgs {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
           default_missing_value = "1", value_parser = parse_interval)]
     watch: Option<f64>,
-    /// A file or directory of a mounted volume
+    /// A file or directory of a mounted volume, or its image or device
     path: PathBuf,
 }
 
@@ -194,7 +224,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Mkfs(args) => mkfs::run(&args),
         Command::Mount(args) => daemon::run(&args),
-        Command::Umount(args) => umount::run(&args.dir),
+        Command::Umount(args) => umount::run(&args.path),
+        Command::Detach(args) => namespaces::run_detach(&args),
         Command::Fsck(args) => fsck::run(&args),
         Command::Dump(args) => dump::run(&args),
         Command::Stat(args) => stat::run(&args),

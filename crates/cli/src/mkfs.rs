@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use device::{Access, BlockDevice};
+use device::{Access, BlockDevice, Disk};
 
 use crate::target::{cannot_start, e2fsprogs};
 use crate::{CliError, MkfsArgs, Result, target};
@@ -17,7 +17,7 @@ const MIN_JOURNAL_BYTES: u64 = 4 << 20;
 pub fn run(args: &MkfsArgs) -> Result<u8> {
     check_sizes(args)?;
     let made = prepare(args)?;
-    let result = make(args);
+    let result = claim(args, made).and_then(|disk| make(args, disk));
     if result.is_err() && made {
         let _ = std::fs::remove_file(&args.target);
     }
@@ -34,7 +34,7 @@ fn check_sizes(args: &MkfsArgs) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that the target exists, has its size and may be overwritten. `true`: it was made now.
+/// Makes sure that the target exists and has a size. `true`: it was made now.
 fn prepare(args: &MkfsArgs) -> Result<bool> {
     let path = args.target.as_path();
     match std::fs::metadata(path) {
@@ -51,17 +51,27 @@ fn prepare(args: &MkfsArgs) -> Result<bool> {
             set_size(path, false, size)?;
             Ok(false)
         }
-        Ok(found) if found.is_file() || found.file_type().is_block_device() => {
-            check_may_overwrite(args, path)?;
-            match args.size {
-                Some(size) if found.is_file() && size != found.len() => {
-                    set_size(path, false, size)?
-                }
-                _ => {}
-            }
-            Ok(false)
-        }
+        Ok(found) if found.is_file() || found.file_type().is_block_device() => Ok(false),
         Ok(_) => Err(CliError::at(path, "is neither a file nor a block device")),
+    }
+}
+
+/// Claims the target until the volume is made, sees that it may be overwritten, and gives a file
+/// its size.
+fn claim(args: &MkfsArgs, made: bool) -> Result<Disk> {
+    let path = args.target.as_path();
+    let disk = target::open(path, Access::ReadWrite)?;
+    if made {
+        return Ok(disk);
+    }
+    check_may_overwrite(args, &disk)?;
+    match (args.size, std::fs::metadata(path)) {
+        (Some(size), Ok(found)) if found.is_file() && found.len() != size => {
+            set_size(path, false, size)?;
+            drop(disk);
+            target::open(path, Access::ReadWrite) // in its new size
+        }
+        _ => Ok(disk),
     }
 }
 
@@ -71,9 +81,9 @@ fn set_size(path: &Path, create: bool, size: u64) -> Result<()> {
     sized.map_err(|error| CliError::at(path, error))
 }
 
-/// Refuses a target in use, and, without `--force`, one that does not look empty.
-fn check_may_overwrite(args: &MkfsArgs, path: &Path) -> Result<()> {
-    let disk = target::open(path, Access::ReadWrite)?;
+/// Refuses, without `--force`, a target that does not look empty.
+fn check_may_overwrite(args: &MkfsArgs, disk: &Disk) -> Result<()> {
+    let path = &args.target;
     if args.force {
         return Ok(());
     }
@@ -86,7 +96,8 @@ fn check_may_overwrite(args: &MkfsArgs, path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn make(args: &MkfsArgs) -> Result<()> {
+fn make(args: &MkfsArgs, disk: Disk) -> Result<()> {
+    disk.release_exclusive(); // mke2fs wants it
     let mut command = e2fsprogs("mke2fs");
     command.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256"]);
     if let Some(bytes) = args.journal_size {
@@ -107,13 +118,7 @@ fn make(args: &MkfsArgs) -> Result<()> {
     if !status.success() {
         return Err(CliError::at(&args.target, "mke2fs failed"));
     }
-    check_openable(&args.target)
-}
-
-/// A volume we made must be one we can mount.
-fn check_openable(path: &Path) -> Result<()> {
-    let disk = target::open(path, Access::ReadOnly)?;
-    ext4::Survey::take(&(std::sync::Arc::new(disk) as _), None)
-        .map(|_| ())
-        .map_err(|error| CliError::at(path, error))
+    // A volume we made must be one we can mount; while it is still ours alone.
+    let surveyed = ext4::Survey::take(&(std::sync::Arc::new(disk) as _), None);
+    surveyed.map(|_| ()).map_err(|error| CliError::at(&args.target, error))
 }

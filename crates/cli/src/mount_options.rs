@@ -7,6 +7,7 @@ use device::Durability;
 use ext4::{DataMode, DeltaCodec};
 use mount::{IoUring, MountOptions};
 
+use crate::claimant::TAKE_OVER;
 use crate::journal_path::JournalOptions;
 use crate::target::parse_size;
 use crate::{CliError, Result, mode};
@@ -21,7 +22,8 @@ delta=runs|xor-lzo (runs), commit=1..300 (seconds; 5), regions=2..16 (4), durabi
 block device, a file; journal_size=SIZE makes the file, 4M at least; journal_latency=NS slows NVRAM down by so \
 much a cache line), allow_other (as root the default), default_permissions (always on), nosuid, nodev, noexec, noatime, writeback_cache, \
 atomic_writes (the ioctls of F2FS, for SQLite with batch atomic writes), io_uring=auto|on|off (auto; on allows it for the whole machine), \
-threads=1..256 (32), fsname=NAME, metrics=127.0.0.1:PORT (Prometheus text at /metrics)";
+threads=1..256 (32), takeover (a volume that another machine has not closed: nobody must have it mounted there), heartbeat=1..300 \
+(seconds; for a disk that several machines share: says so often that the volume is in use), fsname=NAME, metrics=127.0.0.1:PORT (Prometheus text at /metrics)";
 
 /// What the options ask for.
 pub struct Parsed {
@@ -39,6 +41,10 @@ pub struct Parsed {
     pub delta_codec: DeltaCodec,
     /// The least that the media have to survive, as asked for by name; otherwise a power cut.
     pub durability: Option<Durability>,
+    /// Opens a volume that another machine has not closed.
+    pub take_over: bool,
+    /// Seconds from one heartbeat of the volume's claim to the next; 0: there are none.
+    pub heartbeat_s: u32,
     /// The journal's own medium.
     pub journal: Option<JournalOptions>,
     /// Where metrics are served.
@@ -55,6 +61,8 @@ pub fn parse(options: &[String]) -> Result<Parsed> {
         region_count: 4,
         delta_codec: DeltaCodec::Runs,
         durability: None,
+        take_over: false,
+        heartbeat_s: 0,
         journal: None,
         metrics: None,
     };
@@ -185,6 +193,12 @@ fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()>
             }
             parsed.mount.thread_count = count;
         }
+        (TAKE_OVER, None) => parsed.take_over = true,
+        ("heartbeat", text) => {
+            let seconds = text.and_then(|text| text.parse().ok());
+            let seconds = seconds.filter(|seconds| (1..=300).contains(seconds));
+            parsed.heartbeat_s = seconds.ok_or_else(|| bad("1 to 300 seconds"))?;
+        }
         ("io_uring", Some("on")) => parsed.mount.io_uring = IoUring::On,
         ("io_uring", Some("auto")) => parsed.mount.io_uring = IoUring::Auto,
         ("io_uring", Some("off")) => parsed.mount.io_uring = IoUring::Off,
@@ -225,6 +239,9 @@ mod tests {
         assert_eq!(parsed.commit_interval, Duration::from_secs(30));
         assert_eq!((parsed.region_count, parsed.mount.thread_count), (8, 2));
         assert_eq!(parsed.metrics.unwrap().port(), 9);
+        assert_eq!((parsed.take_over, parsed.heartbeat_s), (false, 0));
+        let parsed = parse_text("takeover,heartbeat=5").unwrap();
+        assert_eq!((parsed.take_over, parsed.heartbeat_s), (true, 5));
     }
 
     #[test]
@@ -255,6 +272,10 @@ mod tests {
             "durability=dram",
             "io_uring=1",
             "delta=lz4",
+            "heartbeat",
+            "heartbeat=0",
+            "heartbeat=301",
+            "takeover=1",
             "metrics",
             "metrics=9150",
             "metrics=0.0.0.0:9150",

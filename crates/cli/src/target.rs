@@ -1,16 +1,43 @@
 //! The device or file a command works on: opening it, and the programs of e2fsprogs around it.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use device::{Access, Disk};
+use device::{Access, DeviceError, Disk, TrustedUsers};
 
+use crate::volumes::{self, User};
 use crate::{CliError, Result};
 
-/// Opens the target, or says what is wrong with it.
+/// Opens the target, or says what is wrong with it. Waits for a daemon that is just closing it.
 pub fn open(path: &Path, access: Access) -> Result<Disk> {
-    Disk::open(path, access).map_err(|error| CliError::at(path, error.source))
+    let mut is_second = false;
+    loop {
+        let error = match Disk::open(path, access) {
+            Ok(disk) => return Ok(disk),
+            Err(error) => opening(error),
+        };
+        match volumes::user_of(path)? {
+            Some(User::Closing(daemon)) => while !daemon.ended()? {},
+            Some(User::Serving(text)) => return Err(CliError::new(format!("{error}; {text}"))),
+            // It may have ended since.
+            None if !is_second => is_second = true,
+            None => return Err(error),
+        }
+    }
+}
+
+/// The error of opening a medium, which names its path.
+pub fn opening(error: DeviceError) -> CliError {
+    CliError::new(error.source.to_string())
+}
+
+/// The users whose files may be used together with the target: ourselves, root, and the owner of
+/// an image file, who can put into the volume whatever he likes anyway.
+pub fn trust(target: &Path) -> TrustedUsers {
+    let found = std::fs::metadata(target).ok().filter(std::fs::Metadata::is_file);
+    TrustedUsers::of_us_and(found.map(|found| found.uid()))
 }
 
 /// The absolute path of the target, for messages and the mount table.

@@ -27,9 +27,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::caches;
 use crate::claim::{self, Access, Claimed};
-use crate::geometry::{Geometry, Kind};
+use crate::geometry::{Geometry, Kind, SECTOR_BYTES_MAX};
+use crate::length::Length;
 use crate::ring::RingPool;
+use crate::trusted_users::TrustedUsers;
 use crate::{AlignedBuf, BlockDevice, DeviceError, Durability, Operation, Result, check_span};
 
 /// A file or block device, locked against other users for as long as it is open.
@@ -37,8 +40,14 @@ pub struct Disk {
     fd: OwnedFd,
     access: Access,
     geometry: Geometry,
+    /// Of the file that holds the bytes, where that is known.
+    length: Option<Length>,
+    /// See [`BlockDevice::caches`].
+    caches: Vec<u64>,
     /// On a block device that is opened for writing: the claim against the kernel's own users.
     exclusive: Mutex<Option<OwnedFd>>,
+    /// Holds the lock on the file behind a loop device.
+    _locked: Option<OwnedFd>,
     /// On a block device, where io_uring is allowed.
     rings: Option<RingPool>,
     /// Whether `pwritev2(RWF_DSYNC)` is to be used: a file, until a kernel says it cannot.
@@ -49,22 +58,46 @@ impl Disk {
     /// Opens `path`. Fails when somebody else uses it ("in use"), when it is neither a file
     /// nor a block device, and when it does not hold one sector.
     ///
-    /// For writing, the disk is claimed against every other user, a kernel mount of the block
-    /// device included; for reading, against writers that lock it.
+    /// For writing, its bytes are claimed against every other user, by whatever path, loop device or
+    /// partition, a kernel mount included; for reading, against writers that lock it.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Disk> {
-        let path = path.as_ref();
-        let Claimed { fd, exclusive, kind, stat } = claim::claim(path, access)?;
+        Self::open_with(path.as_ref(), access, None)
+    }
+
+    /// Like [`Disk::open`]; refuses what users that are not trusted have made or can write to.
+    pub fn open_trusted(
+        path: impl AsRef<Path>,
+        access: Access,
+        trust: &TrustedUsers,
+    ) -> Result<Disk> {
+        Self::open_with(path.as_ref(), access, Some(trust))
+    }
+
+    fn open_with(path: &Path, access: Access, trust: Option<&TrustedUsers>) -> Result<Disk> {
+        let Claimed { fd, exclusive, locked, behind, kind, stat } =
+            claim::claim(path, access, trust)?;
         let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| claim::errno(path, e))?;
         if geometry.size_bytes == 0 {
             let why = format!("is smaller than one sector of {} bytes", geometry.sector_bytes);
             return Err(claim::refused(path, io::ErrorKind::InvalidInput, why));
+        }
+        if geometry.sector_bytes > SECTOR_BYTES_MAX as usize {
+            let why = format!(
+                "has sectors of {} bytes, and {SECTOR_BYTES_MAX} at most can be used; a loop device gets \
+                 others by: losetup --sector-size {SECTOR_BYTES_MAX}",
+                geometry.sector_bytes
+            );
+            return Err(claim::refused(path, io::ErrorKind::Unsupported, why));
         }
         let rings = match (kind, access) {
             (Kind::Block, Access::ReadWrite) => RingPool::new().ok(),
             _ => None,
         };
         let dsync = AtomicBool::new(kind == Kind::File);
-        Ok(Disk { fd, access, geometry, exclusive: Mutex::new(exclusive), rings, dsync })
+        let caches = caches::below(kind, &stat);
+        let length = length_of(path, kind, behind, geometry.size_bytes)?;
+        let exclusive = Mutex::new(exclusive);
+        Ok(Disk { fd, access, geometry, length, caches, exclusive, _locked: locked, rings, dsync })
     }
 
     /// The regular file `fd`, open for reading and writing, together with other processes: nobody is kept away, so they
@@ -74,7 +107,11 @@ impl Disk {
         let (stat, kind) = (rustix::fs::fstat(&fd).map_err(|e| claim::errno(path, e))?, Kind::File);
         let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| claim::errno(path, e))?;
         let (access, dsync) = (Access::ReadWrite, AtomicBool::new(true));
-        Ok(Disk { fd, access, geometry, exclusive: Mutex::new(None), rings: None, dsync })
+        let caches = caches::below(kind, &stat);
+        let length = Some(Length::of_itself(geometry.size_bytes));
+        let exclusive = Mutex::new(None);
+        let (rings, _locked) = (None, None);
+        Ok(Disk { fd, access, geometry, length, caches, exclusive, _locked, rings, dsync })
     }
 
     /// Gives up the claim against the kernel's own users, so that a `fuseblk` mount can claim
@@ -98,7 +135,18 @@ impl Disk {
         Ok(())
     }
 
+    /// An error if the file that holds the bytes has become shorter.
+    fn check_length(&self) -> io::Result<()> {
+        self.length.as_ref().map_or(Ok(()), |length| length.check(&self.fd))
+    }
+
+    /// Only of the bytes before `end`.
+    fn check_length_up_to(&self, end: u64) -> io::Result<()> {
+        self.length.as_ref().map_or(Ok(()), |length| length.check_up_to(&self.fd, end))
+    }
+
     fn write_aligned(&self, offset: u64, data: &[u8], durable: bool) -> io::Result<()> {
+        self.check_length()?; // Writing would make it long again.
         if !durable {
             return write_all(self.fd.as_fd(), offset, data, ReadWriteFlags::empty());
         }
@@ -136,6 +184,22 @@ impl Disk {
     }
 }
 
+/// The length of the file that holds the bytes of a disk, where there is one that can be opened. Refuses a loop device
+/// whose file is too short for it: reading it gives zeros for what is missing.
+fn length_of(
+    path: &Path,
+    kind: Kind,
+    behind: Option<(OwnedFd, u64)>,
+    size_bytes: u64,
+) -> Result<Option<Length>> {
+    let Some((file, start_bytes)) = behind else {
+        return Ok((kind == Kind::File).then(|| Length::of_itself(size_bytes)));
+    };
+    let length = Length::of_another(file, start_bytes, size_bytes);
+    length.check_at_opening().map_err(|error| claim::refused(path, error.kind(), error))?;
+    Ok(Some(length))
+}
+
 /// Threads that help with a list of writes, beside the one that has it.
 const HELPERS_MAX: usize = 7;
 /// Fewer writes are not worth a thread.
@@ -154,16 +218,22 @@ impl BlockDevice for Disk {
         self.geometry.durability
     }
 
+    fn caches(&self) -> &[u64] {
+        &self.caches
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.check(Operation::Read, offset, buf.len())?;
         let len_bytes = buf.len();
-        if self.is_aligned(buf.as_ptr()) {
+        let read = if self.is_aligned(buf.as_ptr()) {
             read_all(self.fd.as_fd(), offset, buf)
         } else {
             let mut bounce = AlignedBuf::zeroed(len_bytes);
             read_all(self.fd.as_fd(), offset, &mut bounce).map(|()| buf.copy_from_slice(&bounce))
-        }
-        .map_err(|e| DeviceError::new(Operation::Read, offset, len_bytes, e))
+        };
+        // Also after an error: a short file explains it, and is remembered.
+        let length = self.check_length_up_to(offset + len_bytes as u64);
+        length.and(read).map_err(|e| DeviceError::new(Operation::Read, offset, len_bytes, e))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
@@ -205,12 +275,17 @@ impl BlockDevice for Disk {
         if let Err(error) = self.check(Operation::Write, offset, data.len()) {
             return Some(Err(error));
         }
+        if let Err(error) = self.check_length() {
+            return Some(Err(DeviceError::new(Operation::Write, offset, data.len(), error)));
+        }
         let written = self.with_aligned(data, |data| self.write_one_request(offset, data))?;
         Some(written.map_err(|e| DeviceError::new(Operation::Write, offset, data.len(), e)))
     }
 
     fn flush(&self) -> Result<()> {
-        sync_data(self.fd.as_fd()).map_err(|e| DeviceError::new(Operation::Flush, 0, 0, e))
+        sync_data(self.fd.as_fd())
+            .and_then(|()| self.check_length())
+            .map_err(|e| DeviceError::new(Operation::Flush, 0, 0, e))
     }
 }
 

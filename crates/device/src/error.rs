@@ -50,6 +50,11 @@ impl DeviceError {
         DeviceError { operation, offset, len_bytes, source }
     }
 
+    /// The medium has become shorter than it was when it was opened: what was written to it is lost.
+    pub fn is_shrunk(&self) -> bool {
+        self.source.kind() == io::ErrorKind::UnexpectedEof
+    }
+
     /// The operation and, where it has one, its span.
     fn what(&self) -> String {
         let DeviceError { operation, offset, len_bytes, .. } = self;

@@ -2,15 +2,18 @@
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, FsWord, OFlags, SeekFrom, Stat, StatxFlags};
 
 use crate::Durability;
+use crate::backing::{Backing, Root, sysfs_directory};
+use crate::mount_table::mounts;
 
 /// Smallest and largest logical sector.
 const SECTOR_BYTES_MIN: u32 = 512;
-const SECTOR_BYTES_MAX: u32 = 4096;
+pub(crate) const SECTOR_BYTES_MAX: u32 = 4096;
 
 /// A write to a block device of at most this size is one bio (256 vectors of one page).
 const BIO_BYTES_MAX: u64 = 1 << 20;
@@ -45,7 +48,8 @@ impl Kind {
 pub(crate) struct Geometry {
     /// Size in bytes, rounded down to whole sectors.
     pub(crate) size_bytes: u64,
-    /// Logical sector: the unit of offsets and lengths of direct I/O.
+    /// Logical sector: the unit of offsets and lengths of direct I/O. Of a block device it may be more than
+    /// [`SECTOR_BYTES_MAX`], which the disk refuses.
     pub(crate) sector_bytes: usize,
     /// Alignment that direct I/O wants of memory addresses.
     pub(crate) memory_align_bytes: usize,
@@ -63,7 +67,7 @@ impl Geometry {
         let (sector_bytes, memory_align_bytes) = match kind {
             Kind::File => file_alignment(fd)?,
             Kind::Block => {
-                let sector = clamp_sector(rustix::fs::ioctl_blksszget(fd)?);
+                let sector = rustix::fs::ioctl_blksszget(fd)?.max(SECTOR_BYTES_MIN) as usize;
                 (sector, sector)
             }
         };
@@ -122,23 +126,32 @@ pub(crate) fn file_system_durability(fd: impl AsFd) -> Durability {
 
 /// RAM disks survive nothing; a loop device survives what its file does.
 fn block_durability(device: u64) -> Durability {
-    let sysfs = whole_disk(device);
-    let name = fs::canonicalize(&sysfs).unwrap_or_default();
-    let name = name.file_name().unwrap_or_default().to_string_lossy();
-    if name.starts_with("ram") || name.starts_with("zram") {
-        return Durability::Process;
-    }
-    let backing = fs::read_to_string(sysfs.join("loop/backing_file")).unwrap_or_default();
-    match fs::File::open(backing.trim_end_matches('\n')) {
-        Ok(file) => file_system_durability(&file),
-        Err(_) => Durability::Power,
+    let Ok(backing) = Backing::of_device(device) else { return Durability::Power };
+    match backing.root {
+        Root::Disk(disk) => {
+            let name = fs::canonicalize(sysfs_directory(disk)).unwrap_or_default();
+            let name = name.file_name().unwrap_or_default().to_string_lossy();
+            let is_memory = name.starts_with("ram") || name.starts_with("zram");
+            if is_memory { Durability::Process } else { Durability::Power }
+        }
+        // By its file system, because the file may have no name any more.
+        Root::File { device, .. } => {
+            let mounts = mounts("/proc/self/mountinfo");
+            let is_memory = |kind: &str| ["tmpfs", "ramfs", "hugetlbfs", "rootfs"].contains(&kind);
+            let on_memory = mounts.iter().any(|m| m.device == device && is_memory(&m.kind));
+            let named = backing.name.and_then(|name| fs::File::open(name).ok());
+            match named.filter(|file| file.metadata().is_ok_and(|found| found.dev() == device)) {
+                Some(file) => file_system_durability(&file),
+                None if on_memory => Durability::Process,
+                None => Durability::Power,
+            }
+        }
     }
 }
 
 /// The directory of a block device in sysfs; of the whole disk for a partition.
 fn whole_disk(device: u64) -> PathBuf {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let own = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    let own = sysfs_directory(device);
     if own.join("partition").exists() { own.join("..") } else { own }
 }
 

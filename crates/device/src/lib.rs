@@ -8,13 +8,14 @@
 //!
 //! The simulator ([`SimDevice`]) breaks everything that is not on this list.
 //!
-//! 1. A logical sector is written whole or not at all. Nothing larger is.
+//! 1. 512 aligned bytes are written whole or not at all. Nothing larger is, whatever logical sector the
+//!    device reports.
 //! 2. A write that has returned is visible to later reads, and may be lost in a power cut
 //!    until a flush that was issued after it has returned.
 //! 3. Unflushed writes survive a power cut in any subset and in any order.
 //! 4. `write_durable` returns when its own bytes survive a power cut. It says nothing about
 //!    the writes before it.
-//! 5. After a failed write the sectors it covered hold old or new bytes, each by itself.
+//! 5. After a failed write the 512-byte pieces it covered hold old or new bytes, each by itself.
 //!    After a failed flush nothing is known of any unflushed write, for ever: nobody retries.
 //!    `write_durable` may be a write and a flush, and lose its bytes by somebody else's failed
 //!    flush between the two; `write_fua` is not.
@@ -35,6 +36,8 @@
 //! 6. A load of a line that memory has lost (*poison*) fails; so does every access after it.
 
 mod aligned;
+mod backing;
+mod caches;
 mod claim;
 mod command_ring;
 pub mod compare;
@@ -46,13 +49,20 @@ mod fork_closed;
 mod fork_mark;
 mod geometry;
 mod huge;
+mod in_use;
+mod length;
 mod loop_attach;
-mod loop_mounts;
+mod machine;
 mod memory;
 mod metered;
+mod mount_table;
 mod nvram;
+mod other_users;
+mod published;
+mod range_lock;
 mod ring;
 mod sim;
+mod trusted_users;
 mod unread;
 mod words;
 
@@ -68,13 +78,16 @@ pub use folder::{Folder, Trust};
 pub use fork_closed::ForkClosed;
 pub use fork_mark::ForkMark;
 pub use loop_attach::{LoopDevice, LoopOptions};
+pub use machine::{Living, Machine};
 pub use memory::MemoryDevice;
 pub use metered::{Counters, Metered};
 pub use nvram::{
     AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, NvramCursor,
     NvramEvent, NvramTrace, SimNvram,
 };
+pub use ring::RingPool;
 pub use sim::{Cursor, Event, Fault, Image, SimClock, SimDevice, Survival, Trace};
+pub use trusted_users::TrustedUsers;
 pub use unread::unread_bytes;
 pub use words::SharedWords;
 
@@ -121,6 +134,12 @@ pub trait BlockDevice: Send + Sync {
     /// What a durable write survives.
     fn durability(&self) -> Durability;
 
+    /// Numbers of the devices whose volatile caches its writes are in until they are flushed, as far as they
+    /// are known. A failed flush loses writes to every device that has one of them in common.
+    fn caches(&self) -> &[u64] {
+        &[]
+    }
+
     /// Fills `buf` from `offset`.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
 
@@ -133,7 +152,7 @@ pub trait BlockDevice: Send + Sync {
         spans.iter().try_for_each(|(offset, data)| self.write(*offset, data))
     }
 
-    /// Writes `data` at `offset` and returns when it is durable. Not atomic beyond a sector.
+    /// Writes `data` at `offset` and returns when it is durable. Not atomic beyond 512 bytes.
     fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()>;
 
     /// [`BlockDevice::write_durable`] without a flush: no failed flush of somebody else's, before or

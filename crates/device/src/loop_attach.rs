@@ -3,12 +3,12 @@
 use std::ffi::c_void;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::ioctl::{self, Ioctl, IoctlOutput, NoArg, Opcode, Setter};
+use rustix::ioctl::{self, Getter, Ioctl, IoctlOutput, NoArg, Opcode, Setter};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::claim::{errno, refused};
@@ -17,6 +17,7 @@ use crate::{DeviceError, Result};
 const LOOP_CTL_GET_FREE: Opcode = 0x4c82;
 const LOOP_CONFIGURE: Opcode = 0x4c0a;
 const LOOP_CLR_FD: Opcode = 0x4c01;
+const LOOP_GET_STATUS64: Opcode = 0x4c05;
 
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
@@ -56,6 +57,34 @@ struct LoopConfig {
 }
 
 const _: () = assert!(size_of::<LoopInfo64>() == 232 && size_of::<LoopConfig>() == 304);
+
+/// What an attached loop device shows, and where of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LoopStatus {
+    /// Number of the file system of its file.
+    pub(crate) device: u64,
+    /// Number of its file's inode.
+    pub(crate) inode: u64,
+    /// Number of the block device that its file is; 0: it is an ordinary file.
+    pub(crate) block_device: u64,
+    pub(crate) offset_bytes: u64,
+    /// 0: up to the end.
+    pub(crate) limit_bytes: u64,
+}
+
+/// Asks the kernel about the open loop device.
+pub(crate) fn loop_status(device: OwnedFd) -> rustix::io::Result<LoopStatus> {
+    // SAFETY: LOOP_GET_STATUS64 stores a `struct loop_info64` through its argument, which
+    // `LoopInfo64` is (size asserted above); all its fields take any bytes.
+    let info = unsafe { ioctl::ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo64>::new()) }?;
+    Ok(LoopStatus {
+        device: info.lo_device,
+        inode: info.lo_inode,
+        block_device: info.lo_rdevice,
+        offset_bytes: info.lo_offset,
+        limit_bytes: info.lo_sizelimit,
+    })
+}
 
 /// How a file is attached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

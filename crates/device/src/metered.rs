@@ -116,6 +116,10 @@ impl<D: BlockDevice> BlockDevice for Metered<D> {
         self.inner.durability()
     }
 
+    fn caches(&self) -> &[u64] {
+        self.inner.caches()
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.reads.add(buf.len());
         self.inner.read(offset, buf)

@@ -81,7 +81,7 @@ impl SimDevice {
         assert!(sector_bytes.is_power_of_two() && size_bytes.is_multiple_of(sector_bytes as u64));
         let state = State {
             current: image.clone(),
-            cache: Cache::new(image, sector_bytes),
+            cache: Cache::new(image),
             event_count: 0,
             trace: None,
             clock: SimClock::default(),
@@ -172,7 +172,7 @@ impl SimDevice {
         let data = data.into();
         if fails {
             let seed = state.rng.u64(..);
-            let written = cache::failed_write(offset, &data, self.sector_bytes, seed);
+            let written = cache::failed_write(offset, &data, seed);
             write_pieces(&mut state.current, written);
             state.record(Event::FailedWrite { offset, data, seed });
             return Err(failed(Errno::IO));

@@ -19,7 +19,14 @@ fn a_mounted_block_device_is_refused_and_unharmed() {
     let device = LoopDevice::attach(file.as_file(), options).expect("attach");
     let Some(mounted) = Mounted::new(device.path()) else { return };
     let error = Disk::open(device.path(), Access::ReadWrite).err().expect("mounted");
-    assert!(error.to_string().contains("in use (mounted?)"), "{error}");
+    let where_to = format!(
+        "in use: mounted on {} as ext4 ({})",
+        mounted.0.path().display(),
+        device.path().display()
+    );
+    assert!(error.to_string().contains(&where_to), "{error}");
+    let error = Disk::open(file.path(), Access::ReadWrite).err().expect("its file is mounted");
+    assert!(error.to_string().contains(&where_to), "{error}");
     drop(mounted);
     Disk::open(device.path(), Access::ReadWrite).expect("not mounted any more");
 }

@@ -27,11 +27,15 @@ struct Bench {
 impl Bench {
     /// A volume of 32 MiB in groups of 2048 blocks.
     fn new(features: &str) -> Bench {
+        Bench::with(&["-g", "2048", "-O", features])
+    }
+
+    fn with(arguments: &[&str]) -> Bench {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("image");
         let made = Command::new("mke2fs")
-            .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-g", "2048", "-N", "512"])
-            .args(["-O", features])
+            .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-N", "512"])
+            .args(arguments)
             .arg(&path)
             .arg("32M")
             .status();
@@ -171,6 +175,21 @@ fn metadata_is_never_freed_and_nothing_is_freed_twice() {
         assert_eq!(everything(&volume), before);
         check_not_fixed(&volume, start, 4).unwrap();
     }
+}
+
+#[test]
+fn metadata_that_lie_outside_of_their_flex_group_are_not_freed_either() {
+    let packed = "packed_meta_blocks=1";
+    let bench = Bench::with(&["-g", "256", "-E", packed, "-O", "^resize_inode"]);
+    let volume = bench.open();
+    let last = read_desc(&volume, volume.geometry.group_count - 1).unwrap();
+    assert_eq!(volume.geometry.group_of_block(HomeBlock(last.block_bitmap())), 0);
+    for block in [last.block_bitmap(), last.inode_bitmap(), last.inode_table()] {
+        let error = free(&volume, HomeBlock(block), 1).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { .. }), "{block}: {error}");
+    }
+    volume.close().unwrap();
+    bench.assert_clean();
 }
 
 #[test]

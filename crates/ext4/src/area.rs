@@ -7,6 +7,7 @@ use device::BlockDevice;
 use journal::{BLOCK_BYTES, HomeBlock, JournalError};
 
 use crate::features::incompat;
+use crate::layout::claim::Claim;
 use crate::layout::jbd2::{
     Elsewhere, JBD2_KNOWN_INCOMPAT, JBD2_MAGIC, JBD2_ONEJOURNAL, JBD2_SUPERBLOCK_V2, Jbd2SuperBlock,
 };
@@ -23,6 +24,8 @@ pub(crate) struct JournalArea {
     pub(crate) runs: Vec<Range<u64>>,
     /// Is one of our marks set?
     pub(crate) is_marked: bool,
+    /// Who has the volume open, or had; `Err`: that cannot be read.
+    pub(crate) claim: std::result::Result<Option<Claim>, ()>,
     /// Our journal if it is on a medium of its own; only on a marked volume.
     pub(crate) elsewhere: Option<Elsewhere>,
 }
@@ -41,6 +44,7 @@ impl JournalArea {
         runs.retain(|run| !run.is_empty());
         let jbd2 = jbd2_of(&*read_block(&*raw.device, jbd2_block)?);
         check_jbd2(&jbd2)?;
+        check_length(&jbd2, inode.size() / BLOCK_BYTES as u64)?;
         let has = |bit| superblock.s_feature_incompat.get() & bit != 0;
         let is_marked = jbd2.is_marked() || has(incompat::ONEJOURNAL);
         if jbd2.s_start.get() != 0 || !is_marked && has(incompat::RECOVER) {
@@ -51,7 +55,7 @@ impl JournalArea {
         let elsewhere = elsewhere.map_err(|()| {
             Error::corrupt("note of where our journal is", "the superblock of the kernel's journal")
         })?;
-        Ok(JournalArea { jbd2_block, runs, is_marked, elsewhere })
+        Ok(JournalArea { jbd2_block, runs, is_marked, claim: jbd2.claim.claim(), elsewhere })
     }
 
     /// The engine's space on `device`.
@@ -72,6 +76,22 @@ impl JournalArea {
     }
 }
 
+/// Blocks for records in the smallest journal that the kernel takes.
+const JBD2_MIN_BLOCKS: u64 = 1024;
+
+/// The kernel refuses a journal that says it is longer than its file, or that has too few blocks.
+fn check_length(jbd2: &Jbd2SuperBlock, file_blocks: u64) -> Result<()> {
+    let (length, first) = (u64::from(jbd2.s_maxlen.get()), u64::from(jbd2.s_first.get()));
+    let wrong = if length > file_blocks {
+        "length (s_maxlen)"
+    } else if first == 0 || first + JBD2_MIN_BLOCKS > length + 1 {
+        "length or first block (s_maxlen, s_first)"
+    } else {
+        return Ok(());
+    };
+    Err(Error::corrupt(wrong, "the superblock of the kernel's journal"))
+}
+
 fn check_jbd2(jbd2: &Jbd2SuperBlock) -> Result<()> {
     let corrupt = |what: &str| Err(Error::corrupt(what, "the superblock of the kernel's journal"));
     if jbd2.h_magic.get() != JBD2_MAGIC {
@@ -80,7 +100,8 @@ fn check_jbd2(jbd2: &Jbd2SuperBlock) -> Result<()> {
     if jbd2.h_blocktype.get() != JBD2_SUPERBLOCK_V2 {
         return Err(Error::Incompatible("the kernel's journal has an unknown version".into()));
     }
-    let unknown = jbd2.s_feature_incompat.get() & !(JBD2_KNOWN_INCOMPAT | JBD2_ONEJOURNAL);
+    let unknown = jbd2.s_feature_incompat.get() & !(JBD2_KNOWN_INCOMPAT | JBD2_ONEJOURNAL)
+        | jbd2.s_feature_ro_compat.get();
     if unknown != 0 {
         let why = format!("the kernel's journal has unknown features ({unknown:#x})");
         return Err(Error::Incompatible(why));

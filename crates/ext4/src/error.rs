@@ -12,7 +12,7 @@ pub enum Error {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The volume holds something that cannot be right. `place` says where (a block or inode).
-    #[error("corrupt {what} in {place}; run e2fsck")]
+    #[error("corrupt {what} in {place}; run: onejournal fsck -y TARGET")]
     Corrupt {
         /// What is wrong.
         what: String,
@@ -22,6 +22,14 @@ pub enum Error {
     /// The volume uses something this driver does not know; it was not touched.
     #[error("{0}")]
     Incompatible(String),
+    /// Somebody else has the volume open, as far as it says; it was not touched.
+    #[error("in use: {why}")]
+    Claimed {
+        /// Who.
+        why: String,
+        /// Whether [`crate::Claimant::take_over`] gets past that.
+        may_take_over: bool,
+    },
     /// No such name or inode.
     #[error("not found")]
     NotFound,

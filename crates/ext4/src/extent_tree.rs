@@ -1,11 +1,14 @@
 //! The extent tree of an inode on the volume: mapping, allocating, converting, freeing.
 //!
-//! Joins the tree (`extent_walk`, `extent_update`) to inodes and operations. Whatever changes the
+//! Joins the tree (`extent_walk`, `extent_update`) to inodes and operations. Inodes with a block map are
+//! mapped and freed here, too; before anything is allocated for them, `to_extents` gives them a tree. Whatever changes the
 //! tree here also keeps `i_blocks` (which counts the tree's own blocks) in the caller's copy of
 //! the inode; the caller puts that back.
 
 use journal::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock};
 
+use crate::block_map;
+use crate::block_map_free;
 use crate::extent_node::{NodeView, encode_root};
 use crate::extent_run::Run;
 use crate::extent_update::{self, NodeStore};
@@ -61,11 +64,21 @@ impl<S: Source> NodeSource for Reader<'_, S> {
     }
 }
 
+/// Why a tree gets more nodes.
+#[derive(Debug, Clone, Copy)]
+enum Growth {
+    /// For data that got new blocks: there may be no space for it.
+    NewData,
+    /// Its blocks become written, unwritten or free: that must not fail for want of a node.
+    SameData,
+}
+
 /// Changes an inode's tree in an operation, and counts the blocks of its nodes.
 struct Writer<'a, 'v> {
     op: &'a mut Op<'v>,
     owner: InodeNo,
     seed: Option<u32>,
+    growth: Growth,
     /// Nodes that were added, less those that were freed.
     added: i64,
     released: Vec<HomeBlock>,
@@ -91,7 +104,10 @@ impl NodeSource for Writer<'_, '_> {
 
 impl NodeStore for Writer<'_, '_> {
     fn allocate(&mut self, goal: HomeBlock) -> Result<HomeBlock> {
-        let (block, _) = self.op.alloc_blocks(goal, 1)?;
+        let block = match self.growth {
+            Growth::NewData => self.op.alloc_blocks(goal, 1)?.0,
+            Growth::SameData => self.op.alloc_node(goal)?,
+        };
         self.added += 1;
         Ok(block)
     }
@@ -113,7 +129,8 @@ fn is_on_volume(source: &impl Source, start: u64, count: u64) -> bool {
     start > 0 && start.checked_add(count).is_some_and(|end| end <= block_count)
 }
 
-fn seed(source: &impl Source, inode: &Inode) -> Option<u32> {
+/// Seed of the checksums of an inode's nodes.
+pub(crate) fn seed(source: &impl Source, inode: &Inode) -> Option<u32> {
     let checksums = &source.volume().checksums;
     checksums.enabled().then(|| checksums.inode_seed(inode.ino, inode.generation()))
 }
@@ -127,11 +144,12 @@ fn reader<'a, S: Source>(source: &'a S, inode: &Inode) -> Reader<'a, S> {
 fn change<T>(
     op: &mut Op<'_>,
     inode: &mut Inode,
+    growth: Growth,
     edit: impl FnOnce(&mut Writer<'_, '_>, &mut Root) -> Result<T>,
 ) -> Result<(T, Vec<HomeBlock>)> {
     check_extents(inode)?;
     let seed = seed(&*op, inode);
-    let mut writer = Writer { op, owner: inode.ino, seed, added: 0, released: Vec::new() };
+    let mut writer = Writer { op, owner: inode.ino, seed, growth, added: 0, released: Vec::new() };
     let result = edit(&mut writer, inode.i_block_mut())?;
     let (added, released) = (writer.added, writer.released);
     if added != 0 {
@@ -140,13 +158,10 @@ fn change<T>(
     Ok((result, released))
 }
 
-/// Refuses an inode whose blocks are not mapped by extents.
-pub(crate) fn check_extents(inode: &Inode) -> Result<()> {
-    if inode.has_flag(flags::EXTENTS) {
-        return Ok(());
-    }
-    let text = format!("{} has no `extent` flag: block maps are not supported", inode.ino);
-    Err(Error::Incompatible(text))
+/// The caller has seen to it (`Volume::use_extents`) that an inode which is to grow has a tree.
+fn check_extents(inode: &Inode) -> Result<()> {
+    let has_tree = inode.has_flag(flags::EXTENTS);
+    if has_tree { Ok(()) } else { Err(Error::corrupt("block map that changed back", inode.ino)) }
 }
 
 /// Gives a new inode an empty tree.
@@ -158,11 +173,17 @@ pub(crate) fn init_root(inode: &mut Inode) {
 
 /// Whether no blocks are mapped at all.
 pub(crate) fn is_empty(inode: &Inode) -> bool {
+    if !inode.has_flag(flags::EXTENTS) {
+        return inode.i_block().iter().all(|byte| *byte == 0);
+    }
     NodeView::of_root(inode.i_block(), |_, _| true).is_ok_and(|view| view.head().entry_count == 0)
 }
 
 /// Levels below the root, to count credits with. (A root that is not sound is found later.)
 pub(crate) fn depth(inode: &Inode) -> u16 {
+    if !inode.has_flag(flags::EXTENTS) {
+        return 0;
+    }
     NodeView::of_root(inode.i_block(), |_, _| true).map_or(0, |view| view.head().depth)
 }
 
@@ -174,7 +195,9 @@ pub(crate) fn map(
     logical: u32,
     max_count: u32,
 ) -> Result<Mapping> {
-    check_extents(inode)?;
+    if !inode.has_flag(flags::EXTENTS) {
+        return block_map::map(source, inode, logical, max_count);
+    }
     let found = extent_walk::find(&reader(source, inode), inode.i_block(), logical)?;
     let start = u64::from(logical);
     let (end, target) = match found.at {
@@ -207,7 +230,7 @@ pub(crate) fn allocate(
     let (block, count) = op.alloc_blocks(goal, max_count.min(longest))?;
     let run = Run { logical, count, physical: block.0, unwritten };
     inode.add_blocks(i64::from(count))?;
-    change(op, inode, |writer, root| extent_update::insert(writer, root, run))?;
+    change(op, inode, Growth::NewData, |writer, root| extent_update::insert(writer, root, run))?;
     Ok(run)
 }
 
@@ -242,7 +265,9 @@ pub(crate) fn mark(
     if unwritten {
         op.blocks_unwritten(inode.ino);
     }
-    change(op, inode, |writer, root| extent_update::mark(writer, root, start, end, unwritten))?;
+    change(op, inode, Growth::SameData, |writer, root| {
+        extent_update::mark(writer, root, start, end, unwritten)
+    })?;
     Ok(())
 }
 
@@ -255,10 +280,13 @@ pub(crate) fn free_range(
     end: u64,
     budget: &mut FreeBudget,
 ) -> Result<Option<u64>> {
+    if !inode.has_flag(flags::EXTENTS) {
+        return block_map_free::free_range(op, inode, start, end, budget);
+    }
     let mut next = start;
     while next < end && budget.begin_leaf() {
         let mut freed = Vec::new();
-        let (step, released) = change(op, inode, |writer, root| {
+        let (step, released) = change(op, inode, Growth::SameData, |writer, root| {
             extent_update::remove_in_leaf(writer, root, next, end, &mut |run| {
                 let count = budget.take(run.physical, run.count);
                 if count > 0 {
@@ -279,7 +307,8 @@ pub(crate) fn free_range(
             }
         }
     }
-    let ((), released) = change(op, inode, |writer, root| extent_update::shrink(writer, root))?;
+    let ((), released) =
+        change(op, inode, Growth::SameData, |writer, root| extent_update::shrink(writer, root))?;
     released.iter().for_each(|block| budget.force(block.0));
     Ok((next < end).then_some(next))
 }

@@ -98,7 +98,8 @@ impl Volume {
         let mut next = filling.blocks.start;
         let mut may_stop = false;
         while next < filling.blocks.end {
-            let depth = extent_tree::depth(&regular_file(self, ino)?);
+            let inode = self.use_extents(regular_file(self, ino)?)?;
+            let depth = extent_tree::depth(&inode);
             let mut until = filling.blocks.end;
             let progress = Progress { fitting: Cell::new(next), needs_credits: Cell::new(false) };
             next = loop {

@@ -45,7 +45,7 @@ impl Volume {
         }
         let cell = self.cell(ino);
         let _content = cell.content.write();
-        let inode = regular_file(self, ino)?;
+        let inode = self.use_extents(regular_file(self, ino)?)?;
         let plan = self.plan(&inode, &cell, 0)?.journaled();
         let chunk = |piece: &Piece<'a>| Chunk::new(plan, ino, piece.0, piece.1, false, false);
         let chunks: Vec<_> = pieces.iter().map(chunk).collect();

@@ -18,6 +18,17 @@ impl Volume {
     /// the block in which the file ends. Fails once new blocks of the file could not be written: nobody may see
     /// what they held before.
     pub fn read(&self, ino: InodeNo, offset: u64, out: &mut [u8]) -> Result<usize> {
+        self.read_noting(ino, offset, out, true)
+    }
+
+    /// [`Volume::read`]; with `notes_access` the access time may change (see `O_NOATIME` of open(2)).
+    pub fn read_noting(
+        &self,
+        ino: InodeNo,
+        offset: u64,
+        out: &mut [u8],
+        notes_access: bool,
+    ) -> Result<usize> {
         let cell = self.cell(ino);
         let content = cell.content.read();
         if cell.is_content_lost() {
@@ -37,7 +48,7 @@ impl Volume {
         self.read_mapped(&inode, offset, &mut out[..filled_bytes])?;
         drop(content);
         out[len_bytes..filled_bytes].fill(0);
-        if len_bytes > 0 {
+        if len_bytes > 0 && notes_access {
             // The data were read. That their time could not be noted is no failure of the read; an
             // aborted journal tells those who write.
             let _ = self.note_access(&inode);

@@ -169,6 +169,8 @@ impl Volume {
         mapped: &mut dyn FnMut(usize),
     ) -> Result<usize> {
         let inode = regular_file(self, ino)?;
+        check_may_change(&inode, offset)?;
+        let inode = self.use_extents(inode)?;
         let depth = extent_tree::depth(&inode);
         let credits_max = self.journal().max_credit_count();
         let most = edits_credit_count(EDIT_COUNT, depth);

@@ -50,7 +50,7 @@ pub(crate) struct Geometry {
     pub(crate) desc_bytes: usize,
     /// Blocks of the group descriptors.
     pub(crate) desc_block_count: u32,
-    /// Groups whose bitmaps and inode tables lie together (a power of two; 1 without `flex_bg`).
+    /// Groups whose bitmaps and inode tables lie together (a power of two or all; 1 without `flex_bg`).
     pub(crate) groups_per_flex: u32,
     /// The `64bit` feature: counts have an upper half.
     pub(crate) wide: bool,
@@ -174,6 +174,11 @@ impl Geometry {
         assert!(group < self.group_count);
         let offset = u64::from(group) * self.desc_bytes as u64;
         (HomeBlock(1 + offset / BLOCK), (offset % BLOCK) as usize)
+    }
+
+    /// Are these blocks of the volume, and not the one with the superblock?
+    pub(crate) fn holds(&self, start: u64, count: u64) -> bool {
+        start != 0 && start.checked_add(count).is_some_and(|end| end <= self.block_count)
     }
 
     /// Has this group a (backup) superblock?

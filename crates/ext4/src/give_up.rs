@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use device::BlockDevice;
 
+use crate::claim::{self, Claimant};
 use crate::open::find;
 use crate::{Error, Result};
 
@@ -11,10 +12,13 @@ use crate::{Error, Result};
 /// lost; first the volume is marked as having errors, because it has: parts of it are older than
 /// others. Only `e2fsck -fy` can make a file system of it again.
 ///
-/// Refuses, without writing anything, a volume whose journal is not elsewhere. Can be cut anywhere and
+/// Refuses, without writing anything, a volume whose journal is not elsewhere, or that somebody else has open. Can be cut anywhere and
 /// called again.
-pub fn give_up_journal(device: &Arc<dyn BlockDevice>) -> Result<()> {
+pub fn give_up_journal(device: &Arc<dyn BlockDevice>, claimant: Option<&Claimant>) -> Result<()> {
     let found = find(device)?;
+    if let Some(claimant) = claimant {
+        claim::check(&found, claimant)?;
+    }
     if found.area.elsewhere.is_none() {
         let why = "the volume waits for no journal elsewhere: there is nothing to give up";
         return Err(Error::Incompatible(why.into()));

@@ -135,7 +135,8 @@ pub(crate) fn bad_inode(source: &impl Source, ino: InodeNo) -> Error {
 }
 
 /// Superblocks, descriptors, bitmaps and inode tables of the flex group that `group` is in.
-/// (Those of a group lie in its flex group wherever `mke2fs` and `resize2fs` put them.)
+/// (Those of a group lie in its flex group wherever `mke2fs` and `resize2fs` put them; all groups are one
+/// flex group where `mke2fs` packed them, see `RawVolume::find_packed_metadata`.)
 pub(crate) fn fixed_ranges(source: &impl Source, group: u32) -> Result<Arc<[Range<u64>]>> {
     let volume = source.volume();
     let geometry = &volume.geometry;

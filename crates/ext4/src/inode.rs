@@ -82,7 +82,7 @@ pub(crate) fn read_inode(source: &impl Source, ino: InodeNo) -> Result<Inode> {
     if !source.volume().checksums.inode_ok(ino, &inode.raw) {
         return Err(groups::bad_inode(source, ino));
     }
-    inode.check()?;
+    inode.check().map_err(|wrong| Error::corrupt(wrong, ino))?;
     Ok(inode)
 }
 
@@ -102,20 +102,21 @@ impl Inode {
         inode
     }
 
-    fn check(&self) -> Result<()> {
+    /// What cannot be right in an inode of any kind.
+    pub(crate) fn check(&self) -> std::result::Result<(), &'static str> {
         if kind_of(self.mode()).is_none() {
-            return Err(Error::corrupt("file type", self.ino));
+            return Err("i_mode: no type of file");
         }
         let extra = usize::from(self.raw.i_extra_isize.get());
         if extra > INODE_BYTES - GOOD_OLD_INODE_BYTES || !extra.is_multiple_of(4) {
-            return Err(Error::corrupt("size of the extra fields", self.ino));
+            return Err("i_extra_isize");
         }
         let refused = flags::ENCRYPT | flags::VERITY | flags::INLINE_DATA | flags::CASEFOLD;
         if self.flags() & refused != 0 {
-            return Err(Error::corrupt("flags (a feature the volume does not have)", self.ino));
+            return Err("i_flags: a feature the volume does not have");
         }
         if self.size() > i64::MAX as u64 {
-            return Err(Error::corrupt("size", self.ino));
+            return Err("i_size: too large");
         }
         Ok(())
     }
@@ -268,7 +269,19 @@ impl Inode {
         self.raw.i_version_hi = U32::new((version >> 32) as u32);
     }
 
-    /// `i_block`: extent root, fast symlink target, or device number.
+    /// Whether `i_block` maps blocks, as extents or as a block map; else it holds the target of a short symbolic
+    /// link, or a device number.
+    pub(crate) fn maps_blocks(&self) -> bool {
+        match self.kind() {
+            FileKind::Regular | FileKind::Directory => true,
+            FileKind::Symlink => {
+                self.has_flag(flags::EXTENTS) || self.size() >= self.raw.i_block.len() as u64
+            }
+            _ => false,
+        }
+    }
+
+    /// `i_block`: root of the map of blocks, fast symlink target, or device number.
     pub(crate) fn i_block(&self) -> &[u8; 60] {
         &self.raw.i_block
     }

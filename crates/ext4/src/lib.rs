@@ -26,9 +26,12 @@ mod alloc_test;
 mod area;
 mod attr;
 mod bitmap;
+mod block_map;
+mod block_map_free;
 mod blocks;
 mod cells;
 mod checksum;
+mod claim;
 mod data_mode;
 #[cfg(test)]
 mod data_mode_test;
@@ -57,12 +60,14 @@ mod file_stats;
 #[cfg(test)]
 mod file_test;
 mod file_write;
+mod fixed_inodes;
 mod free_budget;
 mod frees;
 mod geometry;
 mod give_up;
 mod groups;
 mod hash;
+mod heartbeat;
 mod htree;
 mod htree_node;
 mod inode;
@@ -81,9 +86,11 @@ mod read_dir;
 mod rename;
 mod seek;
 mod source;
+mod space;
 mod stat_fs;
 mod survey;
 mod sync;
+mod to_extents;
 mod totals;
 mod truncate;
 mod types;
@@ -92,6 +99,7 @@ mod volume;
 mod xattr;
 mod xattr_set;
 
+pub use claim::{Claimant, check_claim};
 pub use data_mode::{DATA_MODE_XATTR, DataMode};
 pub use error::{Error, Result};
 pub use fallocate::Allocate;
@@ -99,6 +107,8 @@ pub use file_atomic::Piece;
 pub use file_stats::FileStat;
 pub use give_up::give_up_journal;
 pub use journal::DeltaCodec;
+pub use layout::claim::Claim;
+pub use space::{Spender, spending_as};
 pub use survey::Survey;
 pub use types::{
     Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,

@@ -191,7 +191,7 @@ impl Volume {
     }
 
     fn make_credit_count(&self, parent: InodeNo) -> Result<usize> {
-        let dir = read_dir_inode(self, parent)?;
+        let dir = names::dir_to_grow(self, parent)?;
         let own_block = 1 + extent_tree::append_credit_count(&dir);
         let attributes = 3 * xattr::STORE_CREDITS;
         let inode = credits::ALLOC_INODE + credits::PUT_INODE;
@@ -201,7 +201,7 @@ impl Volume {
     /// Gives an inode that is not a directory one more name. Pins the inode.
     pub fn link(&self, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr> {
         names::check_name(name)?;
-        let dir = read_dir_inode(self, parent)?;
+        let dir = names::dir_to_grow(self, parent)?;
         let credit_count = names::insert_credit_count(&dir) + credits::PUT_INODE;
         self.with_op(credit_count, |op| {
             let mut inode = op.inode(ino)?;

@@ -10,6 +10,9 @@
 //! When a volume that was not closed gets a new life, both lives are noted until the new one has
 //! begun: whatever a crash leaves, the journal is in one of them.
 //!
+//! The inner mark and the claim ([`crate::claim`]), which says who has the volume open, are written and
+//! removed as one.
+//!
 //! Order: outer, inner, each durable, then the first transaction is written; after everything is
 //! home they come off in the opposite order. A volume with either mark is ours to recover; the
 //! engine's header, which is durable before the outer mark is set, says what there is.
@@ -20,12 +23,13 @@
 
 use std::sync::Arc;
 
-use device::BlockDevice;
-use journal::{BlockBytes, HomeBlock};
+use device::{AlignedBuf, BlockDevice};
+use journal::{BlockBytes, HomeBlock, JournalError};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::checksum::Checksums;
 use crate::features::incompat;
+use crate::layout::claim::Claim;
 use crate::layout::jbd2::{Elsewhere, JBD2_SUPERBLOCK_BYTES, Jbd2SuperBlock};
 use crate::layout::superblock::{STATE_ERROR, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
 use crate::op::superblock_of;
@@ -91,17 +95,17 @@ impl Marks {
         self.jbd2_block
     }
 
-    /// Sets both marks, durably. The engine is open and has not committed anything. `elsewhere`: its
-    /// journal if that is on a medium of its own.
-    pub(crate) fn set(&self, elsewhere: Option<Elsewhere>) -> Result<()> {
+    /// Sets both marks, durably, and with the inner one the claim. The engine is open and has not
+    /// committed anything. `elsewhere`: its journal if that is on a medium of its own.
+    pub(crate) fn set(&self, elsewhere: Option<Elsewhere>, claim: Option<&Claim>) -> Result<()> {
         self.note_elsewhere(elsewhere)?;
         self.set_outer(true)?;
-        self.set_inner(true)
+        self.set_inner(true, claim)
     }
 
     /// Takes both marks off, durably. The engine is closed, everything is home.
     pub(crate) fn remove(&self) -> Result<()> {
-        self.set_inner(false)?;
+        self.set_inner(false, None)?;
         self.set_outer(false)?;
         self.note_elsewhere(None)
     }
@@ -115,16 +119,42 @@ impl Marks {
         self.change_inner(|jbd2| jbd2.set_journal_elsewhere(elsewhere))
     }
 
-    fn set_inner(&self, marked: bool) -> Result<()> {
-        self.change_inner(|jbd2| jbd2.set_marked(marked))
+    fn set_inner(&self, marked: bool, claim: Option<&Claim>) -> Result<()> {
+        self.change_inner(|jbd2| {
+            jbd2.set_marked(marked);
+            jbd2.set_claim(claim);
+        })
+    }
+
+    /// The claim on the volume; `Err` inside: it cannot be read.
+    pub(crate) fn claim(&self) -> Result<std::result::Result<Option<Claim>, ()>> {
+        Ok(jbd2_of(&*read_block(&*self.device, self.jbd2_block)?).claim.claim())
+    }
+
+    /// Writes the claim alone, durably.
+    pub(crate) fn write_claim(&self, claim: &Claim) -> Result<()> {
+        self.change_inner(|jbd2| jbd2.set_claim(Some(claim)))
+    }
+
+    /// Writes the claim alone; a power cut may undo it.
+    pub(crate) fn write_beat(&self, claim: &Claim) -> Result<()> {
+        let block =
+            AlignedBuf::from_slice(&self.changed_inner(|jbd2| jbd2.set_claim(Some(claim)))?[..]);
+        let written = self.device.write(self.jbd2_block.offset_bytes(), &block);
+        Ok(written.map_err(JournalError::from)?)
     }
 
     fn change_inner(&self, change: impl FnOnce(&mut Jbd2SuperBlock)) -> Result<()> {
+        let block = self.changed_inner(change)?;
+        write_block(&*self.device, self.jbd2_block, &block)
+    }
+
+    fn changed_inner(&self, change: impl FnOnce(&mut Jbd2SuperBlock)) -> Result<Box<BlockBytes>> {
         let mut block = read_block(&*self.device, self.jbd2_block)?;
         let mut jbd2 = jbd2_of(&block);
         change(&mut jbd2);
         block[..JBD2_SUPERBLOCK_BYTES].copy_from_slice(jbd2.as_bytes());
-        write_block(&*self.device, self.jbd2_block, &block)
+        Ok(block)
     }
 
     /// Marks the volume as having errors, durably; the marks stay.

@@ -52,6 +52,13 @@ pub(crate) fn read_dir_inode(source: &impl Source, ino: InodeNo) -> Result<Inode
     }
 }
 
+/// A directory that is about to get a name, before the operation begins: with a tree of extents, so that it can grow.
+pub(crate) fn dir_to_grow(volume: &Volume, ino: InodeNo) -> Result<Inode> {
+    let dir = read_dir_inode(volume, ino)?;
+    // The operation will refuse what is not to be changed.
+    if check_addable_to(&dir).is_ok() { volume.use_extents(dir) } else { Ok(dir) }
+}
+
 /// The inode that an entry of `dir` names.
 pub(crate) fn read_target(source: &impl Source, dir: &Inode, ino: InodeNo) -> Result<Inode> {
     let first = source.volume().geometry.first_inode;
@@ -170,8 +177,7 @@ impl Volume {
         }
         let corrupt = || Error::corrupt("symbolic link", ino);
         let size = usize::try_from(inode.size()).map_err(|_| corrupt())?;
-        let is_fast = !inode.has_flag(flags::EXTENTS);
-        let target = if is_fast {
+        let target = if !inode.maps_blocks() {
             inode.i_block().get(..size).ok_or_else(corrupt)?.to_vec()
         } else {
             match extent_tree::map(self, &inode, 0, 1)?.target {

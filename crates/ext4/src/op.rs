@@ -6,6 +6,7 @@
 //! volume when an operation that touched it is dropped.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use journal::{BlockBytes, BlockOwner, BlockRef, Form, Handle, HomeBlock, InPlaceGuard, Tid};
 use zerocopy::{FromBytes, IntoBytes};
@@ -14,6 +15,7 @@ use crate::inode::{Inode, read_inode};
 use crate::layout::inode::INODE_BYTES;
 use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
 use crate::source::{Source, check_on_volume};
+use crate::space::{self, Spender};
 use crate::volume::Volume;
 use crate::{Error, InodeNo, Result, Timestamp, groups};
 
@@ -49,6 +51,8 @@ pub(crate) struct Op<'v> {
     pub(crate) free_block_delta: i64,
     pub(crate) free_inode_delta: i64,
     pub(crate) touched_orphans: bool,
+    spender: Spender,
+    renames_dir: bool,
 }
 
 impl Volume {
@@ -70,6 +74,8 @@ impl Volume {
             free_block_delta: 0,
             free_inode_delta: 0,
             touched_orphans: false,
+            spender: space::current(),
+            renames_dir: false,
         })
     }
 
@@ -135,6 +141,16 @@ impl<'v> Op<'v> {
     /// The volume, for as long as the operation may live.
     pub(crate) fn volume_ref(&self) -> &'v Volume {
         self.volume
+    }
+
+    /// On whose behalf it takes blocks.
+    pub(crate) fn spender(&self) -> Spender {
+        self.spender
+    }
+
+    /// Free blocks of the volume, as this operation leaves them so far.
+    pub(crate) fn free_block_count(&self) -> u64 {
+        self.volume.totals.free_block_count().saturating_add_signed(self.free_block_delta)
     }
 
     /// The operation's time: one value, whenever it is asked.
@@ -251,6 +267,12 @@ impl<'v> Op<'v> {
         self.volume.cell(ino).unwritten_tid() <= self.volume.committed()
     }
 
+    /// A directory gets another name or parent: every `fsync` waits for this operation, since it cannot
+    /// know whether its file is below.
+    pub(crate) fn dir_renamed(&mut self) {
+        self.renames_dir = true;
+    }
+
     /// Pins the inode once, if and when the operation is published (before anyone can see it).
     pub(crate) fn pin(&mut self, ino: InodeNo) {
         self.pins.push(ino);
@@ -298,7 +320,7 @@ impl<'v> Op<'v> {
 
     fn fill_in_totals(&self, superblock: &mut SuperBlock) {
         let (totals, geometry) = (&self.volume.totals, &self.volume.geometry);
-        let blocks = totals.free_block_count().saturating_add_signed(self.free_block_delta);
+        let blocks = self.free_block_count();
         let inodes = totals.free_inode_count().saturating_add_signed(self.free_inode_delta);
         let inodes = u32::try_from(inodes).unwrap_or(geometry.inode_count);
         superblock.set_free_block_count(blocks.min(geometry.block_count), geometry.wide);
@@ -330,6 +352,9 @@ impl<'v> Op<'v> {
         self.pins.drain(..).for_each(|ino| volume.cells.pin(ino));
         self.freed.drain(..).for_each(|range| volume.frees.add(range, tid));
         volume.totals.add(self.free_block_delta, self.free_inode_delta);
+        if self.renames_dir {
+            volume.renamed_dir_tid.fetch_max(tid.0, Ordering::AcqRel);
+        }
         for ino in self.changed.drain(..) {
             volume.cell(ino).note_change(tid, true);
         }

@@ -1,12 +1,13 @@
 //! Opening and closing a volume.
 //!
-//! Opening: read and check the superblock; find the journal; if our mark is on it, recover and
+//! Opening: read and check the superblock; find the journal; look who has the volume open; if our mark is on it, recover and
 //! begin again; open the engine; set the marks; count the free space again and clean up orphans
 //! if there was a crash. Nothing is written to a volume that is refused.
 //!
 //! Closing: free what was unlinked but open, bring everything home, take the marks off.
 //!
-//! Opening reads a few blocks, however large the volume is; only after a crash all descriptors.
+//! Opening reads a few blocks, however large the volume is; all descriptors only after a crash, or when
+//! one flex group has all metadata (`packed_meta_blocks`): then once.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -17,11 +18,14 @@ use journal::{HomeBlock, Journal, Options, RecoverOptions, Space};
 use crate::area::JournalArea;
 use crate::cells::Cells;
 use crate::checksum::Checksums;
+use crate::claim;
 use crate::features::{self, compat, ro_compat};
 use crate::file_stats::FileStats;
 use crate::frees::Frees;
 use crate::geometry::Geometry;
 use crate::groups::{GroupCache, merge, read_desc};
+use crate::heartbeat::Heartbeat;
+use crate::layout::claim::Claim;
 use crate::layout::jbd2::Elsewhere;
 use crate::layout::superblock::{STATE_ERROR, SUPERBLOCK_MAGIC, SuperBlock};
 use crate::marks::{Marks, read_superblock};
@@ -60,6 +64,12 @@ impl Volume {
     pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Volume> {
         let mut found = find(&device)?;
         let crashed = found.area.is_marked;
+        if let Some(claimant) = &options.claimant {
+            claim::check(&found, claimant)?;
+            if crashed || !options.read_only {
+                claim::take(&found.marks(), claimant)?;
+            }
+        }
         if crashed {
             recover(&found, &options)?;
             found = find(&device)?;
@@ -67,10 +77,11 @@ impl Volume {
         if !found.is_sound {
             return Err(Error::corrupt("checksum", "the superblock"));
         }
+        found.raw.check_root(&found.superblock)?;
         if options.read_only {
             if crashed {
                 let writable = OpenOptions { read_only: false, ..options.clone() };
-                Volume::open(device.clone(), writable)?.close()?;
+                open_writable(found, writable, crashed)?.close()?;
                 found = find(&device)?;
             }
             return open_read_only(found, options);
@@ -85,6 +96,7 @@ impl Volume {
             self.clean_up_orphans()?;
             self.write_last_superblock()?;
             self.journal.close()?;
+            drop(self.heartbeat);
             return marks.remove();
         }
         Ok(self.journal.close()?)
@@ -100,6 +112,15 @@ impl Volume {
             }
         })?;
         op.finish(&[])?;
+        Ok(())
+    }
+
+    /// If the claim is to have one.
+    fn start_heartbeat(&mut self, marks: Marks, claim: Option<Claim>) -> Result<()> {
+        let beats = self.options.background;
+        if let Some(claim) = claim.filter(|claim| claim.heartbeat_s > 0 && beats) {
+            self.heartbeat = Some(Heartbeat::start(marks, claim, self.journal.aborter())?);
+        }
         Ok(())
     }
 
@@ -145,7 +166,8 @@ pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<Found> {
     features::check(&superblock)?;
     let geometry = Geometry::new(&superblock, device.size_bytes())?;
     let checksums = Checksums::new(&superblock);
-    let raw = RawVolume { device: device.clone(), geometry, checksums };
+    let mut raw = RawVolume::new(device.clone(), geometry, checksums);
+    raw.find_packed_metadata()?;
     let area = JournalArea::find(&raw, &superblock)?;
     if !found.is_sound && !area.is_marked {
         return Err(Error::corrupt("checksum", "the superblock"));
@@ -207,7 +229,7 @@ fn open_read_only(found: Found, options: OpenOptions) -> Result<Volume> {
 
 fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Volume> {
     if found.superblock.s_state.get() & STATE_ERROR != 0 {
-        let why = "the volume is marked as having errors; run: e2fsck -f TARGET";
+        let why = "the volume is marked as having errors; run: onejournal fsck -y TARGET";
         return Err(Error::Incompatible(why.into()));
     }
     let place = place::to_use(&found, &options)?;
@@ -223,10 +245,12 @@ fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Vo
         broken: options.broken,
         ..Options::default()
     };
-    let volume = build(found, options, place.space, engine_options, true)?;
-    let marks = volume.marks.as_ref().expect("a writable volume has marks");
-    marks.set(elsewhere)?;
-    match volume.start(crashed) {
+    let marks = found.marks();
+    let mut volume = build(found, options, place.space, engine_options, true)?;
+    let claimant = volume.options.claimant.as_ref();
+    let claim = claimant.map(|claimant| claimant.claim.clone());
+    marks.set(elsewhere, claim.as_ref())?;
+    match volume.start_heartbeat(marks, claim).and_then(|()| volume.start(crashed)) {
         Ok(()) => Ok(volume),
         Err(error) => {
             abandon(volume);
@@ -250,8 +274,10 @@ fn note_next_life(found: &Found, place: &Place, life: u64) -> Result<Option<Else
 
 /// A failed opening must not leave a volume that only we can open, if it can be helped.
 fn abandon(volume: Volume) {
-    let Volume { journal, marks: Some(marks), .. } = volume else { return };
-    if let Err(error) = journal.close().map_err(Error::from).and_then(|()| marks.remove()) {
+    let Volume { journal, marks: Some(marks), heartbeat, .. } = volume else { return };
+    let closed = journal.close().map_err(Error::from);
+    drop(heartbeat);
+    if let Err(error) = closed.and_then(|()| marks.remove()) {
         tracing::warn!("the volume stays marked: {error}");
     }
 }
@@ -265,7 +291,7 @@ fn build(
 ) -> Result<Volume> {
     let marks = found.marks();
     let Found { raw, superblock, area, orphan_file, .. } = found;
-    let RawVolume { device, geometry, checksums } = raw;
+    let RawVolume { device, geometry, checksums, .. } = raw;
     let mut reserved = area.all_runs();
     let orphan_file = orphan_file.map(|(file, runs)| {
         reserved.extend(runs);
@@ -281,8 +307,10 @@ fn build(
     Ok(Volume {
         groups: GroupCache::new(geometry.group_count, merge(reserved)),
         random: AtomicU64::new(options.random_seed),
+        renamed_dir_tid: AtomicU64::new(0),
         answered: parking_lot::RwLock::default(),
         marks: writable.then_some(marks),
+        heartbeat: None,
         orphans: Orphans::new(orphan_file),
         superblock: Box::new(superblock),
         cells: Cells::default(),

@@ -1,19 +1,21 @@
 //! Reading the volume before its journal is open: straight from the device.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use device::{AlignedBuf, BlockDevice};
 use journal::{BLOCK_BYTES, BlockBytes, HomeBlock, JournalError};
-use zerocopy::FromBytes;
+use parking_lot::Mutex;
 
+use crate::block_map::{self, Limits};
 use crate::checksum::Checksums;
 use crate::extent_node::{NodeView, WHOLE_FILE, Window};
-use crate::geometry::{Geometry, INODES_PER_BLOCK};
+use crate::extent_run::Run;
+use crate::geometry::Geometry;
 use crate::groups::{check_desc, collect_fixed};
 use crate::inode::{Inode, flags};
 use crate::layout::group::GroupDesc;
-use crate::layout::inode::{INODE_BYTES, RawInode};
 use crate::{Error, InodeNo, Result};
 
 /// Extents that a file of the file system itself may have: far more than any has.
@@ -24,6 +26,10 @@ pub(crate) struct RawVolume {
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) geometry: Geometry,
     pub(crate) checksums: Checksums,
+    /// The block of descriptors that was read last: neighbours are mostly asked for next.
+    descs: Mutex<Option<(HomeBlock, Box<BlockBytes>)>>,
+    /// Fixed metadata of each flex group that was asked for, by its first group.
+    fixed: Mutex<HashMap<u32, Arc<[Range<u64>]>>>,
 }
 
 /// Reads one block from the device.
@@ -45,41 +51,61 @@ pub(crate) fn write_block(
 }
 
 impl RawVolume {
+    pub(crate) fn new(
+        device: Arc<dyn BlockDevice>,
+        geometry: Geometry,
+        checksums: Checksums,
+    ) -> RawVolume {
+        let (descs, fixed) = (Mutex::default(), Mutex::default());
+        RawVolume { device, geometry, checksums, descs, fixed }
+    }
+
+    /// With `packed_meta_blocks` mke2fs puts the bitmaps and inode tables of all groups at the front of the
+    /// volume, although flex groups are smaller. Then all groups are one flex group here.
+    pub(crate) fn find_packed_metadata(&mut self) -> Result<()> {
+        let second = self.geometry.groups_per_flex;
+        if second >= self.geometry.group_count {
+            return Ok(());
+        }
+        let bitmap = HomeBlock(self.read_desc(second)?.block_bitmap());
+        if self.geometry.group_of_block(bitmap) < second {
+            self.geometry.groups_per_flex = self.geometry.group_count;
+        }
+        Ok(())
+    }
+
     /// A group's descriptor.
     pub(crate) fn read_desc(&self, group: u32) -> Result<GroupDesc> {
         let (block, offset) = self.geometry.desc_place(group);
-        let bytes = read_block(&*self.device, block)?;
+        let mut last = self.descs.lock();
+        let bytes = match last.take() {
+            Some((number, bytes)) if number == block => bytes,
+            _ => read_block(&*self.device, block)?,
+        };
         let desc = GroupDesc::from_disk(&bytes[offset..offset + self.geometry.desc_bytes]);
+        *last = Some((block, bytes));
         check_desc(&self.geometry, &self.checksums, group, &desc)?;
         Ok(desc)
     }
 
-    /// The inode of a file of the file system itself.
-    pub(crate) fn read_inode(&self, ino: InodeNo, what: &str) -> Result<Inode> {
-        let (group, index) = self.geometry.group_of_inode(ino)?;
-        let table = self.read_desc(group)?.inode_table();
-        let block = HomeBlock(table + u64::from(index / INODES_PER_BLOCK));
-        let bytes = read_block(&*self.device, block)?;
-        let offset = (index % INODES_PER_BLOCK) as usize * INODE_BYTES;
-        let (raw, _) = RawInode::read_from_prefix(&bytes[offset..]).expect("it lies in a block");
-        if !self.checksums.inode_ok(ino, &raw) {
-            return Err(Error::corrupt(format!("checksum of the {what}"), ino));
+    /// Fixed metadata of the flex group that `group` is in. With all metadata at the front of the volume
+    /// (`packed_meta_blocks`) that is one flex group of all groups, so it is read once.
+    fn fixed_ranges(&self, group: u32) -> Result<Arc<[Range<u64>]>> {
+        let flex = self.geometry.flex_groups(group);
+        if let Some(known) = self.fixed.lock().get(&flex.start) {
+            return Ok(known.clone());
         }
-        let inode = Inode { ino, raw };
-        if inode.mode() & crate::inode::S_IFMT != 0o100000 || inode.link_count() == 0 {
-            return Err(Error::corrupt(format!("{what}: not a regular file"), ino));
-        }
-        if !inode.has_flag(flags::EXTENTS) {
-            return Err(Error::Incompatible(format!("the {what} is not mapped by extents")));
-        }
-        Ok(inode)
+        let ranges = collect_fixed(&self.geometry, flex.clone(), |group| self.read_desc(group))?;
+        let ranges: Arc<[Range<u64>]> = ranges.into();
+        self.fixed.lock().insert(flex.start, ranges.clone());
+        Ok(ranges)
     }
 
     /// The blocks of a file of the file system itself, in order. It has no holes, and none of its
     /// blocks is fixed metadata.
     pub(crate) fn file_blocks(&self, inode: &Inode, what: &str) -> Result<Vec<Range<u64>>> {
         let mut walk = Walk { raw: self, inode, runs: Vec::new(), next: 0 };
-        let walked = walk.root();
+        let walked = if inode.has_flag(flags::EXTENTS) { walk.root() } else { walk.block_map() };
         let (runs, next) = (walk.runs, walk.next);
         walked.map_err(|why| match why {
             Stop::Fault(fault) => Error::corrupt(format!("{what}: {fault}"), inode.ino),
@@ -93,14 +119,19 @@ impl RawVolume {
         Ok(runs)
     }
 
-    fn check_not_fixed(&self, runs: &[Range<u64>], what: &str, ino: InodeNo) -> Result<()> {
+    /// Refuses blocks of a file that are fixed metadata.
+    pub(crate) fn check_not_fixed(
+        &self,
+        runs: &[Range<u64>],
+        what: &str,
+        ino: InodeNo,
+    ) -> Result<()> {
         for run in runs {
             let mut group = self.geometry.group_of_block(HomeBlock(run.start));
             let last = self.geometry.group_of_block(HomeBlock(run.end - 1));
             while group <= last {
-                let flex = self.geometry.flex_groups(group);
-                group = flex.end;
-                let fixed = collect_fixed(&self.geometry, flex, |group| self.read_desc(group))?;
+                let fixed = self.fixed_ranges(group)?;
+                group = self.geometry.flex_groups(group).end;
                 if fixed.iter().any(|range| range.start < run.end && run.start < range.end) {
                     return Err(Error::corrupt(format!("{what}: lies on metadata"), ino));
                 }
@@ -130,9 +161,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn holds(&self) -> impl Fn(u64, u64) -> bool + use<> {
-        let block_count = self.raw.geometry.block_count;
-        move |start, count| start != 0 && start.checked_add(count).is_some_and(|e| e <= block_count)
+    fn holds(&self) -> impl Fn(u64, u64) -> bool {
+        |start, count| self.raw.geometry.holds(start, count)
     }
 
     fn root(&mut self) -> std::result::Result<(), Stop> {
@@ -159,8 +189,29 @@ impl Walk<'_> {
         Ok(())
     }
 
+    fn block_map(&mut self) -> std::result::Result<(), Stop> {
+        let raw = self.raw;
+        let holds = |start, count| raw.geometry.holds(start, count);
+        let limits = Limits { block_count: raw.geometry.block_count, run_count: EXTENT_LIMIT };
+        let contents = block_map::walk(self.inode, limits, &mut |block| {
+            if !holds(block.0, 1) {
+                return Err(Error::corrupt("block map", self.inode.ino));
+            }
+            Ok(read_block(&*raw.device, block)?.into())
+        });
+        let contents = contents.map_err(Stop::Error)?.ok_or("too many pieces")?;
+        if !contents.runs.iter().all(|run| holds(run.physical, run.count.into())) {
+            return Err("block number".into());
+        }
+        self.runs_of_file(&contents.runs)
+    }
+
     fn leaf(&mut self, view: &NodeView<'_>) -> std::result::Result<(), Stop> {
-        for run in view.runs() {
+        self.runs_of_file(&view.runs())
+    }
+
+    fn runs_of_file(&mut self, runs: &[Run]) -> std::result::Result<(), Stop> {
+        for run in runs {
             if u64::from(run.logical) != self.next || run.unwritten {
                 return Err("holes or unwritten blocks".into());
             }

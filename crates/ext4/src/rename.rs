@@ -7,7 +7,6 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::names::{self, change_dir, find_target, read_dir_inode};
 use crate::op::{Op, credits};
-use crate::truncate::check_freeable;
 use crate::types::{FileKind, InodeNo, RenameHow};
 use crate::unlink::check_empty;
 use crate::volume::Volume;
@@ -35,7 +34,7 @@ impl Volume {
     ) -> Result<()> {
         names::check_changeable_name(from_name)?;
         names::check_changeable_name(to_name)?;
-        let to_dir = read_dir_inode(self, to_parent)?;
+        let to_dir = names::dir_to_grow(self, to_parent)?;
         let credit_count = CREDITS + names::insert_credit_count(&to_dir);
         let from = Place { parent: from_parent, name: from_name };
         let to = Place { parent: to_parent, name: to_name };
@@ -74,7 +73,6 @@ fn rename(
                 exchange(op, from, to, moved, target)?;
                 Ok(None)
             } else {
-                check_freeable(&target.1)?;
                 replace(op, from, to, moved, target).map(Some)
             }
         }
@@ -129,9 +127,12 @@ fn finish_moved(op: &mut Op<'_>, ino: InodeNo, from: InodeNo, to: InodeNo) -> Re
     let mut inode = op.inode(ino)?;
     inode.set_ctime(op.now());
     op.put_inode(&inode)?;
-    if inode.kind() == FileKind::Directory && from != to {
-        dir::set_parent(op, &inode, to)?;
-        op.directory_changed(ino);
+    if inode.kind() == FileKind::Directory {
+        op.dir_renamed();
+        if from != to {
+            dir::set_parent(op, &inode, to)?;
+            op.directory_changed(ino);
+        }
     }
     Ok(())
 }

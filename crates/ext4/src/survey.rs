@@ -5,6 +5,7 @@ use std::sync::Arc;
 use device::BlockDevice;
 use journal::{Medium, Space};
 
+use crate::claim;
 use crate::open::find;
 use crate::{Result, place};
 
@@ -14,6 +15,8 @@ pub struct Survey {
     pub uuid: [u8; 16],
     /// The volume was not closed: its journal may hold history that is not home.
     pub needs_recovery: bool,
+    /// Who has the volume open, or has not closed it, if it says that.
+    pub claimed_by: Option<String>,
     /// Where the engine's journal lies: `Err` when it is on a medium that was not given, or not on
     /// the one that was.
     pub space: Result<Space>,
@@ -29,6 +32,10 @@ impl Survey {
         Ok(Survey {
             uuid: found.superblock.s_uuid,
             needs_recovery: found.area.is_marked,
+            claimed_by: match &found.area.claim {
+                Ok(Some(claim)) => Some(claim::describe(claim)),
+                _ => None,
+            },
             space: place::to_look_at(&found, journal),
             block_count: found.raw.geometry.block_count,
         })

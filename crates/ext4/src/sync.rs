@@ -1,5 +1,9 @@
 //! Making changes durable.
 
+use std::sync::atomic::Ordering;
+
+use journal::Tid;
+
 use crate::inode::read_inode;
 use crate::op::data_owner;
 use crate::volume::Volume;
@@ -24,7 +28,9 @@ impl Volume {
             self.journal().write_buffered_of(owner)?;
         }
         // A write that has been acknowledged has left its transaction in the cell.
-        let tid = if data_only { cell.datasync_tid() } else { cell.sync_tid() };
+        let own_tid = if data_only { cell.datasync_tid() } else { cell.sync_tid() };
+        // And so has a rename of a directory: the path to this inode may lead through it.
+        let tid = own_tid.max(Tid(self.renamed_dir_tid.load(Ordering::Acquire)));
         if tid > self.committed() {
             self.journal().sync(tid)?;
         }

@@ -4,10 +4,10 @@
 //! first (which sets its new size) to the last, so that after a crash the rest is freed at the next
 //! opening; one that is no more is there anyway.
 
-use crate::extent_tree::{self, check_extents};
+use crate::extent_tree;
 use crate::file::{BLOCK, FILE_BYTES_MAX, check_may_change, regular_file, touch, zero_tail};
 use crate::free_budget::{FREE_CREDIT_COUNT, FreeBudget};
-use crate::inode::{Inode, flags, read_inode};
+use crate::inode::{Inode, read_inode};
 use crate::op::Op;
 use crate::volume::Volume;
 use crate::{Error, FileKind, InodeNo, Result};
@@ -77,7 +77,7 @@ impl Volume {
     /// must be on the orphan list, and stays there.
     pub(crate) fn free_inode_blocks(&self, ino: InodeNo) -> Result<()> {
         let inode = read_inode(self, ino)?;
-        if !has_extents(&inode)? || extent_tree::is_empty(&inode) {
+        if !inode.maps_blocks() || extent_tree::is_empty(&inode) {
             return Ok(());
         }
         let cell = self.cell(ino);
@@ -94,25 +94,6 @@ impl Volume {
         }
         Ok(())
     }
-}
-
-/// Whether the inode maps blocks by extents. An error when it does in the old way.
-fn has_extents(inode: &Inode) -> Result<bool> {
-    let maps_blocks = match inode.kind() {
-        FileKind::Regular | FileKind::Directory => inode.i_block().iter().any(|byte| *byte != 0),
-        FileKind::Symlink => inode.size() >= inode.i_block().len() as u64,
-        _ => false,
-    };
-    if inode.has_flag(flags::EXTENTS) || !maps_blocks {
-        return Ok(inode.has_flag(flags::EXTENTS) && maps_blocks);
-    }
-    check_extents(inode).map(|()| true)
-}
-
-/// Refuses to take the last name of what could not be freed.
-pub(crate) fn check_freeable(inode: &Inode) -> Result<()> {
-    let has_more = inode.kind() != FileKind::Directory && inode.link_count() > 1;
-    if has_more { Ok(()) } else { has_extents(inode).map(drop) }
 }
 
 /// Sets the size and frees what lies behind it, as far as one operation can; puts the file on the

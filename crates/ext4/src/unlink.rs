@@ -5,7 +5,6 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::names::{self, change_dir, find_target, read_dir_inode};
 use crate::op::{Op, credits};
-use crate::truncate::check_freeable;
 use crate::types::{FileKind, InodeNo};
 use crate::volume::Volume;
 
@@ -69,7 +68,6 @@ fn find_removable(op: &Op<'_>, parent: InodeNo, name: &[u8]) -> Result<(Found, I
     let (found, victim) = find_target(op, &dir, name)?.ok_or(Error::NotFound)?;
     names::check_removable_from(&dir)?;
     names::check_linkable(&victim)?;
-    check_freeable(&victim)?;
     Ok((found, victim))
 }
 

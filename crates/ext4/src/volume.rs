@@ -9,10 +9,12 @@ use parking_lot::RwLock;
 
 use crate::cells::{Cells, InodeCell};
 use crate::checksum::Checksums;
+use crate::claim::Claimant;
 use crate::file_stats::FileStats;
 use crate::frees::Frees;
 use crate::geometry::Geometry;
 use crate::groups::GroupCache;
+use crate::heartbeat::Heartbeat;
 use crate::layout::superblock::SuperBlock;
 use crate::marks::Marks;
 use crate::orphan::Orphans;
@@ -33,6 +35,9 @@ pub struct OpenOptions {
     /// The journal's own medium; `None`: the volume's journal inode. An empty one becomes this
     /// volume's journal.
     pub journal: Option<Medium>,
+    /// Who opens it; `None`: nobody who matters. Then no claim is written, and one that is there is
+    /// not looked at.
+    pub claimant: Option<Claimant>,
     /// Regions of the journal, 2 to 16.
     pub region_count: usize,
     /// How deltas are encoded.
@@ -61,6 +66,7 @@ impl Default for OpenOptions {
             data_mode: DataMode::Auto,
             threshold_bytes: journal::BLOCK_BYTES,
             journal: None,
+            claimant: None,
             region_count: 4,
             delta_codec: DeltaCodec::Runs,
             commit_interval: Some(Duration::from_secs(5)),
@@ -111,7 +117,12 @@ pub struct Volume {
     pub(crate) orphans: Orphans,
     /// `None` on a read-only volume.
     pub(crate) marks: Option<Marks>,
+    /// Of its claim, if that has one.
+    pub(crate) heartbeat: Option<Heartbeat>,
     pub(crate) random: AtomicU64,
+    /// The last transaction that renamed a directory, by number: what lies below it is reached by
+    /// another path since.
+    pub(crate) renamed_dir_tid: AtomicU64,
     /// Held shared from when a write in `writeback` mode is answered until its data are home: no transaction
     /// waits for those, but a sync of the volume has to.
     pub(crate) answered: RwLock<()>,

@@ -76,3 +76,50 @@ fn the_undamaged_volume_works() {
     exercise(device.clone(), false).unwrap();
     image.assert_clean(&device);
 }
+
+/// The journal inode decides where the records are looked for. One that was changed must not make them vanish.
+#[test]
+fn a_dirty_volume_whose_journal_inode_was_changed_is_refused() {
+    let image = Image::new(&["-O", "^metadata_csum"], "32M");
+    let device = image.device();
+    let volume = common::open(&device).unwrap();
+    for name in [&b"a"[..], b"b", b"c"] {
+        volume.make(InodeNo::ROOT, name, NewNode::Directory, 0o755, 0, Owner::default()).unwrap();
+        volume.sync().unwrap();
+    }
+    drop(volume);
+    let bytes = device.to_bytes();
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let table = word(&bytes, 4096 + 8) as usize * 4096;
+    let root = table + 7 * 256 + 0x28; // of the extent tree
+    let last = root + 12 * usize::from(bytes[root + 2]);
+    let start = word(&bytes, last + 8);
+    let block_count = u16::from_le_bytes(bytes[last + 4..last + 6].try_into().unwrap());
+    let kept = block_count / 2;
+    // The second half of the last extent lies elsewhere.
+    let mut moved = bytes.clone();
+    moved[root + 2] += 1;
+    moved[last + 4..last + 6].copy_from_slice(&kept.to_le_bytes());
+    let logical = word(&bytes, last) + u32::from(kept);
+    moved[last + 12..last + 16].copy_from_slice(&logical.to_le_bytes());
+    moved[last + 16..last + 18].copy_from_slice(&(block_count - kept).to_le_bytes());
+    moved[last + 18..last + 20].fill(0);
+    let elsewhere = start + u32::from(block_count);
+    moved[last + 20..last + 24].copy_from_slice(&elsewhere.to_le_bytes());
+    // All of it is gone from there on.
+    let mut short = bytes.clone();
+    short[last + 4..last + 6].copy_from_slice(&kept.to_le_bytes());
+    let size = (word(&bytes, last) + u32::from(kept)) * 4096;
+    short[table + 7 * 256 + 4..table + 7 * 256 + 8].copy_from_slice(&size.to_le_bytes());
+    for (changed, why) in [(moved, "does not lie where it was written"), (short, "made shorter")] {
+        let error = common::refused(&Arc::new(MemoryDevice::from_bytes(changed, 512)));
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
+    let volume = common::open(&device).unwrap();
+    for name in [&b"a"[..], b"b", b"c"] {
+        volume.lookup(InodeNo::ROOT, name).unwrap();
+    }
+    volume.close().unwrap();
+    image.assert_clean(&device);
+}

@@ -145,12 +145,12 @@ fn a_lost_journal_is_given_up_only_when_asked_for_and_e2fsck_repairs_the_rest() 
     make_synced(&volume, "before");
     drop(volume);
     let before = device.to_bytes();
-    assert!(ext4::give_up_journal(&as_device).is_err(), "its journal is not elsewhere");
+    assert!(ext4::give_up_journal(&as_device, None).is_err(), "its journal is not elsewhere");
     assert!(device.to_bytes() == before);
     let volume = open(&device, Some(&journal)).unwrap();
     make_synced(&volume, "lost");
     drop(volume);
-    ext4::give_up_journal(&as_device).unwrap();
+    ext4::give_up_journal(&as_device, None).unwrap();
     refused(&device, None, "marked as having errors");
     image.put(&device.to_bytes());
     assert!(image.e2fsck("-fy").0 <= 1);

@@ -2,52 +2,8 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
-
-use common::{Image, open, run};
+use common::{Image, Mounted, can_mount, open, run, text};
 use ext4::{InodeNo, NewNode, Owner};
-
-/// A mounted image; unmounted when dropped.
-struct Mounted {
-    directory: tempfile::TempDir,
-}
-
-impl Mounted {
-    fn new(image: &Path) -> Result<Mounted, String> {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let output = run("mount", &["-o", "loop", text(image), text(directory.path())]);
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-        }
-        Ok(Mounted { directory })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        run("umount", &[text(self.directory.path())]);
-    }
-}
-
-/// Mounting needs root; without, the test says so.
-fn can_mount() -> bool {
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|proc| {
-        use std::os::unix::fs::MetadataExt;
-        proc.uid() == 0
-    });
-    if !is_root {
-        println!("skipped: needs root to mount");
-    }
-    is_root
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a path in UTF-8")
-}
 
 #[test]
 fn the_kernel_and_we_take_turns() {

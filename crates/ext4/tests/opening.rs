@@ -2,7 +2,10 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{Image, open, options, refused};
+use device::{MemoryDevice, Metered};
 use ext4::{Error, InodeNo, NewNode, OpenOptions, Owner, Volume};
 
 const VARIANTS: [&[&str]; 6] = [
@@ -77,7 +80,7 @@ fn what_we_do_not_know_is_refused_by_name() {
 #[test]
 fn what_is_no_volume_is_refused() {
     for size_bytes in [0, 512, 4096, 1 << 20] {
-        let device = std::sync::Arc::new(device::MemoryDevice::new(size_bytes, 512));
+        let device = Arc::new(MemoryDevice::new(size_bytes, 512));
         assert!(matches!(refused(&device), Error::Incompatible(_)));
     }
 }
@@ -87,7 +90,7 @@ fn a_device_smaller_than_the_volume_is_refused() {
     let image = Image::new(&[], "64M");
     let mut bytes = image.bytes();
     bytes.truncate(60 << 20);
-    let device = std::sync::Arc::new(device::MemoryDevice::from_bytes(bytes, 512));
+    let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
     assert!(matches!(refused(&device), Error::Corrupt { .. }));
 }
 
@@ -128,5 +131,18 @@ fn e2fsck_does_not_touch_a_mounted_volume() {
         }
         volume.close().unwrap();
         image.assert_clean(&device);
+    }
+}
+
+#[test]
+fn descriptors_are_read_once_when_one_flex_group_has_all_metadata() {
+    let small = ["-g", "256", "-N", "2048", "-O", "^resize_inode", "-J", "size=40"];
+    for how in [["-G", "128"], ["-E", "packed_meta_blocks=1"]] {
+        let image = Image::new(&[&small[..], &how[..]].concat(), "127M");
+        let device = Arc::new(Metered::new(MemoryDevice::from_bytes(image.bytes(), 512)));
+        let volume = Volume::open(device.clone(), options()).unwrap();
+        let read_count = device.counters().read_count;
+        assert!(read_count < 40, "{how:?}: {read_count} reads for 127 groups");
+        volume.close().unwrap();
     }
 }

@@ -85,7 +85,7 @@ impl Engine {
         if self.options.delta_codec == DeltaCodec::XorLzo {
             // The region has to be known before the record: what is whole in it decides the form.
             let max_bytes = record::max_bytes(transaction.blocks.len(), revokes.len());
-            let max_bytes = max_bytes.next_multiple_of(self.space.step_bytes());
+            let max_bytes = max_bytes.next_multiple_of(self.step_bytes);
             self.choose_region(max_bytes as u64)?;
         }
         let life = self.state.lock().header.life;
@@ -100,7 +100,7 @@ impl Engine {
             &Encoding {
                 life,
                 checksum_seed: self.checksum_seed,
-                step_bytes: self.space.step_bytes(),
+                step_bytes: self.step_bytes,
                 delta_codec: self.options.delta_codec,
                 pack: self.packs,
                 is_whole_in_region: &|block| {

@@ -31,6 +31,8 @@ pub(crate) struct Engine {
     pub space: Space,
     pub options: Options,
     pub checksum_seed: u32,
+    /// Of this life's records.
+    pub step_bytes: usize,
     pub max_transaction_blocks: usize,
     /// Bytes of the largest record.
     max_record_bytes: usize,
@@ -82,6 +84,7 @@ impl Engine {
         }
         Ok(Engine {
             checksum_seed: crate::format::record_seed(&header.uuid, header.life),
+            step_bytes: header.step_bytes,
             max_transaction_blocks,
             max_record_bytes,
             packs: options.pack && matches!(space.medium(), Medium::Block(_)),
@@ -151,7 +154,7 @@ impl Engine {
                 Err(ticket) => ticket,
             };
             let mut buf = AlignedBuf::zeroed(BLOCK_BYTES);
-            self.home.read(block.offset_bytes(), &mut buf)?;
+            self.read_home(block.offset_bytes(), &mut buf)?;
             let mut version: BlockRef = Arc::new([0; BLOCK_BYTES]);
             Arc::make_mut(&mut version).copy_from_slice(&buf);
             if self.cache.fill(block, version.clone(), ticket) {
@@ -186,7 +189,19 @@ impl Engine {
     ) -> Result<()> {
         let Some(bytes) = bytes else { return Ok(()) };
         let offset = start.offset_bytes() + bytes.start as u64;
-        Ok(self.home.read(offset, &mut out[bytes])?)
+        self.read_home(offset, &mut out[bytes])
+    }
+
+    /// A device that has become shorter has lost what was written to it: nothing is accepted any more.
+    fn read_home(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.home.read(offset, buf).map_err(|error| {
+            let is_shrunk = error.is_shrunk();
+            let error = JournalError::from(error);
+            if is_shrunk && self.check_aborted().is_ok() {
+                self.abort(&error);
+            }
+            error
+        })
     }
 
     pub(crate) fn begin(&self, credit_count: usize) -> Result<Handle<'_>> {

@@ -1,4 +1,4 @@
-//! Flushes of one device follow each other, and after one that failed none is believed.
+//! Flushes of one cache follow each other, and after one that failed none is believed.
 //!
 //! A flush that fails may lose any write that was not flushed, whoever's, and one that comes after it
 //! may succeed all the same. So what needs a flush to be durable is done alone: the next to come
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::{JournalError, Result};
 
-/// The flushes of one device. The lock is held during them.
+/// The flushes of one device, or of several that share a cache. The lock is held during them.
 #[derive(Default)]
 pub(crate) struct Flushes {
     /// Why one failed.

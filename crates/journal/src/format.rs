@@ -22,7 +22,7 @@ pub const REGIONS_OFFSET: u64 = 2 * HEADER_SLOT_BYTES;
 /// Size of the label of a journal on a medium of its own, in bytes; its space begins behind it.
 pub const LABEL_BYTES: u64 = 4096;
 /// Version of everything on this page.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// `OJHD`
 pub const HEADER_MAGIC: u32 = u32::from_le_bytes(*b"OJHD");
 /// `OJLB`
@@ -81,6 +81,12 @@ pub struct RawHeader {
     pub tail_tid: U64,
     /// Records end before this offset of the space, in the regions from `tail_region` on around the ring.
     pub reach_offset: U64,
+    /// Records of this life begin at multiples of this many bytes.
+    pub step_bytes: U32,
+    /// CRC32C of where the space lies on its medium.
+    pub layout_checksum: U32,
+    /// Size of the space in bytes.
+    pub space_bytes: U64,
 }
 
 /// The start of a record.
@@ -145,7 +151,9 @@ pub struct RawCommit {
 }
 
 const _: () = assert!(size_of::<RawLabel>() == 48);
-const _: () = assert!(size_of::<RawHeader>() == 80);
+const _: () = assert!(size_of::<RawHeader>() == 96);
+// It fits into the smallest sector, so that a slot is written whole or not at all.
+const _: () = assert!(size_of::<RawHeader>() <= 512);
 const _: () = assert!(size_of::<RawDescriptor>() == 48);
 const _: () = assert!(size_of::<RawTag>() == 12);
 const _: () = assert!(size_of::<RawCommit>() == 16);
@@ -196,7 +204,7 @@ mod tests {
         assert_eq!(commit.as_bytes(), b"OJCM\xd4\xc3\xb2\xa1\x07\0\0\0\0\0\0\0");
         let header = RawHeader {
             magic: U32::new(HEADER_MAGIC),
-            version: U32::new(1),
+            version: U32::new(2),
             checksum: U32::new(0),
             flags: U32::new(HEADER_CLEAN),
             uuid: [0xee; 16],
@@ -207,12 +215,15 @@ mod tests {
             tail_region: U32::new(5),
             tail_tid: U64::new(6),
             reach_offset: U64::new(7),
+            step_bytes: U32::new(8),
+            layout_checksum: U32::new(9),
+            space_bytes: U64::new(10),
         };
-        let mut golden = b"OJHD\x01\0\0\0\0\0\0\0\x01\0\0\0".to_vec();
+        let mut golden = b"OJHD\x02\0\0\0\0\0\0\0\x01\0\0\0".to_vec();
         golden.extend([0xee; 16]);
         golden.extend(b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0");
         golden.extend(b"\x04\0\0\0\x05\0\0\0\x06\0\0\0\0\0\0\0");
-        golden.extend(b"\x07\0\0\0\0\0\0\0");
+        golden.extend(b"\x07\0\0\0\0\0\0\0\x08\0\0\0\x09\0\0\0\x0a\0\0\0\0\0\0\0");
         assert_eq!(header.as_bytes(), golden);
     }
 
@@ -220,15 +231,45 @@ mod tests {
     fn golden_bytes_of_a_label() {
         let label = RawLabel {
             magic: U32::new(LABEL_MAGIC),
-            version: U32::new(1),
+            version: U32::new(2),
             checksum: U32::new(0xa1b2_c3d4),
             reserved: U32::new(0),
             journal_uuid: [0xaa; 16],
             volume_uuid: [0xbb; 16],
         };
-        let mut golden = b"OJLB\x01\0\0\0\xd4\xc3\xb2\xa1\0\0\0\0".to_vec();
+        let mut golden = b"OJLB\x02\0\0\0\xd4\xc3\xb2\xa1\0\0\0\0".to_vec();
         golden.extend([[0xaa; 16], [0xbb; 16]].concat());
         assert_eq!(label.as_bytes(), golden);
+    }
+
+    /// CRC32C bit by bit, as it is defined. The library has an implementation for each kind of processor, and
+    /// a journal may be recovered on another processor than it was written on.
+    fn checksum_by_definition(bytes: &[u8]) -> u32 {
+        let step = |sum: u32| if sum & 1 == 1 { sum >> 1 ^ 0x82f6_3b78 } else { sum >> 1 };
+        let byte = |sum: u32, byte: &u8| (0..8).fold(sum ^ u32::from(*byte), |sum, _| step(sum));
+        !bytes.iter().fold(!0, byte)
+    }
+
+    #[test]
+    fn the_checksum_is_the_one_of_the_page_on_this_processor() {
+        let bytes: Vec<u8> =
+            (0..20_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        assert_eq!(checksum_by_definition(b"123456789"), 0xe306_9283);
+        for (start, end) in (0..40).flat_map(|start| (0..600).map(move |len| (start, start + len)))
+        {
+            assert_eq!(
+                crc32c::crc32c(&bytes[start..end]),
+                checksum_by_definition(&bytes[start..end])
+            );
+        }
+        // Long enough for what implementations do with several streams at a time.
+        for (start, end) in [(0, 3071), (1, 3073), (5, 8192), (3, 12_345), (0, 20_000)] {
+            let expected = checksum_by_definition(&bytes[start..end]);
+            for middle in [start, start + 1, start + 63, (start + end) / 2, end] {
+                let first = crc32c::crc32c(&bytes[start..middle]);
+                assert_eq!(crc32c::crc32c_append(first, &bytes[middle..end]), expected);
+            }
+        }
     }
 
     #[test]

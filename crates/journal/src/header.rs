@@ -42,6 +42,12 @@ pub struct Header {
     /// No record of this life ends behind this offset of the space, in bytes, in the regions from the tail
     /// on around the ring.
     pub reach_offset: u64,
+    /// Records of this life begin at multiples of this many bytes: a power of two, 8 to 4096.
+    pub step_bytes: usize,
+    /// Where the space lay on its medium when this life began: [`Space::layout_checksum`].
+    pub layout_checksum: u32,
+    /// Size of the space in bytes when this life began.
+    pub space_bytes: u64,
 }
 
 /// The first reach into a region is a sixteenth of it, or this.
@@ -122,7 +128,7 @@ impl Header {
             let mut buf = AlignedBuf::zeroed(HEADER_SLOT_BYTES as usize);
             space.read(slot * HEADER_SLOT_BYTES, &mut buf)?;
             // A whole slot that cannot be used may be the newer one: nothing is known then.
-            let Some(header) = Self::parse(&buf, space, uuid)? else { continue };
+            let Some(header) = Self::parse(&buf, uuid)? else { continue };
             slot_count += 1;
             if newest.is_none_or(|n| n.sequence < header.sequence) {
                 newest = Some(header);
@@ -146,13 +152,16 @@ impl Header {
             tail_region: U32::new(self.tail_region),
             tail_tid: U64::new(self.tail_tid.0),
             reach_offset: U64::new(self.reach_offset),
+            step_bytes: U32::new(u32::try_from(self.step_bytes).expect("a step is 4096 at most")),
+            layout_checksum: U32::new(self.layout_checksum),
+            space_bytes: U64::new(self.space_bytes),
         };
         raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
         raw
     }
 
     /// `Ok(None)`: no header at all (torn, or never written).
-    fn parse(slot: &[u8], space: &Space, uuid: &[u8; 16]) -> Result<Option<Header>> {
+    fn parse(slot: &[u8], uuid: &[u8; 16]) -> Result<Option<Header>> {
         let Ok((raw, _)) = RawHeader::read_from_prefix(slot) else { return Ok(None) };
         let unsummed = RawHeader { checksum: U32::new(0), ..raw };
         if raw.magic.get() != HEADER_MAGIC
@@ -177,15 +186,41 @@ impl Header {
             tail_region: raw.tail_region.get(),
             tail_tid: Tid(raw.tail_tid.get()),
             reach_offset: raw.reach_offset.get(),
+            step_bytes: usize::try_from(raw.step_bytes.get()).unwrap_or(0), // 0 is refused
+            layout_checksum: raw.layout_checksum.get(),
+            space_bytes: raw.space_bytes.get(),
         };
-        header.check_shape(space)?;
+        header.check_shape()?;
         Ok(Some(header))
     }
 
-    fn check_shape(&self, space: &Space) -> Result<()> {
+    /// What recovery relies on is as it was when this life began. Where it is not, records could be missing
+    /// without a trace, so nothing is read. A *clean* journal has none, and may be anywhere.
+    pub(crate) fn check_surroundings(&self, space: &Space) -> Result<()> {
+        if self.clean {
+            return Ok(());
+        }
+        if space.len_bytes() < self.space_bytes {
+            return Err(JournalError::Incompatible(format!(
+                "it had {} bytes when it was written, and now it has {}; nothing was changed. Was the \
+                 file or device that holds it made shorter, or copied in part? Recover with all of it",
+                self.space_bytes,
+                space.len_bytes()
+            )));
+        }
+        if space.layout_checksum(self.space_bytes) != self.layout_checksum {
+            let why = "it does not lie where it was written; nothing was changed. Was the journal inode \
+                       changed, or the volume put together from several copies? Recover the volume as it \
+                       was when it was mounted last";
+            return Err(JournalError::Incompatible(why.into()));
+        }
+        Ok(())
+    }
+
+    fn check_shape(&self) -> Result<()> {
         let regions_bytes = u64::from(self.region_count).checked_mul(self.region_bytes);
         let end = regions_bytes.and_then(|bytes| bytes.checked_add(REGIONS_OFFSET));
-        let fits = end.is_some_and(|end| end <= space.len_bytes());
+        let fits = end.is_some_and(|end| end <= self.space_bytes);
         // No journal counts that far; what is below can be counted up from without overflow.
         let countable = self.sequence < 1 << 62 && (1..1 << 62).contains(&self.tail_tid.0);
         let whole = countable && self.region_bytes.is_multiple_of(4096) && self.region_bytes > 0;
@@ -193,14 +228,16 @@ impl Header {
             .is_some_and(|end| (REGIONS_OFFSET + 1..=end).contains(&self.reach_offset))
             && self.reach_offset.is_multiple_of(4096);
         let is_ring = self.region_count >= 2 && self.tail_region < self.region_count;
-        if !fits || !whole || !reaches || !is_ring {
+        let steps = self.step_bytes.is_power_of_two() && (8..=4096).contains(&self.step_bytes);
+        if !fits || !whole || !reaches || !is_ring || !steps {
             return Err(JournalError::Damaged(format!(
-                "its header describes {} regions of {} bytes, tail {}, reach {}, in {} bytes",
+                "its header describes {} regions of {} bytes, tail {}, reach {}, step {}, in {} bytes",
                 self.region_count,
                 self.region_bytes,
                 self.tail_region,
                 self.reach_offset,
-                space.len_bytes()
+                self.step_bytes,
+                self.space_bytes
             )));
         }
         Ok(())
@@ -234,6 +271,9 @@ mod tests {
             tail_region: 1,
             tail_tid: Tid(5),
             reach_offset: REGIONS_OFFSET + 65536 + 4096,
+            step_bytes: 512,
+            layout_checksum: 17,
+            space_bytes: 1 << 20,
         }
     }
 
@@ -273,9 +313,41 @@ mod tests {
             Header { reach_offset: REGIONS_OFFSET, ..header(4) },
             Header { reach_offset: REGIONS_OFFSET + 512, ..header(4) },
             Header { reach_offset: REGIONS_OFFSET + 4 * 65536 + 4096, ..header(4) },
+            Header { step_bytes: 0, ..header(4) },
+            Header { step_bytes: 4, ..header(4) },
+            Header { step_bytes: 768, ..header(4) },
+            Header { step_bytes: 8192, ..header(4) },
+            Header { space_bytes: REGIONS_OFFSET + 4 * 65536 - 1, ..header(4) },
         ] {
             bad.write(&space).unwrap();
             assert!(matches!(Header::read(&space, &[7; 16]), Err(JournalError::Damaged(_))));
+        }
+    }
+
+    #[test]
+    fn a_life_is_continued_only_where_it_was_written() {
+        let device = Arc::new(MemoryDevice::new(1 << 20, 512));
+        let space = |extents: Vec<_>| Space::new(device.clone(), extents).unwrap();
+        let made = space(vec![0..65536, 131072..524288]);
+        let space_bytes = made.len_bytes();
+        let layout_checksum = made.layout_checksum(space_bytes);
+        let header = Header { space_bytes, layout_checksum, ..header(4) };
+        for (same, extents) in [
+            (true, vec![0..65536, 131072..524288]),
+            (true, vec![0..4096, 4096..65536, 131072..524288]),
+            (true, vec![0..65536, 131072..1 << 20]), // It has grown.
+            (false, vec![0..65536, 131072..520192]),
+            (false, vec![0..458752]),
+            (false, vec![0..65536, 135168..1 << 20]),
+            (false, vec![4096..69632, 131072..524288]),
+        ] {
+            let found = header.check_surroundings(&space(extents.clone()));
+            assert_eq!(found.is_ok(), same, "{extents:?}");
+            assert!(
+                !matches!(found, Err(ref error) if !matches!(error, JournalError::Incompatible(_)))
+            );
+            let clean = Header { clean: true, ..header };
+            clean.check_surroundings(&space(extents)).expect("nothing depends on it");
         }
     }
 

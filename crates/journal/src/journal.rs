@@ -24,6 +24,17 @@ pub struct Journal {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// Aborts a journal.
+#[derive(Clone)]
+pub struct Aborter(Arc<Engine>);
+
+impl Aborter {
+    /// Nothing is written or acknowledged from now on, because of `why`.
+    pub fn abort(&self, why: &dyn std::fmt::Display) {
+        self.0.abort(why);
+    }
+}
+
 impl Journal {
     /// Opens the journal in `space` for the volume `uuid` on `home` and begins a new life.
     ///
@@ -46,14 +57,17 @@ impl Journal {
             Err(_) => None,
         };
         let header = first_header(&space, uuid, &options, previous)?;
-        if previous.is_none() {
-            space.write_zeros()?;
-        }
+        space.write_zeros_from(zeroed_bytes(&space, previous))?;
         let engine = Engine::new(home, space, options, State::new(header))?;
         engine.state.lock().header = header.write_both(&engine.space)?;
         let engine = Arc::new(engine);
         let threads = if engine.options.background { spawn_threads(&engine) } else { Vec::new() };
         Ok(Journal { engine, threads })
+    }
+
+    /// What can abort it from outside, also while it is closed.
+    pub fn aborter(&self) -> Aborter {
+        Aborter(self.engine.clone())
     }
 
     /// The newest published version of a block. Kept in memory: for metadata.
@@ -194,8 +208,20 @@ fn first_header(
         tail_region: 0,
         tail_tid: previous.map_or(Tid(1), |header| header.tail_tid.max(Tid(1))),
         reach_offset: 0,
+        step_bytes: space.step_bytes(),
+        layout_checksum: space.layout_checksum(space.len_bytes()),
+        space_bytes: space.len_bytes(),
     };
     Ok(Header { reach_offset: header.reach_for(0, 0), ..header })
+}
+
+/// Bytes at the start of the space that were written with zeros once: it may have grown since, or have been moved.
+fn zeroed_bytes(space: &Space, previous: Option<Header>) -> u64 {
+    let is_in_place = |header: &Header| {
+        header.space_bytes <= space.len_bytes()
+            && space.layout_checksum(header.space_bytes) == header.layout_checksum
+    };
+    previous.filter(is_in_place).map_or(0, |header| header.space_bytes)
 }
 
 fn spawn_threads(engine: &Arc<Engine>) -> Vec<JoinHandle<()>> {

@@ -53,7 +53,7 @@ pub use error::{JournalError, Result};
 pub use external::{Label, space_of};
 pub use handle::Handle;
 pub use header::Header;
-pub use journal::Journal;
+pub use journal::{Aborter, Journal};
 pub use medium::{Medium, NVRAM_STEP_BYTES};
 pub use observer::{BlockOwner, Observer, Written, WrittenAs};
 #[cfg(feature = "canary")]

@@ -58,8 +58,11 @@ impl<'a> RegionBytes<'a> {
                 return use_bytes(&region[at..at + record.record_bytes]);
             }
         }
-        let mut bytes = AlignedBuf::zeroed(record.record_bytes);
-        self.space.read(record.offset, &mut bytes)?;
-        use_bytes(&bytes)
+        // Whole blocks: the medium's sectors may be larger than the step of the records.
+        let before = record.offset % 4096;
+        let at = before as usize; // less than a block
+        let mut bytes = AlignedBuf::zeroed((at + record.record_bytes).next_multiple_of(4096));
+        self.space.read(record.offset - before, &mut bytes)?;
+        use_bytes(&bytes[at..at + record.record_bytes])
     }
 }

@@ -62,10 +62,11 @@ pub(crate) fn scan_with<'a>(
     broken: Broken,
 ) -> Result<(Scan, RegionBytes<'a>)> {
     let header = Header::read(space, uuid)?;
+    header.check_surroundings(space)?;
     let expect = record::Expect {
         life: header.life,
         checksum_seed: record_seed(uuid, header.life),
-        step_bytes: space.step_bytes(),
+        step_bytes: header.step_bytes,
         ignore_checksum: broken == Broken::ChecksumIgnored,
     };
     let mut reader = Reader { header, expect, regions: RegionBytes::new(space, header) };
@@ -188,13 +189,11 @@ impl Reader<'_> {
         at: usize,
         regions_left: u32,
     ) -> Result<Option<(Tid, u64)>> {
-        // 512: a device with such sectors may have been copied to one with larger ones.
-        let step_bytes = self.expect.step_bytes.min(512);
         for distance in 0..=regions_left {
             let region_index = (end_region + distance) % self.header.region_count;
             let region = self.regions.read(region_index)?;
             let start = if distance == 0 { at } else { 0 };
-            for at in (start..region.len()).step_by(step_bytes) {
+            for at in (start..region.len()).step_by(self.expect.step_bytes) {
                 // The checksum of what is not later proves nothing.
                 if record::claimed_tid(&region[at..]).is_none_or(|tid| tid < expected) {
                     continue;

@@ -39,10 +39,10 @@ impl Space {
         Ok(Space { medium, extents: merge(extents), len_bytes, flushes })
     }
 
-    /// The flushes of `home`: those of the journal's own medium, if it is the same.
+    /// The flushes of `home`: those of the journal's own medium, if they empty one cache.
     pub(crate) fn flushes_of(&self, home: &Arc<dyn BlockDevice>) -> Arc<Flushes> {
         match &self.medium {
-            Medium::Block(device) if Arc::ptr_eq(device, home) => self.flushes.clone(),
+            Medium::Block(device) if share_a_cache(device, home) => self.flushes.clone(),
             _ => Arc::default(),
         }
     }
@@ -57,9 +57,26 @@ impl Space {
         &self.medium
     }
 
-    /// Records begin at multiples of so many bytes: see [`Medium::step_bytes`].
+    /// The step of a life that begins now: see [`Medium::step_bytes`]. Records that are there have the
+    /// step of their header.
     pub fn step_bytes(&self) -> usize {
         self.medium.step_bytes()
+    }
+
+    /// CRC32C of where the first `len_bytes` bytes of the space lie on the medium: start and end of each
+    /// extent, those that follow each other joined.
+    pub(crate) fn layout_checksum(&self, len_bytes: u64) -> u32 {
+        let (mut checksum, mut left_bytes) = (0, len_bytes);
+        for extent in &self.extents {
+            let count = left_bytes.min(extent.end - extent.start);
+            if count > 0 {
+                for bound in [extent.start, extent.start + count] {
+                    checksum = crc32c::crc32c_append(checksum, &bound.to_le_bytes());
+                }
+            }
+            left_bytes -= count;
+        }
+        checksum
     }
 
     /// Fills `buf` from `offset` of the space.
@@ -108,9 +125,17 @@ impl Space {
         }
     }
 
-    /// Writes zeros everywhere, durably.
-    pub(crate) fn write_zeros(&self) -> Result<()> {
-        self.extents.iter().try_for_each(|e| self.medium.write_zeros(e.start, e.end))
+    /// Writes zeros from `start` (a multiple of 4096) on, durably.
+    pub(crate) fn write_zeros_from(&self, start: u64) -> Result<()> {
+        let mut base = 0;
+        for extent in &self.extents {
+            let from = extent.start + start.saturating_sub(base);
+            if from < extent.end {
+                self.medium.write_zeros(from, extent.end)?;
+            }
+            base += extent.end - extent.start;
+        }
+        Ok(())
     }
 
     /// The medium's ranges of a span of the space. Panics when the span is outside (our own bug).
@@ -131,6 +156,11 @@ impl Space {
             Some(from..from + count)
         })
     }
+}
+
+/// The same device, or two on one disk.
+fn share_a_cache(one: &Arc<dyn BlockDevice>, other: &Arc<dyn BlockDevice>) -> bool {
+    Arc::ptr_eq(one, other) || one.caches().iter().any(|cache| other.caches().contains(cache))
 }
 
 fn length(range: &Range<u64>) -> usize {

@@ -4,7 +4,8 @@
 //! the state after one transaction, not older than the last that was acknowledged. Only data that
 //! went in place over existing data may be newer: it is not part of the transaction.
 //!
-//! The journal lies on the device of the home blocks, or on NVRAM.
+//! The journal lies on the device of the home blocks, or on NVRAM. Runs are written with sectors of 512 or 4096
+//! bytes, and recovered on media of the same kind and on devices with sectors of either size.
 //!
 //! A failure names the seed, the cut and what survived; the three replay it.
 
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use common::UUID;
-use common::media::{Images, Media, Place, Traces};
+use common::media::{Images, Media, On, Place, Traces};
 use device::{BlockDevice, Survival};
 use fastrand::Rng;
 use journal::codec::extent::Ranges;
@@ -104,8 +105,13 @@ fn recover_options(_: Broken) -> RecoverOptions {
     RecoverOptions::default()
 }
 
-fn media(place: Place) -> Media {
-    Media::new(place, HOME_BLOCKS * 4096, 8192 + u64::from(REGION_COUNT) * common::REGION_BYTES)
+fn media(sector_bytes: usize, place: Place) -> Media {
+    Media::with_sectors(
+        sector_bytes,
+        place,
+        HOME_BLOCKS * 4096,
+        8192 + u64::from(REGION_COUNT) * common::REGION_BYTES,
+    )
 }
 
 fn open(media: &Media, options: Options) -> Journal {
@@ -133,7 +139,9 @@ fn stamps_of(bytes: &[u8]) -> Option<Stamps> {
 
 impl Workload {
     fn new(place: Place, seed: u64, broken: Broken) -> Workload {
-        let media = media(place);
+        // By turns, starting with 512.
+        let sector_bytes = [512, 4096][usize::from(seed % 2 == 1)];
+        let media = media(sector_bytes, place);
         let journal = open(&media, options(1, broken));
         media.start_trace();
         Workload {
@@ -339,9 +347,11 @@ impl Run {
         for (index, cut) in self.traces.moments().into_iter().enumerate() {
             cursor.advance_to(cut);
             let acknowledged = cursor.newest_mark();
-            for survival in Survival::EXTREMES.into_iter().chain((0..3).map(Survival::Random)) {
-                self.check(&cursor.crash(survival).power_up(), acknowledged, broken)
-                    .map_err(|text| format!("seed {seed} cut {cut} {survival:?}: {text}"))?;
+            let survivals = Survival::EXTREMES.into_iter().chain((0..3).map(Survival::Random));
+            for (survival, shift) in survivals.zip(index..) {
+                let on = On::ALL[shift % On::ALL.len()];
+                self.check(&cursor.crash(survival).power_up_on(on), acknowledged, broken)
+                    .map_err(|text| format!("seed {seed} cut {cut} {survival:?} {on:?}: {text}"))?;
                 state_count += 1;
             }
             if index % 5 == 0 {

@@ -1,51 +1,117 @@
-//! Journal and home on one device without FUA: a durable write is a write and a flush behind it, and
-//! a failed flush of one thread loses what others have written. Nobody may believe the next one.
+//! Journal and home on one device without FUA, or on two partitions of one: a durable write is a write and a flush
+//! behind it, and a failed flush of one thread loses what others have written. Nobody may believe the next one.
 
 mod common;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use common::{Gated, HOME_BLOCKS, REGION_BYTES, UUID, filled, put, quiet};
-use device::{BlockDevice, Fault, Operation, SimDevice, Survival};
+use device::{BlockDevice, Durability, Fault, Operation, SimDevice, Survival};
 use journal::{BLOCK_BYTES, HomeBlock, Journal, JournalError, Space};
 
 const HOME_BYTES: u64 = HOME_BLOCKS * BLOCK_BYTES as u64;
+/// Number of the disk that partitions are of.
+const DISK: u64 = 8;
 
 /// Home blocks, and the journal behind them.
-struct Machine(Arc<Gated>);
+struct Machine {
+    disk: Arc<Gated>,
+    home: Arc<dyn BlockDevice>,
+    space: Space,
+}
+
+/// A part of a disk that is a device of its own.
+struct Partition {
+    disk: Arc<Gated>,
+    range: Range<u64>,
+}
+
+impl BlockDevice for Partition {
+    fn size_bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    fn sector_bytes(&self) -> usize {
+        self.disk.sector_bytes()
+    }
+
+    fn durability(&self) -> Durability {
+        self.disk.durability()
+    }
+
+    fn caches(&self) -> &[u64] {
+        &[DISK]
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
+        self.disk.read(self.range.start + offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> device::Result<()> {
+        self.disk.write(self.range.start + offset, data)
+    }
+
+    fn write_durable(&self, offset: u64, data: &[u8]) -> device::Result<()> {
+        self.disk.write_durable(self.range.start + offset, data)
+    }
+
+    fn flush(&self) -> device::Result<()> {
+        self.disk.flush()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Layout {
+    OneDevice,
+    TwoPartitions,
+}
+
+const LAYOUTS: [Layout; 2] = [Layout::OneDevice, Layout::TwoPartitions];
 
 impl Machine {
-    fn new(seed: u64) -> Machine {
+    fn new(layout: Layout, seed: u64) -> Machine {
         let sim = SimDevice::new(HOME_BYTES + 8192 + 2 * REGION_BYTES, 512);
         sim.set_seed(seed);
         let device = Gated::new(sim);
         device.has_no_fua.store(true, Ordering::Relaxed);
-        Machine(Arc::new(device))
+        Machine::on(layout, Arc::new(device))
     }
 
-    fn space(&self) -> Space {
-        let end = self.0.size_bytes();
-        Space::new(self.0.clone(), std::iter::once(HOME_BYTES..end).collect()).expect("it fits")
+    fn on(layout: Layout, disk: Arc<Gated>) -> Machine {
+        let end = disk.size_bytes();
+        let part = |range: Range<u64>| Arc::new(Partition { disk: disk.clone(), range });
+        let (home, space): (Arc<dyn BlockDevice>, _) = match layout {
+            Layout::OneDevice => {
+                let extents = std::iter::once(HOME_BYTES..end).collect();
+                (disk.clone(), Space::new(disk.clone(), extents))
+            }
+            Layout::TwoPartitions => {
+                let extents = std::iter::once(0..end - HOME_BYTES).collect();
+                (part(0..HOME_BYTES), Space::new(part(HOME_BYTES..end), extents))
+            }
+        };
+        Machine { disk, home, space: space.expect("it fits") }
     }
 
     fn open(&self) -> Journal {
-        Journal::open(self.0.clone(), self.space(), UUID, quiet()).expect("it opens")
+        Journal::open(self.home.clone(), self.space.clone(), UUID, quiet()).expect("it opens")
     }
 
     fn fail_the_next_flush(&self) {
         let operation = Operation::Flush;
-        self.0.sim.inject(Fault { operation, skip_count: 0, forever: false });
+        self.disk.sim.inject(Fault { operation, skip_count: 0, forever: false });
     }
 
     /// First byte of the block after a power cut now and recovery.
-    fn after_a_crash(&self, block: u64) -> u8 {
-        let image = self.0.sim.crash(Survival::Nothing);
-        let after = Machine(Arc::new(Gated::new(SimDevice::from_image(image, 512))));
-        let home: Arc<dyn BlockDevice> = after.0.clone();
-        journal::recover(&home, &after.space(), &UUID, &Default::default()).expect("it recovers");
+    fn after_a_crash(&self, layout: Layout, block: u64) -> u8 {
+        let image = self.disk.sim.crash(Survival::Nothing);
+        let disk = Arc::new(Gated::new(SimDevice::from_image(image, 512)));
+        let Machine { home, space, .. } = Machine::on(layout, disk);
+        journal::recover(&home, &space, &UUID, &Default::default()).expect("it recovers");
         let mut bytes = [0; BLOCK_BYTES];
-        after.0.read(block * BLOCK_BYTES as u64, &mut bytes).expect("it is readable");
+        home.read(block * BLOCK_BYTES as u64, &mut bytes).expect("it is readable");
         bytes[0]
     }
 }
@@ -60,10 +126,12 @@ fn let_run_until(condition: impl Fn() -> bool) {
 /// comes, before the other one's caller has heard of the failure.
 #[test]
 fn a_commit_does_not_believe_its_flush_after_another_one_has_failed() {
-    for seed in 0..8 {
-        let machine = Machine::new(seed);
+    for (layout, seed) in
+        LAYOUTS.into_iter().flat_map(|layout| (0..8).map(move |seed| (layout, seed)))
+    {
+        let machine = Machine::new(layout, seed);
         let journal = machine.open();
-        let device = &machine.0;
+        let device = &machine.disk;
         device.between.close_for(1);
         device.flush_failed.close();
         std::thread::scope(|scope| {
@@ -79,10 +147,13 @@ fn a_commit_does_not_believe_its_flush_after_another_one_has_failed() {
             }
             device.between.open();
             let is_acknowledged = sync.join().unwrap().is_ok();
-            let found = machine.after_a_crash(6);
+            let found = machine.after_a_crash(layout, 6);
             device.flush_failed.open();
             let _ = flush.join().unwrap();
-            assert!(!is_acknowledged || found == 1, "acknowledged and lost, seed {seed}");
+            assert!(
+                !is_acknowledged || found == 1,
+                "acknowledged and lost, {layout:?}, seed {seed}"
+            );
         });
     }
 }
@@ -91,9 +162,13 @@ fn a_commit_does_not_believe_its_flush_after_another_one_has_failed() {
 /// comes, before the commit has heard of the failure.
 #[test]
 fn a_sync_does_not_believe_its_flush_after_that_of_a_commit_has_failed() {
-    let machine = Machine::new(1);
+    LAYOUTS.into_iter().for_each(check_flush_after_a_failed_commit);
+}
+
+fn check_flush_after_a_failed_commit(layout: Layout) {
+    let machine = Machine::new(layout, 1);
     let journal = machine.open();
-    let device = &machine.0;
+    let device = &machine.disk;
     device.between.close_for(1);
     device.flush_failed.close();
     std::thread::scope(|scope| {

@@ -59,7 +59,8 @@ fn every_table_is_the_struct() {
     let label = fields!(RawLabel: magic, version, checksum, reserved, journal_uuid, volume_uuid);
     assert_eq!(documented("## Label"), label);
     let header = fields!(RawHeader: magic, version, checksum, flags, uuid, life, sequence,
-        region_bytes, region_count, tail_region, tail_tid, reach_offset);
+        region_bytes, region_count, tail_region, tail_tid, reach_offset, step_bytes,
+        layout_checksum, space_bytes);
     assert_eq!(documented("## Header"), header);
     let descriptor = fields!(RawDescriptor: magic, tag_count, life, tid, time_ns, revoke_count,
         payload_bytes, used_bytes, unpacked_bytes);

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Rig, commit, filled, forget, quiet};
 use device::{BlockDevice, Fault, Operation, SimDevice, Survival};
-use journal::format::{DESCRIPTOR_MAGIC, HEADER_MAGIC, record_seed};
+use journal::format::{DESCRIPTOR_MAGIC, FORMAT_VERSION, HEADER_MAGIC, RawHeader, record_seed};
 use journal::{
     End, Form, HomeBlock, JournalError, Options, Record, RecoverOptions, Recovery, Scan, Tid, scan,
 };
@@ -275,9 +275,9 @@ fn regression_a_header_of_a_later_version_in_one_slot_is_refused() {
     for slot in [0, 4096] {
         let mut bytes = log_bytes(&rig);
         assert_eq!(bytes[slot..slot + 4], HEADER_MAGIC.to_le_bytes());
-        bytes[slot + 4] = 2;
+        bytes[slot + 4] = u8::try_from(FORMAT_VERSION).unwrap() + 1;
         bytes[slot + 8..slot + 12].fill(0);
-        let checksum = crc32c::crc32c(&bytes[slot..slot + 80]);
+        let checksum = crc32c::crc32c(&bytes[slot..slot + size_of::<RawHeader>()]);
         bytes[slot + 8..slot + 12].copy_from_slice(&checksum.to_le_bytes());
         let newer = with_log(&rig, &bytes);
         assert!(matches!(newer.recover(), Err(JournalError::Incompatible(_))), "slot {slot}");

@@ -69,7 +69,8 @@ fn every_table_is_the_struct() {
     let segment = fields!(segments::RawSegment: magic, salt, first_lsn, stream, crc, reserved);
     assert_eq!(documented("## Log file"), segment);
     assert_filled("## Log file", size_of::<segments::RawSegment>());
-    let header = fields!(group::RawHeader: magic, crc, version, salt, generation, sequence);
+    let header =
+        fields!(group::RawHeader: magic, crc, version, salt, generation, sequence, step_bytes);
     assert_eq!(documented("### Header"), header);
     assert_filled("### Header", size_of::<group::RawHeader>());
     let entry = fields!(group::RawEntry: magic, crc, salt, sequence, len_bytes, piece_count);

@@ -3,16 +3,17 @@
 //! ```text
 //! | header A 4 KiB | header B 4 KiB | entry | entry | entry | zeros, or entries of an earlier round |
 //!
-//! header: magic u64, crc u32, version u32, salt u64, generation u64, sequence u64
+//! header: magic u64, crc u32, version u32, salt u64, generation u64, sequence u64, step u32
 //! entry:  magic u32, crc u32, salt u64, sequence u64, length u32, pieces u32,
-//!         then for each piece LSN u64, stream u32, length u32; then the pieces' bytes; zeros to a sector
+//!         then for each piece LSN u64, stream u32, length u32; then the pieces' bytes; zeros to the step
 //! ```
 //!
 //! The newest valid header says which sequence number the entry behind the headers has; entries follow
 //! each other with consecutive numbers. A piece is whole records. When the area is full, every stream
 //! is drained to its log files, a header says that the next number begins at the front, and the
 //! area is used anew. A header's salt is in the CRC of all its entries, and random for each life
-//! of the service, so nothing of an earlier life is taken for an entry.
+//! of the service, so nothing of an earlier life is taken for an entry. The step is the sector of the
+//! device that the entries are written to; they may be read on one with other sectors.
 
 use device::{AlignedBuf, BlockDevice};
 use zerocopy::little_endian::{U32, U64};
@@ -25,8 +26,10 @@ pub(crate) const HEADER_BYTES: u64 = 4096;
 pub(crate) const ENTRIES_AT: u64 = 2 * HEADER_BYTES;
 pub(crate) const HEADER_MAGIC: u64 = u64::from_le_bytes(*b"OJGROUP1");
 pub(crate) const ENTRY_MAGIC: u32 = u32::from_le_bytes(*b"OJGE");
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
+/// Largest sector of a device.
+const SECTOR_BYTES_MAX: usize = 4096;
 /// Smallest group log, in bytes.
 pub(crate) const GROUP_BYTES_MIN: u64 = 1 << 20;
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -38,9 +41,11 @@ pub(crate) struct RawHeader {
     pub(crate) salt: U64,
     pub(crate) generation: U64,
     pub(crate) sequence: U64,
+    /// Entries begin at multiples of this many bytes.
+    pub(crate) step_bytes: U32,
 }
 
-const _: () = assert!(size_of::<RawHeader>() == 40);
+const _: () = assert!(size_of::<RawHeader>() == 44);
 
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -75,7 +80,7 @@ pub(crate) struct Piece {
 }
 
 impl RawHeader {
-    pub(crate) fn new(salt: u64, generation: u64, sequence: u64) -> RawHeader {
+    pub(crate) fn new(salt: u64, generation: u64, sequence: u64, step_bytes: usize) -> RawHeader {
         let mut raw = RawHeader {
             magic: U64::new(HEADER_MAGIC),
             crc: U32::new(0),
@@ -83,9 +88,21 @@ impl RawHeader {
             salt: U64::new(salt),
             generation: U64::new(generation),
             sequence: U64::new(sequence),
+            step_bytes: U32::new(u32::try_from(step_bytes).expect("a sector is small")),
         };
         raw.crc = U32::new(crc32c::crc32c(raw.as_bytes()));
         raw
+    }
+
+    /// An error if no device has such sectors.
+    fn step_bytes(&self) -> Result<usize> {
+        match usize::try_from(self.step_bytes.get()) {
+            Ok(bytes) if bytes.is_power_of_two() && bytes <= SECTOR_BYTES_MAX => Ok(bytes),
+            _ => {
+                let text = format!("the group log has steps of {} bytes", self.step_bytes.get());
+                Err(LogError::Incompatible(text))
+            }
+        }
     }
 
     fn is_valid(&self) -> bool {
@@ -133,17 +150,17 @@ pub(crate) fn read_pieces(device: &dyn BlockDevice) -> Result<(Vec<Piece>, u64)>
             false => Err(LogError::Incompatible("the group log has no header".into())),
         };
     };
-    let sector_bytes = device.sector_bytes();
+    let step_bytes = header.step_bytes()?;
     let salt = header.salt.get();
     let mut sequence = header.sequence.get();
     let mut pieces = Vec::new();
     let mut at = 0;
     while let Some(entry) = parse_entry(&area[at..], salt, Some(sequence)) {
-        at += entry.len_bytes.next_multiple_of(sector_bytes);
+        at += entry.len_bytes.next_multiple_of(step_bytes);
         sequence += 1;
         pieces.extend(entry.pieces);
     }
-    let later = (at..area.len()).step_by(sector_bytes).find(|&at| {
+    let later = (at..area.len()).step_by(step_bytes).find(|&at| {
         parse_entry(&area[at..], salt, None).is_some_and(|entry| entry.sequence > sequence)
     });
     match later {
@@ -235,7 +252,6 @@ pub(crate) fn encode_entry(
 
 /// Bytes of an entry besides its pieces, at most.
 pub(crate) fn table_room(piece_count: usize) -> u64 {
-    const SECTOR_BYTES_MAX: usize = 4096;
     (head_bytes(piece_count) + SECTOR_BYTES_MAX) as u64
 }
 
@@ -260,12 +276,17 @@ mod tests {
 
     /// A device with a header and three entries, and where they begin.
     fn written() -> (MemoryDevice, Vec<u64>) {
-        let device = MemoryDevice::new(1 << 20, 512);
-        write_header(&device, &RawHeader::new(77, 4, 10)).expect("memory");
+        written_with(512)
+    }
+
+    fn written_with(sector_bytes: usize) -> (MemoryDevice, Vec<u64>) {
+        let device = MemoryDevice::new(1 << 20, sector_bytes);
+        write_header(&device, &RawHeader::new(77, 4, 10, sector_bytes)).expect("memory");
         let mut at = ENTRIES_AT;
         let mut starts = Vec::new();
         for number in 0..3 {
-            let entry = encode_entry(77, 10 + number, &pieces(number as u32 * 20 + 1), 512);
+            let entry =
+                encode_entry(77, 10 + number, &pieces(number as u32 * 20 + 1), sector_bytes);
             device.write_durable(at, &entry).expect("memory");
             starts.push(at);
             at += entry.len() as u64;
@@ -290,6 +311,32 @@ mod tests {
         assert_eq!(read_pieces(&empty).expect("empty"), (vec![], 0));
     }
 
+    /// They used to be looked for at the sectors of the device that they were read from.
+    #[test]
+    fn regression_entries_are_found_on_other_sectors() {
+        for (written, read) in [(512, 4096), (4096, 512)] {
+            let (device, starts) = written_with(written);
+            let copy = |device: &MemoryDevice| MemoryDevice::from_bytes(device.to_bytes(), read);
+            let (found, _) = read_pieces(&copy(&device)).expect("valid");
+            assert_eq!(found, [pieces(1), pieces(21), pieces(41)].concat(), "{written} to {read}");
+            let mut sector = vec![0; written];
+            device.read(starts[1], &mut sector).expect("read");
+            sector[40] ^= 1;
+            device.write(starts[1], &sector).expect("write");
+            let error = read_pieces(&copy(&device)).expect_err("damaged");
+            assert!(matches!(error, LogError::Damaged { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn impossible_steps_are_refused() {
+        for step_bytes in [0, 768, 8192] {
+            let device = MemoryDevice::new(1 << 20, 512);
+            write_header(&device, &RawHeader::new(77, 4, 10, step_bytes)).expect("memory");
+            assert!(matches!(read_pieces(&device), Err(LogError::Incompatible(_))));
+        }
+    }
+
     #[test]
     fn a_torn_last_entry_is_dropped_and_a_damaged_one_reported() {
         let (device, starts) = written();
@@ -304,9 +351,9 @@ mod tests {
     #[test]
     fn a_new_round_and_a_new_life_end_the_old_one() {
         let (device, _) = written();
-        write_header(&device, &RawHeader::new(77, 5, 13)).expect("memory");
+        write_header(&device, &RawHeader::new(77, 5, 13, 512)).expect("memory");
         assert_eq!(read_pieces(&device).expect("valid"), (vec![], 5));
-        write_header(&device, &RawHeader::new(78, 6, 10)).expect("memory");
+        write_header(&device, &RawHeader::new(78, 6, 10, 512)).expect("memory");
         assert_eq!(read_pieces(&device).expect("valid"), (vec![], 6), "another salt");
     }
 

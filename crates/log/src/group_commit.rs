@@ -229,7 +229,8 @@ impl Service {
         let sequence = self.control.group_sequence().load(Ordering::Acquire) + 1;
         let generation = self.control.group_header().load(Ordering::Acquire) + 1;
         self.control.check()?;
-        self.latched(write_header(device, &RawHeader::new(salt, generation, sequence)))?;
+        let header = RawHeader::new(salt, generation, sequence, device.sector_bytes());
+        self.latched(write_header(device, &header))?;
         self.control.group_header().store(generation, Ordering::Release);
         self.control.group_sequence().store(sequence, Ordering::Release);
         self.control.group_offset().store(ENTRIES_AT, Ordering::Release);
@@ -300,7 +301,7 @@ impl Service {
         let Some(device) = self.host.group() else { return Ok(()) };
         let salt = fastrand::u64(..);
         let generation = newest_generation + 1;
-        write_header(device, &RawHeader::new(salt, generation, 1))?;
+        write_header(device, &RawHeader::new(salt, generation, 1, device.sector_bytes()))?;
         self.control.group_salt().store(salt, Ordering::Release);
         self.control.group_header().store(generation, Ordering::Release);
         self.control.group_sequence().store(1, Ordering::Release);

@@ -2,10 +2,10 @@
 //! `fusermount3`, which is set-user-ID root and hands the opened device over a socket.
 
 use std::ffi::CString;
+use std::fmt;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
+use crate::mount_table::{MountEntry, own_mounts};
 use crate::options::{MountError, MountOptions, Source};
 use crate::read_ahead::READ_BYTES_MAX;
 
@@ -32,21 +33,39 @@ enum Helper {
     Fusermount,
 }
 
+/// A process of its own that unmounts.
+///
+/// The end of a `fuseblk` mount waits for the answer of the process that serves, and nothing interrupts that. A thread of
+/// that process could wait for ever, if the process is killed meanwhile: `/dev/fuse`, whose closing ends the wait, is
+/// open as long as one of its threads lives.
+pub trait Unmounter: fmt::Debug + Send + Sync {
+    /// Takes all mounts of the file system with the number `device` off in our mount namespace: when nothing uses them,
+    /// or lazily.
+    fn unmount(&self, device: (u32, u32), lazily: bool) -> Result<(), MountError>;
+}
+
 /// A mount that exists: from any thread it can be asked to go away.
 #[derive(Debug, Clone)]
 pub struct MountHandle {
     dir: PathBuf,
     helper: Helper,
-    /// The kernel's number of it, by which it is told from what is mounted there later, unless that has the same one.
-    id: Option<u64>,
+    /// Device number of the file system, by which it is told from what is mounted there later.
+    device: Option<(u32, u32)>,
     /// It was taken off, or the kernel has ended it.
     is_over: Arc<AtomicBool>,
+    unmounter: Option<Arc<dyn Unmounter>>,
 }
 
 impl MountHandle {
     fn new(dir: PathBuf, helper: Helper) -> MountHandle {
-        let id = mount_id(&dir).ok().flatten();
-        MountHandle { dir, helper, id, is_over: Arc::default() }
+        let table = own_mounts().unwrap_or_default();
+        let device = mount_on(&table, &dir).map(|entry| entry.device);
+        MountHandle { dir, helper, device, is_over: Arc::default(), unmounter: None }
+    }
+
+    /// The same, as root unmounted by a process of its own.
+    pub fn unmounted_by(self, unmounter: Arc<dyn Unmounter>) -> MountHandle {
+        MountHandle { unmounter: Some(unmounter), ..self }
     }
 
     /// The directory, without symbolic links.
@@ -59,8 +78,10 @@ impl MountHandle {
         if self.is_over.load(Ordering::Acquire) {
             return false;
         }
-        match (self.id, mount_id(&self.dir)) {
-            (Some(id), Ok(found)) => found == Some(id),
+        match (self.device, own_mounts()) {
+            (Some(device), Ok(table)) => {
+                mount_on(&table, &self.dir).is_some_and(|found| found.device == device)
+            }
             _ => true,
         }
     }
@@ -72,42 +93,53 @@ impl MountHandle {
 
     /// Unmounts; [`MountError::MountBusy`] while programs use it. The session then ends by itself.
     pub fn unmount(&self) -> Result<(), MountError> {
-        self.unmount_with(UnmountFlags::NOFOLLOW, &["-u"]).inspect(|()| self.end())
+        self.unmount_with(false).inspect(|()| self.end())
     }
 
     /// Takes the mount out of the name space now; it ends when the last program that uses it does.
     pub fn unmount_lazily(&self) -> Result<(), MountError> {
-        let flags = UnmountFlags::NOFOLLOW | UnmountFlags::DETACH;
-        self.unmount_with(flags, &["-u", "-z"]).inspect(|()| self.end())
+        self.unmount_with(true).inspect(|()| self.end())
     }
 
-    fn unmount_with(&self, flags: UnmountFlags, arguments: &[&str]) -> Result<(), MountError> {
-        match self.helper {
-            Helper::Kernel => rustix::mount::unmount(&self.dir, flags).map_err(|errno| {
-                if errno == Errno::BUSY {
-                    MountError::MountBusy(self.dir.clone())
-                } else {
-                    MountError::System { what: "unmounting", errno }
-                }
-            }),
-            Helper::Fusermount => {
-                let output = Command::new(FUSERMOUNT)
-                    .args(arguments)
-                    .arg("--")
-                    .arg(&self.dir)
-                    .output()
-                    .map_err(|_| MountError::NoFusermount)?;
-                if output.status.success() {
-                    return Ok(());
-                }
-                let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                if message.contains("busy") {
-                    return Err(MountError::MountBusy(self.dir.clone()));
-                }
-                Err(MountError::Fusermount(message))
-            }
+    fn unmount_with(&self, lazily: bool) -> Result<(), MountError> {
+        match (self.helper, self.device, &self.unmounter) {
+            (Helper::Kernel, Some(device), Some(unmounter)) => unmounter.unmount(device, lazily),
+            (Helper::Kernel, ..) => unmount_here(&self.dir, lazily),
+            (Helper::Fusermount, ..) => self.unmount_by_fusermount(lazily),
         }
     }
+
+    fn unmount_by_fusermount(&self, lazily: bool) -> Result<(), MountError> {
+        let how: &[&str] = if lazily { &["-u", "-z"] } else { &["-u"] };
+        let output = Command::new(FUSERMOUNT)
+            .args(how)
+            .arg("--")
+            .arg(&self.dir)
+            .output()
+            .map_err(|_| MountError::NoFusermount)?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        if message.contains("busy") {
+            return Err(MountError::MountBusy(self.dir.clone()));
+        }
+        Err(MountError::Fusermount(message))
+    }
+}
+
+/// Takes off what is mounted on `dir`, by umount(2).
+pub fn unmount_here(dir: &Path, lazily: bool) -> Result<(), MountError> {
+    let how = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW | how).map_err(|errno| match errno {
+        Errno::BUSY => MountError::MountBusy(dir.to_owned()),
+        errno => MountError::System { what: "unmounting", errno },
+    })
+}
+
+/// What is mounted on `dir`, the topmost. From the mount table: asking the mount would wait for its daemon, which is us.
+fn mount_on<'a>(table: &'a [MountEntry], dir: &Path) -> Option<&'a MountEntry> {
+    table.iter().rev().find(|entry| entry.dir == dir)
 }
 
 /// Mounts, and returns the device on which the kernel sends its requests.
@@ -125,46 +157,9 @@ pub(crate) fn attach(
     }
 }
 
-/// The number of what is mounted on a directory, the topmost. From the mount table: asking the mount would wait for its
-/// daemon, which is us.
-fn mount_id(dir: &Path) -> std::io::Result<Option<u64>> {
-    Ok(mount_id_in(&std::fs::read("/proc/self/mountinfo")?, dir))
-}
-
-/// The same in a table, in which a path need not be text.
-fn mount_id_in(table: &[u8], dir: &Path) -> Option<u64> {
-    let mut ids = table.split(|byte| *byte == b'\n').filter_map(|line| {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-        (unescaped(fields.nth(3)?) == dir.as_os_str().as_bytes()).then_some(id)
-    });
-    ids.next_back()
-}
-
-/// A path of the mount table, in which spaces and the like are octal numbers behind a backslash.
-fn unescaped(text: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut rest = text;
-    while let Some((first, behind)) = rest.split_first() {
-        let octal = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        let octal = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match (first, octal) {
-            (b'\\', Some(byte)) => {
-                bytes.push(byte);
-                rest = &behind[3..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = behind;
-            }
-        }
-    }
-    bytes
-}
-
 /// What to do about a mount whose daemon is gone.
-pub const DAEMON_GONE: &str = "a mount whose daemon died is still there; run: umount -l (or fusermount3 -uz) on it, then \
-                               mount the volume again: that recovers it";
+pub const DAEMON_GONE: &str = "a mount whose daemon died is still there; run `onejournal umount` on it (while programs \
+                               use it: umount -l, or fusermount3 -uz), then mount the volume again: that recovers it";
 
 /// Whether this is how a mount answers whose daemon is gone: ENOTCONN, or while its end is being noticed, ECONNABORTED
 /// or ECANCELED.
@@ -345,25 +340,12 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_is_found_among_paths_that_are_no_text() {
-        let table = b"20 1 0:5 / / rw - ext4 a rw\n\
-            31 20 0:6 / /a\\040b rw - fuse \xff rw\n\
-            32 20 0:7 / /\xff rw - tmpfs x rw\n\
-            33 20 0:8 / /a\\040b rw - fuse y rw\n";
-        assert_eq!(mount_id_in(table, Path::new("/a b")), Some(33));
-        assert_eq!(mount_id_in(table, Path::new("/")), Some(20));
-        let bytes = std::ffi::OsStr::from_bytes(b"/\xff");
-        assert_eq!(mount_id_in(table, Path::new(bytes)), Some(32));
-        assert_eq!(mount_id_in(table, Path::new("/c")), None);
-    }
-
-    #[test]
     fn what_is_over_is_mounted_no_more() {
         let handle = MountHandle::new("/".into(), Helper::Kernel);
-        assert!(handle.id.is_some() && handle.is_mounted());
-        let other = MountHandle { id: Some(u64::MAX), ..handle.clone() };
+        assert!(handle.device.is_some() && handle.is_mounted());
+        let other = MountHandle { device: Some((u32::MAX, 0)), ..handle.clone() };
         assert!(!other.is_mounted());
-        let unknown = MountHandle { id: None, ..handle.clone() };
+        let unknown = MountHandle { device: None, ..handle.clone() };
         assert!(unknown.is_mounted());
         unknown.end();
         assert!(!handle.is_mounted(), "the number may be another's by now");

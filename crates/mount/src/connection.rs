@@ -9,6 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::abi::{self, InHeader, InitIn, InitInExt, InitOut, Opcode, OutHeader, WriteIn, init};
 use crate::attach::{MountHandle, attach};
+use crate::namespace::hold_namespace;
 use crate::options::{ENABLE_URING, IoUring, MountError, MountOptions, Source};
 use crate::polled::Polled;
 use crate::queues::{Rings, make_rings};
@@ -72,6 +73,9 @@ impl Connection {
     ) -> Result<Connection, MountError> {
         if options.io_uring == IoUring::On {
             enable_io_uring()?;
+        }
+        if matches!(source, Source::BlockDevice(_)) {
+            hold_namespace()?;
         }
         let (device, handle) = attach(source, dir, options)?;
         let least_count = if options.atomic_writes { ATOMIC_THREAD_COUNT } else { 1 };
@@ -229,7 +233,11 @@ fn negotiate(request: &Request<'_>, wanted: u64) -> Result<Handshake, MountError
     if offered & init::INIT_EXT != 0 {
         offered |= u64::from(body.take::<InitInExt>().map_err(short)?.flags2) << 32;
     }
-    let agreed = offered & wanted;
+    let mut agreed = offered & wanted;
+    if agreed & init::OVER_IO_URING != 0 {
+        // The answer to a direct write may have to wait (`adapter::direct`), and through a ring it cannot.
+        agreed &= !init::ASYNC_DIO;
+    }
     tracing::debug!(major = offer.major, minor = offer.minor, offered, agreed, "INIT");
     Ok(Handshake::Agreed(InitOut {
         major: abi::MAJOR,
@@ -313,6 +321,21 @@ mod tests {
         let options = MountOptions { writeback_cache: true, ..Default::default() };
         let Ok(Handshake::Agreed(out)) = shake(&bytes, &options) else { panic!() };
         assert_ne!(u64::from(out.flags) & init::WRITEBACK_CACHE, 0);
+    }
+
+    #[test]
+    fn through_rings_direct_writes_are_synchronous() {
+        let mut bytes = init_request(7, 45, (init::INIT_EXT | init::ASYNC_DIO) as u32);
+        let mut agreed = |flags2: u32| {
+            bytes[56..60].copy_from_slice(&flags2.to_ne_bytes());
+            let wanted = wanted_flags(&MountOptions::default()) | init::OVER_IO_URING;
+            match negotiate(&Request::parse(&bytes).unwrap(), wanted) {
+                Ok(Handshake::Agreed(out)) => (u64::from(out.flags) & init::ASYNC_DIO, out.flags2),
+                _ => panic!("it is accepted"),
+            }
+        };
+        assert_eq!(agreed(0), (init::ASYNC_DIO, 0));
+        assert_eq!(agreed(1 << 9), (0, 1 << 9));
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub fn errno(error: &Error) -> Errno {
         Error::Journal(_) => Errno::IO,
         Error::Corrupt { .. } => Errno::UCLEAN,
         Error::Incompatible(_) => Errno::OPNOTSUPP,
+        Error::Claimed { .. } => Errno::BUSY,
         Error::NotFound => Errno::NOENT,
         Error::Exists => Errno::EXIST,
         Error::NotDirectory => Errno::NOTDIR,

@@ -7,6 +7,7 @@
 pub mod abi;
 mod adapter;
 mod attach;
+mod caller;
 mod capabilities;
 mod connection;
 mod convert;
@@ -14,6 +15,8 @@ mod errno;
 mod handoff;
 mod metrics;
 mod metrics_server;
+mod mount_table;
+mod namespace;
 mod notifier;
 mod options;
 mod polled;
@@ -25,13 +28,16 @@ mod session;
 mod stat;
 mod workers;
 
-pub use attach::{DAEMON_GONE, MountHandle, check_directory, is_daemon_gone};
+pub use attach::{
+    DAEMON_GONE, MountHandle, Unmounter, check_directory, is_daemon_gone, unmount_here,
+};
 pub use connection::{Connection, MAX_TRANSFER_BYTES, Serve};
 pub use errno::errno;
 pub use metrics_server::listen as listen_for_metrics;
+pub use mount_table::{MountEntry, mounts_in, own_mounts, parse_mounts};
 pub use options::{IoUring, MountError, MountOptions, Source};
 pub use polled::{Polled, Taken};
 pub use reply::{Answer, Reply};
 pub use request::{Body, Request};
-pub use session::{Session, SessionError};
+pub use session::{CLOSING_NAME, Closer, Session, SessionError};
 pub use stat::{FILE_XATTR, JournalCounters, MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource};

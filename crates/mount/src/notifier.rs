@@ -1,10 +1,12 @@
 //! Telling the kernel to drop what it has cached of a file.
 //!
-//! The kernel answers only when no request for these pages is under way any more, so that whoever
-//! tells it must not be needed to answer one: a thread of its own does.
+//! The kernel drops pages only when no request for them is under way any more, so the thread that
+//! tells it must not be needed to answer one: a thread of its own does. To drop attributes waits for
+//! nothing and is done by any thread.
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
@@ -16,14 +18,22 @@ use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInodeOut, OutHeader};
 /// What is to be dropped: bytes of one node, from and how many. 0 bytes: up to the end.
 pub(crate) type Range = (u64, u64);
 
+/// A negative offset: no pages, the attributes alone.
+const ATTRIBUTES: Range = (u64::MAX, 0);
+
 struct Job {
     node: u64,
     ranges: Vec<Range>,
-    done: Sender<()>,
+    /// Called when the pages are gone.
+    then: Box<dyn FnOnce() + Send>,
 }
+
+/// Sends a message to the kernel.
+type SendMessage = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
 /// The thread that tells the kernel; it ends with the value.
 pub(crate) struct Notifier {
+    send: SendMessage,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -41,34 +51,75 @@ impl Dropping {
 }
 
 impl Notifier {
-    /// Writes notifications to `/dev/fuse`.
+    /// Writes to `/dev/fuse`.
     pub(crate) fn for_device(device: OwnedFd) -> io::Result<Notifier> {
         Notifier::start(move |message| match rustix::io::write(&device, message) {
-            // The kernel does not know the node (any more), or is not there: nothing is cached.
+            // The kernel does not know the node or the request (any more), or is not there.
             Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::NOTCONN) => {}
-            Err(errno) => tracing::error!(%errno, "dropping pages of an aborted atomic write"),
+            Err(errno) => tracing::error!(%errno, "telling the kernel to drop what it has cached"),
         })
     }
 
-    /// Hands each notification to `send`.
-    pub(crate) fn start(send: impl Fn(&[u8]) + Send + 'static) -> io::Result<Notifier> {
+    /// Hands each message to `send`.
+    pub(crate) fn start(send: impl Fn(&[u8]) + Send + Sync + 'static) -> io::Result<Notifier> {
+        let send: SendMessage = Arc::new(send);
         let (jobs, incoming) = channel::<Job>();
+        let sender = send.clone();
         let thread = std::thread::Builder::new().name("notifier".into()).spawn(move || {
             for job in incoming {
-                job.ranges.iter().for_each(|range| send(&message(job.node, *range)));
-                // Nobody need be waiting.
-                let _ = job.done.send(());
+                job.ranges.iter().for_each(|range| sender(&message(job.node, *range)));
+                (job.then)();
             }
         })?;
-        Ok(Notifier { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Notifier { send, jobs: Some(jobs), thread: Some(thread) })
     }
 
     /// Has these bytes of a node dropped from the cache, and its attributes.
     pub(crate) fn drop_pages(&self, node: u64, ranges: Vec<Range>) -> Dropping {
         let (done, waiting) = channel();
-        let jobs = self.jobs.as_ref().expect("it is taken only when the value is dropped");
-        jobs.send(Job { node, ranges, done }).expect("the thread ends after the sender");
+        self.drop_pages_then(node, ranges, move || {
+            // Nobody need be waiting.
+            let _ = done.send(());
+        });
         Dropping(waiting)
+    }
+
+    /// The same; then the thread calls `then`.
+    pub(crate) fn drop_pages_then(
+        &self,
+        node: u64,
+        ranges: Vec<Range>,
+        then: impl FnOnce() + Send + 'static,
+    ) {
+        let jobs = self.jobs.as_ref().expect("it is taken only when the value is dropped");
+        let job = Job { node, ranges, then: Box::new(then) };
+        assert!(jobs.send(job).is_ok(), "the thread ends after the sender");
+    }
+
+    /// Has these bytes of a node dropped from the cache; then the thread calls `before` and sends `answer`.
+    pub(crate) fn drop_pages_and_answer(
+        &self,
+        node: u64,
+        ranges: Vec<Range>,
+        answer: Vec<u8>,
+        before: impl FnOnce() + Send + 'static,
+    ) {
+        let send = self.send.clone();
+        self.drop_pages_then(node, ranges, move || {
+            before();
+            send(&answer);
+        });
+    }
+
+    /// [`Notifier::drop_pages`] in this thread, which returns when the pages are gone. Requests for them must
+    /// find a thread meanwhile.
+    pub(crate) fn drop_pages_here(&self, node: u64, range: Range) {
+        (self.send)(&message(node, range));
+    }
+
+    /// Has the attributes of a node asked for anew. Any thread may call it.
+    pub(crate) fn drop_attributes(&self, node: u64) {
+        (self.send)(&message(node, ATTRIBUTES));
     }
 }
 
@@ -91,22 +142,43 @@ fn message(node: u64, (off, len_bytes): Range) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use super::*;
 
+    type Log = Arc<Mutex<Vec<Vec<u8>>>>;
+
+    fn logging() -> (Notifier, Log) {
+        let sent = Log::default();
+        let log = sent.clone();
+        (Notifier::start(move |bytes| log.lock().unwrap().push(bytes.to_vec())).unwrap(), sent)
+    }
+
+    fn numbers(bytes: &[u8]) -> Vec<u64> {
+        bytes.chunks(8).map(|number| u64::from_ne_bytes(number.try_into().unwrap())).collect()
+    }
+
     #[test]
     fn each_range_is_one_message() {
-        let sent = Arc::new(Mutex::new(Vec::new()));
-        let log = sent.clone();
-        let notifier = Notifier::start(move |bytes| log.lock().unwrap().push(bytes.to_vec()));
-        notifier.unwrap().drop_pages(12, vec![(4096, 8192), (65_536, 0)]).wait();
+        let (notifier, sent) = logging();
+        notifier.drop_pages(12, vec![(4096, 8192), (65_536, 0)]).wait();
         let sent = sent.lock().unwrap();
         assert_eq!(sent.len(), 2);
-        let numbers = |bytes: &[u8]| -> Vec<u64> {
-            bytes.chunks(8).map(|number| u64::from_ne_bytes(number.try_into().unwrap())).collect()
-        };
         assert_eq!(numbers(&sent[0]), [40 | 2 << 32, 0, 12, 4096, 8192]);
         assert_eq!(numbers(&sent[1])[2..], [12, 65_536, 0]);
+    }
+
+    #[test]
+    fn an_answer_follows_the_pages_and_attributes_need_no_thread() {
+        let (notifier, sent) = logging();
+        notifier.drop_attributes(13);
+        assert_eq!(numbers(&sent.lock().unwrap()[0])[2..], [13, u64::MAX, 0]);
+        notifier.drop_pages_here(14, (7, 9));
+        assert_eq!(numbers(&sent.lock().unwrap()[1])[2..], [14, 7, 9]);
+        let log = sent.clone();
+        let seen = move || assert_eq!(log.lock().unwrap().len(), 3, "the pages are gone");
+        notifier.drop_pages_and_answer(12, vec![(0, 8)], b"answer".to_vec(), seen);
+        drop(notifier);
+        assert_eq!(sent.lock().unwrap()[3], b"answer");
     }
 }

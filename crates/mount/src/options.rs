@@ -136,6 +136,12 @@ pub enum MountError {
         "io_uring=on: {0}; it needs Linux 6.14 and {ENABLE_URING} set to Y (leave the option out to do without)"
     )]
     NoIoUring(String),
+    /// The process that was to unmount could not.
+    #[error("{why}")]
+    Unmounter {
+        /// What it said.
+        why: String,
+    },
     /// The mount is in use.
     #[error("{}: in use by a program (fuser -vm shows which)", .0.display())]
     MountBusy(PathBuf),

@@ -26,7 +26,7 @@ use crate::case::{Case, Crash, Id};
 use crate::content::mix;
 use crate::fsck::Fsck;
 use crate::machine::{Cursors, Images};
-use crate::recording::{Recording, Stage, record, sector_bytes};
+use crate::recording::{Recording, Stage, record, recovery_sector_bytes};
 use crate::recover::{Recovered, read_back, recover, recover_read_only};
 use crate::tree::{Fingerprint, Interner, Tree};
 
@@ -231,12 +231,13 @@ struct Checker<'a> {
     recording: &'a Recording,
     shared: &'a Shared,
     fsck: Fsck,
+    /// Of the devices on which crashes are recovered.
     sector_bytes: usize,
 }
 
 impl<'a> Checker<'a> {
     fn new(recording: &'a Recording, shared: &'a Shared) -> Result<Checker<'a>, String> {
-        let sector_bytes = sector_bytes(&recording.case);
+        let sector_bytes = recovery_sector_bytes(&recording.case);
         Ok(Checker { recording, shared, fsck: Fsck::new()?, sector_bytes })
     }
 

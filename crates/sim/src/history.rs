@@ -6,7 +6,8 @@
 //! 1. *k* is at least the *floor*: every operation that an acknowledged sync before the cut covers
 //!    is in it. `sync`, `checkpoint`, `remount` cover all operations before them; `fsync` of a file
 //!    the last one that changed that inode (and, history being one order, all before it);
-//!    `fdatasync` the last that changed its content or size, or created it.
+//!    `fdatasync` the last that changed its content or size, or created it. Both cover the last rename
+//!    of a directory: the file may be below it.
 //! 2. *k* is at most `acked + 1`: the operation that was in progress may be in it.
 //! 3. Of a write or a reservation of more than one block, the first blocks may be there without
 //!    the rest: such an operation is done in several steps.
@@ -18,7 +19,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ext4::Error;
+use ext4::{Error, FileKind};
 
 use crate::BLOCK_BYTES;
 use crate::case::Case;
@@ -64,6 +65,7 @@ pub struct History {
     versions: BTreeMap<Id, Vec<(usize, Content)>>,
     last_change: BTreeMap<Id, usize>,
     last_data_change: BTreeMap<Id, usize>,
+    last_dir_rename: usize,
 }
 
 impl History {
@@ -79,6 +81,7 @@ impl History {
             versions: BTreeMap::new(),
             last_change: BTreeMap::new(),
             last_data_change: BTreeMap::new(),
+            last_dir_rename: 0,
         };
         history.push_state(Model::formatted(), &[]);
         history
@@ -128,6 +131,9 @@ impl History {
 
     fn push(&mut self, op: &Op, promise: Promise, failed: Option<Error>, mut model: Model) {
         let changes = model.take_changes();
+        if failed.is_none() && renames_directory(op, self.model()) {
+            self.last_dir_rename = self.states.len();
+        }
         self.steps.push(Step { op: op.clone(), promise, failed });
         self.push_state(model, &changes);
     }
@@ -160,7 +166,8 @@ impl History {
             Op::Fsync { target, data_only } => match self.model().resolve(target) {
                 Ok(id) => {
                     let last = if *data_only { &self.last_data_change } else { &self.last_change };
-                    Promise::File { id, floor: last.get(&id).copied().unwrap_or(0) }
+                    let floor = last.get(&id).copied().unwrap_or(0).max(self.last_dir_rename);
+                    Promise::File { id, floor }
                 }
                 Err(_) => Promise::Nothing,
             },
@@ -341,6 +348,15 @@ impl History {
         };
         steps.map(line).collect()
     }
+}
+
+/// A directory gets another name or parent. `model` is the state before.
+fn renames_directory(op: &Op, model: &Model) -> bool {
+    let Op::Rename { from, to, .. } = op else { return false };
+    let is_directory = |path: &String| {
+        model.find(path).is_ok_and(|id| model.kind(id) == Some(FileKind::Directory))
+    };
+    is_directory(from) || is_directory(to)
 }
 
 /// The first `done_bytes` of a write or reservation.

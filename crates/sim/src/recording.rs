@@ -76,6 +76,11 @@ pub fn sector_bytes(case: &Case) -> usize {
     if mix(case.seed ^ 0x77).is_multiple_of(4) { 4096 } else { 512 }
 }
 
+/// Size of a sector of the devices that crashes of this run are recovered on.
+pub fn recovery_sector_bytes(case: &Case) -> usize {
+    if case.seed.is_multiple_of(3) { 4096 } else { 512 }
+}
+
 /// Does the run: opens a fresh volume, all operations, compares everything, closes.
 pub fn record(case: Case, stage: &Stage<'_>) -> Result<Recording, String> {
     record_ops(case, &case.workload.ops(case.seed, case.op_count), stage)
@@ -124,4 +129,26 @@ pub fn compare(session: &Session, history: &History) -> Result<(), String> {
 fn with_tail(text: String, history: &History) -> String {
     let start = history.len().saturating_sub(12);
     format!("{text}\n  the last operations:\n{}", history.print(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::JournalKind;
+    use crate::workload::Workload;
+
+    #[test]
+    fn a_few_seeds_have_every_pair_of_sectors() {
+        let case = |seed| Case {
+            workload: Workload::Random,
+            seed,
+            op_count: 0,
+            data_mode: ext4::DataMode::Auto,
+            journal: JournalKind::default(),
+        };
+        let pair = |seed| (sector_bytes(&case(seed)), recovery_sector_bytes(&case(seed)));
+        for wanted in [(512, 512), (512, 4096), (4096, 512), (4096, 4096)] {
+            assert!((0..8).any(|seed| pair(seed) == wanted), "{wanted:?}");
+        }
+    }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use device::BlockDevice;
 use ext4::{
-    Allocate, DataMode, DeltaCodec, Error, FileKind, InodeNo, NewNode, OpenOptions, Owner,
-    RenameHow, Result, SetAttr, Timestamp, Volume,
+    Allocate, Claim, Claimant, DataMode, DeltaCodec, Error, FileKind, InodeNo, NewNode,
+    OpenOptions, Owner, RenameHow, Result, SetAttr, Timestamp, Volume,
 };
 use journal::Medium;
 
@@ -65,6 +65,7 @@ impl Setup {
             data_mode: self.data_mode,
             delta_codec: self.codec,
             journal: self.journal.clone(),
+            claimant: Some(claimant(life)),
             region_count: self.region_count(),
             commit_interval: None,
             background: false,
@@ -75,6 +76,23 @@ impl Setup {
             ..OpenOptions::default()
         }
     }
+}
+
+/// One machine, which boots anew for each life of the volume: who comes after a crash finds a claim
+/// of an earlier boot.
+fn claimant(life: u64) -> Claimant {
+    let claim = Claim {
+        machine_id: [1; 16],
+        boot_id: u128::from(life + 1).to_be_bytes(),
+        process: 1,
+        heartbeat_s: 0,
+        living: life,
+        claimed_s: life,
+        sequence: 0,
+        host_name: "simulated".into(),
+    };
+    let (lives, wait) = (Arc::new(|_| false), Arc::new(|_| {}));
+    Claimant { claim, lives, wait, take_over: false }
 }
 
 /// What an operation did.

@@ -4,7 +4,7 @@ use ext4::DataMode;
 use sim::case::{Case, JournalKind};
 use sim::enumerate::{Effort, enumerate_recording};
 use sim::history::at;
-use sim::op::{Op, Reserve};
+use sim::op::{Op, RenameKind, Reserve};
 use sim::recording::{Stage, record_ops};
 use sim::workload::Workload;
 
@@ -71,4 +71,24 @@ fn regression_short_fallocate_with_no_space_for_an_extent_node() {
     let mut ops = nearly_full(2);
     ops.extend([allocate("f", Reserve::Extend, 9), Op::Sync]);
     check(&ops);
+}
+
+/// The `fsync` found everything about the file committed, and did not wait for the directory above it.
+#[test]
+fn regression_fsync_covers_the_rename_of_a_directory_above() {
+    let make_dir = |path: &str| Op::MakeDir { path: path.into(), mode: 0o755 };
+    let fsync = |path: &str, data_only| Op::Fsync { target: at(path), data_only };
+    for kind in [RenameKind::Replace, RenameKind::Exchange] {
+        for data_only in [false, true] {
+            let mut ops = vec![make_dir("a"), make_dir("a/b"), make_dir("c"), make_dir("d")];
+            ops.extend([create("a/b/f"), write("a/b/f", 0, 1), fsync("a/b/f", false)]);
+            // To another name, and to another parent.
+            for (from, to) in [("a", "c"), ("c/b", "d")] {
+                ops.push(Op::Rename { from: from.into(), to: to.into(), kind });
+                let file = if to == "c" { "c/b/f" } else { "d/f" };
+                ops.push(fsync(file, data_only));
+            }
+            check(&ops);
+        }
+    }
 }

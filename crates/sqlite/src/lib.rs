@@ -168,3 +168,28 @@ pub unsafe extern "C" fn sqlite3_extension_init(
     // SAFETY: the caller's promise.
     unsafe { sqlite3_onejournal_init(connection, message, table) }
 }
+
+/// As [`sqlite3_onejournal_init`], and makes the VFS the default one of the process: databases that are opened
+/// from then on without naming a VFS use it. `SELECT load_extension('./libonejournal_sqlite',
+/// 'sqlite3_onejournal_default_init')` calls it.
+///
+/// # Safety
+/// As [`sqlite3_onejournal_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sqlite3_onejournal_default_init(
+    connection: *mut sqlite3,
+    message: *mut *mut c_char,
+    table: *const c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let rc = unsafe { sqlite3_onejournal_init(connection, message, table) };
+    if rc != SQLITE_OK_LOAD_PERMANENTLY {
+        return rc;
+    }
+    // SAFETY: SQLite's table.
+    guard(SQLITE_ERROR, || match unsafe { Api::from_table(table) }.map(vfs::make_default) {
+        Ok(SQLITE_OK) => SQLITE_OK_LOAD_PERMANENTLY,
+        Ok(rc) => rc,
+        Err(_) => SQLITE_ERROR,
+    })
+}

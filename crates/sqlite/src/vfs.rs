@@ -62,6 +62,17 @@ pub fn tell(code: c_int, text: &str) {
     unsafe { (loaded().api.log)(code, c"onejournal: %s".as_ptr(), text.as_ptr()) };
 }
 
+/// Makes the registered VFS the one that SQLite takes when a program names none.
+pub fn make_default(api: Api) -> c_int {
+    // SAFETY: the name ends with a zero.
+    let vfs = unsafe { (api.vfs_find)(NAME.as_ptr()) };
+    if vfs.is_null() {
+        return SQLITE_ERROR;
+    }
+    // SAFETY: registering a registered VFS again only moves it; it is never freed.
+    unsafe { (api.vfs_register)(vfs, 1) }
+}
+
 /// Registers the VFS, once in a process.
 pub fn register(api: Api) -> c_int {
     if LOADED.get().is_some() {
@@ -87,7 +98,7 @@ pub fn register(api: Api) -> c_int {
     let (version, size, path_bytes) =
         unsafe { ((*below.0).iVersion, (*below.0).szOsFile, (*below.0).mxPathname) };
     let vfs = Box::new(sqlite3_vfs {
-        iVersion: version.min(2),
+        iVersion: version.min(3),
         szOsFile: file::OFFSET as c_int + size,
         mxPathname: path_bytes,
         pNext: std::ptr::null_mut(),
@@ -106,9 +117,9 @@ pub fn register(api: Api) -> c_int {
         xCurrentTime: Some(current_time),
         xGetLastError: Some(get_last_error),
         xCurrentTimeInt64: Some(current_time_int64),
-        xSetSystemCall: None,
-        xGetSystemCall: None,
-        xNextSystemCall: None,
+        xSetSystemCall: Some(set_system_call),
+        xGetSystemCall: Some(get_system_call),
+        xNextSystemCall: Some(next_system_call),
     });
     // SAFETY: it is leaked, so it lives as long as it is registered: for good.
     unsafe { (api.vfs_register)(Box::into_raw(vfs), 0) }
@@ -398,6 +409,9 @@ pass!(sleep, xSleep, (microseconds: c_int) -> c_int, 0);
 pass!(current_time, xCurrentTime, (out: *mut f64) -> c_int, SQLITE_ERROR);
 pass!(get_last_error, xGetLastError, (count: c_int, out: *mut c_char) -> c_int, 0);
 pass!(current_time_int64, xCurrentTimeInt64, (out: *mut i64) -> c_int, SQLITE_ERROR);
+pass!(set_system_call, xSetSystemCall, (name: *const c_char, call: Option<Syscall>) -> c_int, SQLITE_NOTFOUND);
+pass!(get_system_call, xGetSystemCall, (name: *const c_char) -> Option<Syscall>, None);
+pass!(next_system_call, xNextSystemCall, (name: *const c_char) -> *const c_char, std::ptr::null());
 
 #[cfg(test)]
 mod tests {

@@ -73,7 +73,7 @@ impl EmulatedDisk {
         self.command("set zero")
     }
 
-    /// Tells it something; see [`crate::device`].
+    /// Tells it something; see [`drive::Command`].
     pub fn command(&self, text: &str) -> Result<()> {
         let path = self.dir.join("control");
         fs::write(&path, text).map_err(Error::io(format!("{}: {text}", path.display())))

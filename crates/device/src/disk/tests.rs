@@ -290,7 +290,7 @@ fn a_block_device_is_claimed_against_the_kernel_until_released() {
         rustix::fs::open(device.path(), flags, rustix::fs::Mode::empty())
     };
     let other = claim().expect("nobody else has it");
-    assert!(open_error(device.path(), Access::ReadWrite).contains("in use (mounted?)"));
+    assert!(open_error(device.path(), Access::ReadWrite).contains("in use"));
     drop(other);
     let disk = Disk::open(device.path(), Access::ReadWrite).expect("open");
     assert_eq!(claim().err(), Some(Errno::BUSY));
@@ -299,4 +299,59 @@ fn a_block_device_is_claimed_against_the_kernel_until_released() {
     disk.write_durable(0, &[1; 4096]).expect("still open");
     drop(other);
     assert!(open_error(device.path(), Access::ReadWrite).contains("in use"), "still locked");
+}
+
+/// Writing would make the file long again, and nobody would know what it has lost.
+#[test]
+fn regression_a_file_that_was_cut_is_written_no_more() {
+    type Act = fn(&Disk) -> Result<()>;
+    let sector = || AlignedBuf::zeroed(4096);
+    let acts: [(&str, Act); 4] = [
+        ("write", |disk| disk.write(SIZE_BYTES - 4096, &AlignedBuf::zeroed(4096))),
+        ("durable write", |disk| disk.write_durable(0, &AlignedBuf::zeroed(4096))),
+        ("flush", |disk| disk.flush()),
+        ("read", |disk| disk.read(SIZE_BYTES - 4096, &mut AlignedBuf::zeroed(4096))),
+    ];
+    for (name, act) in acts {
+        let file = backing();
+        let disk = Disk::open(file.path(), Access::ReadWrite).expect("open");
+        act(&disk).expect(name);
+        file.as_file().set_len(SIZE_BYTES / 2).expect("cut");
+        assert!(act(&disk).expect_err(name).is_shrunk(), "{name}");
+        let len_bytes = file.as_file().metadata().expect("metadata").len();
+        assert_eq!(len_bytes, SIZE_BYTES / 2, "{name} has made it long again");
+        // It is never believed again; what is left can be read.
+        file.as_file().set_len(SIZE_BYTES).expect("long again");
+        disk.write_durable(0, &sector()).expect_err("a write");
+        disk.flush().expect_err("a flush");
+        disk.read(SIZE_BYTES / 2, &mut sector()).expect_err("what is lost");
+        disk.read(SIZE_BYTES / 2 - 4096, &mut sector()).expect("what is left");
+    }
+}
+
+/// The kernel reads zeros behind the end of the file, and writing makes it long again.
+#[test]
+fn regression_a_loop_device_whose_file_was_cut_is_written_no_more() {
+    let file = backing();
+    let Some(device) = attach(file.as_file()) else { return };
+    let disk = Disk::open(device.path(), Access::ReadWrite).expect("open");
+    let mut sector = AlignedBuf::zeroed(4096);
+    disk.write_durable(SIZE_BYTES / 2 - 4096, &AlignedBuf::from_slice(&[7; 4096])).expect("whole");
+    file.as_file().set_len(SIZE_BYTES / 2).expect("cut");
+    let lost = disk.read(SIZE_BYTES - 4096, &mut sector);
+    assert!(lost.expect_err("it is lost").is_shrunk());
+    disk.write(SIZE_BYTES - 4096, &sector).expect_err("a write");
+    disk.write_durable(0, &sector).expect_err("a durable write");
+    if let Some(written) = disk.write_fua(0, &sector) {
+        written.expect_err("a durable write");
+    }
+    disk.flush().expect_err("a flush");
+    disk.read(SIZE_BYTES / 2 - 4096, &mut sector).expect("it is left");
+    assert!(sector.iter().all(|byte| *byte == 7));
+    assert_eq!(file.as_file().metadata().expect("metadata").len(), SIZE_BYTES / 2);
+    drop(disk);
+    for access in [Access::ReadOnly, Access::ReadWrite] {
+        let error = open_error(device.path(), access);
+        assert!(error.contains("was made shorter"), "{error}");
+    }
 }

@@ -10,7 +10,8 @@
 //! this operation and all after it fail. Against the first, everything is mapped writable at
 //! opening, which fails for pages that are known to be bad; against a full file system,
 //! everything is allocated then; against the second there is a lock, which only keeps away those
-//! who ask for it.
+//! who ask for it. The length of a file that is used alone is looked at before each access, so that one
+//! that was cut where nobody touches it is noticed, too.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,6 +26,8 @@ use super::persist::{self, STREAM_FROM_BYTES};
 use super::processor::{Native, Processor};
 use super::{Nvram, check_span, failed, total_bytes};
 use crate::claim::{self, Access, refused};
+use crate::length::Length;
+use crate::trusted_users::TrustedUsers;
 use crate::{DeviceError, Durability, Operation, Result};
 
 /// What became of memory that is gone.
@@ -39,7 +42,9 @@ pub struct MappedNvram {
     processor: Native,
     stream_from_bytes: usize,
     /// Holds the lock.
-    _fd: Option<OwnedFd>,
+    fd: Option<OwnedFd>,
+    /// Of a file that is used alone.
+    length: Option<Length>,
 }
 
 impl MappedNvram {
@@ -54,17 +59,38 @@ impl MappedNvram {
         access: Access,
         asked: Option<Durability>,
     ) -> Result<MappedNvram> {
-        let path = path.as_ref();
+        Self::open_with(path.as_ref(), access, asked, None)
+    }
+
+    /// Like [`MappedNvram::open`]; refuses what users that are not trusted have made or can write to.
+    pub fn open_trusted(
+        path: impl AsRef<Path>,
+        access: Access,
+        asked: Option<Durability>,
+        trust: &TrustedUsers,
+    ) -> Result<MappedNvram> {
+        Self::open_with(path.as_ref(), access, asked, Some(trust))
+    }
+
+    fn open_with(
+        path: &Path,
+        access: Access,
+        asked: Option<Durability>,
+        trust: Option<&TrustedUsers>,
+    ) -> Result<MappedNvram> {
+        let last = trust.map(|trust| trust.follow(path)).transpose()?;
+        let follow = if last.is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let last = last.as_deref().unwrap_or(path);
         // Looked at before it is opened: opening some devices does something.
-        let stat = rustix::fs::stat(path).map_err(|e| claim::errno(path, e))?;
+        let stat = rustix::fs::stat(last).map_err(|e| claim::errno(path, e))?;
         Medium::of(path, &stat)?;
-        let mode = match access {
-            Access::ReadOnly => OFlags::RDONLY,
-            Access::ReadWrite => OFlags::RDWR,
-        };
-        let flags = mode | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| claim::errno(path, e))?;
-        claim::lock(path, &fd, access)?;
+        let flags = access.flags() | follow | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let fd = rustix::fs::open(last, flags, Mode::empty()).map_err(|e| claim::errno(path, e))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|e| claim::errno(path, e))?;
+        if let Some(trust) = trust {
+            trust.check(path, &stat)?;
+        }
+        claim::lock_file(path, &fd, &stat, access)?;
         Self::of_fd(path, fd, access, asked)
     }
 
@@ -81,7 +107,8 @@ impl MappedNvram {
             .map_err(|e| claim::errno(path, e))?;
         let created = rustix::fs::ftruncate(&fd, len_bytes)
             .map_err(|e| claim::errno(path, e))
-            .and_then(|()| claim::lock(path, &fd, Access::ReadWrite))
+            .and_then(|()| rustix::fs::fstat(&fd).map_err(|e| claim::errno(path, e)))
+            .and_then(|stat| claim::lock_file(path, &fd, &stat, Access::ReadWrite))
             .and_then(|()| Self::of_fd(path, fd, Access::ReadWrite, asked))
             .and_then(|nvram| sync_name(path).map(|()| nvram).map_err(|e| claim::errno(path, e)));
         if created.is_err() {
@@ -100,7 +127,9 @@ impl MappedNvram {
         access: Access,
         asked: Option<Durability>,
     ) -> Result<MappedNvram> {
-        Self::of_fd(path.as_ref(), fd, access, asked)
+        // Those who share it see to its length.
+        let shared = Self::of_fd(path.as_ref(), fd, access, asked)?;
+        Ok(MappedNvram { length: None, ..shared })
     }
 
     /// `len_bytes` zeros in this process's own memory, which survive nothing: for tests and
@@ -137,7 +166,10 @@ impl MappedNvram {
         if access == Access::ReadWrite {
             reserve(path, &fd, &medium, &mapping)?;
         }
-        Ok(Self::of_mapping(mapping, access, durability, Some(fd)))
+        let is_file = medium == Medium::File;
+        let length = is_file.then(|| Length::of_itself(mapping.len_bytes() as u64));
+        let opened = Self::of_mapping(mapping, access, durability, Some(fd));
+        Ok(MappedNvram { length, ..opened })
     }
 
     fn of_mapping(
@@ -148,7 +180,8 @@ impl MappedNvram {
     ) -> Self {
         let processor = Native::detect();
         let stream_from_bytes = STREAM_FROM_BYTES;
-        MappedNvram { mapping, access, durability, processor, stream_from_bytes, _fd: fd }
+        let length = None;
+        MappedNvram { mapping, access, durability, processor, stream_from_bytes, fd, length }
     }
 
     /// An error when the memory is gone. Behind every access: what was read means nothing then, and what was stored is
@@ -171,8 +204,19 @@ impl MappedNvram {
             let why = io::Error::new(ErrorKind::PermissionDenied, "opened for reading only");
             return Err(DeviceError::new(operation, offset, len_bytes, why));
         }
+        self.check_length(operation, offset, len_bytes)?;
         let offset = usize::try_from(offset).expect("not more than the length of the mapping");
         Ok(self.mapping.at(offset))
+    }
+
+    /// An error when the file has become shorter, wherever that is.
+    fn check_length(&self, operation: Operation, offset: u64, len_bytes: usize) -> Result<()> {
+        let (Some(length), Some(fd)) = (&self.length, &self.fd) else { return Ok(()) };
+        match operation {
+            Operation::Read => length.check_up_to(fd, offset + len_bytes as u64),
+            _ => length.check(fd),
+        }
+        .map_err(|error| DeviceError::new(operation, offset, len_bytes, error))
     }
 }
 
@@ -202,6 +246,7 @@ impl Nvram for MappedNvram {
 
     fn persist(&self) -> Result<()> {
         self.processor.fence();
+        self.check_length(Operation::Flush, 0, 0)?;
         self.check(Operation::Flush, 0, 0)
     }
 

@@ -4,6 +4,9 @@
 //! the other writes, in the order they were issued. A crash applies a subset of them, sector
 //! by sector, to the durable image. Which of several writes to one sector is found follows
 //! from the subset; so does every order in which the device may have worked.
+//!
+//! A sector is [`TORN_SECTOR_BYTES`] here, whatever logical sector the device reports: a device with
+//! sectors of 4096 bytes may be a file, or an image that another device holds.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,6 +16,9 @@ use fastrand::Rng;
 use super::image::Image;
 use super::piece::{Piece, flip_bit, write_pieces};
 use super::trace::{Event, Trace, Volatile};
+
+/// Bytes that a power cut writes whole or not at all: the smallest logical sector there is.
+pub(crate) const TORN_SECTOR_BYTES: usize = 512;
 
 /// What a power cut leaves of the writes that were not flushed, and of the event that was in
 /// flight.
@@ -38,10 +44,11 @@ impl Survival {
 
 impl Piece {
     /// Runs of sectors that survive, by chance: mostly all or none, else torn.
-    pub(super) fn torn(&self, sector_bytes: usize, rng: &mut Rng) -> Vec<Piece> {
-        let count = self.bytes().len() / sector_bytes;
-        let sectors =
-            |range: Range<usize>| self.part(range.start * sector_bytes..range.end * sector_bytes);
+    pub(super) fn torn(&self, rng: &mut Rng) -> Vec<Piece> {
+        let count = self.bytes().len() / TORN_SECTOR_BYTES;
+        let sectors = |range: Range<usize>| {
+            self.part(range.start * TORN_SECTOR_BYTES..range.end * TORN_SECTOR_BYTES)
+        };
         match rng.u8(..8) {
             0..2 => Vec::new(),
             2..4 => vec![self.clone()],
@@ -67,31 +74,30 @@ impl Mood {
         Mood { lost_eighths: [0, 3, 7][rng.usize(..3)] }
     }
 
-    fn torn(self, piece: &Piece, sector_bytes: usize, rng: &mut Rng) -> Vec<Piece> {
+    fn torn(self, piece: &Piece, rng: &mut Rng) -> Vec<Piece> {
         if rng.u8(..8) < self.lost_eighths {
             return Vec::new();
         }
-        piece.torn(sector_bytes, rng)
+        piece.torn(rng)
     }
 }
 
 /// A durable image and the unflushed writes on top of it.
 #[derive(Debug, Clone)]
 pub struct Cache {
-    sector_bytes: usize,
     durable: Image,
     unflushed: Vec<Piece>,
 }
 
 impl Cache {
-    pub(super) fn new(durable: Image, sector_bytes: usize) -> Self {
-        Cache { sector_bytes, durable, unflushed: Vec::new() }
+    pub(super) fn new(durable: Image) -> Self {
+        Cache { durable, unflushed: Vec::new() }
     }
 
     /// The start of a trace: the durable image, and the unflushed writes as the events that they
     /// were.
     pub(super) fn start_trace(&self) -> Trace {
-        let start = Cache::new(self.durable.clone(), self.sector_bytes);
+        let start = Cache::new(self.durable.clone());
         let event =
             |piece: &Piece| Event::Write { offset: piece.offset(), data: piece.bytes().into() };
         Trace::new(start, self.unflushed.iter().map(event).collect())
@@ -109,7 +115,7 @@ impl Volatile for Cache {
             Event::DurableWrite { offset, data } => self.write_durable(*offset, data),
             Event::Flush => write_pieces(&mut self.durable, self.unflushed.drain(..)),
             Event::FailedWrite { offset, data, seed } => {
-                let written = failed_write(*offset, data, self.sector_bytes, *seed);
+                let written = failed_write(*offset, data, *seed);
                 self.unflushed.extend(written);
             }
             Event::FailedFlush { seed } => self.fail_flush(*seed),
@@ -147,10 +153,10 @@ impl Cache {
         let mood = Mood::choose(&mut rng);
         let mut image = self.durable.clone();
         for piece in &self.unflushed {
-            write_pieces(&mut image, mood.torn(piece, self.sector_bytes, &mut rng));
+            write_pieces(&mut image, mood.torn(piece, &mut rng));
         }
         if let Some(piece) = in_flight.and_then(in_flight_piece) {
-            write_pieces(&mut image, piece.torn(self.sector_bytes, &mut rng));
+            write_pieces(&mut image, piece.torn(&mut rng));
         }
         image
     }
@@ -168,7 +174,7 @@ impl Cache {
     fn fail_flush(&mut self, seed: u64) {
         let mut rng = Rng::with_seed(seed);
         for piece in std::mem::take(&mut self.unflushed) {
-            write_pieces(&mut self.durable, piece.torn(self.sector_bytes, &mut rng));
+            write_pieces(&mut self.durable, piece.torn(&mut rng));
         }
     }
 
@@ -179,13 +185,8 @@ impl Cache {
 }
 
 /// The sectors that a failed write did write.
-pub(super) fn failed_write(
-    offset: u64,
-    data: &Arc<[u8]>,
-    sector_bytes: usize,
-    seed: u64,
-) -> Vec<Piece> {
-    Piece::new(offset, data.clone()).torn(sector_bytes, &mut Rng::with_seed(seed))
+pub(super) fn failed_write(offset: u64, data: &Arc<[u8]>, seed: u64) -> Vec<Piece> {
+    Piece::new(offset, data.clone()).torn(&mut Rng::with_seed(seed))
 }
 
 fn in_flight_piece(event: &Event) -> Option<Piece> {
@@ -201,7 +202,7 @@ fn in_flight_piece(event: &Event) -> Option<Piece> {
 mod tests {
     use super::*;
 
-    const SECTOR: usize = 512;
+    const SECTOR: usize = TORN_SECTOR_BYTES;
 
     fn write(offset: u64, byte: u8, sector_count: usize) -> Event {
         Event::Write { offset, data: vec![byte; sector_count * SECTOR].into() }
@@ -212,7 +213,7 @@ mod tests {
     }
 
     fn cache_after(events: &[Event]) -> Cache {
-        let mut cache = Cache::new(Image::zeroed(8 * SECTOR as u64), SECTOR);
+        let mut cache = Cache::new(Image::zeroed(8 * SECTOR as u64));
         events.iter().for_each(|event| cache.apply(event));
         cache
     }

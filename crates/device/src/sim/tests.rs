@@ -134,3 +134,16 @@ fn spans_outside_are_refused_and_count_as_nothing() {
     device.read(SIZE_BYTES - 512, &mut [0; 1024]).expect_err("outside");
     assert_eq!(device.event_count(), 0);
 }
+
+#[test]
+fn a_sector_of_4096_bytes_is_torn_at_512() {
+    let device = SimDevice::new(SIZE_BYTES, 4096);
+    device.write(0, &[1; 4096]).expect("write");
+    let is_torn = |seed| {
+        let bytes = device.crash(Survival::Random(seed)).to_bytes();
+        let pieces: Vec<_> = bytes[..4096].chunks(512).collect();
+        assert!(pieces.iter().all(|piece| piece.iter().all(|byte| *byte == piece[0])));
+        pieces.iter().any(|piece| piece[0] != pieces[0][0])
+    };
+    assert!((0..50).any(is_torn), "no crash tore the sector");
+}

@@ -204,7 +204,7 @@ mod tests {
             Event::Mark(8),
             write(0, 3),
         ];
-        let mut trace = Trace::new(Cache::new(Image::zeroed(4096), 512), Vec::new());
+        let mut trace = Trace::new(Cache::new(Image::zeroed(4096)), Vec::new());
         events
             .into_iter()
             .zip((10..).step_by(10))

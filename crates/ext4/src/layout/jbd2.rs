@@ -8,6 +8,8 @@ use std::mem::offset_of;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::claim::{Claim, ClaimMark};
+
 /// Size of the JBD2 superblock in bytes.
 pub const JBD2_SUPERBLOCK_BYTES: usize = 1024;
 /// `h_magic`.
@@ -82,7 +84,8 @@ pub struct Jbd2SuperBlock {
     pub s_padding2: [u8; 3],
     pub s_num_fc_blks: U32,
     pub s_head: U32,
-    pub s_padding: [u8; 116],
+    pub s_padding: [u8; 4],
+    pub claim: ClaimMark,
     pub elsewhere: ElsewhereMark,
     pub s_checksum: U32,
     pub s_users: [u8; 768],
@@ -90,6 +93,7 @@ pub struct Jbd2SuperBlock {
 
 const _: () = assert!(size_of::<Jbd2SuperBlock>() == JBD2_SUPERBLOCK_BYTES);
 const _: () = assert!(offset_of!(Jbd2SuperBlock, s_checksum) == 0xFC);
+const _: () = assert!(offset_of!(Jbd2SuperBlock, claim) == 0x60);
 const _: () = assert!(offset_of!(Jbd2SuperBlock, elsewhere) == 0xD0);
 const _: () = assert!(size_of::<ElsewhereMark>() == 44);
 
@@ -143,6 +147,12 @@ impl Jbd2SuperBlock {
     /// date. All in the first 512 bytes.
     pub fn set_journal_elsewhere(&mut self, elsewhere: Option<Elsewhere>) {
         self.elsewhere = ElsewhereMark::new(elsewhere);
+        self.seal();
+    }
+
+    /// Notes who has the volume open, and brings the checksum up to date. All in the first 512 bytes.
+    pub fn set_claim(&mut self, claim: Option<&Claim>) {
+        self.claim = ClaimMark::new(claim);
         self.seal();
     }
 

@@ -1,5 +1,6 @@
 //! The on-disk structures, byte for byte, one file each.
 
+pub mod claim;
 pub mod dir;
 pub mod extent;
 pub mod group;

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // each test program uses its part
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -114,4 +114,47 @@ pub fn refused(device: &Arc<MemoryDevice>) -> ext4::Error {
     let error = open(device).err().expect("the volume must be refused");
     assert!(before == device.to_bytes(), "a refused volume was written to: {error}");
     error
+}
+
+/// A mounted image; unmounted when dropped.
+pub struct Mounted {
+    directory: tempfile::TempDir,
+}
+
+impl Mounted {
+    pub fn new(image: &Path) -> Result<Mounted, String> {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let output = run("mount", &["-o", "loop", text(image), text(directory.path())]);
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        Ok(Mounted { directory })
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        run("umount", &[text(self.directory.path())]);
+    }
+}
+
+/// Mounting needs root; without, the test says so.
+pub fn can_mount() -> bool {
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|proc| {
+        use std::os::unix::fs::MetadataExt;
+        proc.uid() == 0
+    });
+    if !is_root {
+        println!("skipped: needs root to mount");
+    }
+    is_root
+}
+
+/// A path as an argument.
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
 }

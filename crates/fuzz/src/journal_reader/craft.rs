@@ -126,6 +126,9 @@ impl Writer {
             tail_region: U32::new(u32::try_from(tail_region).expect("few")),
             tail_tid: U64::new(self.tid),
             reach_offset: U64::new(self.reach_offset(tail_region)),
+            step_bytes: U32::new(u32::try_from(self.step_bytes).expect("4096 at most")),
+            layout_checksum: U32::new(self.layout_checksum()),
+            space_bytes: U64::new(self.journal.len() as u64),
         };
         // Bits 3 to 5: patches of slot 0, of slot 1, and whether they are sealed.
         for slot in 0..2 {
@@ -143,6 +146,12 @@ impl Writer {
             let start = slot * usize::try_from(HEADER_SLOT_BYTES).expect("4 KiB");
             self.journal[start..start + bytes.len()].copy_from_slice(&bytes);
         }
+    }
+
+    /// One extent from the start of the medium on.
+    fn layout_checksum(&self) -> u32 {
+        let bounds = [0, self.journal.len() as u64];
+        bounds.iter().fold(0, |sum, bound| crc32c::crc32c_append(sum, &bound.to_le_bytes()))
     }
 
     /// Over all regions.

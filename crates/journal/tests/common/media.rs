@@ -22,6 +22,8 @@ pub enum Place {
 pub struct Media {
     pub device: Arc<SimDevice>,
     pub nvram: Option<Arc<SimNvram>>,
+    /// A journal from NVRAM that was copied to a device.
+    log: Option<Arc<SimDevice>>,
     home_bytes: u64,
 }
 
@@ -31,10 +33,34 @@ pub struct Images {
     device: Image,
     nvram: Option<Image>,
     home_bytes: u64,
+    /// Sectors of the device that the images are from.
+    sector_bytes: usize,
+}
+
+/// Where images get power again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    /// Media like those they are from.
+    TheSame,
+    /// Devices with such sectors, also the journal that was on NVRAM.
+    Devices(usize),
+}
+
+impl On {
+    pub const ALL: [On; 3] = [On::TheSame, On::Devices(512), On::Devices(4096)];
 }
 
 impl Media {
     pub fn new(place: Place, home_bytes: u64, journal_bytes: u64) -> Media {
+        Media::with_sectors(512, place, home_bytes, journal_bytes)
+    }
+
+    pub fn with_sectors(
+        sector_bytes: usize,
+        place: Place,
+        home_bytes: u64,
+        journal_bytes: u64,
+    ) -> Media {
         let (device_bytes, nvram_bytes) = match place {
             Place::Device => (home_bytes + journal_bytes + 4096, None),
             Place::Nvram => (home_bytes, Some(journal_bytes)),
@@ -43,15 +69,18 @@ impl Media {
             device: Image::zeroed(device_bytes),
             nvram: nvram_bytes.map(Image::zeroed),
             home_bytes,
+            sector_bytes,
         };
         images.power_up()
     }
 
     pub fn space(&self) -> Space {
-        let space = match &self.nvram {
-            Some(nvram) => {
-                let end = device::Nvram::len_bytes(&**nvram);
-                Space::on(Medium::Nvram(nvram.clone()), std::iter::once(0..end).collect())
+        let own = self.nvram.clone().map(|nvram| Medium::Nvram(nvram));
+        let own = own.or_else(|| self.log.clone().map(|log| Medium::Block(log)));
+        let space = match own {
+            Some(own) => {
+                let end = own.len_bytes();
+                Space::on(own, std::iter::once(0..end).collect())
             }
             None => {
                 let end = self.device.size_bytes();
@@ -72,18 +101,31 @@ impl Media {
             device: self.device.take_trace(),
             nvram: self.nvram.as_ref().map(|nvram| nvram.take_trace()),
             home_bytes: self.home_bytes,
+            sector_bytes: self.device.sector_bytes(),
         }
     }
 }
 
 impl Images {
     pub fn power_up(&self) -> Media {
+        self.power_up_on(On::TheSame)
+    }
+
+    pub fn power_up_on(&self, on: On) -> Media {
         let clock = SimClock::default();
-        let device = SimDevice::from_image(self.device.clone(), 512).with_clock(&clock);
-        let nvram = |image: &Image| SimNvram::from_image(image.clone()).with_clock(&clock);
+        let (sector_bytes, keeps_nvram) = match on {
+            On::TheSame => (self.sector_bytes, true),
+            On::Devices(sector_bytes) => (sector_bytes, false),
+        };
+        let device = |image: &Image| {
+            Arc::new(SimDevice::from_image(image.clone(), sector_bytes).with_clock(&clock))
+        };
+        let nvram =
+            |image: &Image| Arc::new(SimNvram::from_image(image.clone()).with_clock(&clock));
         Media {
-            device: Arc::new(device),
-            nvram: self.nvram.as_ref().map(|image| Arc::new(nvram(image))),
+            device: device(&self.device),
+            nvram: self.nvram.as_ref().filter(|_| keeps_nvram).map(nvram),
+            log: self.nvram.as_ref().filter(|_| !keeps_nvram).map(device),
             home_bytes: self.home_bytes,
         }
     }
@@ -94,6 +136,7 @@ pub struct Traces {
     pub device: Trace,
     pub nvram: Option<NvramTrace>,
     home_bytes: u64,
+    sector_bytes: usize,
 }
 
 impl Traces {
@@ -138,6 +181,7 @@ impl Cursors<'_> {
             device: self.device.crash(survival),
             nvram: self.nvram.as_ref().map(|cursor| cursor.crash(survival)),
             home_bytes: self.traces.home_bytes,
+            sector_bytes: self.traces.sector_bytes,
         }
     }
 }

@@ -41,9 +41,11 @@ pub(super) fn adapter(device: Arc<MemoryDevice>, data_mode: DataMode) -> Adapter
         journal_counters: None,
     };
     let volume = Volume::open(device, options).unwrap();
-    let notifier = crate::notifier::Notifier::start(|_| {}).unwrap();
-    let atomic = (data_mode == DataMode::Journal).then(|| AtomicWrites::new(&volume, notifier, 3));
-    Adapter::new(volume, stat_source, crate::abi::init::SETXATTR_EXT, atomic)
+    let notifier = Arc::new(Notifier::start(|_| {}).unwrap());
+    let is_offered = data_mode == DataMode::Journal;
+    let atomic = is_offered.then(|| AtomicWrites::new(&volume, notifier.clone(), 3));
+    let agreed_flags = crate::abi::init::SETXATTR_EXT;
+    Adapter::new(volume, stat_source, agreed_flags, Some(notifier), atomic)
 }
 
 /// A body that often makes sense: small numbers, short names, and noise.

@@ -10,6 +10,7 @@
 mod atomic;
 mod attributes;
 mod data;
+mod direct;
 mod directory;
 #[cfg(test)]
 mod early_test;
@@ -20,22 +21,30 @@ mod ioctl;
 mod names;
 mod open;
 mod overlay;
+mod settle;
+mod spending;
 mod xattr;
+
+use std::sync::Arc;
 
 use ext4::{InodeNo, Volume};
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
 pub(crate) use self::atomic::AtomicWrites;
+use self::direct::DirectWrites;
 use self::forgets::Forgets;
+use self::settle::Settling;
 use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, init};
 use crate::capabilities::Capabilities;
 use crate::connection::Serve;
 use crate::convert;
 use crate::errno::{errno, is_grave};
 use crate::metrics;
+use crate::notifier::Notifier;
 use crate::reply::{Answer, Reply};
 use crate::request::{Body, Request};
+use crate::session::mark_closing;
 use crate::stat::{AdapterCounters, Stat, StatSource};
 
 /// The volume as a FUSE server.
@@ -47,6 +56,9 @@ pub(crate) struct Adapter {
     counters: AdapterCounters,
     forgets: Forgets,
     capabilities: Capabilities,
+    direct: Arc<DirectWrites>,
+    notifier: Option<Arc<Notifier>>,
+    settling: Settling,
     /// `None`: not offered.
     atomic: Option<AtomicWrites>,
     stat_source: StatSource,
@@ -59,6 +71,7 @@ impl Adapter {
         volume: Volume,
         stat_source: StatSource,
         agreed_flags: u64,
+        notifier: Option<Arc<Notifier>>,
         atomic: Option<AtomicWrites>,
     ) -> Adapter {
         let opening_bytes = (stat_source.device_counters)().write_bytes;
@@ -68,6 +81,9 @@ impl Adapter {
             counters: AdapterCounters { opening_bytes, ..AdapterCounters::default() },
             forgets: Forgets::default(),
             capabilities: Capabilities::default(),
+            direct: Arc::default(),
+            notifier,
+            settling: Settling::default(),
             atomic,
             stat_source,
             agreed_flags,
@@ -79,9 +95,16 @@ impl Adapter {
         self.forgets.limit_waiters(count);
     }
 
-    /// Offers no atomic writes any more, and closes the descriptor that they have.
-    pub(crate) fn drop_atomic_writes(&mut self) {
+    /// No more threads than that wait until a file is settled.
+    pub(crate) fn limit_settling(&mut self, count: usize) {
+        self.settling.limit = count;
+    }
+
+    /// Tells the kernel nothing any more, and closes the descriptor for that: atomic writes, which need
+    /// it, are not offered any more.
+    pub(crate) fn drop_notifier(&mut self) {
         self.atomic = None;
+        self.notifier = None;
     }
 
     fn agreed(&self, flag: u64) -> bool {
@@ -112,6 +135,7 @@ impl Adapter {
     }
 
     fn destroy(&self) -> Answer {
+        mark_closing();
         match self.close() {
             Ok(()) => Answer::Done,
             Err(error) => {
@@ -129,6 +153,10 @@ impl Adapter {
             // The kernel never counts lookups of the root, it is always there.
             if ino != InodeNo::ROOT {
                 self.capabilities.changed(ino);
+                self.direct.forget(ino);
+                if let Some(atomic) = &self.atomic {
+                    atomic.forget(ino);
+                }
                 volume.forget(ino, lookup_count);
             }
         };
@@ -186,9 +214,11 @@ impl Serve for Adapter {
         let is_no_space =
             |failure: &Failure| matches!(failure, Failure::Volume(ext4::Error::NoSpace));
         let served = self.forgets.with_space(volume, is_no_space, || {
-            reply.clear();
-            let mut call = Call { adapter: self, volume, header, body: request.body, reply };
-            call.dispatch(opcode)
+            spending::spend(volume, request, || {
+                reply.clear();
+                let body = request.body;
+                Call { adapter: self, volume, header, body, reply: &mut *reply }.dispatch(opcode)
+            })
         });
         match served {
             Ok(()) => Answer::Done,

@@ -271,3 +271,24 @@ fn what_cannot_be_mapped_synchronously_is_refused() {
         assert!(message.contains("-o dax"), "{message}");
     }
 }
+
+/// An access behind the end would kill the process.
+#[test]
+fn regression_a_file_that_was_cut_is_stored_to_no_more() {
+    let Some(directory) = memory_directory() else { return };
+    let path = file_of(directory.path(), LEN_BYTES);
+    let nvram = MappedNvram::open(&path, Access::ReadWrite, Some(Process)).expect("open");
+    nvram.write_durable(0, &[&[1; 100]]).expect("whole");
+    let file = File::options().write(true).open(&path).expect("open");
+    file.set_len(LEN_BYTES / 2).expect("cut");
+    for offset in [0, LEN_BYTES - 100] {
+        let stored = nvram.store(offset, &[2; 100]);
+        assert!(stored.expect_err("it was cut").is_shrunk());
+        nvram.write_durable(offset, &[&[2; 100]]).expect_err("it was cut");
+    }
+    nvram.persist().expect_err("it was cut");
+    let mut found = [0; 100];
+    nvram.read(LEN_BYTES - 100, &mut found).expect_err("it is lost");
+    nvram.read(0, &mut found).expect("it is left");
+    assert_eq!(found, [1; 100]);
+}

@@ -12,8 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use super::emulator::Emulator;
-use super::files::{Files, Outcome, Payload};
+use crate::emulator::Emulator;
+use crate::files::{Files, Outcome, Payload};
 
 /// Priority among the threads of real-time class.
 const FIFO_PRIORITY: &str = "10";
@@ -25,6 +25,7 @@ struct Due {
     number: u64,
     unique: u64,
     payload: Payload,
+    recorded: Option<u64>,
 }
 
 impl Due {
@@ -74,12 +75,12 @@ pub fn prefer_this_thread() {
         .stderr(Stdio::null())
         .status();
     if !chrt.is_ok_and(|status| status.success()) {
-        eprintln!("onejournal-bench: no SCHED_FIFO here (chrt): answers may be late");
+        eprintln!("emulated disk: no SCHED_FIFO here (chrt): answers may be late");
     }
 }
 
-/// Serves until the file system is unmounted.
-pub fn run(polled: Polled, emulator: Emulator) -> Result<(), MountError> {
+/// Serves until the file system is unmounted; the emulator then.
+pub fn run(polled: Polled, emulator: Emulator) -> Result<Emulator, MountError> {
     let mut service = Service {
         polled,
         emulator,
@@ -89,7 +90,7 @@ pub fn run(polled: Polled, emulator: Emulator) -> Result<(), MountError> {
         origin: Instant::now(),
     };
     while service.step()? {}
-    Ok(())
+    Ok(service.emulator)
 }
 
 impl Service {
@@ -102,7 +103,7 @@ impl Service {
         while self.due.peek().is_some_and(|first| first.done_ns <= self.now_ns()) {
             let first = self.due.pop().expect("it was there");
             self.emulator.counters.count_late(self.now_ns() - first.done_ns);
-            self.send(first.unique, &first.payload)?;
+            self.send(&first)?;
         }
         let (unique, outcome) = match self.polled.take()? {
             Taken::Unmounted => return Ok(false),
@@ -115,25 +116,31 @@ impl Service {
         };
         match outcome {
             Outcome::Now(answer, payload) => self.polled.answer(unique, answer, &payload)?,
-            Outcome::At { done_ns, payload } => self.delay(unique, done_ns, payload)?,
+            Outcome::At { done_ns, payload, recorded } => {
+                self.due_count += 1;
+                let number = self.due_count;
+                self.delay(Due { done_ns, number, unique, payload, recorded })?;
+            }
         }
         Ok(true)
     }
 
-    fn delay(&mut self, unique: u64, done_ns: u64, payload: Payload) -> Result<(), MountError> {
-        if done_ns <= self.now_ns() {
-            return self.send(unique, &payload);
+    fn delay(&mut self, due: Due) -> Result<(), MountError> {
+        if due.done_ns <= self.now_ns() {
+            return self.send(&due);
         }
-        self.due_count += 1;
-        self.due.push(Due { done_ns, number: self.due_count, unique, payload });
+        self.due.push(due);
         let counters = &mut self.emulator.counters;
         counters.requests_max = counters.requests_max.max(self.due.len());
         Ok(())
     }
 
-    fn send(&self, unique: u64, payload: &Payload) -> Result<(), MountError> {
+    fn send(&self, due: &Due) -> Result<(), MountError> {
+        if let Some(recorded) = due.recorded {
+            self.emulator.ended(recorded);
+        }
         let written;
-        let bytes = match payload {
+        let bytes = match &due.payload {
             Payload::Read(span) => self.emulator.bytes(span.clone()),
             Payload::Written(size) => {
                 written = WriteOut { size: *size, padding: 0 };
@@ -141,7 +148,7 @@ impl Service {
             }
             Payload::Flushed => &[],
         };
-        self.polled.answer(unique, Answer::Done, bytes)
+        self.polled.answer(due.unique, Answer::Done, bytes)
     }
 
     /// Sleeps until there is a request, or the clock has to be watched.

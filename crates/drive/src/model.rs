@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::parameters::Parameters;
+use crate::parameters::Parameters;
 
 /// The cost of the sort of seek that a file system causes: settling, then up to a full stroke.
 const SEEK_SETTLE_NS: f64 = 800e3;

@@ -4,15 +4,25 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::control::Command;
-use super::counters::{Counters, Region};
-use super::disk::Disk;
-use super::model::{Direction, Model};
-use super::parameters::Parameters;
-use super::trace::Trace;
+use crate::control::Command;
+use crate::counters::{Counters, Region};
+use crate::disk::Disk;
+use crate::model::{Direction, Model};
+use crate::parameters::Parameters;
+use crate::record::{Data, Recorder};
+use crate::trace::Trace;
 
 /// Most regions that are counted.
 const REGION_COUNT_MAX: usize = 64;
+
+/// A write or flush that was begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Begun {
+    /// When it is to be answered.
+    pub done_ns: u64,
+    /// Its number in the record, for [`Emulator::ended`].
+    pub recorded: Option<u64>,
+}
 
 /// An emulated disk. Operations return when they are done, in nanoseconds of the caller's clock.
 pub struct Emulator {
@@ -20,9 +30,11 @@ pub struct Emulator {
     disk: Disk,
     model: Model,
     /// Counts, which the service adds to.
-    pub counters: Counters,
+    pub(crate) counters: Counters,
     trace: Trace,
+    recorder: Option<(Recorder, u8)>,
     is_off: bool,
+    owner: u32,
     saved: Option<Vec<u8>>,
 }
 
@@ -40,7 +52,32 @@ impl Emulator {
     pub fn new(parameters: Parameters, mut disk: Disk) -> Emulator {
         disk.set_volatile(parameters.volatile_cache);
         let (model, counters, trace) = Default::default();
-        Emulator { parameters, disk, model, counters, trace, is_off: false, saved: None }
+        let (recorder, saved) = (None, None);
+        Emulator {
+            parameters,
+            disk,
+            model,
+            counters,
+            trace,
+            recorder,
+            is_off: false,
+            owner: 0,
+            saved,
+        }
+    }
+
+    /// Adds all that the disk is asked to do from here on to a record, as disk number `disk`.
+    pub fn record(&mut self, recorder: Recorder, disk: u8) {
+        self.recorder = Some((recorder, disk));
+    }
+
+    /// The file `disk` belongs to this user; to root otherwise.
+    pub fn set_owner(&mut self, owner: u32) {
+        self.owner = owner;
+    }
+
+    pub(crate) fn owner(&self) -> u32 {
+        self.owner
     }
 
     /// It has no power: everything fails.
@@ -72,7 +109,7 @@ impl Emulator {
     }
 
     /// A write; `None` when it does not lie on the disk.
-    pub fn write(&mut self, now_ns: u64, offset: u64, data: &[u8]) -> Option<u64> {
+    pub fn write(&mut self, now_ns: u64, offset: u64, data: &[u8]) -> Option<Begun> {
         let span = offset..offset.checked_add(data.len() as u64)?;
         if !self.disk.has(&span) {
             return None;
@@ -80,11 +117,24 @@ impl Emulator {
         self.counters.count_write(&span);
         self.trace.add(now_ns, 'W', &span);
         self.disk.write(offset, data);
-        Some(self.model.transfer(&self.parameters, now_ns, Direction::Write, span))
+        let recorded = self
+            .recorder
+            .as_ref()
+            .map(|(recorder, disk)| recorder.write(*disk, offset, Data::Bytes(data.into())));
+        let done_ns = self.model.transfer(&self.parameters, now_ns, Direction::Write, span);
+        Some(Begun { done_ns, recorded })
+    }
+
+    /// The write or flush with this number is answered next.
+    pub fn ended(&self, recorded: u64) {
+        if let Some((recorder, _)) = &self.recorder {
+            recorder.end(recorded);
+        }
     }
 
     /// A flush of everything that was written before it.
-    pub fn flush(&mut self, now_ns: u64) -> u64 {
+    pub fn flush(&mut self, now_ns: u64) -> Begun {
+        let recorded = self.recorder.as_ref().map(|(recorder, disk)| recorder.flush(*disk));
         let extents = self.disk.flush();
         self.counters.flushes += 1;
         self.counters.empty_flushes += u64::from(extents.is_empty());
@@ -92,7 +142,7 @@ impl Emulator {
         self.trace.add(now_ns, 'F', &(0..0));
         let done_ns = self.model.flush(&self.parameters, now_ns, &extents);
         self.counters.flush_us += (done_ns - now_ns) as f64 / 1e3;
-        done_ns
+        Begun { done_ns, recorded }
     }
 
     /// Zeroes bytes, which takes no time; `None` when they do not lie on the disk.
@@ -103,6 +153,10 @@ impl Emulator {
         self.counters.discards += 1;
         self.counters.discard_bytes += span.end - span.start;
         self.trace.add(now_ns, 'D', &span);
+        if let Some((recorder, disk)) = &self.recorder {
+            let zeros = Data::Zeros(span.end - span.start);
+            recorder.end(recorder.write(*disk, span.start, zeros));
+        }
         self.disk.discard(span);
         Some(())
     }
@@ -170,7 +224,7 @@ mod tests {
     fn operations_are_counted_also_by_region_and_reset() {
         let mut disk = emulator();
         disk.obey("region journal 4096 8192").unwrap();
-        assert_eq!(disk.write(0, 0, &[1; 4096]), Some(89_010));
+        assert_eq!(disk.write(0, 0, &[1; 4096]).unwrap().done_ns, 89_010);
         disk.write(0, 4096, &[1; 8192]).unwrap();
         disk.read(0, 0..512);
         disk.flush(1_000_000);

@@ -10,7 +10,7 @@ use mount::{Answer, Request};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use super::emulator::Emulator;
+use crate::emulator::{Begun, Emulator};
 
 /// Node 2 and the following.
 const NAMES: [&str; 4] = ["disk", "counters", "control", "trace"];
@@ -27,8 +27,8 @@ const FALLOC_FL_ZERO_RANGE: u32 = 16;
 pub enum Outcome {
     /// Answered at once.
     Now(Answer, Vec<u8>),
-    /// Answered with `payload` at `done_ns`.
-    At { done_ns: u64, payload: Payload },
+    /// Answered with `payload` at `done_ns`; its number in the record, if it has one.
+    At { done_ns: u64, payload: Payload, recorded: Option<u64> },
 }
 
 /// What an answer that waits will carry.
@@ -102,7 +102,8 @@ impl Files {
                 self::write(emulator, now_ns, node, &write, data)
             }
             Some(Opcode::Fsync) if node == DISK => {
-                Ok(Outcome::At { done_ns: emulator.flush(now_ns), payload: Payload::Flushed })
+                let Begun { done_ns, recorded } = emulator.flush(now_ns);
+                Ok(Outcome::At { done_ns, payload: Payload::Flushed, recorded })
             }
             Some(Opcode::Fsync | Opcode::Destroy) => done_empty(),
             Some(Opcode::Fallocate) if node == DISK => discard(emulator, now_ns, &body.take()?),
@@ -133,7 +134,8 @@ impl Files {
             let start = read.offset.min(size_bytes);
             let span = start..(start + u64::from(read.size)).min(size_bytes);
             let done_ns = emulator.read(now_ns, span.clone());
-            return Ok(Outcome::At { done_ns, payload: Payload::Read(span) });
+            let payload = Payload::Read(span);
+            return Ok(Outcome::At { done_ns, payload, recorded: None });
         }
         let text = self.opened.get(&read.fh).map_or(&[][..], |text| text.as_bytes());
         let start = usize::try_from(read.offset).unwrap_or(usize::MAX).min(text.len());
@@ -151,6 +153,7 @@ fn attr(emulator: &Emulator, node: u64) -> FuseAttr {
         blocks: size / 512,
         mode,
         nlink: 1,
+        uid: if node == DISK { emulator.owner() } else { 0 },
         blksize: 4096,
         ..Default::default()
     }
@@ -171,8 +174,9 @@ fn lookup(emulator: &Emulator, name: &[u8]) -> Served {
 fn write(emulator: &mut Emulator, now_ns: u64, node: u64, write: &WriteIn, data: &[u8]) -> Served {
     match node {
         DISK => {
-            let done_ns = emulator.write(now_ns, write.offset, data).ok_or(Errno::NOSPC)?;
-            Ok(Outcome::At { done_ns, payload: Payload::Written(write.size) })
+            let begun = emulator.write(now_ns, write.offset, data).ok_or(Errno::NOSPC)?;
+            let Begun { done_ns, recorded } = begun;
+            Ok(Outcome::At { done_ns, payload: Payload::Written(write.size), recorded })
         }
         CONTROL => {
             let text = std::str::from_utf8(data).map_err(|_| Errno::INVAL)?;

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::parameters::{ParameterError, Parameters};
+use crate::parameters::{ParameterError, Parameters};
 
 /// What the disk can be told.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,7 +14,14 @@ pub enum Command {
     /// `trace on` begins a trace, `trace off` ends it.
     Trace(bool),
     /// `region NAME START END`: count writes that begin in these bytes.
-    Region { name: String, start: u64, end: u64 },
+    Region {
+        /// What its counters are called.
+        name: String,
+        /// First byte.
+        start: u64,
+        /// End, not included.
+        end: u64,
+    },
     /// `regions off`: forget all regions.
     NoRegions,
     /// `power off`: reads, writes and flushes fail, until `power on`.
@@ -24,7 +31,12 @@ pub enum Command {
     /// `restore`: the content is what was saved, all of it flushed.
     Restore,
     /// `crash PROBABILITY SEED`: each sector written since the last flush survives with this probability.
-    Crash { survival: f64, seed: u64 },
+    Crash {
+        /// From 0 (nothing) to 1 (everything).
+        survival: f64,
+        /// Of the random numbers.
+        seed: u64,
+    },
 }
 
 /// Why a text is no command.

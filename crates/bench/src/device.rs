@@ -1,61 +1,20 @@
-//! An emulated disk: a file in a FUSE mount whose requests take as long as a model says. A loop device
-//! over it (`losetup -f --show --direct-io=on DIR/disk`) carries any file system.
-//!
-//! # The files
-//!
-//! | file | |
-//! |---|---|
-//! | `disk` | the disk: reads, writes, `fsync` (a flush), holes and zeroed ranges (a discard) |
-//! | `counters` | what the disk was asked to do, as JSON, with its parameters |
-//! | `control` | takes commands ([`control::Command`]) |
-//! | `trace` | one line an operation, while tracing: microseconds, `R`, `W`, `F` or `D`, offset, bytes |
-//!
-//! # The model
-//!
-//! See [`model::Model`]: a transfer takes its turn on the bus and then a latency on one of several
-//! channels; a flush waits for all channels and costs a fixed time and one for each further extent that
-//! was written. A disk that rotates seeks instead.
-//!
-//! A write's data are there at once, its answer comes when the model says; so the order in which writes
-//! become visible is the order of their arrival. With a volatile cache, what was written since the last
-//! flush can be lost (`crash P SEED`), each sector of 512 bytes by itself; see [`disk::Disk`].
-//!
-//! # Exactness
-//!
-//! One thread takes and answers all requests. It sleeps until `spin_us` (60) before the next answer is
-//! due and watches the clock from there; it runs under `SCHED_FIFO` where it may. How late its answers
-//! were is among the counters. Memory: the disk itself (all of it from the start, so that no request pays
-//! for it), and with a volatile cache what unflushed blocks held before; at most twice the disk.
-//!
-//! `mkfs -E nodiscard` (`-K`) is quicker: a discard zeroes memory and keeps it.
-
-mod control;
-mod counters;
-mod disk;
-mod emulator;
-mod files;
-mod model;
-mod parameters;
-mod service;
-mod trace;
+//! `device` and `control`: the emulated disk of crate `drive` as a process, and what it can be told.
 
 use std::error::Error;
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use mount::{Connection, IoUring, MountHandle, MountOptions, Polled, Source};
+use drive::{Command, Disk, Emulator, Mounted};
+use mount::MountHandle;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use control::Command;
-use disk::Disk;
-use emulator::Emulator;
-pub use parameters::Parameters;
+pub use drive::Parameters;
 
 /// An emulated disk, the file DIR/disk, until it is unmounted (SIGINT and SIGTERM do)
 #[derive(Args)]
-#[command(after_help = parameters::help())]
+#[command(after_help = drive::help())]
 pub struct DeviceArgs {
     /// The device to imitate
     #[arg(long, default_value = "ssd311")]
@@ -86,15 +45,9 @@ pub fn run(args: &DeviceArgs) -> Result<(), Box<dyn Error>> {
     parameters.apply(&args.set)?;
     let disk = Disk::new(u64::from(args.size_mib) << 20);
     let emulator = Emulator::new(parameters, disk);
-    let options = MountOptions {
-        io_uring: IoUring::Off,
-        fsname: Some("onejournal-bench".into()),
-        ..MountOptions::default()
-    };
-    let source = Source::Plain { name: "onejournal-bench".into() };
-    let polled = Connection::mount(&source, &args.dir, &options)?.into_polled()?;
-    let handle = polled.handle();
-    let served = serve(polled, emulator);
+    let mounted = Mounted::new(&args.dir, "onejournal-bench")?;
+    let handle = mounted.handle();
+    let served = serve(mounted, emulator);
     if served.is_err() {
         // Nobody answers here any more.
         let _ = handle.unmount_lazily();
@@ -102,16 +55,15 @@ pub fn run(args: &DeviceArgs) -> Result<(), Box<dyn Error>> {
     served
 }
 
-fn serve(polled: Polled, emulator: Emulator) -> Result<(), Box<dyn Error>> {
-    unmount_on_signal(polled.handle())?;
-    service::prefer_this_thread();
+fn serve(mounted: Mounted, emulator: Emulator) -> Result<(), Box<dyn Error>> {
+    unmount_on_signal(mounted.handle())?;
+    drive::prefer_this_thread();
     let mut output = std::io::stdout();
     writeln!(output, "ready")?;
     output.flush()?;
-    service::run(polled, emulator)?;
+    mounted.serve(emulator)?;
     Ok(())
 }
-
 /// While somebody uses the disk, it is detached, and the service ends with the last user.
 fn unmount_on_signal(handle: MountHandle) -> Result<(), Box<dyn Error>> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

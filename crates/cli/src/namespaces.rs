@@ -1,0 +1,142 @@
+//! Mount namespaces, as `/proc` shows them: which there are, which processes are in them, what is mounted there.
+//!
+//! Processes that `/proc` does not show (of another user, or outside of our PID namespace) are not found.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use mount::{MountError, Unmounter};
+use rustix::fs::{Mode, OFlags};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::{CliError, DetachArgs, Result};
+
+/// Which mount namespace it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NamespaceId {
+    device: u64,
+    inode: u64,
+}
+
+impl NamespaceId {
+    /// That of this process.
+    pub fn own() -> io::Result<NamespaceId> {
+        fs::metadata("/proc/self/ns/mnt").map(|found| NamespaceId::of(&found))
+    }
+
+    fn of(found: &fs::Metadata) -> NamespaceId {
+        NamespaceId { device: found.dev(), inode: found.ino() }
+    }
+}
+
+/// The processes of `/proc`.
+pub fn processes() -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The name of a process's program.
+pub fn program(pid: i32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+/// A mount of a volume in some namespace.
+#[derive(Debug)]
+pub struct Holder {
+    pub namespace: NamespaceId,
+    /// A process of the namespace.
+    pub pid: i32,
+    /// Where it is mounted there.
+    pub dir: PathBuf,
+}
+
+impl Holder {
+    /// Where that is, for a person.
+    pub fn place(&self) -> String {
+        let dir = self.dir.display();
+        if NamespaceId::own().is_ok_and(|own| own == self.namespace) {
+            return dir.to_string();
+        }
+        let (pid, program) = (self.pid, program(self.pid));
+        format!("{dir} in the mount namespace of process {pid} ({program})")
+    }
+}
+
+/// The mounts of the volume with this device number in all namespaces, one a namespace.
+pub fn holders(device: (u32, u32)) -> Vec<Holder> {
+    let mut seen = HashSet::new();
+    let found = processes().into_iter().filter_map(|pid| {
+        let namespace = NamespaceId::of(&fs::metadata(format!("/proc/{pid}/ns/mnt")).ok()?);
+        if !seen.insert(namespace) {
+            return None;
+        }
+        let table = mount::mounts_in(Path::new(&format!("/proc/{pid}/mountinfo"))).ok()?;
+        let entry = table.into_iter().find(|found| found.device == device && found.is_volume())?;
+        Some(Holder { namespace, pid, dir: entry.dir })
+    });
+    found.collect()
+}
+
+/// A mount namespace, to be given to [`detach`].
+pub fn of_process(pid: &str) -> io::Result<File> {
+    File::open(format!("/proc/{pid}/ns/mnt"))
+}
+
+/// Takes the mounts of `device` off in `namespace`, by a process of its own.
+pub fn detach(namespace: File, device: (u32, u32), lazily: bool) -> Result<()> {
+    let (major, minor) = device;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("detach").arg(format!("{major}:{minor}")).args(lazily.then_some("--lazily"));
+    let output = command.stdin(namespace).output();
+    let output = output.map_err(|error| CliError::new(format!("/proc/self/exe: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    Err(CliError::new(text.trim().trim_start_matches("onejournal: ")))
+}
+
+/// `onejournal detach`, which [`detach`] runs: its standard input is the namespace.
+pub fn run_detach(args: &DetachArgs) -> Result<u8> {
+    let failed = |what: &str, errno| CliError::new(format!("{what}: {errno}"));
+    // The namespace may have another /proc, or none.
+    let process = rustix::fs::open("/proc/self", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|errno| failed("/proc/self", errno))?;
+    let stdin = io::stdin();
+    let wanted = rustix::fs::fstat(&stdin).map_err(|errno| failed("standard input", errno))?;
+    let own = NamespaceId::own().map_err(|error| CliError::new(error.to_string()))?;
+    if (wanted.st_dev, wanted.st_ino) != (own.device, own.inode) {
+        move_into_link_name_space(stdin.as_fd(), Some(LinkNameSpaceType::Mount))
+            .map_err(|errno| failed("entering the mount namespace", errno))?;
+    }
+    let table = rustix::fs::openat(&process, "mountinfo", OFlags::RDONLY, Mode::empty())
+        .map_err(|errno| failed("mountinfo", errno))?;
+    let mut text = Vec::new();
+    io::Read::read_to_end(&mut File::from(table), &mut text)
+        .map_err(|error| CliError::new(error.to_string()))?;
+    // The topmost first.
+    let mounts = mount::parse_mounts(&text).into_iter().rev();
+    mounts
+        .filter(|entry| entry.device == args.device && entry.is_volume())
+        .try_for_each(|entry| mount::unmount_here(&entry.dir, args.lazily))
+        .map_err(|error: MountError| CliError::new(error.to_string()))?;
+    Ok(0)
+}
+
+/// How the daemon unmounts.
+#[derive(Debug)]
+pub struct ByProcess;
+
+impl Unmounter for ByProcess {
+    fn unmount(&self, device: (u32, u32), lazily: bool) -> std::result::Result<(), MountError> {
+        let failed = |why| MountError::Unmounter { why };
+        let own = of_process("self").map_err(|error| failed(error.to_string()))?;
+        detach(own, device, lazily).map_err(|error| failed(error.text))
+    }
+}

@@ -1,0 +1,52 @@
+//! Partitions of one disk. In a program of its own: it starts others, and between fork and exec a child holds
+//! what this process has open.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use device::{Access, BlockDevice, Disk, LoopDevice, LoopOptions};
+use tempfile::NamedTempFile;
+
+fn backing() -> NamedTempFile {
+    let file = NamedTempFile::new_in("/var/tmp").expect("temporary file");
+    file.as_file().set_len(16 << 20).expect("size");
+    file
+}
+
+fn attach(file: &NamedTempFile) -> LoopDevice {
+    let options = LoopOptions { autoclear: true, ..LoopOptions::default() };
+    LoopDevice::attach(file.as_file(), options).expect("attach")
+}
+
+/// Partition `number` with 4 MiB, where the kernel can have it.
+fn add_partition(disk: &Path, number: u64) -> Option<PathBuf> {
+    let numbers = [number, number * 8192, 8192].map(|number| number.to_string());
+    let added = Command::new("addpart").arg(disk).args(numbers).status();
+    let path = PathBuf::from(format!("{}p{number}", disk.display()));
+    if !added.is_ok_and(|status| status.success()) || !path.exists() {
+        eprintln!("skipped: needs addpart, and a kernel with partitions");
+        return None;
+    }
+    Some(path)
+}
+
+#[test]
+fn partitions_of_one_disk_share_its_cache() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+        return eprintln!("skipped: needs root and /dev/loop-control");
+    }
+    let (file, other) = (backing(), backing());
+    let (disk, other) = (attach(&file), attach(&other));
+    let Some(first) = add_partition(disk.path(), 1) else { return };
+    let Some(second) = add_partition(disk.path(), 2) else { return };
+    let caches = |path: &Path| Disk::open(path, Access::ReadOnly).expect("open").caches().to_vec();
+    let whole = caches(disk.path());
+    assert_eq!(caches(&first), whole);
+    assert_eq!(caches(&second), whole);
+    // The first is the disk itself; another loop device has only the disk below their files in common.
+    assert_eq!(whole[1..], caches(other.path())[1..]);
+    assert_ne!(whole[0], caches(other.path())[0]);
+    let written = Disk::open(&first, Access::ReadWrite).expect("open");
+    Disk::open(&second, Access::ReadWrite).expect("it is another device");
+    written.write_durable(0, &[1; 4096]).expect("write");
+}

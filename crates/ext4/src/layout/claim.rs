@@ -1,0 +1,199 @@
+//! The claim: who has the volume open. In what the kernel calls padding of the superblock of its
+//! journal (JBD2), before [`super::jbd2::ElsewhereMark`] and in the same 512 bytes. Big endian.
+
+use std::mem::offset_of;
+
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Start of [`ClaimMark`].
+pub const JBD2_CLAIM: [u8; 4] = *b"OJCL";
+/// Length of a host name; a longer one is cut.
+pub const HOST_NAME_BYTES: usize = 40;
+
+/// A claim as it is stored. Zeros: there is none.
+#[derive(Debug, Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct ClaimMark {
+    /// [`JBD2_CLAIM`].
+    pub magic: [u8; 4],
+    /// CRC32C of what follows: the superblock itself need not have a checksum.
+    pub checksum: U32,
+    /// The machine; zeros: unknown.
+    pub machine_id: [u8; 16],
+    /// Its boot; zeros: unknown.
+    pub boot_id: [u8; 16],
+    /// Number of the process, where it runs; for messages.
+    pub process: U32,
+    /// Seconds from one heartbeat to the next; 0: there are none.
+    pub heartbeat_s: U32,
+    /// The name under which the process can be seen to live, in that boot.
+    pub living: U64,
+    /// When it was claimed, in seconds since 1970; for messages.
+    pub claimed_s: U64,
+    /// Counts heartbeats.
+    pub sequence: U64,
+    /// Host name, UTF-8, zeros behind it; for messages.
+    pub host_name: [u8; HOST_NAME_BYTES],
+}
+
+const _: () = assert!(size_of::<ClaimMark>() == 112);
+
+/// Who has a volume open, or had it when it was not closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The machine; zeros: unknown.
+    pub machine_id: [u8; 16],
+    /// Its boot; zeros: unknown.
+    pub boot_id: [u8; 16],
+    /// Number of the process, where it runs.
+    pub process: u32,
+    /// Seconds from one heartbeat to the next; 0: there are none.
+    pub heartbeat_s: u32,
+    /// The name under which the process can be seen to live, in that boot.
+    pub living: u64,
+    /// When it was claimed, in seconds since 1970.
+    pub claimed_s: u64,
+    /// Counts heartbeats.
+    pub sequence: u64,
+    /// Host name.
+    pub host_name: String,
+}
+
+impl ClaimMark {
+    /// The stored form of `claim`, or of none.
+    pub fn new(claim: Option<&Claim>) -> ClaimMark {
+        let Some(claim) = claim else { return ClaimMark::new_zeroed() };
+        let mut mark = ClaimMark {
+            magic: JBD2_CLAIM,
+            checksum: U32::new(0),
+            machine_id: claim.machine_id,
+            boot_id: claim.boot_id,
+            process: U32::new(claim.process),
+            heartbeat_s: U32::new(claim.heartbeat_s),
+            living: U64::new(claim.living),
+            claimed_s: U64::new(claim.claimed_s),
+            sequence: U64::new(claim.sequence),
+            host_name: [0; HOST_NAME_BYTES],
+        };
+        let mut len = claim.host_name.len().min(HOST_NAME_BYTES);
+        while !claim.host_name.is_char_boundary(len) {
+            len -= 1;
+        }
+        let name = &claim.host_name[..len];
+        mark.host_name[..name.len()].copy_from_slice(name.as_bytes());
+        mark.checksum.set(mark.sum());
+        mark
+    }
+
+    /// The claim. `Err`: neither a claim nor nothing.
+    #[allow(clippy::result_unit_err)] // there is nothing more to tell
+    pub fn claim(&self) -> Result<Option<Claim>, ()> {
+        if *self == ClaimMark::new(None) {
+            return Ok(None);
+        }
+        if self.magic != JBD2_CLAIM || self.checksum.get() != self.sum() {
+            return Err(());
+        }
+        let name = self.host_name.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(Some(Claim {
+            machine_id: self.machine_id,
+            boot_id: self.boot_id,
+            process: self.process.get(),
+            heartbeat_s: self.heartbeat_s.get(),
+            living: self.living.get(),
+            claimed_s: self.claimed_s.get(),
+            sequence: self.sequence.get(),
+            host_name: String::from_utf8_lossy(name).into_owned(),
+        }))
+    }
+
+    fn sum(&self) -> u32 {
+        crc32c::crc32c(&self.as_bytes()[offset_of!(Self, machine_id)..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::jbd2::Jbd2SuperBlock;
+
+    fn claim() -> Claim {
+        Claim {
+            machine_id: [0xA1; 16],
+            boot_id: [0xB2; 16],
+            process: 0x0102,
+            heartbeat_s: 5,
+            living: 0x4000_0000_0000_0007,
+            claimed_s: 0x6543_2100,
+            sequence: 9,
+            host_name: "pi".into(),
+        }
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let mark = ClaimMark::new(Some(&claim()));
+        let mut golden = [[0xA1; 16], [0xB2; 16]].concat();
+        golden.extend(b"\0\0\x01\x02\0\0\0\x05\x40\0\0\0\0\0\0\x07");
+        golden.extend(b"\0\0\0\0\x65\x43\x21\0\0\0\0\0\0\0\0\x09pi");
+        golden.resize(104, 0);
+        assert_eq!(mark.as_bytes()[8..], golden);
+        assert_eq!(mark.as_bytes()[..4], *b"OJCL");
+        assert_eq!(mark.as_bytes()[4..8], crc32c::crc32c(&golden).to_be_bytes());
+        assert_eq!(mark.claim(), Ok(Some(claim())));
+        assert_eq!(ClaimMark::new(None).claim(), Ok(None));
+    }
+
+    #[test]
+    fn every_changed_byte_shows() {
+        for at in 0..size_of::<ClaimMark>() {
+            let mut bytes = ClaimMark::new(Some(&claim())).as_bytes().to_vec();
+            bytes[at] ^= 0x10;
+            assert_eq!(
+                ClaimMark::read_from_bytes(&bytes).unwrap().claim(),
+                Err(()),
+                "byte {at:#x}"
+            );
+            let mut bytes = [0; size_of::<ClaimMark>()];
+            bytes[at] = 1;
+            assert_eq!(
+                ClaimMark::read_from_bytes(&bytes).unwrap().claim(),
+                Err(()),
+                "byte {at:#x}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_long_host_name_is_cut_between_characters() {
+        let host_name = "ä".repeat(19) + "xyä";
+        let mark = ClaimMark::new(Some(&Claim { host_name: host_name.clone(), ..claim() }));
+        assert_eq!(mark.claim().unwrap().unwrap().host_name, host_name[..40]);
+        let host_name = "ä".repeat(19) + "xää";
+        let mark = ClaimMark::new(Some(&Claim { host_name: host_name.clone(), ..claim() }));
+        assert_eq!(mark.claim().unwrap().unwrap().host_name, host_name[..39]);
+    }
+
+    #[test]
+    fn the_claim_is_that_of_the_page() {
+        let page = include_str!("../../../../docs/format/journal.md");
+        let fields = [
+            ("magic", offset_of!(ClaimMark, magic), 4),
+            ("checksum", offset_of!(ClaimMark, checksum), 4),
+            ("machine_id", offset_of!(ClaimMark, machine_id), 16),
+            ("boot_id", offset_of!(ClaimMark, boot_id), 16),
+            ("process", offset_of!(ClaimMark, process), 4),
+            ("heartbeat_s", offset_of!(ClaimMark, heartbeat_s), 4),
+            ("living", offset_of!(ClaimMark, living), 8),
+            ("claimed_s", offset_of!(ClaimMark, claimed_s), 8),
+            ("sequence", offset_of!(ClaimMark, sequence), 8),
+            ("host_name", offset_of!(ClaimMark, host_name), HOST_NAME_BYTES),
+        ];
+        for (name, offset, size_bytes) in fields {
+            let at = offset_of!(Jbd2SuperBlock, claim) + offset;
+            let row = format!("\n| {at:#X} | {size_bytes} | `{name}` |").replace("0X", "0x");
+            assert!(page.contains(&row), "no {row}");
+        }
+    }
+}

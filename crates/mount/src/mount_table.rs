@@ -1,0 +1,104 @@
+//! The mount table of a process, `/proc/PID/mountinfo`. Reading it asks no file system anything.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// A line of the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountEntry {
+    /// The kernel's number of the mount.
+    pub id: u64,
+    /// Device number of the file system. All mounts of one file system have the same, in every namespace; no other file
+    /// system has it while this one exists.
+    pub device: (u32, u32),
+    /// Where it is mounted.
+    pub dir: PathBuf,
+    /// Type of the file system, with the subtype behind a dot.
+    pub kind: String,
+    /// What was mounted.
+    pub source: PathBuf,
+}
+
+impl MountEntry {
+    /// Whether it is a volume's.
+    pub fn is_volume(&self) -> bool {
+        matches!(self.kind.as_str(), "fuse.onejournal" | "fuseblk.onejournal")
+    }
+}
+
+/// The table of this process, in the order of the kernel: on one directory the last entry is on top.
+pub fn own_mounts() -> std::io::Result<Vec<MountEntry>> {
+    mounts_in(Path::new("/proc/self/mountinfo"))
+}
+
+/// The table in a file of `/proc`.
+pub fn mounts_in(table: &Path) -> std::io::Result<Vec<MountEntry>> {
+    Ok(parse_mounts(&std::fs::read(table)?))
+}
+
+/// The entries of a table. Lines that are not understood are left out; a path need not be text.
+pub fn parse_mounts(table: &[u8]) -> Vec<MountEntry> {
+    table.split(|byte| *byte == b'\n').filter_map(entry).collect()
+}
+
+fn entry(line: &[u8]) -> Option<MountEntry> {
+    let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let word = |index: usize| fields.get(index).and_then(|field| std::str::from_utf8(field).ok());
+    let (major, minor) = word(2)?.split_once(':')?;
+    // Optional fields end with a hyphen.
+    let hyphen = 6 + fields.get(6..)?.iter().position(|field| *field == b"-")?;
+    Some(MountEntry {
+        id: word(0)?.parse().ok()?,
+        device: (major.parse().ok()?, minor.parse().ok()?),
+        dir: unescaped(fields.get(4)?),
+        kind: word(hyphen + 1)?.to_owned(),
+        source: unescaped(fields.get(hyphen + 2)?),
+    })
+}
+
+/// A path of the table, in which spaces and the like are octal numbers behind a backslash.
+fn unescaped(text: &[u8]) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some((first, behind)) = rest.split_first() {
+        let octal = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let octal = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match (first, octal) {
+            (b'\\', Some(byte)) => {
+                bytes.push(byte);
+                rest = &behind[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn a_mount_is_found_among_paths_that_are_no_text() {
+        let table = b"20 1 0:5 / / rw - ext4 a rw\n\
+            31 20 0:6 / /a\\040b rw - fuse \xff rw\n\
+            garbage\n\
+            32 20 0:7 / /\xff rw shared:1 master:2 - tmpfs x rw\n\
+            33 20 7:8 / /a\\040b rw shared:3 - fuseblk.onejournal /dev/loop8 rw\n";
+        let found = parse_mounts(table);
+        let ids: Vec<u64> = found.iter().map(|entry| entry.id).collect();
+        assert_eq!(ids, [20, 31, 32, 33]);
+        assert_eq!(found[1].source, Path::new(OsStr::from_bytes(b"\xff")));
+        assert_eq!(found[2].dir, Path::new(OsStr::from_bytes(b"/\xff")));
+        assert_eq!(found[2].kind, "tmpfs");
+        assert!(found[3].is_volume() && !found[1].is_volume());
+        assert_eq!((found[3].device, found[3].dir.as_path()), ((7, 8), Path::new("/a b")));
+    }
+}

@@ -1,0 +1,114 @@
+//! A file that is cut while a volume on it, or with its journal in it, is mounted: what it held is lost, so nothing
+//! is accepted any more, and the file is not made long again.
+
+mod support;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use support::{Loop, Scratch, onejournal, text, tmpfs_dir};
+
+const OPTIONS: &str = "commit=300";
+
+fn sync_new_file(scratch: &Scratch, name: &str) -> std::io::Result<()> {
+    let mut file = File::create(scratch.path(name))?;
+    std::io::Write::write_all(&mut file, name.as_bytes())?;
+    file.sync_all()
+}
+
+fn cut(path: &Path, len_bytes: u64) {
+    File::options().write(true).open(path).unwrap().set_len(len_bytes).unwrap();
+}
+
+/// Nothing can be synced, the reason is shown, and unmounting does not report success.
+#[track_caller]
+fn assert_stopped(scratch: &mut Scratch, shrunk: &Path, len_bytes: u64) {
+    for name in ["second", "third"] {
+        let error = sync_new_file(scratch, name).expect_err("it must not be acknowledged");
+        assert!(
+            [Some(Errno::IO.raw_os_error()), Some(Errno::ROFS.raw_os_error())]
+                .contains(&error.raw_os_error()),
+            "{error}"
+        );
+    }
+    let stat = scratch.stat();
+    let why = stat["last_error"].as_str().unwrap_or_default();
+    assert!(why.contains("become shorter"), "{stat}");
+    let ran = onejournal(["umount", text(&scratch.dir())]);
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+    scratch.expect_ended();
+    assert_eq!(fs::metadata(shrunk).unwrap().len(), len_bytes, "it was made long again");
+}
+
+#[test]
+fn an_image_that_is_cut_stops_the_volume() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    scratch.mount(OPTIONS);
+    sync_new_file(&scratch, "first").unwrap();
+    let image = scratch.image();
+    cut(&image, 40 << 20);
+    assert_stopped(&mut scratch, &image, 40 << 20);
+}
+
+#[test]
+fn an_image_that_is_cut_under_a_loop_device_stops_the_volume() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let image = scratch.image();
+    let device = Loop::attach(&image);
+    scratch.mount_target(&device.path, OPTIONS);
+    sync_new_file(&scratch, "first").unwrap();
+    cut(&image, 40 << 20);
+    assert_stopped(&mut scratch, &image, 40 << 20);
+    let ran = onejournal(["fsck", text(&device.path)]);
+    ran.refused(8, "was made shorter");
+    ran.refused(8, "losetup --set-capacity");
+}
+
+/// The kernel reads zeros there.
+#[test]
+fn reading_what_is_lost_under_a_loop_device_stops_the_volume() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let image = scratch.image();
+    let device = Loop::attach(&image);
+    scratch.mount_target(&device.path, OPTIONS);
+    fs::write(scratch.path("large"), vec![7; 30 << 20]).unwrap();
+    scratch.umount();
+    scratch.mount_target(&device.path, OPTIONS);
+    cut(&image, 8 << 20);
+    fs::read(scratch.path("large")).expect_err("it is lost");
+    assert_stopped(&mut scratch, &image, 8 << 20);
+}
+
+#[test]
+fn an_idle_volume_whose_image_is_cut_does_not_unmount_well() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    scratch.mount(OPTIONS);
+    sync_new_file(&scratch, "first").unwrap();
+    let image = scratch.image();
+    cut(&image, 40 << 20);
+    let ran = onejournal(["umount", text(&scratch.dir())]);
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+    scratch.expect_ended();
+    assert_eq!(fs::metadata(&image).unwrap().len(), 40 << 20, "it was made long again");
+}
+
+fn check_journal(path: PathBuf, more: &str) {
+    let Some(mut scratch) = Scratch::new() else { return };
+    scratch.mount(&format!("journal={},journal_size=8M,{OPTIONS}{more}", path.display()));
+    sync_new_file(&scratch, "first").unwrap();
+    cut(&path, 6 << 20); // Behind all that was written to it.
+    assert_stopped(&mut scratch, &path, 6 << 20);
+}
+
+#[test]
+fn a_journal_file_that_is_cut_stops_the_volume() {
+    let dir = support::scratch_dir();
+    check_journal(dir.path().join("journal"), "");
+}
+
+#[test]
+fn a_journal_in_memory_that_is_cut_stops_the_volume() {
+    let dir = tmpfs_dir();
+    check_journal(dir.path().join("journal"), ",durability=process");
+}

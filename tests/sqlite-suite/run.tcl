@@ -1,0 +1,49 @@
+# Runs SQLite's own `veryquick` suite, with the extension as the default VFS if one is named.
+#
+#   testfixture run.tcl TESTDIR [--extension LIBRARY] [FILE.test ...]
+#
+# TESTDIR is the folder `test` of SQLite's source. Databases are made in the working directory. With files
+# named, these are run instead of the suite. SQLite makes its own VFS the default again whenever a test file
+# shuts it down and starts it, so the extension is made the default before each file and after each start.
+
+set testdir [file normalize [lindex $argv 0]]
+set arguments [lrange $argv 1 end]
+set extension {}
+if {[lindex $arguments 0] eq "--extension"} {
+    set extension [file normalize [lindex $arguments 1]]
+    set arguments [lrange $arguments 2 end]
+}
+set argv0 [file join $testdir veryquick.test]
+set argv {}
+source [file join $testdir permutations.test]
+
+# What a test file's interpreter runs before the file.
+set preamble [string map [list LIBRARY [list $extension]] {
+    proc make_extension_default {} {
+        sqlite3 loader :memory: -vfs unix
+        sqlite3_enable_load_extension loader 1
+        loader eval "SELECT load_extension('LIBRARY', 'sqlite3_onejournal_default_init')"
+        loader close
+    }
+    rename sqlite3_initialize sqlite3_initialize_plain
+    proc sqlite3_initialize {} {
+        set result [sqlite3_initialize_plain]
+        make_extension_default
+        return $result
+    }
+    make_extension_default
+}]
+
+if {$extension ne {}} {
+    rename slave_test_script slave_test_script_plain
+    proc slave_test_script {script} {
+        slave_test_script_plain "$::preamble\n$script"
+    }
+}
+
+if {[llength $arguments] > 0} {
+    run_tests named -files $arguments
+} else {
+    run_test_suite veryquick
+}
+finish_test
