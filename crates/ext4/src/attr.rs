@@ -133,7 +133,8 @@ fn apply(inode: &mut Inode, set: &SetAttr, now: Timestamp) {
     if let Some(mode) = set.mode {
         inode.set_permissions(mode & 0o7777);
     }
-    if set.kill_suid_sgid && inode.kind() == FileKind::Regular {
+    // To a directory the bits mean something else.
+    if set.kill_suid_sgid && inode.kind() != FileKind::Directory {
         kill_suid_sgid(inode);
     }
     if let Some(wanted) = set.flags {

@@ -8,8 +8,7 @@
 //! A block that was freed by a transaction that is not committed is passed over (`frees`), and so
 //! is one that this operation freed itself.
 //!
-//! Reserved blocks (`s_r_blocks_count`) may be used by everybody, since no operation says on whose
-//! behalf it allocates; `stat_fs` reports them as not available.
+//! Some free blocks are only for root, and some only for nodes of extent trees: see `space`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,13 +46,29 @@ impl Found {
 }
 
 impl Op<'_> {
-    /// Allocates one contiguous run of 1 to `wanted_count` blocks, at or near `goal`. The caller
-    /// accounts for them in the inode and gives them their content.
+    /// Allocates one contiguous run of 1 to `wanted_count` blocks, at or near `goal`, of those that the operation's
+    /// spender may use. The caller accounts for them in the inode and gives them their content.
     pub(crate) fn alloc_blocks(
         &mut self,
         goal: HomeBlock,
         wanted_count: u32,
     ) -> Result<(HomeBlock, u32)> {
+        let withheld_count = self.volume_ref().withheld_block_count(self.spender());
+        let allowed_count = self.free_block_count().saturating_sub(withheld_count);
+        let allowed_count = u32::try_from(allowed_count).unwrap_or(u32::MAX);
+        match wanted_count.min(allowed_count) {
+            0 => Err(Error::NoSpace),
+            count => self.alloc_any_blocks(goal, count),
+        }
+    }
+
+    /// Allocates a block for a node of a tree whose data has its blocks already: from the pool, if there is
+    /// nothing else.
+    pub(crate) fn alloc_node(&mut self, goal: HomeBlock) -> Result<HomeBlock> {
+        Ok(self.alloc_any_blocks(goal, 1)?.0)
+    }
+
+    fn alloc_any_blocks(&mut self, goal: HomeBlock, wanted_count: u32) -> Result<(HomeBlock, u32)> {
         assert!(wanted_count > 0, "an allocation of nothing");
         let found = self.find_blocks(goal, wanted_count)?;
         let first = self.volume_ref().geometry.first_block(found.group).0;

@@ -64,11 +64,21 @@ impl<S: Source> NodeSource for Reader<'_, S> {
     }
 }
 
+/// Why a tree gets more nodes.
+#[derive(Debug, Clone, Copy)]
+enum Growth {
+    /// For data that got new blocks: there may be no space for it.
+    NewData,
+    /// Its blocks become written, unwritten or free: that must not fail for want of a node.
+    SameData,
+}
+
 /// Changes an inode's tree in an operation, and counts the blocks of its nodes.
 struct Writer<'a, 'v> {
     op: &'a mut Op<'v>,
     owner: InodeNo,
     seed: Option<u32>,
+    growth: Growth,
     /// Nodes that were added, less those that were freed.
     added: i64,
     released: Vec<HomeBlock>,
@@ -94,7 +104,10 @@ impl NodeSource for Writer<'_, '_> {
 
 impl NodeStore for Writer<'_, '_> {
     fn allocate(&mut self, goal: HomeBlock) -> Result<HomeBlock> {
-        let (block, _) = self.op.alloc_blocks(goal, 1)?;
+        let block = match self.growth {
+            Growth::NewData => self.op.alloc_blocks(goal, 1)?.0,
+            Growth::SameData => self.op.alloc_node(goal)?,
+        };
         self.added += 1;
         Ok(block)
     }
@@ -131,11 +144,12 @@ fn reader<'a, S: Source>(source: &'a S, inode: &Inode) -> Reader<'a, S> {
 fn change<T>(
     op: &mut Op<'_>,
     inode: &mut Inode,
+    growth: Growth,
     edit: impl FnOnce(&mut Writer<'_, '_>, &mut Root) -> Result<T>,
 ) -> Result<(T, Vec<HomeBlock>)> {
     check_extents(inode)?;
     let seed = seed(&*op, inode);
-    let mut writer = Writer { op, owner: inode.ino, seed, added: 0, released: Vec::new() };
+    let mut writer = Writer { op, owner: inode.ino, seed, growth, added: 0, released: Vec::new() };
     let result = edit(&mut writer, inode.i_block_mut())?;
     let (added, released) = (writer.added, writer.released);
     if added != 0 {
@@ -216,7 +230,7 @@ pub(crate) fn allocate(
     let (block, count) = op.alloc_blocks(goal, max_count.min(longest))?;
     let run = Run { logical, count, physical: block.0, unwritten };
     inode.add_blocks(i64::from(count))?;
-    change(op, inode, |writer, root| extent_update::insert(writer, root, run))?;
+    change(op, inode, Growth::NewData, |writer, root| extent_update::insert(writer, root, run))?;
     Ok(run)
 }
 
@@ -251,7 +265,9 @@ pub(crate) fn mark(
     if unwritten {
         op.blocks_unwritten(inode.ino);
     }
-    change(op, inode, |writer, root| extent_update::mark(writer, root, start, end, unwritten))?;
+    change(op, inode, Growth::SameData, |writer, root| {
+        extent_update::mark(writer, root, start, end, unwritten)
+    })?;
     Ok(())
 }
 
@@ -270,7 +286,7 @@ pub(crate) fn free_range(
     let mut next = start;
     while next < end && budget.begin_leaf() {
         let mut freed = Vec::new();
-        let (step, released) = change(op, inode, |writer, root| {
+        let (step, released) = change(op, inode, Growth::SameData, |writer, root| {
             extent_update::remove_in_leaf(writer, root, next, end, &mut |run| {
                 let count = budget.take(run.physical, run.count);
                 if count > 0 {
@@ -291,7 +307,8 @@ pub(crate) fn free_range(
             }
         }
     }
-    let ((), released) = change(op, inode, |writer, root| extent_update::shrink(writer, root))?;
+    let ((), released) =
+        change(op, inode, Growth::SameData, |writer, root| extent_update::shrink(writer, root))?;
     released.iter().for_each(|block| budget.force(block.0));
     Ok((next < end).then_some(next))
 }

@@ -15,6 +15,7 @@ use crate::inode::{Inode, read_inode};
 use crate::layout::inode::INODE_BYTES;
 use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
 use crate::source::{Source, check_on_volume};
+use crate::space::{self, Spender};
 use crate::volume::Volume;
 use crate::{Error, InodeNo, Result, Timestamp, groups};
 
@@ -50,6 +51,7 @@ pub(crate) struct Op<'v> {
     pub(crate) free_block_delta: i64,
     pub(crate) free_inode_delta: i64,
     pub(crate) touched_orphans: bool,
+    spender: Spender,
     renames_dir: bool,
 }
 
@@ -72,6 +74,7 @@ impl Volume {
             free_block_delta: 0,
             free_inode_delta: 0,
             touched_orphans: false,
+            spender: space::current(),
             renames_dir: false,
         })
     }
@@ -138,6 +141,16 @@ impl<'v> Op<'v> {
     /// The volume, for as long as the operation may live.
     pub(crate) fn volume_ref(&self) -> &'v Volume {
         self.volume
+    }
+
+    /// On whose behalf it takes blocks.
+    pub(crate) fn spender(&self) -> Spender {
+        self.spender
+    }
+
+    /// Free blocks of the volume, as this operation leaves them so far.
+    pub(crate) fn free_block_count(&self) -> u64 {
+        self.volume.totals.free_block_count().saturating_add_signed(self.free_block_delta)
     }
 
     /// The operation's time: one value, whenever it is asked.
@@ -307,7 +320,7 @@ impl<'v> Op<'v> {
 
     fn fill_in_totals(&self, superblock: &mut SuperBlock) {
         let (totals, geometry) = (&self.volume.totals, &self.volume.geometry);
-        let blocks = totals.free_block_count().saturating_add_signed(self.free_block_delta);
+        let blocks = self.free_block_count();
         let inodes = totals.free_inode_count().saturating_add_signed(self.free_inode_delta);
         let inodes = u32::try_from(inodes).unwrap_or(geometry.inode_count);
         superblock.set_free_block_count(blocks.min(geometry.block_count), geometry.wide);

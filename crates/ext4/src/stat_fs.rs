@@ -1,5 +1,6 @@
 //! How full the volume is.
 
+use crate::space::Spender;
 use crate::volume::Volume;
 use crate::{Result, StatFs};
 
@@ -9,12 +10,12 @@ impl Volume {
     pub fn stat_fs(&self) -> Result<StatFs> {
         let geometry = &self.geometry;
         let free_block_count = self.totals.free_block_count();
-        let reserved = self.superblock.reserved_block_count(geometry.wide);
+        let withheld_count = self.withheld_block_count(Spender::Ordinary);
         Ok(StatFs {
             block_bytes: 4096,
             block_count: geometry.block_count - self.overhead_block_count(),
             free_block_count,
-            available_block_count: free_block_count.saturating_sub(reserved),
+            available_block_count: free_block_count.saturating_sub(withheld_count),
             inode_count: u64::from(geometry.inode_count),
             free_inode_count: self.totals.free_inode_count(),
         })

@@ -113,7 +113,7 @@ fn replace(op: &mut Op<'_>, inode: &mut Inode, contents: &Contents) -> Result<()
     let mut blocks = kept.to_vec();
     while blocks.len() < nodes {
         let goal = HomeBlock(contents.runs[0].physical); // nodes are for runs
-        blocks.push(op.alloc_blocks(goal, 1)?.0);
+        blocks.push(op.alloc_node(goal)?);
     }
     for block in spare {
         op.free_blocks(*block, 1)?;
