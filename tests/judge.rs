@@ -23,10 +23,6 @@ fn plan(fault: Fault, image_count: usize) -> Plan {
     Plan { onejournal: support::ONEJOURNAL.into(), image_count, fault, cuts_commands, keep }
 }
 
-/// Kinds of runs that a known defect makes fail.
-const DEFECTIVE: [(&str, &str); 1] =
-    [("moved", "fsync does not cover the rename of a directory above the file")];
-
 /// Judges runs of the kinds whose place in the list leaves `part` when divided by two, so that two threads share them.
 fn judged(part: usize) {
     if !support::can_mount() || !Path::new("/dev/shm").is_dir() {
@@ -36,9 +32,7 @@ fn judged(part: usize) {
     let seed = number("ONEJOURNAL_JUDGE_SEED", 1);
     let (mut tally, mut failed) = (Tally::default(), Vec::new());
     for (place, scenario) in SCENARIOS.iter().enumerate().filter(|(place, _)| place % 2 == part) {
-        let defect = DEFECTIVE.iter().find(|(name, _)| *name == scenario.name);
-        let defect = defect.map(|(_, why)| (*why).to_owned());
-        if let Some(why) = scenario.obstacle().or(defect) {
+        if let Some(why) = scenario.obstacle() {
             eprintln!("{}: skipped: {why}", scenario.name);
             continue;
         }

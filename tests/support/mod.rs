@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports)] // each suite uses a part of it
 
+pub mod beside;
 mod namespace;
 mod peer;
 mod scratch;

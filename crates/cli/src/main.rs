@@ -6,6 +6,7 @@ mod daemon;
 mod dump;
 mod error;
 mod fsck;
+mod fsck_view;
 mod journal_path;
 mod log_commands;
 mod logd;

@@ -29,6 +29,7 @@ pub(crate) struct InodeCell {
     datasync_tid: AtomicU64,
     unwritten_tid: AtomicU64,
     is_content_lost: AtomicBool,
+    is_linkable: AtomicBool,
     data: DataHints,
 }
 
@@ -85,6 +86,16 @@ impl InodeCell {
     /// See [`InodeCell::is_content_lost`]. The caller holds the content lock.
     pub(crate) fn lose_content(&self) {
         self.is_content_lost.store(true, Ordering::Release);
+    }
+
+    /// It was made without a name, and may get one.
+    pub(crate) fn is_linkable(&self) -> bool {
+        self.is_linkable.load(Ordering::Acquire)
+    }
+
+    /// See [`InodeCell::is_linkable`].
+    pub(crate) fn set_linkable(&self, is_linkable: bool) {
+        self.is_linkable.store(is_linkable, Ordering::Release);
     }
 
     /// The mode as it was last set; `None`: look it up.

@@ -110,6 +110,7 @@ fn hand_down_data_mode(op: &mut Op<'_>, dir: &Inode, inode: &mut Inode) -> Resul
     // The cell may still be there of the inode's former life.
     cell.set_mode_code(None);
     cell.set_synced(false);
+    cell.set_linkable(false);
     let by_flag = dir.has_flag(flags::JOURNAL_DATA);
     let takes = matches!(inode.kind(), FileKind::Regular | FileKind::Directory);
     match op.mode_of(dir)? {
@@ -167,16 +168,7 @@ impl Volume {
         let credit_count = self.make_credit_count(parent)?;
         self.with_op(credit_count, |op| {
             let dir = check_new_name(op, parent, name)?;
-            let mut inode = new_inode(op, &dir, kind, owner)?;
-            let inherited = inherit(op, &dir, kind, permissions, umask)?;
-            inode.set_permissions(inode.mode() & SET_GROUP_ID | inherited.permissions);
-            fill(op, &mut inode, parent, node)?;
-            for (name, acl) in [(ACL_DEFAULT, inherited.default), (ACL_ACCESS, inherited.access)] {
-                if let Some(acl) = acl {
-                    xattr::store(op, &mut inode, &name, Some(&acl.to_disk()))?;
-                }
-            }
-            hand_down_data_mode(op, &dir, &mut inode)?;
+            let inode = make_inode(op, &dir, node, (permissions, umask), owner)?;
             let ino = inode.ino;
             op.put_inode(&inode)?;
             change_dir(op, parent, |op, dir| {
@@ -190,6 +182,37 @@ impl Volume {
         })
     }
 
+    /// Makes a regular file without a name, as `O_TMPFILE` does. It is an orphan: it goes with its last pin, or at
+    /// the next opening after a crash, unless [`Volume::link`] gives it a name. It gets owner, access
+    /// control list and data mode as a file that is made in `parent`. Pins the inode.
+    pub fn make_unnamed(
+        &self,
+        parent: InodeNo,
+        permissions: u16,
+        umask: u16,
+        owner: Owner,
+    ) -> Result<Attr> {
+        let credit_count = self.make_credit_count(parent)? + credits::ORPHAN;
+        self.with_op(credit_count, |op| {
+            let dir = read_dir_inode(op, parent)?;
+            names::check_addable_to(&dir)?;
+            let node = NewNode::Regular;
+            let mut inode = make_inode(op, &dir, node, (permissions, umask), owner)?;
+            inode.set_link_count(0);
+            op.put_inode(&inode)?;
+            op.orphan_add(&mut inode)?;
+            op.put_inode(&inode)?;
+            op.volume_ref().cell(inode.ino).set_linkable(true);
+            op.pin(inode.ino);
+            Ok(inode.attr())
+        })
+    }
+
+    /// The inode was made without a name and is in use: it may get one. (It cannot be freed meanwhile.)
+    fn is_linkable(&self, ino: InodeNo) -> bool {
+        self.cell(ino).is_linkable() && !self.cells.is_unpinned(ino)
+    }
+
     fn make_credit_count(&self, parent: InodeNo) -> Result<usize> {
         let dir = names::dir_to_grow(self, parent)?;
         let own_block = 1 + extent_tree::append_credit_count(&dir);
@@ -198,20 +221,26 @@ impl Volume {
         Ok(names::insert_credit_count(&dir) + own_block + attributes + inode)
     }
 
-    /// Gives an inode that is not a directory one more name. Pins the inode.
+    /// Gives an inode that is not a directory one more name, or the first one, if [`Volume::make_unnamed`] made it. Pins the
+    /// inode.
     pub fn link(&self, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr> {
         names::check_name(name)?;
         let dir = names::dir_to_grow(self, parent)?;
-        let credit_count = names::insert_credit_count(&dir) + credits::PUT_INODE;
-        self.with_op(credit_count, |op| {
+        let credit_count = names::insert_credit_count(&dir) + credits::PUT_INODE + credits::ORPHAN;
+        let attr = self.with_op(credit_count, |op| {
             let mut inode = op.inode(ino)?;
             match inode.kind() {
                 FileKind::Directory => return Err(Error::NotPermitted),
-                _ if inode.link_count() == 0 => return Err(Error::NotFound),
+                _ if inode.link_count() == 0 && !self.is_linkable(ino) => {
+                    return Err(Error::NotFound);
+                }
                 _ if inode.link_count() >= names::LINK_MAX => return Err(Error::TooManyLinks),
                 _ => names::check_linkable(&inode)?,
             }
             check_new_name(op, parent, name)?;
+            if inode.link_count() == 0 {
+                op.orphan_remove(&mut inode)?;
+            }
             inode.set_link_count(inode.link_count() + 1);
             inode.set_ctime(op.now());
             inode.bump_version();
@@ -220,8 +249,46 @@ impl Volume {
             change_dir(op, parent, |op, dir| dir::insert(op, dir, name, ino, kind))?;
             op.pin(ino);
             Ok(inode.attr())
-        })
+        })?;
+        // A name that was taken away again is not given back.
+        self.cell(ino).set_linkable(false);
+        Ok(attr)
     }
+}
+
+/// A new inode with all that it takes over from `dir` and the caller; link count 1 (a directory: 2). The caller puts it.
+fn make_inode(
+    op: &mut Op<'_>,
+    dir: &Inode,
+    node: NewNode<'_>,
+    (permissions, umask): (u16, u16),
+    owner: Owner,
+) -> Result<Inode> {
+    let kind = kind_of(node)?;
+    let mut inode = new_inode(op, dir, kind, owner)?;
+    let inherited = inherit(op, dir, kind, permissions, umask)?;
+    inode.set_permissions(inode.mode() & SET_GROUP_ID | inherited.permissions);
+    fill(op, &mut inode, dir.ino, node)?;
+    for (name, acl) in [(ACL_DEFAULT, inherited.default), (ACL_ACCESS, inherited.access)] {
+        if let Some(acl) = acl {
+            xattr::store(op, &mut inode, &name, Some(&acl.to_disk()))?;
+        }
+    }
+    hand_down_data_mode(op, dir, &mut inode)?;
+    Ok(inode)
+}
+
+/// Puts a whiteout into `dir`: a character device 0:0 that nobody may open. To overlayfs it says that a name of a lower
+/// layer is gone. The caller has freed the name in this operation and puts the directory.
+pub(crate) fn insert_whiteout(
+    op: &mut Op<'_>,
+    dir: &mut Inode,
+    name: &[u8],
+    owner: Owner,
+) -> Result<()> {
+    let inode = new_inode(op, dir, FileKind::CharDevice, owner)?;
+    op.put_inode(&inode)?;
+    dir::insert(op, dir, name, inode.ino, FileKind::CharDevice)
 }
 
 /// The directory, in which the name is free and may be added.

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use crate::dir::{self, Found};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::make;
 use crate::names::{self, change_dir, find_target, read_dir_inode};
 use crate::op::{Op, credits};
 use crate::types::{FileKind, InodeNo, RenameHow};
@@ -12,7 +13,9 @@ use crate::unlink::check_empty;
 use crate::volume::Volume;
 
 /// Besides the new name's insertion: two leaves, four inodes, two `..`, the orphan list.
-const CREDITS: usize = 2 + 4 * credits::PUT_INODE + 2 + credits::ORPHAN;
+/// And a whiteout: an inode, and its name where one was taken away.
+const CREDITS: usize =
+    2 + 4 * credits::PUT_INODE + 2 + credits::ORPHAN + credits::ALLOC_INODE + credits::PUT_INODE;
 
 /// One side of a rename.
 #[derive(Clone, Copy)]
@@ -73,14 +76,24 @@ fn rename(
                 exchange(op, from, to, moved, target)?;
                 Ok(None)
             } else {
-                replace(op, from, to, moved, target).map(Some)
+                let victim = replace(op, from, to, moved, target)?;
+                leave_whiteout(op, from, how)?;
+                Ok(Some(victim))
             }
         }
         (None, _) => {
             move_to_free_name(op, from, to, moved)?;
+            leave_whiteout(op, from, how)?;
             Ok(None)
         }
     }
+}
+
+/// Puts a whiteout where the moved inode was, if that is wanted. There is room for it in the block that the old entry was
+/// taken from.
+fn leave_whiteout(op: &mut Op<'_>, from: Place<'_>, how: RenameHow) -> Result<()> {
+    let RenameHow::Whiteout(owner) = how else { return Ok(()) };
+    change_dir(op, from.parent, |op, dir| make::insert_whiteout(op, dir, from.name, owner))
 }
 
 /// Refuses to move a directory into itself or below itself.

@@ -153,6 +153,8 @@ pub enum RenameHow {
     NoReplace,
     /// Exchange the two; both must exist.
     Exchange,
+    /// As `Replace`; the old name becomes a whiteout (a character device 0:0) with this owner.
+    Whiteout(Owner),
 }
 
 /// Condition of `Volume::set_xattr`.

@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::{BTreeMap, HashMap};
 
-use ext4::{Error, FileKind, InodeNo, NewNode, RenameHow, Volume};
+use ext4::{Error, FileKind, InodeNo, NewNode, Owner, RenameHow, Volume};
 use support::{Image, list, lookup, make};
 
 #[derive(Debug)]
@@ -157,7 +157,7 @@ impl Model {
                 self.attach(to.0, to.1, moved);
                 return Ok(());
             }
-            (Some(target), RenameHow::Replace) => {
+            (Some(target), RenameHow::Replace | RenameHow::Whiteout(_)) => {
                 match (self.is_dir(moved), self.is_dir(target)) {
                     (true, false) => return Err("NotDirectory"),
                     (false, true) => return Err("IsDirectory"),
@@ -243,7 +243,8 @@ impl Run {
     fn step(&mut self) {
         match self.random.u8(..20) {
             0..=7 => self.make(),
-            8..=9 => self.link(),
+            8 => self.link(),
+            9 => self.make_unnamed(),
             10..=12 => self.remove(false),
             13..=14 => self.remove(true),
             15..=18 => self.rename(),
@@ -268,6 +269,21 @@ impl Run {
         let ino = real.as_ref().ok().map(|attr| attr.ino);
         let expected = self.model.make(dir, &name, kind, ino, &target);
         self.agree("make", real.map(drop), expected);
+    }
+
+    /// A file without a name gets one, or goes.
+    fn make_unnamed(&mut self) {
+        let (dir, to, name) = (self.any_dir(), self.any_dir(), self.any_name());
+        let made = self.volume.make_unnamed(dir, 0o644, 0, Owner::default()).unwrap();
+        assert_eq!(made.link_count, 0);
+        if self.random.bool() {
+            let real = self.volume.link(made.ino, to, &name);
+            let is_linked = real.is_ok();
+            let expected = self.model.make(to, &name, FileKind::Regular, Some(made.ino), b"");
+            self.agree("link of a file without a name", real.map(drop), expected);
+            self.volume.forget(made.ino, u64::from(is_linked));
+        }
+        self.volume.forget(made.ino, 1);
     }
 
     fn link(&mut self) {
@@ -296,14 +312,24 @@ impl Run {
         if from.1 == b"lost+found" || to.1 == b"lost+found" {
             return;
         }
-        let how = match self.random.u8(..4) {
+        let how = match self.random.u8(..5) {
             0 => RenameHow::NoReplace,
             1 => RenameHow::Exchange,
+            2 => RenameHow::Whiteout(Owner::default()),
             _ => RenameHow::Replace,
         };
         let real = self.volume.rename(from.0, &from.1, to.0, &to.1, how);
         let expected = self.model.rename((from.0, &from.1), (to.0, &to.1), how);
+        let is_done = expected.is_ok();
         self.agree(&format!("rename {from:?} {to:?} {how:?}"), real, expected);
+        // Where both names are of one inode, nothing happens.
+        let is_free = self.model.child(from.0, &from.1).is_none();
+        if matches!(how, RenameHow::Whiteout(_)) && is_done && is_free {
+            let whiteout = lookup(&self.volume, from.0, &from.1).unwrap();
+            assert_eq!((whiteout.mode, whiteout.rdev), (0o20000, 0), "{}", self.scenario);
+            let ino = Some(whiteout.ino);
+            self.model.make(from.0, &from.1, FileKind::CharDevice, ino, b"").unwrap();
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use parking_lot::RwLock;
 
-/// Held alone while a program is started, and together by those who have files of a mount open that they unmount. A child
+/// Held alone while a program is started, and together by those who have files of a mount open that is to be gone then. A child
 /// has all open files of this process until its exec has closed them, which is after `spawn` has returned (posix_spawn
 /// waits until the child has memory of its own); and a mount on which a file is open is busy.
 static STARTING: RwLock<()> = RwLock::new(());
@@ -16,7 +16,7 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Does what opens files of a mount, and unmounts it. It must start no program.
+/// Does what has files open that no child may have. It must start no program.
 pub fn without_children<T>(work: impl FnOnce() -> T) -> T {
     let _together = STARTING.read();
     work()

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ext4::FileKind;
 use sim::content::Content;
 use sim::model::{Change, Id, Model};
 use sim::op::{Op, RenameKind, Target};
@@ -175,6 +176,9 @@ pub fn apply(state: &State, step: &Step, places: Places) -> Option<Effect> {
 }
 
 fn apply_tree(before: &Model, op: &Op) -> Option<Effect> {
+    if !is_for_calls(before, op) {
+        return None;
+    }
     let mut model = before.clone();
     model.apply(op, None).ok()?;
     let changes = model.take_changes();
@@ -198,6 +202,21 @@ fn apply_tree(before: &Model, op: &Op) -> Option<Effect> {
         parts.push(State::Tree(Box::new(model)));
     }
     Some(Effect { parts, state: State::Tree(Box::new(model)), changes, moved })
+}
+
+/// Only files are opened, and only files and directories synced.
+fn is_for_calls(model: &Model, op: &Op) -> bool {
+    let kind = |path: &str| {
+        let paths = model.paths().into_iter();
+        paths.filter(|(known, _)| known == path).map(|(_, kind)| kind).next()
+    };
+    match op {
+        Op::Open { path, .. } => kind(path) == Some(FileKind::Regular),
+        Op::Fsync { target: Target::Path(path), .. } => {
+            path.is_empty() || matches!(kind(path), Some(FileKind::Regular | FileKind::Directory))
+        }
+        _ => true,
+    }
 }
 
 fn apply_slots(before: &Content, op: &SlotOp, places: Places) -> Effect {

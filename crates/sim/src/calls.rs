@@ -69,7 +69,7 @@ impl Calls {
                 Ok(rustix::fs::renameat_with(CWD, at(from), CWD, at(to), flags)?)
             }
             Op::Open { path, slot } => {
-                let file = OpenOptions::new().read(true).write(true).open(at(path))?;
+                let file = self.file_of(&Target::Path(path.clone()))?;
                 self.slots.insert(*slot, file);
                 Ok(())
             }
@@ -172,7 +172,12 @@ impl Calls {
                 Ok(rustix::fs::removexattr(self.path_of(target)?, name.as_str())?)
             }
             Op::Fsync { target, data_only } => {
-                let file = File::open(self.path_of(target)?)?;
+                let path = self.path_of(target)?;
+                let kind = fs::metadata(&path)?.file_type();
+                if !kind.is_file() && !kind.is_dir() {
+                    return Err(io::ErrorKind::InvalidInput.into()); // to open a FIFO would wait
+                }
+                let file = File::open(path)?;
                 if *data_only { file.sync_data() } else { file.sync_all() }
             }
             other => unreachable!("{other} is not about an inode"),

@@ -15,6 +15,10 @@ const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC_GETVERSION: u32 = 0x8008_7601;
 const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
+const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
+const FS_IOC_SETFSLABEL: u32 = 0x4100_9432;
+/// Bytes of a label in these calls (`FSLABEL_MAX`).
+const LABEL_ARGUMENT_BYTES: usize = 256;
 /// `_IOR('O', 0xE0, __u32)`: the data mode that holds for a file (`docs/modes.md`).
 const OJ_IOC_GET_MODE: u32 = 0x8004_4fe0;
 /// `_IOW('O', 0xE1, __u32)`: sets a file's data mode; 0 is the volume's.
@@ -87,6 +91,13 @@ impl Call<'_, '_> {
                 let shared = SHARED.iter().fold(0, |all, (_, flag)| all | flag);
                 self.change_flags(flags, shared)
             }
+            FS_IOC_GETFSLABEL => {
+                let mut answer = [0; LABEL_ARGUMENT_BYTES];
+                let label = self.volume.label()?;
+                answer[..label.len()].copy_from_slice(&label);
+                self.push_result(&ioctl, &answer)
+            }
+            FS_IOC_SETFSLABEL => self.set_label(input),
             OJ_IOC_GET_MODE => {
                 let mode = self.volume.data_mode_of(ino)?;
                 self.push_result(&ioctl, &mode.number().to_ne_bytes())
@@ -103,6 +114,16 @@ impl Call<'_, '_> {
             }
             _ => self.ioctl_atomic(ino, &ioctl),
         }
+    }
+
+    /// The kernel passes no capability; root stands for `CAP_SYS_ADMIN`.
+    fn set_label(&mut self, input: &[u8]) -> Outcome {
+        if self.header.uid != 0 {
+            return Err(Errno::PERM.into());
+        }
+        let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
+        self.volume.set_label(&input[..end])?;
+        Ok(self.reply.push(&IoctlOut::default())?)
     }
 
     fn ioctl_atomic(&mut self, ino: InodeNo, ioctl: &IoctlIn) -> Outcome {

@@ -296,6 +296,7 @@ impl Call<'_, '_> {
             Opcode::Ioctl => self.ioctl(),
             Opcode::Open => self.open(),
             Opcode::Create => self.create(),
+            Opcode::Tmpfile => self.tmpfile(),
             Opcode::Flush => self.flush(),
             Opcode::Release => self.release(),
             Opcode::Releasedir => Ok(()),
@@ -309,7 +310,6 @@ impl Call<'_, '_> {
             | Opcode::Bmap
             | Opcode::Poll
             | Opcode::CopyFileRange
-            | Opcode::Tmpfile
             | Opcode::Setupmapping
             | Opcode::Removemapping
             | Opcode::NotifyReply => Err(Errno::NOSYS.into()),

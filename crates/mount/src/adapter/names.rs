@@ -11,6 +11,8 @@ use crate::convert::{entry_out, inode_of, kind_of_mode, negative_entry, permissi
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
+const RENAME_WHITEOUT: u32 = 4;
+const RENAME_WHITEOUT_NOREPLACE: u32 = RENAME_WHITEOUT | RENAME_NOREPLACE;
 
 const SET_GROUP_ID: u16 = 0o2000;
 /// And its group may execute it.
@@ -94,6 +96,11 @@ impl Call<'_, '_> {
         self.make(name, NewNode::Directory, permissions(mkdir.mode), permissions(mkdir.umask))
     }
 
+    /// The owner of what this request makes.
+    pub(super) fn owner(&self) -> Owner {
+        Owner { uid: self.header.uid, gid: self.header.gid }
+    }
+
     pub(super) fn make(
         &mut self,
         name: &[u8],
@@ -106,7 +113,7 @@ impl Call<'_, '_> {
             NewNode::Directory => permissions,
             _ => self.without_foreign_group_id(parent, permissions)?,
         };
-        let owner = Owner { uid: self.header.uid, gid: self.header.gid };
+        let owner = self.owner();
         let attr = self.volume.make(parent, name, node, permissions, umask, owner)?;
         Ok(self.reply.push(&entry_out(&attr))?)
     }
@@ -147,6 +154,8 @@ impl Call<'_, '_> {
             0 => RenameHow::Replace,
             RENAME_NOREPLACE => RenameHow::NoReplace,
             RENAME_EXCHANGE => RenameHow::Exchange,
+            // The kernel has seen that the new name is free if it must be.
+            RENAME_WHITEOUT | RENAME_WHITEOUT_NOREPLACE => RenameHow::Whiteout(self.owner()),
             _ => return Err(Errno::INVAL.into()),
         };
         self.rename_to(rename.newdir, how)

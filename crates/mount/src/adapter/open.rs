@@ -14,7 +14,7 @@ use super::atomic::AtomicWrites;
 use super::ioctl::{FS_APPEND_FL, FS_IMMUTABLE_FL};
 use super::{Call, Outcome};
 use crate::abi::{CreateIn, FOPEN_KEEP_CACHE, FOPEN_NOFLUSH, FlushIn, OpenIn, OpenOut, ReleaseIn};
-use crate::convert::permissions;
+use crate::convert::{entry_out, permissions};
 
 /// `O_ACCMODE`, with `O_RDONLY` being 0.
 const ACCESS_MODE: u32 = 3;
@@ -46,6 +46,22 @@ impl<'a> Call<'a, '_> {
         let no_flush = if is_writable { 0 } else { FOPEN_NOFLUSH };
         let (fh, open_flags) = (atomic.new_handle(is_writable), FOPEN_KEEP_CACHE | no_flush);
         Ok(self.reply.push(&OpenOut { fh, open_flags, backing_id: 0 })?)
+    }
+
+    /// `O_TMPFILE`: a file without a name, to which LINK may give one. It comes open, also where nothing is kept for
+    /// open files.
+    pub(super) fn tmpfile(&mut self) -> Outcome {
+        let create: CreateIn = self.body.take()?;
+        let (mode, umask) = (permissions(create.mode), permissions(create.umask));
+        let attr = self.volume.make_unnamed(self.ino()?, mode, umask, self.owner())?;
+        self.reply.push(&entry_out(&attr))?;
+        match &self.adapter.atomic {
+            Some(atomic) => self.push_open(atomic, create.flags),
+            None => Ok(self.reply.push(&OpenOut {
+                open_flags: FOPEN_KEEP_CACHE | FOPEN_NOFLUSH,
+                ..OpenOut::default()
+            })?),
+        }
     }
 
     pub(super) fn flush(&mut self) -> Outcome {
