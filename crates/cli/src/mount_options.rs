@@ -7,8 +7,8 @@ use device::Durability;
 use ext4::{DataMode, DeltaCodec};
 use mount::{IoUring, MountOptions};
 
-use crate::journal_path::JournalOptions;
 use crate::claimant::TAKE_OVER;
+use crate::journal_path::JournalOptions;
 use crate::target::parse_size;
 use crate::{CliError, Result, mode};
 

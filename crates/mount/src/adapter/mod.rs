@@ -10,7 +10,6 @@
 mod atomic;
 mod attributes;
 mod data;
-mod direct;
 mod directory;
 #[cfg(test)]
 mod early_test;
@@ -31,7 +30,6 @@ use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
 pub(crate) use self::atomic::AtomicWrites;
-use self::direct::DirectWrites;
 use self::forgets::Forgets;
 use self::settle::Settling;
 use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, init};
@@ -54,7 +52,6 @@ pub(crate) struct Adapter {
     counters: AdapterCounters,
     forgets: Forgets,
     capabilities: Capabilities,
-    direct: Arc<DirectWrites>,
     notifier: Option<Arc<Notifier>>,
     settling: Settling,
     /// `None`: not offered.
@@ -79,7 +76,6 @@ impl Adapter {
             counters: AdapterCounters { opening_bytes, ..AdapterCounters::default() },
             forgets: Forgets::default(),
             capabilities: Capabilities::default(),
-            direct: Arc::default(),
             notifier,
             settling: Settling::default(),
             atomic,
@@ -150,7 +146,6 @@ impl Adapter {
             // The kernel never counts lookups of the root, it is always there.
             if ino != InodeNo::ROOT {
                 self.capabilities.changed(ino);
-                self.direct.forget(ino);
                 if let Some(atomic) = &self.atomic {
                     atomic.forget(ino);
                 }
