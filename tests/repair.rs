@@ -37,10 +37,10 @@ fn a_cleared_root_is_refused_and_repaired() {
     mounted.refused(8, &command);
     let looked = onejournal(["fsck", "-n", text(&image)]);
     assert!(looked.code.unwrap() & 4 == 4, "{looked:?}");
+    assert!(fs::read(&image).unwrap() == before, "a refusal changes nothing");
     // What is not safe is left to -y.
     let left = onejournal(["fsck", text(&image)]);
-    assert!(left.code.unwrap() & 4 == 4 && left.out.contains("nothing was changed"), "{left:?}");
-    assert!(fs::read(&image).unwrap() == before);
+    assert!(left.code.unwrap() & 4 == 4, "{left:?}");
     let repaired = onejournal(["fsck", "-y", text(&image)]);
     assert_eq!(repaired.code, Some(1), "{repaired:?}");
     assert!(

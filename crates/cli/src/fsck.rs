@@ -233,7 +233,7 @@ fn e2fsck_captured(path: &Path, shown: &Path, how: &str) -> Result<Checked> {
         output.map_err(|error| cannot_start("e2fsck", &error))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     let code = code.ok_or_else(|| CliError::at(shown, format!("e2fsck was killed: {status}")))?;
-    let text = String::from_utf8_lossy(&stderr) + String::from_utf8_lossy(&stdout);
+    let text = String::from_utf8_lossy(&stdout) + String::from_utf8_lossy(&stderr);
     let (path, shown) = (path.display().to_string(), shown.display().to_string());
     Ok(Checked { text: text.replace(&path, &shown), code })
 }
