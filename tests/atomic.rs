@@ -429,3 +429,30 @@ fn a_killed_daemon_leaves_whole_transactions() {
     let _alone = ALONE.lock();
     storm(true, 2);
 }
+
+/// The kernel keeps the size of what was dropped, and appends there.
+#[test]
+fn regression_an_append_after_an_aborted_atomic_write_is_at_the_end() {
+    let _alone = ALONE.lock();
+    each_transport(|scratch, _| {
+        let Some(mut one) = peer(scratch) else { return };
+        let Some(mut other) = peer(scratch) else { return };
+        for how in ["fcntl.ioctl(fd, ABORT)", "os.close(fd)"] {
+            one.good("fd = make('f', b'a' * 1000)");
+            other.good("log = os.open('f', os.O_WRONLY | os.O_APPEND)");
+            one.good("fcntl.ioctl(fd, START); os.pwrite(fd, b'x' * 20000, 0)");
+            one.good(how);
+            // Several records, in one page and over its end, before anything asks for the size.
+            other.good("for byte in [b'1', b'2', b'3']: assert os.write(log, byte * 3000) == 3000");
+            let expected =
+                "r = content('f') == b'a' * 1000 + b'1' * 3000 + b'2' * 3000 + b'3' * 3000";
+            assert_eq!(other.good(expected), true, "{how}");
+            assert_eq!(one.good(expected), true, "{how}");
+            // The size is known now.
+            other.good("os.write(log, b'4' * 100)");
+            assert_eq!(one.good("r = content('f')[10000:] == b'4' * 100"), true, "{how}");
+            other.good("os.close(log); os.unlink('f')");
+        }
+        drop((one, other));
+    });
+}

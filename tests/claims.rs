@@ -152,6 +152,8 @@ struct Partitions(PathBuf);
 impl Partitions {
     #[track_caller]
     fn of(disk: &Path) -> Partitions {
+        // The kernel keeps those of a file that was attached here before.
+        system("partx", ["--delete", "--nr", "1:2", text(disk)]);
         system("partx", ["--add", text(disk)]).good();
         Partitions(disk.to_owned())
     }
@@ -322,5 +324,153 @@ fn a_dead_mount_does_not_keep_a_volume() {
     scratch.mount("");
     assert_eq!(fs::read(scratch.path("f")).unwrap(), b"synced");
     drop(open);
+    scratch.close_and_check();
+}
+
+/// What another machine would leave if its power were cut while the volume is mounted there: a copy
+/// of the image from that moment. `machine` and `boot` replace what the kernel says of this one.
+fn left_by(scratch: &Scratch, machine: &str, boot: &str, copy: &str) -> PathBuf {
+    let (root, copy) = (scratch.root(), scratch.root().join(copy));
+    fs::write(root.join("machine"), machine).unwrap();
+    fs::write(root.join("boot"), boot).unwrap();
+    let script = r#"
+set -e
+if [ -s machine ]; then
+    mount --bind machine /etc/machine-id
+    if [ -d /var/lib/dbus ]; then mount -t tmpfs none /var/lib/dbus; fi
+fi
+if [ -s boot ]; then mount --bind boot /proc/sys/kernel/random/boot_id; fi
+hostname otherhost
+"$1" mount image mnt
+echo synced > mnt/f
+sync mnt/f
+cp --sparse=always image "$2"
+"$1" umount mnt
+"#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--uts", "sh", "-c", script, "sh", ONEJOURNAL]).arg(&copy);
+    run(command.current_dir(root)).good();
+    copy
+}
+
+const OTHER_MACHINE: &str = "00112233445566778899aabbccddeeff\n";
+const OTHER_BOOT: &str = "01234567-89ab-cdef-0123-456789abcdef\n";
+
+#[test]
+fn a_volume_of_another_machine_is_refused_until_it_is_taken_over() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    if !has("unshare") || !Path::new("/etc/machine-id").exists() {
+        return;
+    }
+    let copy = left_by(&scratch, OTHER_MACHINE, OTHER_BOOT, "foreign");
+    let before = fs::read(&copy).unwrap();
+    let (target, dir) = (text(&copy), scratch.dir());
+    for arguments in [
+        &["mount", target, text(&dir)][..],
+        &["mount", "-o", "ro", target, text(&dir)],
+        &["fsck", target],
+        &["fsck", "-y", "--discard-damaged", target],
+        &["fsck", "-y", "--journal-lost", target],
+    ] {
+        let ran = onejournal(arguments);
+        ran.refused(OPERATIONAL, "of machine otherhost (");
+        let retry = match arguments[0] {
+            "mount" => format!("onejournal mount -o takeover {target} {}", dir.display()),
+            _ => format!("onejournal fsck --takeover {target}"),
+        };
+        assert!(ran.err.contains(&retry), "{ran:?}");
+    }
+    assert!(onejournal(["dump", target]).good().contains("of machine otherhost"));
+    assert_eq!(onejournal(["fsck", "-n", target]).code, Some(4));
+    assert!(fs::read(&copy).unwrap() == before, "somebody has written");
+    // Taken over, it is this machine's.
+    scratch.mount_target(&copy, "takeover");
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), b"synced\n");
+    scratch.kill();
+    scratch.mount_target(&copy, "");
+    scratch.umount();
+    support::check_clean(&copy);
+    fs::write(&copy, before).unwrap();
+    assert_eq!(onejournal(["fsck", "--takeover", target]).code, Some(1));
+    support::check_clean(&copy);
+}
+
+#[test]
+fn what_this_machine_left_is_recovered_without_a_question() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    if !has("unshare") {
+        return;
+    }
+    // An earlier boot; this boot, whose process is gone; this boot in a container with a machine id
+    // of its own.
+    for (machine, boot) in [("", OTHER_BOOT), ("", ""), (OTHER_MACHINE, "")] {
+        let copy = left_by(&scratch, machine, boot, "own");
+        scratch.mount_target(&copy, "");
+        assert_eq!(fs::read(scratch.path("f")).unwrap(), b"synced\n");
+        scratch.umount();
+        support::check_clean(&copy);
+    }
+}
+
+/// Another boot of a machine without an id is taken for an earlier one of a machine without an id.
+#[test]
+fn machines_without_an_id_recover_their_own() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    if !has("unshare") || Path::new("/proc/device-tree/serial-number").exists() {
+        return;
+    }
+    let copy = left_by(&scratch, "uninitialized\n", OTHER_BOOT, "nameless");
+    onejournal(["fsck", text(&copy)]).refused(OPERATIONAL, "of machine otherhost (00000000)");
+    let script = "mount --bind machine /etc/machine-id && \
+                  if [ -d /var/lib/dbus ]; then mount -t tmpfs none /var/lib/dbus; fi && \
+                  exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", ONEJOURNAL, "fsck"]).arg(&copy);
+    assert_eq!(run(command.current_dir(scratch.root())).code, Some(1));
+    scratch.mount_target(&copy, "");
+    scratch.umount();
+}
+
+/// A copy of a mounted volume has the claim of a process that lives, also in another namespace.
+#[test]
+fn a_living_process_keeps_even_a_copy() {
+    let Some(mut scratch) = Scratch::mounted("commit=300") else { return };
+    let copy = scratch.root().join("copy");
+    fs::copy(scratch.image(), &copy).unwrap();
+    let pid = scratch.daemon().id;
+    let word = format!("process {pid} of this machine has it open");
+    onejournal(["fsck", text(&copy)]).refused(OPERATIONAL, &word);
+    if has("unshare") {
+        elsewhere(&scratch, false, &["fsck", text(&copy)]).refused(OPERATIONAL, &word);
+    }
+    assert_eq!(onejournal(["fsck", "--takeover", text(&copy)]).code, Some(1));
+    fs::copy(scratch.image(), &copy).unwrap();
+    scratch.umount();
+    assert_eq!(onejournal(["fsck", text(&copy)]).code, Some(1), "it has ended");
+}
+
+/// Without being asked, a volume that nobody uses is not written to; with a heartbeat it is.
+#[test]
+fn an_idle_volume_writes_nothing_unless_its_heart_beats() {
+    let Some(mut scratch) = Scratch::mounted("commit=1") else { return };
+    fs::write(scratch.path("f"), "x").unwrap();
+    fs::File::open(scratch.path("f")).unwrap().sync_all().unwrap();
+    let counters =
+        |scratch: &Scratch| ["device_writes", "device_flushes"].map(|name| scratch.counter(name));
+    let before = counters(&scratch);
+    std::thread::sleep(std::time::Duration::from_millis(2500)); // more than two commit intervals
+    assert_eq!(counters(&scratch), before);
+    scratch.remount("commit=300,heartbeat=1");
+    let [writes, flushes] = counters(&scratch);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while scratch.counter("device_writes") < writes + 2 {
+        assert!(std::time::Instant::now() < deadline, "the heart does not beat");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(scratch.counter("device_flushes"), flushes, "a beat is no flush");
+    // A copy of it is watched, until it is clear that it is dead.
+    let copy = scratch.root().join("copy");
+    fs::copy(scratch.image(), &copy).unwrap();
+    assert_eq!(onejournal(["fsck", "--takeover", text(&copy)]).code, Some(1));
     scratch.close_and_check();
 }

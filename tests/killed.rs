@@ -13,26 +13,33 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Daemon, ONEJOURNAL, Scratch, has, spawn, text};
+use support::{Daemon, LET_GO, ONEJOURNAL, Scratch, alone, has, spawn, text};
 
-/// A process that aborts the connection of the volume in `$1` after `$2` seconds, unless it was killed before.
+/// A process that after `$2` seconds, for as many again, aborts every connection of the volume in `$1`, unless it was
+/// killed before. It says by its exit code whether it had to.
 const WATCHDOG: &str = r#"
     mount -t fusectl none /sys/fs/fuse/connections && echo watching || exit 1
     exec >&-
+    has_cut=0
+    trap 'kill $!; exit $has_cut' TERM
     sleep "$2" &
-    trap 'kill $!; exit 0' TERM
     wait
-    for file in /sys/block/loop*/loop/backing_file; do
-        case $(cat "$file" 2>/dev/null) in "$1"*)
-            number=${file#/sys/block/loop}
-            echo 1 >"/sys/fs/fuse/connections/$((7 << 20 | ${number%%/*}))/abort";;
-        esac
+    for second in $(seq "$2"); do
+        for file in /sys/block/loop*/loop/backing_file; do
+            case $(cat "$file" 2>/dev/null) in "$1"*)
+                number=${file#/sys/block/loop}
+                echo 1 >"/sys/fs/fuse/connections/$((7 << 20 | ${number%%/*}))/abort"
+                has_cut=3;;
+            esac
+        done
+        sleep 1 &
+        wait
     done
     exit 3
 "#;
 
 /// Long enough for the slowest machine: only a test that fails comes to it.
-const WATCHDOG_SECONDS: &str = "40";
+const WATCHDOG_SECONDS: &str = "60";
 
 struct Watchdog(Child);
 
@@ -40,7 +47,8 @@ impl Watchdog {
     /// Watches over the volume in `image`, which is not mounted yet.
     fn over(image: &Path) -> Watchdog {
         let mut command = Command::new("unshare");
-        command.args(["-m", "--propagation", "private", "sh", "-c", WATCHDOG, "watchdog"]);
+        let script = format!("{LET_GO} {WATCHDOG}");
+        command.args(["-m", "--propagation", "private", "sh", "-c", &script, "watchdog"]);
         command.args([text(image), WATCHDOG_SECONDS]).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = spawn(&mut command).unwrap();
         let mut line = String::new();
@@ -75,10 +83,10 @@ impl Room {
     /// Mounts the volume inside; `unshare` says how the room is made.
     #[track_caller]
     fn with_mount(scratch: &Scratch, unshare: &[&str]) -> Room {
-        let script = r#""$0" mount "$1" "$2" && echo mounted && read line"#;
+        let script = format!(r#"{LET_GO} "$0" mount "$2" "$1" && echo mounted && read line"#);
         let mut command = Command::new("unshare");
-        command.args(unshare).args(["sh", "-c", script, ONEJOURNAL]);
-        command.args([scratch.image(), scratch.dir()]);
+        command.args(unshare).args(["sh", "-c", &script, ONEJOURNAL]);
+        command.args([scratch.dir(), scratch.image()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut shell = spawn(&mut command).unwrap();
         let mut line = String::new();
@@ -135,6 +143,7 @@ fn expect_all(scratch: &mut Scratch, names: &[&str]) {
 
 #[test]
 fn a_daemon_that_is_alone_may_be_killed() {
+    let _alone = alone();
     let Some(mut scratch) = volume() else { return };
     let watchdog = Watchdog::over(&scratch.image());
     let mut names = Vec::new();
@@ -153,6 +162,7 @@ fn a_daemon_that_is_alone_may_be_killed() {
 
 #[test]
 fn a_daemon_that_is_alone_may_be_asked_to_end() {
+    let _alone = alone();
     let Some(mut scratch) = volume() else { return };
     let watchdog = Watchdog::over(&scratch.image());
     let room = Room::with_mount(&scratch, &PRIVATE);
@@ -168,6 +178,7 @@ fn a_daemon_that_is_alone_may_be_asked_to_end() {
 
 #[test]
 fn a_killed_daemon_lets_go_of_everything() {
+    let _alone = alone();
     let Some(mut scratch) = volume() else { return };
     let watchdog = Watchdog::over(&scratch.image());
     let room = Room::with_mount(&scratch, &PRIVATE);
@@ -182,6 +193,7 @@ fn a_killed_daemon_lets_go_of_everything() {
 
 #[test]
 fn all_processes_may_be_killed_at_once_in_any_order() {
+    let _alone = alone();
     let Some(mut scratch) = volume() else { return };
     let watchdog = Watchdog::over(&scratch.image());
     let mut names = Vec::new();
@@ -208,6 +220,7 @@ fn all_processes_may_be_killed_at_once_in_any_order() {
 
 #[test]
 fn a_container_may_be_killed() {
+    let _alone = alone();
     let Some(mut scratch) = volume() else { return };
     let watchdog = Watchdog::over(&scratch.image());
     let mut names = Vec::new();
@@ -225,6 +238,7 @@ fn a_container_may_be_killed() {
 
 #[test]
 fn a_daemon_may_be_killed_while_it_unmounts() {
+    let _alone = alone();
     let Some(mut scratch) = volume() else { return };
     let watchdog = Watchdog::over(&scratch.image());
     let mut names = Vec::new();

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use support::{Scratch, onejournal, text, tmpfs_dir};
+use support::{Loop, Scratch, onejournal, text, tmpfs_dir};
 
 const OPTIONS: &str = "commit=300";
 
@@ -23,9 +23,9 @@ fn cut(path: &Path, len_bytes: u64) {
 
 /// Nothing can be synced, the reason is shown, and unmounting does not report success.
 #[track_caller]
-fn assert_stopped(mut scratch: Scratch, shrunk: &Path, len_bytes: u64) {
+fn assert_stopped(scratch: &mut Scratch, shrunk: &Path, len_bytes: u64) {
     for name in ["second", "third"] {
-        let error = sync_new_file(&scratch, name).expect_err("it must not be acknowledged");
+        let error = sync_new_file(scratch, name).expect_err("it must not be acknowledged");
         assert!(
             [Some(Errno::IO.raw_os_error()), Some(Errno::ROFS.raw_os_error())]
                 .contains(&error.raw_os_error()),
@@ -48,7 +48,36 @@ fn an_image_that_is_cut_stops_the_volume() {
     sync_new_file(&scratch, "first").unwrap();
     let image = scratch.image();
     cut(&image, 40 << 20);
-    assert_stopped(scratch, &image, 40 << 20);
+    assert_stopped(&mut scratch, &image, 40 << 20);
+}
+
+#[test]
+fn an_image_that_is_cut_under_a_loop_device_stops_the_volume() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let image = scratch.image();
+    let device = Loop::attach(&image);
+    scratch.mount_target(&device.path, OPTIONS);
+    sync_new_file(&scratch, "first").unwrap();
+    cut(&image, 40 << 20);
+    assert_stopped(&mut scratch, &image, 40 << 20);
+    let ran = onejournal(["fsck", text(&device.path)]);
+    ran.refused(8, "was made shorter");
+    ran.refused(8, "losetup --set-capacity");
+}
+
+/// The kernel reads zeros there.
+#[test]
+fn reading_what_is_lost_under_a_loop_device_stops_the_volume() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let image = scratch.image();
+    let device = Loop::attach(&image);
+    scratch.mount_target(&device.path, OPTIONS);
+    fs::write(scratch.path("large"), vec![7; 30 << 20]).unwrap();
+    scratch.umount();
+    scratch.mount_target(&device.path, OPTIONS);
+    cut(&image, 8 << 20);
+    fs::read(scratch.path("large")).expect_err("it is lost");
+    assert_stopped(&mut scratch, &image, 8 << 20);
 }
 
 #[test]
@@ -69,7 +98,7 @@ fn check_journal(path: PathBuf, more: &str) {
     scratch.mount(&format!("journal={},journal_size=8M,{OPTIONS}{more}", path.display()));
     sync_new_file(&scratch, "first").unwrap();
     cut(&path, 6 << 20); // Behind all that was written to it.
-    assert_stopped(scratch, &path, 6 << 20);
+    assert_stopped(&mut scratch, &path, 6 << 20);
 }
 
 #[test]

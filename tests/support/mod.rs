@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports)] // each suite uses a part of it
 
 pub mod beside;
+mod namespace;
 mod peer;
 mod scratch;
 
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+pub use namespace::{LET_GO, alone};
 pub use peer::{Peer, python};
 pub use scratch::{Daemon, Loop, Scratch, TempMount, scratch_dir, tmpfs_dir};
 

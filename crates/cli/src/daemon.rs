@@ -15,7 +15,7 @@ use device::{
 };
 use ext4::Volume;
 use journal::Medium;
-use mount::{MountHandle, Session, Source, StatSource};
+use mount::{Closer, MountHandle, Session, Source, StatSource};
 use rustix::fs::{Mode, OFlags};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -24,7 +24,7 @@ use crate::claimant::{self, TAKE_OVER};
 use crate::journal_path::{self, JournalOptions, OpenJournal};
 use crate::mount_options::{self, Parsed};
 use crate::namespaces::ByProcess;
-use crate::{CliError, MountArgs, Result, target};
+use crate::{CliError, MountArgs, Result, error, target};
 
 const READY: &str = "ready";
 
@@ -119,7 +119,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         session.serve_metrics(listener);
     }
     let handle = session.handle().unmounted_by(Arc::new(ByProcess));
-    let begun = unmount_on_signal(signals, handle);
+    let begun = unmount_on_signal(signals, handle, session.closer());
     let begun = begun.and_then(|()| if args.announce { announce() } else { Ok(()) });
     if let Err(error) = begun {
         // Nobody learns that it is mounted.
@@ -224,13 +224,14 @@ fn announce() -> Result<()> {
 }
 
 /// SIGTERM, SIGINT and SIGHUP unmount; while programs use the mount it is detached, and the daemon
-/// ends with the last of them.
-fn unmount_on_signal(mut signals: Signals, handle: MountHandle) -> Result<()> {
+/// ends with the last of them. When it is detached already, they close the volume under these programs.
+fn unmount_on_signal(mut signals: Signals, handle: MountHandle, closer: Closer) -> Result<()> {
     let body = move || {
         for _ in signals.forever() {
             // Once it is gone, or detached, what is mounted there is somebody else's.
-            if handle.is_mounted()
-                && handle.unmount().is_err()
+            if !handle.is_mounted() {
+                close_and_end(&closer);
+            } else if handle.unmount().is_err()
                 && let Err(error) = handle.unmount_lazily()
             {
                 tracing::error!("unmounting: {error}");
@@ -239,6 +240,18 @@ fn unmount_on_signal(mut signals: Signals, handle: MountHandle) -> Result<()> {
     };
     let thread = std::thread::Builder::new().name("oj-signals".into()).spawn(body);
     thread.map(|_| ()).map_err(|error| CliError::new(format!("signals: {error}")))
+}
+
+/// Ends the process when the volume is closed. Before it is served, it goes on.
+fn close_and_end(closer: &Closer) {
+    match closer.close() {
+        Some(Ok(())) => std::process::exit(0),
+        Some(Err(error)) => {
+            tracing::error!("{error}");
+            std::process::exit(error::OPERATIONAL.into())
+        }
+        None => {}
+    }
 }
 
 /// Sends messages to the file `path`, or to standard error. Messages may name files: one that is

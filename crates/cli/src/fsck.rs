@@ -1,14 +1,21 @@
 //! `onejournal fsck`: recovery, then e2fsck. Exit codes are those of fsck(8).
+//!
+//! e2fsck first reads only. If it finds something, it repairs a view of the volume, and what it changed
+//! is applied through our journal ([`ext4::apply_repair`]): it would write in place itself, and a power
+//! cut in the middle could leave a volume that nothing can repair.
 
 use std::path::Path;
+use std::process::{Output, Stdio};
 use std::sync::Arc;
 
 use device::{Access, BlockDevice, Disk};
 use ext4::{Claimant, OpenOptions, Survey, Volume};
 use journal::{Medium, RecoverOptions, Recovery};
+use mount::MountedFile;
 
 use crate::claimant::{self, TAKE_OVER};
-use crate::error::{CORRECTED, UNCORRECTED};
+use crate::error::{CORRECTED, OPERATIONAL, UNCORRECTED};
+use crate::fsck_view::{TemporaryDir, View, ViewFile};
 use crate::target::{cannot_start, e2fsprogs};
 use crate::{CliError, FsckArgs, Result, journal_path, target};
 
@@ -16,26 +23,32 @@ pub fn run(args: &FsckArgs) -> Result<u8> {
     if args.dry_run {
         return look(args);
     }
-    // Claimed until e2fsck has ended; of a block device it wants the kernel's own claim.
+    // Claimed until all is done.
     let disk = Arc::new(target::open(&args.target, Access::ReadWrite)?);
     let give_up = args.journal_lost;
     let recovered = if give_up { give_up_journal(args, &disk)? } else { recover(args, &disk)? };
-    disk.release_exclusive();
-    let checked = e2fsck(&args.target, if args.yes { "-y" } else { "-p" })?;
-    drop(disk);
+    let checked = check(args, &disk)?;
     Ok(if recovered { checked | CORRECTED } else { checked })
 }
 
 /// Recovers the volume if it was not closed. `true` if there was something to do.
 fn recover(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
     let path = &args.target;
+    let failed = |error: ext4::Error| refused(args, &error);
     let device: Arc<dyn BlockDevice> = disk.clone();
-    let claimant = check_claim(args, &device)?;
+    let claimant = claimant::claimant(args.takeover, 0)?;
+    match ext4::check_claim(&device, &claimant) {
+        Err(ext4::Error::Corrupt { .. }) if is_for_e2fsck(&device) => return Ok(false),
+        checked => checked.map_err(failed)?,
+    }
     let journal = open_journal(args, Access::ReadWrite)?;
-    let survey = Survey::take(&device, journal.as_ref());
-    let survey = survey.map_err(|error| CliError::at(path, error))?;
+    let survey = Survey::take(&device, journal.as_ref()).map_err(failed)?;
+    if survey.is_torn {
+        ext4::mend_superblock(&device).map_err(failed)?;
+        println!("{}: its superblock was torn by a power cut, and is mended", path.display());
+    }
     if !survey.needs_recovery {
-        return Ok(false);
+        return Ok(survey.is_torn);
     }
     let found = preview(path, &survey, &device, args.discard_damaged)?;
     let options = OpenOptions {
@@ -45,10 +58,30 @@ fn recover(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
         claimant: Some(claimant),
         ..OpenOptions::default()
     };
-    let volume = Volume::open(device, options).map_err(|error| refused(args, &error))?;
-    volume.close().map_err(|error| CliError::at(path, error))?;
+    open_and_close(&device, &survey, &options).map_err(failed)?;
     println!("{}: recovered: {}", path.display(), describe(&found));
     Ok(true)
+}
+
+fn open_and_close(
+    device: &Arc<dyn BlockDevice>,
+    survey: &Survey,
+    options: &OpenOptions,
+) -> ext4::Result<()> {
+    if survey.has_errors {
+        return ext4::recover_only(device, options);
+    }
+    match Volume::open(device.clone(), options.clone()) {
+        Ok(volume) => volume.close(),
+        // The journal was recovered; the damage is elsewhere, and e2fsck has to see to it.
+        Err(ext4::Error::Corrupt { .. }) => ext4::recover_only(device, options),
+        Err(error) => Err(error),
+    }
+}
+
+/// The volume is damaged, and our journal has nothing to do with it.
+fn is_for_e2fsck(device: &Arc<dyn BlockDevice>) -> bool {
+    matches!(ext4::can_be_repaired(device), Ok(true))
 }
 
 /// Before anything else is said of the volume: while it is changed elsewhere, nothing of it counts.
@@ -79,10 +112,19 @@ fn look(args: &FsckArgs) -> Result<u8> {
     let path = &args.target;
     let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadOnly)?);
     let journal = open_journal(args, Access::ReadOnly)?;
-    let survey = Survey::take(&device, journal.as_ref());
-    let survey = survey.map_err(|error| CliError::at(path, error))?;
+    let survey = match Survey::take(&device, journal.as_ref()) {
+        Err(ext4::Error::Corrupt { .. }) if is_for_e2fsck(&device) => {
+            return e2fsck(path, path, "-n").map(|checked| checked.code);
+        }
+        survey => survey.map_err(|error| CliError::at(path, error))?,
+    };
+    match (survey.is_torn, survey.needs_recovery) {
+        (true, _) => println!("{}: its superblock was torn by a power cut", path.display()),
+        (false, false) => return e2fsck(path, path, "-n").map(|checked| checked.code),
+        (false, true) => {}
+    }
     if !survey.needs_recovery {
-        return e2fsck(path, "-n");
+        return Ok(UNCORRECTED);
     }
     let found = preview(path, &survey, &device, false)?;
     println!("{}: not closed; recovery would bring home {}", path.display(), describe(&found));
@@ -116,9 +158,72 @@ fn describe(found: &Recovery) -> String {
     text
 }
 
-fn e2fsck(path: &Path, how: &str) -> Result<u8> {
-    let status = e2fsprogs("e2fsck").args(["-f", how]).arg(path).status();
-    let status = status.map_err(|error| cannot_start("e2fsck", &error))?;
+/// e2fsck on the volume, which is not marked.
+fn check(args: &FsckArgs, disk: &Arc<Disk>) -> Result<u8> {
+    let path = &args.target;
+    let device: Arc<dyn BlockDevice> = disk.clone();
+    let survey = Survey::take(&device, None);
+    disk.release_exclusive(); // e2fsck wants the kernel's own claim of a block device
+    if survey.is_ok_and(|survey| !survey.has_errors) {
+        let found = e2fsck_captured(path, path, "-n")?;
+        if found.code == 0 {
+            found.print();
+            return Ok(0);
+        }
+    }
+    repair(args, &device)
+}
+
+/// e2fsck on a view of the volume; then what it changed is applied.
+fn repair(args: &FsckArgs, device: &Arc<dyn BlockDevice>) -> Result<u8> {
+    let (path, how) = (&args.target, if args.yes { "-y" } else { "-p" });
+    let dir = TemporaryDir::new()?;
+    let view = View::new(device.clone(), &dir).map_err(|error| CliError::at(&dir.0, error))?;
+    let view = Arc::new(view);
+    let file = MountedFile::mount(ViewFile(view.clone()), &dir.0).map_err(|error| {
+        let why = "a repair that survives a power cut needs FUSE";
+        CliError::at(path, format!("{why}: {error}. One that does not: e2fsck -f {how} TARGET"))
+    })?;
+    let checked = e2fsck(&file.path(), path, how);
+    file.end().map_err(|error| CliError::at(path, error))?;
+    let checked = checked?;
+    if checked.code >= OPERATIONAL {
+        println!("{}: nothing was changed", path.display());
+        return Ok(checked.code);
+    }
+    let repaired: Arc<dyn BlockDevice> = view.clone();
+    let claim = claimant::claimant(args.takeover, 0)?.claim;
+    let applied = ext4::apply_repair(device, &repaired, &view.changed(), Some(&claim));
+    applied.map_err(|error| CliError::at(path, error))?;
+    Ok(checked.code)
+}
+
+/// What e2fsck said, and its exit code.
+struct Checked {
+    text: String,
+    code: u8,
+}
+
+impl Checked {
+    fn print(&self) {
+        print!("{}", self.text);
+    }
+}
+
+/// Runs e2fsck on `path` and prints what it says of it as if it were `shown`.
+fn e2fsck(path: &Path, shown: &Path, how: &str) -> Result<Checked> {
+    let checked = e2fsck_captured(path, shown, how)?;
+    checked.print();
+    Ok(checked)
+}
+
+fn e2fsck_captured(path: &Path, shown: &Path, how: &str) -> Result<Checked> {
+    let output = e2fsprogs("e2fsck").args(["-f", how]).arg(path).stdin(Stdio::null()).output();
+    let Output { status, stdout, stderr } =
+        output.map_err(|error| cannot_start("e2fsck", &error))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
-    code.ok_or_else(|| CliError::at(path, format!("e2fsck was killed: {status}")))
+    let code = code.ok_or_else(|| CliError::at(shown, format!("e2fsck was killed: {status}")))?;
+    let text = String::from_utf8_lossy(&stderr) + String::from_utf8_lossy(&stdout);
+    let (path, shown) = (path.display().to_string(), shown.display().to_string());
+    Ok(Checked { text: text.replace(&path, &shown), code })
 }

@@ -6,6 +6,7 @@ mod daemon;
 mod dump;
 mod error;
 mod fsck;
+mod fsck_view;
 mod journal_path;
 mod log_commands;
 mod logd;
@@ -16,6 +17,7 @@ mod namespaces;
 mod stat;
 mod target;
 mod umount;
+mod volumes;
 mod watch;
 
 use std::path::PathBuf;
@@ -44,7 +46,9 @@ enum Command {
     Mkfs(MkfsArgs),
     /// Mount a volume; returns when it is ready
     Mount(MountArgs),
-    /// Unmount a volume; returns when everything is home, or says that the volume was not closed
+    /// Unmount a volume; returns when everything is home, or says what keeps it or that it was not closed
+    ///
+    /// A directory: what is mounted on it. An image or a device: all its mounts, also in other mount namespaces.
     Umount(UmountArgs),
     /// Take the mounts of a device off in the mount namespace on standard input (internal)
     #[command(hide = true)]
@@ -59,7 +63,8 @@ enum Command {
     /// Print the counters of a mounted volume, or of a file on it
     ///
     /// Of a directory: those of the whole volume. Of a file: what was written to it, and what that made
-    /// the volume write. Counted since the mount.
+    /// the volume write. Counted since the mount. Of an image or a device: those of the volume, and which process
+    /// serves it where.
     Stat(StatArgs),
     /// Set where and in which form the data of files go (docs/modes.md)
     ///
@@ -114,8 +119,8 @@ struct MountArgs {
 
 #[derive(Args)]
 struct UmountArgs {
-    /// Directory the volume is mounted on
-    dir: PathBuf,
+    /// Directory the volume is mounted on, or its image or device
+    path: PathBuf,
 }
 
 #[derive(Args)]
@@ -197,7 +202,7 @@ struct StatArgs {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
           default_missing_value = "1", value_parser = parse_interval)]
     watch: Option<f64>,
-    /// A file or directory of a mounted volume
+    /// A file or directory of a mounted volume, or its image or device
     path: PathBuf,
 }
 
@@ -220,7 +225,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Mkfs(args) => mkfs::run(&args),
         Command::Mount(args) => daemon::run(&args),
-        Command::Umount(args) => umount::run(&args.dir),
+        Command::Umount(args) => umount::run(&args.path),
         Command::Detach(args) => namespaces::run_detach(&args),
         Command::Fsck(args) => fsck::run(&args),
         Command::Dump(args) => dump::run(&args),

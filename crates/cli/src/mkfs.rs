@@ -1,10 +1,12 @@
-//! `onejournal mkfs`: mke2fs with the sizes OneJournal needs.
+//! `onejournal mkfs`: mke2fs with the sizes OneJournal needs, and an end that survives a power cut.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use device::{Access, BlockDevice, Disk};
+use ext4::layout::superblock::MKFS_UNDER_WAY;
 
 use crate::target::{cannot_start, e2fsprogs};
 use crate::{CliError, MkfsArgs, Result, target};
@@ -81,10 +83,11 @@ fn set_size(path: &Path, create: bool, size: u64) -> Result<()> {
     sized.map_err(|error| CliError::at(path, error))
 }
 
-/// Refuses, without `--force`, a target that does not look empty.
+/// Refuses, without `--force`, a target that does not look empty, but for what a `mkfs` that was cut has
+/// left.
 fn check_may_overwrite(args: &MkfsArgs, disk: &Disk) -> Result<()> {
     let path = &args.target;
-    if args.force {
+    if args.force || matches!(ext4::is_mkfs_under_way(disk), Ok(true)) {
         return Ok(());
     }
     let count = disk.size_bytes().min(64 << 10) / 4096 * 4096;
@@ -100,6 +103,8 @@ fn make(args: &MkfsArgs, disk: Disk) -> Result<()> {
     disk.release_exclusive(); // mke2fs wants it
     let mut command = e2fsprogs("mke2fs");
     command.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256"]);
+    let under_way = String::from_utf8_lossy(&MKFS_UNDER_WAY);
+    command.args(["-M", under_way.trim_end_matches('\0')]);
     if let Some(bytes) = args.journal_size {
         command.args(["-J", &format!("size={}", bytes.div_ceil(1 << 20))]);
     }
@@ -118,7 +123,8 @@ fn make(args: &MkfsArgs, disk: Disk) -> Result<()> {
     if !status.success() {
         return Err(CliError::at(&args.target, "mke2fs failed"));
     }
-    // A volume we made must be one we can mount; while it is still ours alone.
-    let surveyed = ext4::Survey::take(&(std::sync::Arc::new(disk) as _), None);
-    surveyed.map(|_| ()).map_err(|error| CliError::at(&args.target, error))
+    // What mke2fs has made becomes a volume, which must be one that we can mount; while it is ours alone.
+    let device: Arc<dyn BlockDevice> = Arc::new(disk);
+    let finished = ext4::finish_mkfs(&*device).and_then(|()| ext4::Survey::take(&device, None));
+    finished.map(drop).map_err(|error| CliError::at(&args.target, error))
 }

@@ -1,9 +1,13 @@
-//! Unmounting in a mount namespace, by a process of its own.
+//! Mount namespaces, as `/proc` shows them: which there are, which processes are in them, what is mounted there.
+//!
+//! Processes that `/proc` does not show (of another user, or outside of our PID namespace) are not found.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use mount::{MountError, Unmounter};
@@ -28,6 +32,55 @@ impl NamespaceId {
     fn of(found: &fs::Metadata) -> NamespaceId {
         NamespaceId { device: found.dev(), inode: found.ino() }
     }
+}
+
+/// The processes of `/proc`.
+pub fn processes() -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The name of a process's program.
+pub fn program(pid: i32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+/// A mount of a volume in some namespace.
+#[derive(Debug)]
+pub struct Holder {
+    pub namespace: NamespaceId,
+    /// A process of the namespace.
+    pub pid: i32,
+    /// Where it is mounted there.
+    pub dir: PathBuf,
+}
+
+impl Holder {
+    /// Where that is, for a person.
+    pub fn place(&self) -> String {
+        let dir = self.dir.display();
+        if NamespaceId::own().is_ok_and(|own| own == self.namespace) {
+            return dir.to_string();
+        }
+        let (pid, program) = (self.pid, program(self.pid));
+        format!("{dir} in the mount namespace of process {pid} ({program})")
+    }
+}
+
+/// The mounts of the volume with this device number in all namespaces, one a namespace.
+pub fn holders(device: (u32, u32)) -> Vec<Holder> {
+    let mut seen = HashSet::new();
+    let found = processes().into_iter().filter_map(|pid| {
+        let namespace = NamespaceId::of(&fs::metadata(format!("/proc/{pid}/ns/mnt")).ok()?);
+        if !seen.insert(namespace) {
+            return None;
+        }
+        let table = mount::mounts_in(Path::new(&format!("/proc/{pid}/mountinfo"))).ok()?;
+        let entry = table.into_iter().find(|found| found.device == device && found.is_volume())?;
+        Some(Holder { namespace, pid, dir: entry.dir })
+    });
+    found.collect()
 }
 
 /// A mount namespace, to be given to [`detach`].

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use crate::volumes::ServedVolume;
 use crate::{CliError, Result, StatArgs, watch};
 
 pub fn run(args: &StatArgs) -> Result<u8> {
@@ -12,7 +13,10 @@ pub fn run(args: &StatArgs) -> Result<u8> {
     }
     let is_file = std::fs::metadata(&args.path).is_ok_and(|found| found.is_file());
     let name = if is_file { mount::FILE_XATTR } else { mount::STAT_XATTR };
-    let text = read_attribute(&args.path, name)?;
+    let text = match read_attribute(&args.path, name) {
+        Ok(text) => text,
+        Err(error) => read_of_target(&args.path, args.json)?.ok_or(error)?,
+    };
     if args.json {
         println!("{}", text.trim_end());
         return Ok(0);
@@ -24,6 +28,27 @@ pub fn run(args: &StatArgs) -> Result<u8> {
         println!("{name:width$}  {value}");
     }
     Ok(0)
+}
+
+/// The counters of the volume in an image or on a device that is being served; unless they are for a program, it is
+/// printed by which process and where. `None` if it is not served.
+fn read_of_target(path: &Path, json: bool) -> Result<Option<String>> {
+    let Some(volume) = ServedVolume::on_target(path)? else { return Ok(None) };
+    let Some(daemon) = volume.daemon()? else { return Ok(None) };
+    let whereabouts = volume.whereabouts();
+    if !json {
+        println!("process {}, {whereabouts}\n", daemon.pid);
+    }
+    for dir in volume.reachable_dirs() {
+        if let Ok(text) = read_attribute(&dir, mount::STAT_XATTR) {
+            return Ok(Some(text));
+        }
+    }
+    let pid = daemon.pid;
+    Err(CliError::at(
+        path,
+        format!("process {pid} serves it, {whereabouts}: no counters to be had"),
+    ))
 }
 
 /// The counters in an attribute.

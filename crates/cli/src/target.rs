@@ -7,11 +7,25 @@ use std::process::Command;
 
 use device::{Access, DeviceError, Disk, TrustedUsers};
 
+use crate::volumes::{self, User};
 use crate::{CliError, Result};
 
-/// Opens the target, or says what is wrong with it.
+/// Opens the target, or says what is wrong with it. Waits for a daemon that is just closing it.
 pub fn open(path: &Path, access: Access) -> Result<Disk> {
-    Disk::open(path, access).map_err(opening)
+    let mut is_second = false;
+    loop {
+        let error = match Disk::open(path, access) {
+            Ok(disk) => return Ok(disk),
+            Err(error) => opening(error),
+        };
+        match volumes::user_of(path)? {
+            Some(User::Closing(daemon)) => while !daemon.ended()? {},
+            Some(User::Serving(text)) => return Err(CliError::new(format!("{error}; {text}"))),
+            // It may have ended since.
+            None if !is_second => is_second = true,
+            None => return Err(error),
+        }
+    }
 }
 
 /// The error of opening a medium, which names its path.

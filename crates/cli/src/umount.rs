@@ -1,47 +1,100 @@
 //! `onejournal umount`: unmounts, waits until the daemon has brought everything home, and says when it could not.
+//!
+//! Given a directory, what is mounted there is unmounted; given an image or a device, all its mounts are, in every
+//! namespace. The root directory is asked nothing that matters: it may be damaged.
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use device::{Access, BlockDevice};
+use device::{Access, BlockDevice, Disk};
 use ext4::Survey;
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
 
+use crate::namespaces::{self, NamespaceId};
 use crate::stat::{parse, read_attribute};
-use crate::{CliError, Result, target};
+use crate::volumes::{Daemon, ServedVolume};
+use crate::{CliError, Result};
 
-pub fn run(dir: &Path) -> Result<u8> {
-    let stat = parse(dir, &read_attribute(dir, mount::STAT_XATTR)?)?;
-    let pid = read_attribute(dir, mount::PID_XATTR)?;
-    let pid = pid.trim().parse().ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| CliError::at(dir, "the mount does not tell its process"))?;
-    let daemon = pidfd_open(pid, PidfdFlags::empty())
-        .map_err(|errno| CliError::at(dir, format!("process {pid} of the mount: {errno}")))?;
-    take_away(dir)?;
-    loop {
-        match poll(&mut [PollFd::new(&daemon, PollFlags::IN)], None) {
-            Ok(_) => break,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(CliError::at(dir, errno)),
+/// A mount namespace that is just being made has copies of all mounts for a moment.
+const HELD_PATIENCE: Duration = Duration::from_secs(2);
+/// A daemon that is not mounted anywhere begins to close within this time, unless something unseen uses the volume.
+const UNSEEN_PATIENCE: Duration = Duration::from_secs(5);
+
+pub fn run(path: &Path) -> Result<u8> {
+    let (volume, is_target) = match ServedVolume::mounted_on(path)? {
+        Some(volume) => (volume, false),
+        None => match ServedVolume::on_target(path)? {
+            Some(volume) => (volume, true),
+            None => return Err(not_mounted(path)),
+        },
+    };
+    let daemon = volume.daemon()?;
+    let why = volume.dirs.last().and_then(|dir| last_error(dir));
+    for dir in volume.dirs.iter().rev() {
+        take_away(dir)?;
+    }
+    let elsewhere = if is_target { take_away_elsewhere(&volume)? } else { 0 };
+    match &daemon {
+        Some(daemon) => wait_for_end(path, &volume, daemon)?,
+        None if volume.dirs.is_empty() && elsewhere == 0 => {
+            return Err(CliError::at(path, "is not mounted"));
+        }
+        None => {}
+    }
+    let Some(left) = left_open(&volume.target) else { return Ok(0) };
+    let why = why.map_or(String::new(), |why| format!(" ({why})"));
+    Err(CliError::at(&volume.target, format!("unmounted, but not closed{why}: {left}")))
+}
+
+fn not_mounted(path: &Path) -> CliError {
+    match std::fs::metadata(path) {
+        Ok(_) => CliError::at(path, "no OneJournal volume is mounted on it"),
+        Err(error) => CliError::at(path, error),
+    }
+}
+
+/// The last error of the mount, if it has one and answers.
+fn last_error(dir: &Path) -> Option<String> {
+    let text = read_attribute(dir, mount::STAT_XATTR).ok()?;
+    let stat = parse(dir, &text).ok()?;
+    stat.get("last_error").and_then(Value::as_str).map(String::from)
+}
+
+/// Returns when the daemon has ended, or with what keeps it.
+fn wait_for_end(path: &Path, volume: &ServedVolume, daemon: &Daemon) -> Result<()> {
+    let begun = Instant::now();
+    while !daemon.ended()? {
+        if daemon.is_closing() {
+            continue;
+        }
+        let is_held = !volume.holders().is_empty();
+        let patience = if is_held { HELD_PATIENCE } else { UNSEEN_PATIENCE };
+        if begun.elapsed() > patience {
+            let (pid, whereabouts) = (daemon.pid, volume.whereabouts());
+            let what_to_do = if is_held {
+                "`onejournal umount` on the image or device takes all mounts off".to_owned()
+            } else {
+                format!("`kill {pid}` closes the volume, and those programs get errors")
+            };
+            let text = format!(
+                "unmounted here, but still in use: {whereabouts}. Process {pid} serves it until then; {what_to_do}"
+            );
+            return Err(CliError::at(path, text));
         }
     }
-    let volume = stat.get("target").and_then(Value::as_str).map(Path::new);
-    let Some((volume, left)) = volume.and_then(|volume| Some((volume, left_open(volume)?))) else {
-        return Ok(0);
-    };
-    let why = stat.get("last_error").and_then(Value::as_str);
-    let why = why.map_or(String::new(), |why| format!(" ({why})"));
-    Err(CliError::at(volume, format!("unmounted, but not closed{why}: {left}")))
+    Ok(())
 }
 
 /// What is to be done about a volume that was not closed. `None`: nothing, or it is gone or in use again.
 fn left_open(volume: &Path) -> Option<String> {
-    let device: Arc<dyn BlockDevice> = Arc::new(target::open(volume, Access::ReadOnly).ok()?);
+    let device: Arc<dyn BlockDevice> = match Disk::open(volume, Access::ReadOnly) {
+        Ok(disk) => Arc::new(disk),
+        Err(error) => return error.is_shrunk().then(|| error.source.to_string()),
+    };
     match Survey::take(&device, None) {
         Ok(survey) if survey.needs_recovery => {
             Some("the next mount recovers it, or `onejournal fsck`".into())
@@ -51,8 +104,25 @@ fn left_open(volume: &Path) -> Option<String> {
     }
 }
 
+/// Takes the mounts in other namespaces off, and says how many.
+fn take_away_elsewhere(volume: &ServedVolume) -> Result<usize> {
+    let own = NamespaceId::own().map_err(|error| CliError::new(error.to_string()))?;
+    let mut count = 0;
+    for (holder, device) in volume.holders() {
+        if holder.namespace == own {
+            continue;
+        }
+        let failed = |why: String| CliError::new(format!("{}: {why}", holder.place()));
+        let namespace = namespaces::of_process(&holder.pid.to_string());
+        let namespace = namespace.map_err(|error| failed(error.to_string()))?;
+        namespaces::detach(namespace, device, false).map_err(|error| failed(error.text))?;
+        count += 1;
+    }
+    Ok(count)
+}
+
 fn take_away(dir: &Path) -> Result<()> {
-    match unmount(dir, UnmountFlags::empty()) {
+    match unmount(dir, UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
         Err(Errno::BUSY) => {
             let text = "in use by a program (`fuser -vm` on it shows which)";

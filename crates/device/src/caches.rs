@@ -8,69 +8,57 @@
 //! files on it share whatever is below.
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
 
 use rustix::fs::Stat;
 
+use crate::backing::{Backing, Root, device_number, sysfs_directory};
 use crate::geometry::Kind;
 
 /// More devices than this below one disk are not looked at.
 const DEVICES_MAX: usize = 64;
 
-/// The numbers of all devices below the file or block device that `stat` describes, each whole.
+/// The numbers of the devices below the file or block device that `stat` describes, each whole.
 pub(crate) fn below(kind: Kind, stat: &Stat) -> Vec<u64> {
-    let first = match kind {
+    let mut left = vec![match kind {
         Kind::File => stat.st_dev,
         Kind::Block => stat.st_rdev,
-    };
+    }];
     let mut devices = Vec::new();
-    let mut left = vec![first];
     while let Some(device) = left.pop()
         && devices.len() < DEVICES_MAX
     {
-        let sysfs = sysfs_directory(device);
-        let (whole, sysfs) = match sysfs.join("partition").exists() {
-            true => (device_number(&sysfs.join("../dev")), sysfs.join("..")),
-            false => (Some(device), sysfs),
+        let Ok(Backing { root, whole, .. }) = Backing::of_device(device) else {
+            devices.push(device);
+            continue;
         };
-        let whole = whole.unwrap_or(device);
-        if !devices.contains(&whole) {
-            devices.push(whole);
-            left.extend(file_of_loop(&sysfs));
-            left.extend(members(&sysfs));
-        }
+        let found = match root {
+            Root::File { device, .. } => {
+                left.push(device);
+                whole
+            }
+            Root::Disk(disk) => {
+                devices.extend(whole.filter(|whole| *whole != disk));
+                Some(disk).filter(|disk| !devices.contains(disk))
+            }
+        };
+        left.extend(found.into_iter().flat_map(members));
+        devices.extend(found);
     }
     devices
 }
 
-fn sysfs_directory(device: u64) -> PathBuf {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
-}
-
-/// What the file of a loop device is on.
-fn file_of_loop(sysfs: &Path) -> Option<u64> {
-    let name = fs::read_to_string(sysfs.join("loop/backing_file")).ok()?;
-    let found = fs::metadata(name.trim_end_matches('\n')).ok()?;
-    Some(if found.file_type().is_block_device() { found.rdev() } else { found.dev() })
-}
-
 /// The devices that a device-mapper or RAID device is made of.
-fn members(sysfs: &Path) -> Vec<u64> {
-    let Ok(entries) = fs::read_dir(sysfs.join("slaves")) else { return Vec::new() };
-    entries.flatten().filter_map(|entry| device_number(&entry.path().join("dev"))).collect()
-}
-
-/// `MAJOR:MINOR`, as sysfs has it.
-fn device_number(path: &Path) -> Option<u64> {
-    let text = fs::read_to_string(path).ok()?;
-    let (major, minor) = text.trim().split_once(':')?;
-    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+fn members(device: u64) -> Vec<u64> {
+    let Ok(entries) = fs::read_dir(sysfs_directory(device).join("slaves")) else {
+        return Vec::new();
+    };
+    entries.flatten().filter_map(|entry| device_number(&entry.path()).ok()).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::{Access, BlockDevice, Disk, LoopDevice, LoopOptions};
 

@@ -58,6 +58,8 @@ pub(crate) struct Claimed {
     pub(crate) exclusive: Option<OwnedFd>,
     /// Holds the lock on the file behind a loop device, where that can be opened.
     pub(crate) locked: Option<OwnedFd>,
+    /// That file, and where in it the disk begins, in bytes.
+    pub(crate) behind: Option<(OwnedFd, u64)>,
     pub(crate) kind: Kind,
     pub(crate) stat: Stat,
 }
@@ -88,7 +90,14 @@ pub(crate) fn claim(path: &Path, access: Access, trust: Option<&TrustedUsers>) -
     lock(path, &fd, access)?;
     let locked = lock_backing(path, &fd, access, &backing)?;
     refuse_other_users(path, access, &backing)?;
-    Ok(Claimed { fd, exclusive, locked: locked.map(Lock::into_fd), kind, stat })
+    let behind = match &locked {
+        Some(Lock::File(file)) => {
+            let file = rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(|e| errno(path, e))?;
+            Some((file, backing.start))
+        }
+        _ => None,
+    };
+    Ok(Claimed { fd, exclusive, locked: locked.map(Lock::into_fd), behind, kind, stat })
 }
 
 /// A reader only has to keep away from writers who lock; a writer from the kernel's users, too.

@@ -74,7 +74,8 @@ impl Disk {
     }
 
     fn open_with(path: &Path, access: Access, trust: Option<&TrustedUsers>) -> Result<Disk> {
-        let Claimed { fd, exclusive, locked, kind, stat } = claim::claim(path, access, trust)?;
+        let Claimed { fd, exclusive, locked, behind, kind, stat } =
+            claim::claim(path, access, trust)?;
         let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| claim::errno(path, e))?;
         if geometry.size_bytes == 0 {
             let why = format!("is smaller than one sector of {} bytes", geometry.sector_bytes);
@@ -94,7 +95,7 @@ impl Disk {
         };
         let dsync = AtomicBool::new(kind == Kind::File);
         let caches = caches::below(kind, &stat);
-        let length = (kind == Kind::File).then(|| Length::of_itself(geometry.size_bytes));
+        let length = length_of(path, kind, behind, geometry.size_bytes)?;
         let exclusive = Mutex::new(exclusive);
         Ok(Disk { fd, access, geometry, length, caches, exclusive, _locked: locked, rings, dsync })
     }
@@ -183,6 +184,22 @@ impl Disk {
     }
 }
 
+/// The length of the file that holds the bytes of a disk, where there is one that can be opened. Refuses a loop device
+/// whose file is too short for it: reading it gives zeros for what is missing.
+fn length_of(
+    path: &Path,
+    kind: Kind,
+    behind: Option<(OwnedFd, u64)>,
+    size_bytes: u64,
+) -> Result<Option<Length>> {
+    let Some((file, start_bytes)) = behind else {
+        return Ok((kind == Kind::File).then(|| Length::of_itself(size_bytes)));
+    };
+    let length = Length::of_another(file, start_bytes, size_bytes);
+    length.check_at_opening().map_err(|error| claim::refused(path, error.kind(), error))?;
+    Ok(Some(length))
+}
+
 /// Threads that help with a list of writes, beside the one that has it.
 const HELPERS_MAX: usize = 7;
 /// Fewer writes are not worth a thread.
@@ -214,9 +231,9 @@ impl BlockDevice for Disk {
             let mut bounce = AlignedBuf::zeroed(len_bytes);
             read_all(self.fd.as_fd(), offset, &mut bounce).map(|()| buf.copy_from_slice(&bounce))
         };
-        // Also after a short read, so that it is remembered.
+        // Also after an error: a short file explains it, and is remembered.
         let length = self.check_length_up_to(offset + len_bytes as u64);
-        read.and(length).map_err(|e| DeviceError::new(Operation::Read, offset, len_bytes, e))
+        length.and(read).map_err(|e| DeviceError::new(Operation::Read, offset, len_bytes, e))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {

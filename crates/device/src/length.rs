@@ -6,7 +6,8 @@
 //! each read and flush. Once a file was too short it is written no more, whatever its length is later, so
 //! nothing makes it long again and what is left of it can still be read.
 //!
-//! Not noticed: a file that is cut and made long again between two looks, and one that is cut in the moment between a
+//! A loop device is compared by the file behind it. Where that cannot be opened (its last name is gone, or it is in
+//! another mount namespace) nothing is noticed. Nor is: a file that is cut and made long again between two looks, and one that is cut in the moment between a
 //! look and a write to its very end.
 
 use std::io;
@@ -32,6 +33,28 @@ impl Length {
     pub(crate) fn of_itself(needed_bytes: u64) -> Length {
         let shortest_bytes = AtomicU64::new(u64::MAX);
         Length { file: None, start_bytes: 0, needed_bytes, shortest_bytes }
+    }
+
+    /// Of `file`, in which a disk of `size_bytes` bytes begins at `start_bytes`.
+    pub(crate) fn of_another(file: OwnedFd, start_bytes: u64, size_bytes: u64) -> Length {
+        let needed_bytes = start_bytes.saturating_add(size_bytes);
+        let shortest_bytes = AtomicU64::new(u64::MAX);
+        Length { file: Some(file), start_bytes, needed_bytes, shortest_bytes }
+    }
+
+    /// An error if the other file is too short already.
+    pub(crate) fn check_at_opening(&self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let len_bytes = length_of(file.as_fd())?;
+        if len_bytes >= self.needed_bytes {
+            return Ok(());
+        }
+        let why = format!(
+            "the file behind it has {len_bytes} bytes and needs {}: it was made shorter. Put back what was cut off; or, \
+             if nothing was, make the device as short as the file: losetup --set-capacity",
+            self.needed_bytes
+        );
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, why))
     }
 
     /// An error if the file is, or was, too short. `own` is the user's own descriptor.

@@ -85,6 +85,7 @@ pub use nvram::{
     AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, NvramCursor,
     NvramEvent, NvramTrace, SimNvram,
 };
+pub use ring::RingPool;
 pub use sim::{Cursor, Event, Fault, Image, SimClock, SimDevice, Survival, Trace};
 pub use trusted_users::TrustedUsers;
 pub use unread::unread_bytes;

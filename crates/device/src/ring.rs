@@ -13,20 +13,20 @@ use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags};
 
 /// Rings that are not in use; as many as there ever were writers at one time.
-pub(crate) struct RingPool {
+pub struct RingPool {
     idle: Mutex<Vec<IoUring>>,
 }
 
 impl RingPool {
     /// A pool with one ring; an error where the kernel or a container forbids io_uring.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         Ok(RingPool { idle: Mutex::new(vec![new_ring()?]) })
     }
 
     /// Writes `data` at `offset` of `fd` durably and returns the number of bytes written,
     /// which may be less than asked for. `None`: nothing was submitted, for want of a ring
     /// or of memory, and the caller has to write in another way.
-    pub(crate) fn write_dsync(
+    pub fn write_dsync(
         &self,
         fd: BorrowedFd<'_>,
         offset: u64,

@@ -34,6 +34,7 @@ pub struct Emulator {
     trace: Trace,
     recorder: Option<(Recorder, u8)>,
     is_off: bool,
+    owner: u32,
     saved: Option<Vec<u8>>,
 }
 
@@ -52,12 +53,31 @@ impl Emulator {
         disk.set_volatile(parameters.volatile_cache);
         let (model, counters, trace) = Default::default();
         let (recorder, saved) = (None, None);
-        Emulator { parameters, disk, model, counters, trace, recorder, is_off: false, saved }
+        Emulator {
+            parameters,
+            disk,
+            model,
+            counters,
+            trace,
+            recorder,
+            is_off: false,
+            owner: 0,
+            saved,
+        }
     }
 
     /// Adds all that the disk is asked to do from here on to a record, as disk number `disk`.
     pub fn record(&mut self, recorder: Recorder, disk: u8) {
         self.recorder = Some((recorder, disk));
+    }
+
+    /// The file `disk` belongs to this user; to root otherwise.
+    pub fn set_owner(&mut self, owner: u32) {
+        self.owner = owner;
+    }
+
+    pub(crate) fn owner(&self) -> u32 {
+        self.owner
     }
 
     /// It has no power: everything fails.

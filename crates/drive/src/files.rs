@@ -153,6 +153,7 @@ fn attr(emulator: &Emulator, node: u64) -> FuseAttr {
         blocks: size / 512,
         mode,
         nlink: 1,
+        uid: if node == DISK { emulator.owner() } else { 0 },
         blksize: 4096,
         ..Default::default()
     }

@@ -78,6 +78,11 @@ impl Recorder {
         self.len() == 0
     }
 
+    /// A copy of the events from this place on.
+    pub fn events_from(&self, place: usize) -> Vec<Event> {
+        self.shared.lock()[place..].to_vec()
+    }
+
     /// Takes all events out.
     pub fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.shared.lock())

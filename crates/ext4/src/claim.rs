@@ -166,7 +166,8 @@ fn since(claim: &Claim) -> String {
 /// Year, month and day of a number of days after 1970-01-01; `None` after the year 9999.
 fn date(days: u64) -> Option<(u64, u64, u64)> {
     let (mut year, mut days) = (1970, days);
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_each = |year: u64, years: u64| year.is_multiple_of(years);
+    let is_leap = |year| is_each(year, 4) && (!is_each(year, 100) || is_each(year, 400));
     while year <= 9999 {
         let february = if is_leap(year) { 29 } else { 28 };
         let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];

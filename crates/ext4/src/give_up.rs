@@ -5,6 +5,7 @@ use std::sync::Arc;
 use device::BlockDevice;
 
 use crate::claim::{self, Claimant};
+use crate::marks::note_errors;
 use crate::open::find;
 use crate::{Error, Result};
 
@@ -23,7 +24,6 @@ pub fn give_up_journal(device: &Arc<dyn BlockDevice>, claimant: Option<&Claimant
         let why = "the volume waits for no journal elsewhere: there is nothing to give up";
         return Err(Error::Incompatible(why.into()));
     }
-    let marks = found.marks();
-    marks.note_errors()?;
-    marks.remove()
+    note_errors(&**device)?;
+    found.marks().remove()
 }

@@ -60,6 +60,7 @@ mod file_stats;
 #[cfg(test)]
 mod file_test;
 mod file_write;
+mod finish_mkfs;
 mod fixed_inodes;
 mod free_budget;
 mod frees;
@@ -85,6 +86,7 @@ mod place;
 mod raw;
 mod read_dir;
 mod rename;
+mod repair;
 mod seek;
 mod source;
 mod space;
@@ -106,9 +108,11 @@ pub use error::{Error, Result};
 pub use fallocate::Allocate;
 pub use file_atomic::Piece;
 pub use file_stats::FileStat;
+pub use finish_mkfs::{finish_mkfs, is_mkfs_under_way};
 pub use give_up::give_up_journal;
 pub use journal::DeltaCodec;
 pub use layout::claim::Claim;
+pub use repair::{apply_repair, can_be_repaired, mend_superblock, recover_only};
 pub use space::{Spender, spending_as};
 pub use survey::Survey;
 pub use types::{

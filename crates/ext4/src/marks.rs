@@ -17,9 +17,10 @@
 //! home they come off in the opposite order. A volume with either mark is ours to recover; the
 //! engine's header, which is durable before the outer mark is set, says what there is.
 //!
-//! Torn writes: the inner mark and its checksum lie in one sector. The superblock has two, and its
-//! checksum is in the second; setting or removing the outer mark changes nothing else, so of a
-//! torn write of it one of both readings has the right checksum ([`read_superblock`]).
+//! Torn writes: the inner mark and its checksum lie in one sector of 512 bytes. The superblock has two,
+//! and its checksum is in the second. Outside of our journal it is written for one change at a time
+//! ([`ONE_CHANGE`]), which is in the first sector; so of a torn write of it one of both readings has the
+//! right checksum ([`read_superblock`]).
 
 use std::sync::Arc;
 
@@ -31,7 +32,9 @@ use crate::checksum::Checksums;
 use crate::features::incompat;
 use crate::layout::claim::Claim;
 use crate::layout::jbd2::{Elsewhere, JBD2_SUPERBLOCK_BYTES, Jbd2SuperBlock};
-use crate::layout::superblock::{STATE_ERROR, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
+use crate::layout::superblock::{
+    MKFS_UNDER_WAY, STATE_ERROR, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock,
+};
 use crate::op::superblock_of;
 use crate::raw::{read_block, write_block};
 use crate::{Error, Result};
@@ -39,21 +42,42 @@ use crate::{Error, Result};
 /// Puts the marks on a volume and takes them off.
 pub(crate) struct Marks {
     device: Arc<dyn BlockDevice>,
-    checksums: Checksums,
     /// The block that holds the JBD2 superblock.
     jbd2_block: HomeBlock,
 }
 
 /// The bits of the outer mark.
-const OUTER: u32 = incompat::RECOVER | incompat::ONEJOURNAL;
+pub(crate) const OUTER: u32 = incompat::RECOVER | incompat::ONEJOURNAL;
 
-/// A superblock, and whether its checksum was right as it is or with the outer mark turned.
+/// What is changed in a superblock in place, there and back; never two of them at a time.
+const ONE_CHANGE: [fn(&mut SuperBlock); 3] = [
+    |superblock| {
+        let features = superblock.s_feature_incompat.get();
+        superblock.s_feature_incompat.set(features ^ OUTER);
+    },
+    |superblock| superblock.s_state.set(superblock.s_state.get() ^ STATE_ERROR),
+    |superblock| {
+        let is_under_way = superblock.s_last_mounted == MKFS_UNDER_WAY;
+        superblock.s_last_mounted = if is_under_way { [0; 64] } else { MKFS_UNDER_WAY };
+    },
+];
+
+/// A superblock, and whether its checksum was right as it is or with one change turned.
 pub(crate) struct FoundSuperBlock {
     pub(crate) superblock: SuperBlock,
     pub(crate) is_sound: bool,
+    /// It was right with one change turned: the superblock on the device is torn.
+    pub(crate) is_torn: bool,
 }
 
-/// Reads the superblock. Of a torn write of the outer mark it gives the reading that has the
+impl FoundSuperBlock {
+    /// Does it bear our mark?
+    pub(crate) fn is_marked(&self) -> bool {
+        self.superblock.s_feature_incompat.get() & incompat::ONEJOURNAL != 0
+    }
+}
+
+/// Reads the superblock. Of a torn write of one change it gives the reading that has the
 /// right checksum. One that has it in neither is given too: if the volume bears our mark, the
 /// journal may hold the right one, and until then everything in it is only believed if it fits.
 pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<FoundSuperBlock> {
@@ -63,14 +87,46 @@ pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<FoundSuperBloc
     let superblock = superblock_of(&*read_block(device, HomeBlock(0))?);
     let is_ok = |superblock: &SuperBlock| Checksums::new(superblock).superblock_ok(superblock);
     if is_ok(&superblock) {
-        return Ok(FoundSuperBlock { superblock, is_sound: true });
+        return Ok(FoundSuperBlock { superblock, is_sound: true, is_torn: false });
     }
-    let mut turned = superblock.clone();
-    turned.s_feature_incompat.set(superblock.s_feature_incompat.get() ^ OUTER);
-    if is_ok(&turned) {
-        return Ok(FoundSuperBlock { superblock: turned, is_sound: true });
+    for change in ONE_CHANGE {
+        let mut turned = superblock.clone();
+        change(&mut turned);
+        if is_ok(&turned) {
+            return Ok(FoundSuperBlock { superblock: turned, is_sound: true, is_torn: true });
+        }
     }
-    Ok(FoundSuperBlock { superblock, is_sound: false })
+    Ok(FoundSuperBlock { superblock, is_sound: false, is_torn: false })
+}
+
+/// Writes the superblock anew with one change of [`ONE_CHANGE`], durably. One that is torn is first
+/// written as it reads: what a cut leaves then never has two changes half done.
+pub(crate) fn change_superblock(
+    device: &dyn BlockDevice,
+    change: impl FnOnce(&mut SuperBlock),
+) -> Result<()> {
+    let found = read_superblock(device)?;
+    let mut superblock = found.superblock;
+    if found.is_torn {
+        write_superblock(device, &superblock)?;
+    }
+    change(&mut superblock);
+    Checksums::new(&superblock).seal_superblock(&mut superblock);
+    write_superblock(device, &superblock)
+}
+
+fn write_superblock(device: &dyn BlockDevice, superblock: &SuperBlock) -> Result<()> {
+    let mut block = read_block(device, HomeBlock(0))?;
+    block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES]
+        .copy_from_slice(superblock.as_bytes());
+    write_block(device, HomeBlock(0), &block)
+}
+
+/// Marks the volume as having errors, durably; our marks stay as they are.
+pub(crate) fn note_errors(device: &dyn BlockDevice) -> Result<()> {
+    change_superblock(device, |superblock| {
+        superblock.s_state.set(superblock.s_state.get() | STATE_ERROR);
+    })
 }
 
 /// The JBD2 superblock in the first block of the journal inode.
@@ -81,12 +137,8 @@ pub(crate) fn jbd2_of(block: &BlockBytes) -> Jbd2SuperBlock {
 
 impl Marks {
     /// The marks of the volume on `device`.
-    pub(crate) fn new(
-        device: Arc<dyn BlockDevice>,
-        checksums: Checksums,
-        jbd2_block: HomeBlock,
-    ) -> Marks {
-        Marks { device, checksums, jbd2_block }
+    pub(crate) fn new(device: Arc<dyn BlockDevice>, jbd2_block: HomeBlock) -> Marks {
+        Marks { device, jbd2_block }
     }
 
     /// The block that holds the superblock of the kernel's journal.
@@ -157,27 +209,10 @@ impl Marks {
         Ok(block)
     }
 
-    /// Marks the volume as having errors, durably; the marks stay.
-    pub(crate) fn note_errors(&self) -> Result<()> {
-        self.change_superblock(|superblock| {
-            superblock.s_state.set(superblock.s_state.get() | STATE_ERROR);
-        })
-    }
-
     fn set_outer(&self, marked: bool) -> Result<()> {
-        self.change_superblock(|superblock| {
+        change_superblock(&*self.device, |superblock| {
             let others = superblock.s_feature_incompat.get() & !OUTER;
             superblock.s_feature_incompat.set(if marked { others | OUTER } else { others });
         })
-    }
-
-    fn change_superblock(&self, change: impl FnOnce(&mut SuperBlock)) -> Result<()> {
-        let mut block = read_block(&*self.device, HomeBlock(0))?;
-        let mut superblock = read_superblock(&*self.device)?.superblock;
-        change(&mut superblock);
-        self.checksums.seal_superblock(&mut superblock);
-        block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES]
-            .copy_from_slice(superblock.as_bytes());
-        write_block(&*self.device, HomeBlock(0), &block)
     }
 }

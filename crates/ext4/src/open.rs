@@ -27,8 +27,8 @@ use crate::groups::{GroupCache, merge, read_desc};
 use crate::heartbeat::Heartbeat;
 use crate::layout::claim::Claim;
 use crate::layout::jbd2::Elsewhere;
-use crate::layout::superblock::{STATE_ERROR, SUPERBLOCK_MAGIC, SuperBlock};
-use crate::marks::{Marks, read_superblock};
+use crate::layout::superblock::{MKFS_UNDER_WAY, STATE_ERROR, SUPERBLOCK_MAGIC, SuperBlock};
+use crate::marks::{FoundSuperBlock, Marks, read_superblock};
 use crate::orphan::{OrphanFile, Orphans};
 use crate::place::{self, Place};
 use crate::raw::RawVolume;
@@ -47,6 +47,7 @@ pub(crate) struct Found {
     pub(crate) raw: RawVolume,
     pub(crate) superblock: SuperBlock,
     is_sound: bool,
+    pub(crate) is_torn: bool,
     pub(crate) area: JournalArea,
     orphan_file: Option<(OrphanFile, Vec<std::ops::Range<u64>>)>,
 }
@@ -54,7 +55,7 @@ pub(crate) struct Found {
 impl Found {
     /// The marks of the volume.
     pub(crate) fn marks(&self) -> Marks {
-        Marks::new(self.raw.device.clone(), self.raw.checksums, self.area.jbd2_block)
+        Marks::new(self.raw.device.clone(), self.area.jbd2_block)
     }
 }
 
@@ -159,9 +160,14 @@ impl Volume {
 
 pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<Found> {
     let found = read_superblock(&**device)?;
-    let superblock = found.superblock;
+    let superblock = found.superblock.clone();
     if superblock.s_magic.get() != SUPERBLOCK_MAGIC {
         return Err(Error::Incompatible("not an ext4 volume: no superblock found".into()));
+    }
+    if superblock.s_last_mounted == MKFS_UNDER_WAY {
+        let why = "its mkfs was cut before the end, and it holds nothing; to make the volume anew, \
+                   run: onejournal mkfs --force TARGET";
+        return Err(Error::Incompatible(why.into()));
     }
     features::check(&superblock)?;
     let geometry = Geometry::new(&superblock, device.size_bytes())?;
@@ -173,7 +179,8 @@ pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<Found> {
         return Err(Error::corrupt("checksum", "the superblock"));
     }
     let orphan_file = find_orphan_file(&raw, &superblock)?;
-    Ok(Found { raw, superblock, is_sound: found.is_sound, area, orphan_file })
+    let FoundSuperBlock { is_sound, is_torn, .. } = found;
+    Ok(Found { raw, superblock, is_sound, is_torn, area, orphan_file })
 }
 
 fn find_orphan_file(
@@ -195,7 +202,8 @@ fn find_orphan_file(
     Ok(Some((OrphanFile { blocks, seed }, runs)))
 }
 
-fn recover(found: &Found, options: &OpenOptions) -> Result<()> {
+/// Brings home what the journal holds.
+pub(crate) fn recover(found: &Found, options: &OpenOptions) -> Result<()> {
     let device = &found.raw.device;
     let space = place::to_recover(found, options.journal.as_ref())?;
     let how = RecoverOptions {

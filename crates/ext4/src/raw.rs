@@ -45,9 +45,18 @@ pub(crate) fn write_block(
     block: HomeBlock,
     bytes: &BlockBytes,
 ) -> Result<()> {
-    let buf = AlignedBuf::from_slice(bytes);
-    device.write(block.offset_bytes(), &buf).map_err(JournalError::from)?;
+    write_block_cached(device, block, bytes)?;
     Ok(device.flush().map_err(JournalError::from)?)
+}
+
+/// Writes one block to the device; durable after the next flush.
+pub(crate) fn write_block_cached(
+    device: &dyn BlockDevice,
+    block: HomeBlock,
+    bytes: &BlockBytes,
+) -> Result<()> {
+    let buf = AlignedBuf::from_slice(bytes);
+    Ok(device.write(block.offset_bytes(), &buf).map_err(JournalError::from)?)
 }
 
 impl RawVolume {

@@ -6,6 +6,7 @@ use device::BlockDevice;
 use journal::{Medium, Space};
 
 use crate::claim;
+use crate::layout::superblock::STATE_ERROR;
 use crate::open::find;
 use crate::{Result, place};
 
@@ -15,6 +16,11 @@ pub struct Survey {
     pub uuid: [u8; 16],
     /// The volume was not closed: its journal may hold history that is not home.
     pub needs_recovery: bool,
+    /// The superblock was torn while a mark was changed; it is readable, but not for other tools
+    /// ([`crate::mend_superblock`]).
+    pub is_torn: bool,
+    /// The volume is marked as having errors.
+    pub has_errors: bool,
     /// Who has the volume open, or has not closed it, if it says that.
     pub claimed_by: Option<String>,
     /// Where the engine's journal lies: `Err` when it is on a medium that was not given, or not on
@@ -32,6 +38,8 @@ impl Survey {
         Ok(Survey {
             uuid: found.superblock.s_uuid,
             needs_recovery: found.area.is_marked,
+            is_torn: found.is_torn,
+            has_errors: found.superblock.s_state.get() & STATE_ERROR != 0,
             claimed_by: match &found.area.claim {
                 Ok(Some(claim)) => Some(claim::describe(claim)),
                 _ => None,

@@ -91,7 +91,7 @@ fn system_time() -> Timestamp {
 }
 
 /// A number that differs between processes and calls: std's hash keys are random.
-fn system_seed() -> u64 {
+pub(crate) fn system_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(SystemTime::now())
 }

@@ -79,6 +79,15 @@ pub(crate) fn replace(
     folder.rename(new, name).and_then(|()| folder.sync()).map_err(within(folder, name))
 }
 
+/// Replaces the file `name` by one with these bytes. A power cut may leave anything of it.
+pub(crate) fn write_for_this_boot(folder: &Folder, name: &str, bytes: &[u8]) -> Result<()> {
+    let new = format!("{name}.new");
+    remove_if_there(folder, &new)?;
+    let mut file = folder.new_file(&new, 0o600).map_err(within(folder, &new))?;
+    file.write_all(bytes).map_err(within(folder, &new))?;
+    folder.rename(&new, name).map_err(within(folder, name))
+}
+
 pub(crate) fn remove_if_there(folder: &Folder, name: &str) -> Result<()> {
     match folder.remove(name) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),

@@ -19,7 +19,7 @@ use crate::lane::Lane;
 use crate::patience::Patience;
 use crate::service::Service;
 use crate::shared::{Client, claim};
-use crate::{LogError, Result};
+use crate::{LogError, Result, StreamId};
 
 /// More bytes of one stream than this are drained instead: written once, to its log file.
 const DIRECT_BYTES: u64 = 128 << 10;
@@ -200,7 +200,16 @@ impl Service {
     /// said so.
     fn begin_round(&self, device: &dyn BlockDevice) -> Result<()> {
         for stream in self.owners() {
-            let Some(lane) = self.lane_of(stream)? else { continue };
+            let lane = match self.lane_of(stream) {
+                Ok(Some(lane)) => lane,
+                Ok(None) => continue,
+                // Its log files are damaged, which is nobody else's trouble. Who has it open may go on.
+                Err(LogError::Damaged { .. } | LogError::Incompatible(_)) => {
+                    self.keep_unread(stream)?;
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
             let drained = lane.words.drained().load(Ordering::Acquire);
             let is_needed = drained < lane.words.synced().load(Ordering::Acquire);
             // What the group log holds of a stream whose words are lost is nowhere else.
@@ -227,6 +236,15 @@ impl Service {
         self.control.group_offset().store(ENTRIES_AT, Ordering::Release);
         self.control.group_unsure().store(0, Ordering::Release);
         Ok(())
+    }
+
+    /// Keeps what was synced of a stream whose log files cannot be read here.
+    fn keep_unread(&self, stream: StreamId) -> Result<()> {
+        let streams = self.host.streams()?;
+        match streams.into_iter().find(|(_, meta)| meta.id == stream.0) {
+            Some((name, meta)) => self.keep_synced(&Lane::unread(self.host.clone(), name, meta)?),
+            None => Ok(()),
+        }
     }
 
     /// Keeps what was synced of a stream that failed, until it is recovered.

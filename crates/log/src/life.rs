@@ -2,7 +2,8 @@
 //!
 //! `DIR/life` names the memory: by a random name, for one boot of the machine and one directory, known by device, inode and
 //! time of birth. So a copy of a directory has memory of its own, memory that outlived the machine on a disk is none, and
-//! whoever was given another `memory` goes on in the one that is there.
+//! whoever was given another `memory` goes on in the one that is there. Nothing syncs it, and a power cut may leave anything of it: the
+//! memory that it named is gone then, too.
 //!
 //! NVRAM is named by the log's UUID, which a copy has, too: a file `owner` there says whose it is.
 
@@ -17,7 +18,8 @@ use device::Folder;
 use serde::{Deserialize, Serialize};
 
 use crate::files::{
-    at, make_directory, parse, remove_if_there, sync_directory, within, write_whole,
+    at, make_directory, parse, remove_if_there, sync_directory, within, write_for_this_boot,
+    write_whole,
 };
 use crate::host::Settings;
 use crate::slots::Slots;
@@ -85,7 +87,8 @@ const LIFE: &str = "life";
 /// removed. The caller has the service's lock.
 pub(crate) fn find_memory(root: &Folder, slots: &Slots) -> Result<Option<Folder>> {
     let Some(text) = root.read(LIFE).map_err(within(root, LIFE))? else { return Ok(None) };
-    let life: Life = parse(&root.at(LIFE), &text)?;
+    // It is not synced: within the boot that it is for the page cache has it whole.
+    let Ok(life) = parse::<Life>(&root.at(LIFE), &text) else { return Ok(None) };
     if life.directory != DirectoryId::of(root)? {
         tracing::debug!(
             "{} is a copy, or mounted anew: {} is not its own",
@@ -127,7 +130,7 @@ pub(crate) fn make_memory(root: &Folder, slots: &Slots, memory: &Path) -> Result
     // Named first: what is made is never left behind without a name.
     let text = serde_json::to_vec_pretty(&life)
         .map_err(|e| LogError::Usage(format!("{}: {e}", life.memory.display())))?;
-    write_whole(root, LIFE, &text)?;
+    write_for_this_boot(root, LIFE, &text)?;
     let Life { memory, .. } = life;
     let made =
         Folder::open_or_make(&memory, 0o700, root.trust()).and_then(

@@ -21,6 +21,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -179,7 +180,8 @@ impl Place {
             let base = control.usn_base().load(Ordering::Acquire);
             let limit = control.usn_limit().load(Ordering::Acquire);
             let given = base.wrapping_add(clock::monotonic_ns()) + 1;
-            if let Err(e) = self.keep_usn_limit(given.min(limit)) {
+            // Nor is it synced: the one before is good, too.
+            if let Err(e) = self.write_usn_limit(given.min(limit), false) {
                 tracing::warn!("the limit of USNs that is kept stays: {e}");
             }
         }
@@ -192,6 +194,20 @@ impl Place {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             opened => opened.map(Some).map_err(within(&self.streams, name.as_str())),
         }
+    }
+
+    /// Writes the limit of USNs, durably if `is_durable`; over the one before, which has as many bytes, so that a power cut
+    /// leaves one of the two.
+    fn write_usn_limit(&self, limit: u64, is_durable: bool) -> Result<()> {
+        let text = format!("{limit:020}\n");
+        let failed = within(&self.root, USN_LIMIT);
+        let found = self.root.stat(USN_LIMIT).map_err(&failed)?;
+        if !found.is_some_and(|found| usize::try_from(found.st_size) == Ok(text.len())) {
+            return write_whole(&self.root, USN_LIMIT, text.as_bytes());
+        }
+        let file = self.root.file(USN_LIMIT, Access::ReadWrite).map_err(&failed)?;
+        file.write_all_at(text.as_bytes(), 0).map_err(&failed)?;
+        if is_durable { file.sync_data().map_err(failed) } else { Ok(()) }
     }
 
     /// Where the chunks are.
@@ -437,7 +453,7 @@ impl Host for Place {
     }
 
     fn keep_usn_limit(&self, limit: u64) -> Result<()> {
-        write_whole(&self.root, USN_LIMIT, format!("{limit}\n").as_bytes())
+        self.write_usn_limit(limit, true)
     }
 
     fn locked(&self, f: &mut dyn FnMut() -> Result<()>) -> Result<()> {

@@ -110,8 +110,9 @@ impl Service {
             return Ok(true);
         }
         for stream in self.owners() {
+            // One that cannot be opened is damaged, which is its own trouble, too.
             if stream != lane.identity().stream
-                && let Some(other) = self.lane_of(stream)?
+                && let Ok(Some(other)) = self.lane_of(stream)
             {
                 // Its failure is its own: it is latched there and reported to its writer.
                 let _ = self.drain(&other);

@@ -374,6 +374,52 @@ mod tests {
     }
 
     #[test]
+    fn regression_a_stream_that_is_damaged_keeps_nobody_from_the_group_log() {
+        let place = TestPlace::new();
+        // Without flush workers, which would drain it.
+        let ((_, service), (_, other)) = (place.join(), place.join());
+        let append = |service: &Service, lane: &Arc<Lane>, len_bytes| {
+            let bytes = vec![1; len_bytes];
+            let append = |writer: &mut Writer, lender: &dyn Lender| writer.append(lender, &bytes);
+            let lsn = service.with_writer(lane, append).expect("append");
+            service.sync(lane, lsn).expect("sync");
+        };
+        let damaged = make_lane(&service, "damaged");
+        append(&service, &damaged, 500);
+        service.drain(&damaged).expect("drain");
+        append(&service, &damaged, 500);
+        let directory = place.path().join("streams/damaged");
+        for entry in std::fs::read_dir(&directory).expect("directory") {
+            let path = entry.expect("entry").path();
+            if path.extension().is_some_and(|end| end == "seg") {
+                let file = std::fs::OpenOptions::new().write(true).open(path).expect("open");
+                std::os::unix::fs::FileExt::write_all_at(&file, &[7; 64], 0).expect("write");
+            }
+        }
+        // The other process does not have it open, and fills the group log and the pool.
+        let sound = make_lane(&other, "sound");
+        let rounds = || other.control.group_header().load(Ordering::Acquire);
+        let before = rounds();
+        for _ in 0..400 {
+            append(&other, &sound, 100_000);
+        }
+        assert!(rounds() > before, "the group log began anew");
+        assert!(directory.join("kept").exists());
+        // Who has it open goes on.
+        append(&service, &damaged, 500);
+        drop((damaged, sound, service, other));
+        place.restart();
+        let log = place.open();
+        let sound = log.stream("sound").expect("stream");
+        assert_eq!(sound.read_from(sound.head()).expect("reader").count(), 400);
+        let error = log.stream("damaged").err().expect("damaged").to_string();
+        assert!(error.contains("damaged"), "{error}");
+        // A decision of somebody makes it usable again.
+        log.discard_damaged("damaged").expect("given up");
+        sound.append(b"again").and_then(|lsn| sound.sync(lsn)).expect("as ever");
+    }
+
+    #[test]
     fn regression_a_stream_that_failed_keeps_no_other_from_the_group_log() {
         let place = TestPlace::new();
         let (_, service) = place.join();

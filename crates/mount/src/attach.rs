@@ -158,8 +158,8 @@ pub(crate) fn attach(
 }
 
 /// What to do about a mount whose daemon is gone.
-pub const DAEMON_GONE: &str = "a mount whose daemon died is still there; run: umount -l (or fusermount3 -uz) on it, then \
-                               mount the volume again: that recovers it";
+pub const DAEMON_GONE: &str = "a mount whose daemon died is still there; run `onejournal umount` on it (while programs \
+                               use it: umount -l, or fusermount3 -uz), then mount the volume again: that recovers it";
 
 /// Whether this is how a mount answers whose daemon is gone: ENOTCONN, or while its end is being noticed, ECONNABORTED
 /// or ECANCELED.

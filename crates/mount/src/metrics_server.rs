@@ -1,19 +1,28 @@
-//! A small HTTP server for `GET /metrics`: one thread, one request at a time, HTTP/1.0.
+//! A small HTTP server for `GET /metrics`: one thread, HTTP/1.0.
 //!
 //! A client has two seconds and 8 KiB for its request. What it asks for is never anything but the
 //! metrics, so there is nothing to configure.
+//!
+//! Clients are served side by side, the newest first, and none is waited for. When there are too many, the oldest
+//! is cut off: clients that connect and say nothing keep no other from being served.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 /// For a request and its answer.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
 /// Of a request.
 const REQUEST_LIMIT_BYTES: usize = 8 << 10;
+/// Clients at a time.
+const CLIENT_COUNT_MAX: usize = 64;
 /// How long the port of a daemon that is just ending is waited for.
 const PORT_WAIT: Duration = Duration::from_secs(1);
+/// How long is waited after a client could not be accepted: too many open files, perhaps.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens on `address`, which must be a loopback address: the counters are for this machine.
 pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
@@ -40,7 +49,7 @@ pub(crate) fn serve_during<T>(
 ) -> T {
     let stopping = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let body = || serve(listener, &stopping, render);
+        let body = || serve(listener, &stopping, render, TIME_LIMIT);
         let thread = std::thread::Builder::new().name("oj-metrics".into());
         if let Err(error) = thread.spawn_scoped(scope, body) {
             tracing::error!(%error, "no thread for the metrics");
@@ -58,32 +67,128 @@ fn serve(
     listener: &TcpListener,
     stopping: &AtomicBool,
     render: &(dyn Fn() -> Option<String> + Sync),
+    time_limit: Duration,
 ) {
+    if let Err(error) = listener.set_nonblocking(true) {
+        return tracing::error!(%error, "no metrics");
+    }
+    // The oldest first.
+    let mut clients: Vec<Client> = Vec::new();
     loop {
-        let accepted = listener.accept();
+        wait(listener, &clients);
         if stopping.load(Ordering::SeqCst) {
             return;
         }
-        let result = match accepted {
-            Ok((client, _)) => answer(&client, render),
-            Err(error) => {
-                // Too many open files, perhaps: not the same at once again.
-                std::thread::sleep(Duration::from_millis(100));
-                Err(error)
+        accept_all(listener, &mut clients, time_limit);
+        for index in (0..clients.len()).rev() {
+            if clients[index].is_done(render) {
+                clients.remove(index);
             }
-        };
-        if let Err(error) = result {
-            tracing::debug!(%error, "a client of the metrics");
         }
     }
 }
 
-fn answer(
-    mut client: &TcpStream,
-    render: &(dyn Fn() -> Option<String> + Sync),
-) -> std::io::Result<()> {
-    let request = read_request(client)?;
-    let (status, body) = match judge(&request) {
+/// Returns when a client has come, or can go on, or has had its time.
+fn wait(listener: &TcpListener, clients: &[Client]) {
+    let give_up = clients.iter().map(|client| client.give_up).min();
+    let left = give_up.map(|give_up| give_up.saturating_duration_since(Instant::now()));
+    let left = left.and_then(|left| Timespec::try_from(left).ok());
+    let mut wanted: Vec<PollFd<'_>> = clients.iter().map(Client::wanted).collect();
+    wanted.push(PollFd::new(listener, PollFlags::IN));
+    // When it fails, each of them is tried.
+    let _ = poll(&mut wanted, left.as_ref());
+}
+
+fn accept_all(listener: &TcpListener, clients: &mut Vec<Client>, time_limit: Duration) {
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                if clients.len() == CLIENT_COUNT_MAX {
+                    clients.remove(0);
+                }
+                if stream.set_nonblocking(true).is_ok() {
+                    clients.push(Client::new(stream, time_limit));
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => {
+                tracing::debug!(%error, "a client of the metrics");
+                std::thread::sleep(ACCEPT_PAUSE);
+                return;
+            }
+        }
+    }
+}
+
+/// A connection, which does not block.
+struct Client {
+    stream: TcpStream,
+    request: Vec<u8>,
+    /// What is left to be sent, once the request is there.
+    answer: Option<Vec<u8>>,
+    give_up: Instant,
+}
+
+impl Client {
+    fn new(stream: TcpStream, time_limit: Duration) -> Client {
+        let give_up = Instant::now() + time_limit;
+        Client { stream, request: Vec::new(), answer: None, give_up }
+    }
+
+    fn wanted(&self) -> PollFd<'_> {
+        let what = if self.answer.is_some() { PollFlags::OUT } else { PollFlags::IN };
+        PollFd::new(&self.stream, what)
+    }
+
+    /// Goes on as far as it can without waiting; whether nothing is left to be done.
+    fn is_done(&mut self, render: &(dyn Fn() -> Option<String> + Sync)) -> bool {
+        match self.go_on(render) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Instant::now() >= self.give_up,
+            Err(error) => {
+                tracing::debug!(%error, "a client of the metrics");
+                true
+            }
+        }
+    }
+
+    fn go_on(&mut self, render: &(dyn Fn() -> Option<String> + Sync)) -> std::io::Result<()> {
+        if self.answer.is_none() {
+            self.read_request()?;
+        }
+        let answer = self.answer.get_or_insert_with(|| answer_to(&self.request, render));
+        while !answer.is_empty() {
+            match self.stream.write(answer) {
+                Ok(count) => drop(answer.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads up to the empty line, the limit, or the end.
+    fn read_request(&mut self) -> std::io::Result<()> {
+        let mut piece = [0; 1024];
+        while !is_whole(&self.request) {
+            match self.stream.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => self.request.extend_from_slice(&piece[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_whole(request: &[u8]) -> bool {
+    request.len() >= REQUEST_LIMIT_BYTES || request.windows(4).any(|end| end == b"\r\n\r\n")
+}
+
+fn answer_to(request: &[u8], render: &(dyn Fn() -> Option<String> + Sync)) -> Vec<u8> {
+    let (status, body) = match judge(request) {
         Ok(()) => match render() {
             Some(body) => ("200 OK", body),
             None => ("503 Service Unavailable", "the volume is closed\n".into()),
@@ -95,29 +200,7 @@ fn answer(
         "HTTP/1.0 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
          Content-Length: {len_bytes}\r\nConnection: close\r\n\r\n"
     );
-    client.set_write_timeout(Some(TIME_LIMIT))?;
-    client.write_all((head + &body).as_bytes())
-}
-
-/// Reads up to the empty line, the limit, or the end.
-fn read_request(mut client: &TcpStream) -> std::io::Result<Vec<u8>> {
-    let give_up = Instant::now() + TIME_LIMIT;
-    let mut request = Vec::new();
-    let mut piece = [0; 1024];
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < REQUEST_LIMIT_BYTES {
-        let left = give_up.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        client.set_read_timeout(Some(left))?;
-        match client.read(&mut piece) {
-            Ok(0) => break,
-            Ok(count) => request.extend_from_slice(&piece[..count]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(request)
+    (head + &body).into_bytes()
 }
 
 /// The status of a request that is not answered with the metrics.
@@ -179,6 +262,36 @@ mod tests {
         serve_during(&listener, &|| None, || {
             let text = ask(address, b"GET /metrics HTTP/1.0\r\n\r\n");
             assert!(text.starts_with("HTTP/1.0 503"), "{text}");
+        });
+    }
+
+    #[test]
+    fn clients_that_say_nothing_keep_nobody_waiting() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stopping = AtomicBool::new(false);
+        let render = || Some("x 1\n".to_string());
+        // No client runs out of time here.
+        let hour = Duration::from_secs(3600);
+        std::thread::scope(|scope| {
+            scope.spawn(|| serve(&listener, &stopping, &render, hour));
+            let silent: Vec<TcpStream> =
+                (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
+            let mut client = TcpStream::connect(address).unwrap();
+            client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            client.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            assert!(answer.ends_with("\r\n\r\nx 1\n"), "{answer}");
+            let is_open = |mut stream: &TcpStream| {
+                stream.set_nonblocking(true).unwrap();
+                stream.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+            };
+            let open_count = silent.iter().filter(|stream| is_open(stream)).count();
+            assert_eq!(open_count, CLIENT_COUNT_MAX - 1);
+            assert!(is_open(&silent[199]), "the oldest are cut off");
+            stopping.store(true, Ordering::SeqCst);
+            TcpStream::connect(address).unwrap();
         });
     }
 

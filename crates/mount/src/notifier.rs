@@ -111,6 +111,12 @@ impl Notifier {
         });
     }
 
+    /// [`Notifier::drop_pages`] in this thread, which returns when the pages are gone. Requests for them must
+    /// find a thread meanwhile.
+    pub(crate) fn drop_pages_here(&self, node: u64, range: Range) {
+        (self.send)(&message(node, range));
+    }
+
     /// Has the attributes of a node asked for anew. Any thread may call it.
     pub(crate) fn drop_attributes(&self, node: u64) {
         (self.send)(&message(node, ATTRIBUTES));
@@ -167,10 +173,12 @@ mod tests {
         let (notifier, sent) = logging();
         notifier.drop_attributes(13);
         assert_eq!(numbers(&sent.lock().unwrap()[0])[2..], [13, u64::MAX, 0]);
+        notifier.drop_pages_here(14, (7, 9));
+        assert_eq!(numbers(&sent.lock().unwrap()[1])[2..], [14, 7, 9]);
         let log = sent.clone();
-        let seen = move || assert_eq!(log.lock().unwrap().len(), 2, "the pages are gone");
+        let seen = move || assert_eq!(log.lock().unwrap().len(), 3, "the pages are gone");
         notifier.drop_pages_and_answer(12, vec![(0, 8)], b"answer".to_vec(), seen);
         drop(notifier);
-        assert_eq!(sent.lock().unwrap()[2], b"answer");
+        assert_eq!(sent.lock().unwrap()[3], b"answer");
     }
 }

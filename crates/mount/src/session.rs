@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::adapter::{Adapter, AtomicWrites};
 use crate::attach::MountHandle;
@@ -12,6 +12,7 @@ use crate::notifier::Notifier;
 use crate::options::{MountError, MountOptions, Source};
 use crate::stat::StatSource;
 use ext4::Volume;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 /// Why a session did not end well.
@@ -31,6 +32,20 @@ pub struct Session {
     adapter: Adapter,
     connection: Connection,
     metrics: Option<TcpListener>,
+    closer: Closer,
+}
+
+/// With it any thread can close a volume that programs still use.
+#[derive(Clone, Default)]
+pub struct Closer(Arc<Mutex<Weak<Adapter>>>);
+
+impl Closer {
+    /// Brings everything home and closes the volume; from then on requests fail. `None` while it is not served.
+    pub fn close(&self) -> Option<Result<(), SessionError>> {
+        let adapter = self.0.lock().upgrade()?;
+        mark_closing();
+        Some(adapter.close().map_err(SessionError::Close))
+    }
 }
 
 impl Session {
@@ -50,14 +65,18 @@ impl Session {
         });
         match mounted {
             Ok((connection, notifier)) => {
-                let file_limit = connection.least_thread_count() - 1;
+                // One thread stays free to answer what the others wait for.
+                let waiter_limit = connection.least_thread_count() - 1;
+                let settling_limit = if has_atomic { 1 } else { waiter_limit };
+                let file_limit = waiter_limit - settling_limit;
                 let atomic =
                     has_atomic.then(|| AtomicWrites::new(&volume, notifier.clone(), file_limit));
                 let agreed_flags = connection.agreed_flags();
                 let mut adapter =
                     Adapter::new(volume, stat_source, agreed_flags, Some(notifier), atomic);
                 adapter.limit_waiters(connection.waiter_limit());
-                Ok(Session { adapter, connection, metrics: None })
+                adapter.limit_settling(settling_limit);
+                Ok(Session { adapter, connection, metrics: None, closer: Closer::default() })
             }
             Err(error) => {
                 if let Err(error) = volume.close() {
@@ -78,6 +97,11 @@ impl Session {
         self.connection.handle()
     }
 
+    /// With it any thread can close the volume while [`Session::run`] runs.
+    pub fn closer(&self) -> Closer {
+        self.closer.clone()
+    }
+
     /// Takes the mount off again, before it is served, and closes the volume.
     pub fn take_back(self) -> Result<(), SessionError> {
         let Session { mut adapter, connection, .. } = self;
@@ -92,14 +116,28 @@ impl Session {
     /// On a `fuseblk` mount closing happens inside of umount(2); elsewhere the kernel only hangs
     /// up, and closing happens after umount(2) has returned.
     pub fn run(self) -> Result<(), SessionError> {
-        let Session { adapter, connection, metrics } = self;
-        let serve = || connection.run(&adapter);
+        let Session { adapter, connection, metrics, closer } = self;
+        let adapter = Arc::new(adapter);
+        *closer.0.lock() = Arc::downgrade(&adapter);
+        let serve = || connection.run(&*adapter);
         let served = match &metrics {
             None => serve(),
             Some(listener) => serve_during(listener, &|| adapter.metrics(), serve),
         };
+        mark_closing();
         adapter.close().map_err(SessionError::Close)?;
         Ok(served?)
+    }
+}
+
+/// The name of a process that serves no more, but brings everything home and ends then.
+pub const CLOSING_NAME: &str = "oj-closing";
+
+/// Gives this process that name: whoever wants the volume can see that waiting is worth while.
+pub(crate) fn mark_closing() {
+    // The first thread's name is the process's, whichever thread writes it.
+    if let Err(error) = std::fs::write("/proc/self/comm", CLOSING_NAME) {
+        tracing::debug!(%error, "the name of the process stays");
     }
 }
 

@@ -15,6 +15,7 @@
 //! exceptions are [`faults`], which flips bits in journal records, [`mod@format`], which asks debugfs
 //! where the journal lies, and [`machine`], which makes empty journals on media of their own.
 
+pub mod calls;
 pub mod case;
 pub mod content;
 pub mod enumerate;

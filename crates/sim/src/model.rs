@@ -92,6 +92,27 @@ impl Model {
         Model { nodes, open: BTreeMap::new(), next: 2, changes: Vec::new() }
     }
 
+    /// A directory of mode 755 with nothing in it.
+    pub fn empty() -> Model {
+        let root = Node {
+            body: Body::Dir(BTreeMap::new()),
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            link_count: 2,
+            xattrs: Xattrs::new(),
+        };
+        let nodes = [(ROOT, Arc::new(root))].into();
+        Model { nodes, open: BTreeMap::new(), next: 1, changes: Vec::new() }
+    }
+
+    /// Closes what is open, as the end of a process does.
+    pub fn close_all(&mut self) {
+        for slot in self.open_slots() {
+            self.close(slot);
+        }
+    }
+
     /// Does `op`; an error changes nothing. Of a write only the first `written_bytes` are done.
     /// What a successful operation changed is in [`Model::take_changes`].
     pub fn apply(&mut self, op: &Op, written_bytes: Option<usize>) -> Result<()> {

@@ -17,7 +17,7 @@
 //!    one that is to be replayed: whoever locks it next writes all pages of the log again, and only the sync behind that counts. The process's next
 //!    statement fails with the error. The same holds for a sync that somebody waits for, who fails with it. When the
 //!    lease cannot be had for the mark, the process makes it before it does anything else with the log, and its
-//!    statements fail until then.
+//!    statements fail until then. It leaves word for others at once (`doubt`), in case it ends before.
 //! 4. A process that dies or leaves with `exit` has said nothing, and the records count. The last connection of a process waits for the job.
 //! 5. A process that was forked knows nothing of its parent's thread.
 //!
@@ -27,11 +27,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use log::Stream;
+use log::{Log, Stream};
 use parking_lot::Mutex;
 
 use crate::Failure;
 use crate::database::Database;
+use crate::doubt::doubt;
 use crate::home;
 use crate::note::{Found, Note};
 use crate::real::{Opened, Real};
@@ -215,10 +216,12 @@ impl Database {
             false => synced,
         };
         let told = match &synced {
-            Ok(()) => self.with_stream(|stream| self.came_home(stream, upto)),
+            Ok(()) => self.with_log(|log, stream| self.came_home(log, stream, upto)),
             Err(_) => {
                 self.background.is_doubtful.store(true, Ordering::Release);
-                self.with_stream(|stream| self.lease(stream).map(drop))
+                self.with_log(|log, stream| {
+                    self.lease(stream).map(drop).or_else(|_| self.leave_doubt(log))
+                })
             }
         };
         // Without having been told of a good sync the log keeps more than it needs.
@@ -233,8 +236,11 @@ impl Database {
     }
 
     /// Says that the records before `upto` are not needed any more.
-    fn came_home(&self, stream: &Stream, upto: u64) -> Result<(), Failure> {
+    fn came_home(&self, log: &Log, stream: &Stream, upto: u64) -> Result<(), Failure> {
         let _lease = self.lease(stream)?;
+        if self.hear_doubt(log, stream)? {
+            return Ok(());
+        }
         // When it is not this period any more, there is nothing to say.
         let Found::Note(note) = find_note(stream)? else { return Ok(()) };
         if !note.has_pages || note.is_applying || note.base_lsn >= upto {
@@ -254,7 +260,8 @@ impl Database {
     pub(crate) fn lease<'a>(&self, stream: &'a Stream) -> Result<Lease<'a>, Failure> {
         let lease = Lease::take(stream)?;
         if self.background.is_doubtful.swap(false, Ordering::AcqRel) {
-            doubt(stream);
+            // With the lease it is in memory that this process shares.
+            let _ = doubt(stream);
         }
         Ok(lease)
     }
@@ -275,21 +282,7 @@ impl Database {
             if crate::canary::is(crate::canary::Broken::IgnoresSyncError) {
                 return;
             }
-            doubt(stream);
+            let _ = doubt(stream);
         })
-    }
-}
-
-/// Says, with the lease, that the database may lack what the page cache shows: replay is due.
-fn doubt(stream: &Stream) {
-    // With the lease it is in memory that this process shares.
-    let Ok(note) = stream.note() else { return };
-    match Note::find(&note) {
-        Found::Note(note) if note.has_pages => {
-            leave(stream, Note { is_applying: true, ..note });
-        }
-        // Whoever ended the period synced the database, and was told of the error, too. Behind a torn note there is
-        // replay anyway.
-        Found::Note(_) | Found::Torn | Found::Nothing => {}
     }
 }

@@ -104,6 +104,19 @@ impl Database {
         Ok(state.service.is_some())
     }
 
+    /// Gives the log up when no connection of this process has the database open any more.
+    pub fn close_log(&self) -> Result<(), Failure> {
+        let mut state = self.state.lock();
+        // One that came meanwhile has counted itself before it looks for the log here.
+        if self.connections.load(Ordering::Acquire) > 0 {
+            return Ok(());
+        }
+        let Some((log, stream)) = state.service.take() else { return Ok(()) };
+        drop(state);
+        drop(stream);
+        place::close_log(log)
+    }
+
     /// Runs `f` with the stream of an open log.
     pub fn with_stream<T>(
         &self,

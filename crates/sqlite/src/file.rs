@@ -154,7 +154,8 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
                 // A reader may be the last, behind those whose frames are logged.
                 let has_writers = database.has_writers.load(Ordering::Relaxed);
                 let left = if has_writers { database.left(real) } else { Ok(()) };
-                if let Err(e) = left.and_then(|()| database.release(real)) {
+                let left = left.and_then(|()| database.release(real));
+                if let Err(e) = left.and_then(|()| database.close_log()) {
                     report(database, &e);
                 }
             }
@@ -169,7 +170,6 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     });
     // SAFETY: as above.
     let rc = call!(unsafe { real_of(file.cast()) }, xClose);
-    // Ends the log's part in this process, when it was the last database there.
     guard((), || drop(role));
     if settled == SQLITE_OK { rc } else { settled }
 }

@@ -87,6 +87,7 @@ mod batch;
 #[cfg(feature = "canary")]
 pub mod canary;
 mod database;
+mod doubt;
 mod failure;
 pub mod ffi;
 mod file;

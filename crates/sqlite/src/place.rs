@@ -156,6 +156,15 @@ pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
     }))
 }
 
+/// Gives up a log that was opened with [`open_log`]. The last of this process that has it closes it: the last process
+/// leaves nothing in shared memory.
+pub fn close_log(log: Arc<Log>) -> Result<(), Failure> {
+    match Arc::into_inner(log) {
+        Some(log) => Ok(log.close()?),
+        None => Ok(()),
+    }
+}
+
 /// What a log is made with.
 fn options(settings: &Settings) -> Options {
     let mut options = Options {

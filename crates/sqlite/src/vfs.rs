@@ -41,6 +41,8 @@ pub struct Loaded {
     pub below: Below,
     /// Whether this SQLite was built to write without a journal.
     pub knows_batches: bool,
+    /// Whether its connections sync before anybody sets `synchronous`.
+    pub begins_syncing: bool,
 }
 
 static LOADED: OnceLock<Loaded> = OnceLock::new();
@@ -85,7 +87,11 @@ pub fn register(api: Api) -> c_int {
         // SAFETY: the name ends with a zero.
         unsafe { used(c"ENABLE_BATCH_ATOMIC_WRITE".as_ptr()) != 0 }
     });
-    if LOADED.set(Loaded { api, below, knows_batches }).is_err() {
+    let begins_syncing = !is_off_by_default(|option| {
+        // SAFETY: the name ends with a zero.
+        api.compileoption_used.is_some_and(|used| unsafe { used(option.as_ptr()) != 0 })
+    });
+    if LOADED.set(Loaded { api, below, knows_batches, begins_syncing }).is_err() {
         return SQLITE_OK;
     }
     // SAFETY: a registered VFS may be read.
@@ -117,6 +123,13 @@ pub fn register(api: Api) -> c_int {
     });
     // SAFETY: it is leaked, so it lives as long as it is registered: for good.
     unsafe { (api.vfs_register)(Box::into_raw(vfs), 0) }
+}
+
+/// Whether a SQLite with these options (`PRAGMA compile_options`) begins with `synchronous=OFF`. It takes the lowest three bits of
+/// a number; what else it was given as is not known, and is taken for OFF.
+fn is_off_by_default(used: impl Fn(&CStr) -> bool) -> bool {
+    let on = [c"DEFAULT_SYNCHRONOUS=1", c"DEFAULT_SYNCHRONOUS=2", c"DEFAULT_SYNCHRONOUS=3"];
+    used(c"DEFAULT_SYNCHRONOUS") && !on.into_iter().any(used)
 }
 
 /// The databases that are open.
@@ -399,3 +412,29 @@ pass!(current_time_int64, xCurrentTimeInt64, (out: *mut i64) -> c_int, SQLITE_ER
 pass!(set_system_call, xSetSystemCall, (name: *const c_char, call: Option<Syscall>) -> c_int, SQLITE_NOTFOUND);
 pass!(get_system_call, xGetSystemCall, (name: *const c_char) -> Option<Syscall>, None);
 pass!(next_system_call, xNextSystemCall, (name: *const c_char) -> *const c_char, std::ptr::null());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sqlite_that_was_built_to_be_off() {
+        // As `sqlite3_compileoption_used`: a name that goes on with no letter, digit or underscore is it.
+        let is_off = |built: &[&str]| {
+            is_off_by_default(|option| {
+                let option = option.to_str().expect("text");
+                let is_it = |built: &&str| {
+                    let rest = built.strip_prefix(option);
+                    rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
+                };
+                built.iter().any(is_it)
+            })
+        };
+        assert!(is_off(&["DEFAULT_SYNCHRONOUS=0", "DEFAULT_WAL_SYNCHRONOUS=2"]));
+        assert!(is_off(&["DEFAULT_SYNCHRONOUS=OFF"]) && is_off(&["DEFAULT_SYNCHRONOUS=8"]));
+        for level in ["DEFAULT_SYNCHRONOUS=1", "DEFAULT_SYNCHRONOUS=2", "DEFAULT_SYNCHRONOUS=3"] {
+            assert!(!is_off(&[level, "DEFAULT_WAL_SYNCHRONOUS=0"]), "{level}");
+        }
+        assert!(!is_off(&[]) && !is_off(&["DEFAULT_WAL_SYNCHRONOUS=0"]));
+    }
+}

@@ -283,8 +283,18 @@ fn a_database_in_a_rollback_mode_with_other_pages() {
 #[test]
 fn no_database_in_its_place() {
     let place = crashed_without_a_journal();
-    std::fs::write(place.path("a.db"), []).expect("write");
-    refused(&place, "no database");
+    // An empty file would be a new database (`anew.rs`).
+    let garbage = b"nothing of a database".repeat(300);
+    std::fs::write(place.path("a.db"), &garbage).expect("write");
+    for _ in 0..2 {
+        let error = place.try_open("a.db", "").expect_err("refused");
+        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::CannotOpen), "{error}");
+        assert_eq!(std::fs::read(place.path("a.db")).expect("read"), garbage);
+    }
+    let path = place.path("a.db").display().to_string();
+    let told = common::TOLD.lock().expect("told");
+    let last = told.iter().rfind(|text| text.contains(&path)).expect("told why");
+    assert!(last.contains("no database") && last.contains("recover=discard"), "{last}");
 }
 
 #[test]

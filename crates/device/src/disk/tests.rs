@@ -328,3 +328,30 @@ fn regression_a_file_that_was_cut_is_written_no_more() {
         disk.read(SIZE_BYTES / 2 - 4096, &mut sector()).expect("what is left");
     }
 }
+
+/// The kernel reads zeros behind the end of the file, and writing makes it long again.
+#[test]
+fn regression_a_loop_device_whose_file_was_cut_is_written_no_more() {
+    let file = backing();
+    let Some(device) = attach(file.as_file()) else { return };
+    let disk = Disk::open(device.path(), Access::ReadWrite).expect("open");
+    let mut sector = AlignedBuf::zeroed(4096);
+    disk.write_durable(SIZE_BYTES / 2 - 4096, &AlignedBuf::from_slice(&[7; 4096])).expect("whole");
+    file.as_file().set_len(SIZE_BYTES / 2).expect("cut");
+    let lost = disk.read(SIZE_BYTES - 4096, &mut sector);
+    assert!(lost.expect_err("it is lost").is_shrunk());
+    disk.write(SIZE_BYTES - 4096, &sector).expect_err("a write");
+    disk.write_durable(0, &sector).expect_err("a durable write");
+    if let Some(written) = disk.write_fua(0, &sector) {
+        written.expect_err("a durable write");
+    }
+    disk.flush().expect_err("a flush");
+    disk.read(SIZE_BYTES / 2 - 4096, &mut sector).expect("it is left");
+    assert!(sector.iter().all(|byte| *byte == 7));
+    assert_eq!(file.as_file().metadata().expect("metadata").len(), SIZE_BYTES / 2);
+    drop(disk);
+    for access in [Access::ReadOnly, Access::ReadWrite] {
+        let error = open_error(device.path(), access);
+        assert!(error.contains("was made shorter"), "{error}");
+    }
+}

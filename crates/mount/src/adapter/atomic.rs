@@ -50,6 +50,15 @@ pub(super) struct Table {
     files: HashMap<InodeNo, Arc<AtomicFile>>,
     /// Holders that do not know yet that their atomic write was dropped.
     lost: HashSet<u64>,
+    /// Files whose atomic write was dropped, and where the kernel takes them to end since.
+    stale_ends: HashMap<InodeNo, u64>,
+}
+
+impl Table {
+    /// A write at the end of the file that begins here may be meant for where the file really ends.
+    pub(super) fn is_stale_end(&self, ino: InodeNo, offset: u64) -> bool {
+        self.stale_ends.get(&ino) == Some(&offset)
+    }
 }
 
 /// Where a write goes.
@@ -65,6 +74,7 @@ pub(crate) struct AtomicWrites {
     table: RwLock<Table>,
     /// Entries of `table`. While it is 0, requests need not look.
     entry_count: AtomicUsize,
+    stale_count: AtomicUsize,
     block_count: AtomicUsize,
     block_limit: usize,
     file_limit: usize,
@@ -77,6 +87,7 @@ impl AtomicWrites {
         AtomicWrites {
             table: RwLock::default(),
             entry_count: AtomicUsize::new(0),
+            stale_count: AtomicUsize::new(0),
             block_count: AtomicUsize::new(0),
             file_limit,
             block_limit: volume.atomic_block_limit(),
@@ -94,6 +105,7 @@ impl AtomicWrites {
         let mut table = self.table.write();
         let result = change(&mut table);
         self.entry_count.store(table.files.len() + table.lost.len(), Ordering::SeqCst);
+        self.stale_count.store(table.stale_ends.len(), Ordering::SeqCst);
         result
     }
 
@@ -227,6 +239,7 @@ impl AtomicWrites {
         drop(guard);
         if written.is_err() {
             self.drop_pages(ino, &overlay).wait();
+            self.note_stale_end(ino, &overlay);
         }
         self.take_out(&file, &overlay);
         let result = written.and_then(|()| volume.fsync(ino, true));
@@ -262,7 +275,27 @@ impl AtomicWrites {
         AdapterCounters::add(&counters.atomic_aborts, 1);
         // Until the pages are gone nobody may write: what is read now could not be told from them.
         self.drop_pages(ino, &overlay).wait();
+        self.note_stale_end(ino, &overlay);
         self.take_out(&file, &overlay);
+    }
+
+    /// The kernel keeps the size of what was dropped until it asks for attributes, and appends there.
+    fn note_stale_end(&self, ino: InodeNo, overlay: &Overlay) {
+        if let Some(end) = overlay.new_end() {
+            self.change_table(|table| table.stale_ends.insert(ino, end));
+        }
+    }
+
+    /// An append that the kernel put at a stale end went elsewhere; the kernel now takes the file to end here.
+    pub(super) fn move_stale_end(&self, ino: InodeNo, end: u64) {
+        self.change_table(|table| table.stale_ends.insert(ino, end));
+    }
+
+    /// The kernel does not know the file any more.
+    pub(super) fn forget(&self, ino: InodeNo) {
+        if self.stale_count.load(Ordering::SeqCst) > 0 {
+            self.change_table(|table| table.stale_ends.remove(&ino));
+        }
     }
 
     /// The holder knows now. `true`: there was something to know.

@@ -43,7 +43,11 @@ impl Call<'_, '_> {
         let attr = match self.volume.set_attr(ino, &change) {
             Err(Error::NotPermitted) if self.is_flush_of_times(&request) => {
                 let (mtime, ctime) = (Some(SetTime::Now), None);
-                self.volume.set_attr(ino, &SetAttr { mtime, ctime, ..change })?
+                match self.volume.set_attr(ino, &SetAttr { mtime, ctime, ..change }) {
+                    // It was made immutable after it was written: it keeps the times of that.
+                    Err(Error::NotPermitted) => self.volume.get_attr(ino)?,
+                    set => set?,
+                }
             }
             set => set?,
         };

@@ -4,14 +4,14 @@ use ext4::{Allocate, Error, InodeNo, SeekTo, SetAttr};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::atomic::Route;
+use super::atomic::{AtomicWrites, Route, Table};
 use super::{Call, Failure, Outcome};
 use crate::abi::{
     FSYNC_FDATASYNC, FallocateIn, FsyncIn, LOCK_OWNER, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
     WRITE_KILL_SUIDGID, WriteIn, WriteOut, init,
 };
+use crate::connection::PAGE_BYTES;
 use crate::convert::{SUID_SGID, node_of};
-use crate::notifier::Range;
 use crate::stat::AdapterCounters;
 
 const SEEK_DATA: u32 = 3;
@@ -20,6 +20,9 @@ const SEEK_HOLE: u32 = 4;
 const FALLOC_KEEP_SIZE: u32 = 0x01;
 const FALLOC_PUNCH_HOLE: u32 = 0x02;
 const FALLOC_ZERO_RANGE: u32 = 0x10;
+
+/// Smallest page of the kernel's cache.
+const PAGE: u64 = PAGE_BYTES as u64;
 
 const CAPABILITY_XATTR: &[u8] = b"security.capability";
 
@@ -46,33 +49,85 @@ impl Call<'_, '_> {
         let ino = self.ino()?;
         let write: WriteIn = self.body.take()?;
         let data = self.body.take_bytes(write.size)?;
-        let is_direct = write.write_flags & LOCK_OWNER != 0 && self.adapter.agreed(init::ASYNC_DIO);
-        if !is_direct {
+        if !self.is_direct(&write) {
             self.adapter.direct.note_cached(ino);
         }
         self.drop_capabilities(ino)?;
+        let Some(atomic) = &self.adapter.atomic else {
+            return self.write_through(ino, &write, write.offset, data);
+        };
+        match atomic.route(ino, &write)? {
+            Route::Held(file) => {
+                if write.write_flags & WRITE_KILL_SUIDGID != 0 {
+                    let change = SetAttr { kill_suid_sgid: true, ..SetAttr::default() };
+                    self.volume.set_attr(ino, &change)?;
+                }
+                atomic.write(self.volume, &file, write.offset, data)?;
+                self.answer_write(data.len())?;
+                self.answer_when_dropped(ino, &write, data.len());
+                Ok(())
+            }
+            Route::Settled(table) => {
+                let offset = self.end_to_append_at(&table, ino, &write)?;
+                self.write_through(ino, &write, offset, data)?;
+                drop(table);
+                if offset != write.offset {
+                    self.note_moved_append(atomic, ino, &write, offset);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Of an asynchronous program, or one that may be: the kernel does not say.
+    fn is_direct(&self, write: &WriteIn) -> bool {
+        write.write_flags & LOCK_OWNER != 0 && self.adapter.agreed(init::ASYNC_DIO)
+    }
+
+    /// Where to write: the kernel appends at a stale end after an atomic write was dropped.
+    fn end_to_append_at(
+        &self,
+        table: &Table,
+        ino: InodeNo,
+        write: &WriteIn,
+    ) -> Result<u64, Failure> {
+        let appends = write.flags & OFlags::APPEND.bits() != 0;
+        if !appends
+            || write.write_flags & WRITE_CACHE != 0
+            || !table.is_stale_end(ino, write.offset)
+        {
+            return Ok(write.offset);
+        }
+        Ok(self.volume.get_attr(ino)?.size_bytes.min(write.offset))
+    }
+
+    /// The kernel has the data of an append in the wrong pages, and the wrong size. It holds the last of these pages
+    /// until the write is answered, so for that one nobody waits.
+    fn note_moved_append(&self, atomic: &AtomicWrites, ino: InodeNo, write: &WriteIn, offset: u64) {
+        let stale_end = write.offset + u64::from(write.size);
+        atomic.move_stale_end(ino, stale_end);
+        let end = (offset + u64::from(write.size)).min((stale_end - 1) / PAGE * PAGE);
+        if offset < end {
+            self.drop_pages(ino, (offset, end - offset));
+        }
+        if let Some(notifier) = &self.adapter.notifier {
+            drop(notifier.drop_pages(node_of(ino), vec![(offset, 0)]));
+        }
+    }
+
+    /// Writes to the volume.
+    fn write_through(
+        &mut self,
+        ino: InodeNo,
+        write: &WriteIn,
+        offset: u64,
+        data: &[u8],
+    ) -> Outcome {
         let (volume, unique) = (self.volume, self.header.unique);
         let kill = write.write_flags & WRITE_KILL_SUIDGID != 0;
-        let _settled = match &self.adapter.atomic {
-            Some(atomic) => match atomic.route(ino, &write)? {
-                Route::Held(file) => {
-                    if kill {
-                        let change = SetAttr { kill_suid_sgid: true, ..SetAttr::default() };
-                        volume.set_attr(ino, &change)?;
-                    }
-                    atomic.write(volume, &file, write.offset, data)?;
-                    self.answer_write(data.len())?;
-                    if is_direct {
-                        self.answer_when_dropped(ino, (write.offset, data.len() as u64));
-                    }
-                    return Ok(());
-                }
-                Route::Settled(guard) => Some(guard),
-            },
-            None => None,
-        };
+        let is_direct = self.is_direct(write);
         let mut answered = None;
-        let written = volume.write_accepting(ino, write.offset, data, kill, &mut |bytes| {
+        let written = volume.write_accepting(ino, offset, data, kill, &mut |bytes| {
             // Whoever reads from here on waits for the data.
             if !is_direct || self.adapter.direct.is_settled(ino) {
                 answered = Some(self.answer_write(bytes));
@@ -81,7 +136,7 @@ impl Call<'_, '_> {
         });
         let written_bytes = match written {
             Err(Error::NotPermitted) if write.write_flags & WRITE_CACHE != 0 => {
-                self.append_of_pages(ino, write.offset, data, kill)?
+                self.append_of_pages(ino, offset, data, kill)?
             }
             written => written?,
         };
@@ -93,17 +148,19 @@ impl Call<'_, '_> {
             return Ok(answered?);
         }
         self.answer_write(written_bytes)?;
-        if is_direct {
-            self.answer_when_dropped(ino, (write.offset, written_bytes as u64));
-        }
+        self.answer_when_dropped(ino, write, written_bytes);
         Ok(())
     }
 
-    /// Leaves the answer to the notifier if pages have to be dropped before.
-    fn answer_when_dropped(&mut self, ino: InodeNo, range: Range) {
+    /// Leaves the answer to a direct write to the notifier if pages have to be dropped before.
+    fn answer_when_dropped(&mut self, ino: InodeNo, write: &WriteIn, written_bytes: usize) {
         let (Some(notifier), direct) = (&self.adapter.notifier, &self.adapter.direct) else {
             return;
         };
+        if !self.is_direct(write) {
+            return;
+        }
+        let range = (write.offset, written_bytes as u64);
         let Some(range) = direct.to_drop(ino, range) else { return };
         let (answer, direct) = (self.reply.take(self.header.unique), direct.clone());
         let dropped = move || direct.dropped(ino);

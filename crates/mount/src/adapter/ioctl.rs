@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{Call, Outcome};
 use crate::abi::{IoctlIn, IoctlOut};
+use crate::caller::{Caller, FOWNER, LINUX_IMMUTABLE};
 use crate::convert::node_of;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
@@ -30,8 +31,8 @@ const F2FS_IOC_GET_FEATURES: u32 = 0x8004_f50c;
 const F2FS_FEATURE_ATOMIC_WRITE: u32 = 0x0004;
 
 const FS_SYNC_FL: u32 = 0x0000_0008;
-const FS_IMMUTABLE_FL: u32 = 0x0000_0010;
-const FS_APPEND_FL: u32 = 0x0000_0020;
+pub(super) const FS_IMMUTABLE_FL: u32 = 0x0000_0010;
+pub(super) const FS_APPEND_FL: u32 = 0x0000_0020;
 const FS_NODUMP_FL: u32 = 0x0000_0040;
 const FS_NOATIME_FL: u32 = 0x0000_0080;
 
@@ -107,7 +108,7 @@ impl Call<'_, '_> {
                 if mode.is_none() && number != 0 {
                     return Err(Errno::INVAL.into());
                 }
-                self.check_owner(ino)?;
+                self.check_owner(ino, &Caller::of(&self.header))?;
                 self.volume.set_data_mode(ino, mode)?;
                 self.push_changed(ino)
             }
@@ -155,9 +156,14 @@ impl Call<'_, '_> {
         let current = self.volume.get_attr(ino)?.flags;
         let flags = (current & !mask) | (flags & mask);
         if flags != current {
-            self.check_owner(ino)?;
-            if (flags ^ current) & (FS_IMMUTABLE_FL | FS_APPEND_FL) != 0 && self.header.uid != 0 {
+            let caller = Caller::of(&self.header);
+            self.check_owner(ino, &caller)?;
+            let is_guarded = (flags ^ current) & (FS_IMMUTABLE_FL | FS_APPEND_FL) != 0;
+            if is_guarded && !caller.has_capability(LINUX_IMMUTABLE) {
                 return Err(Errno::PERM.into());
+            }
+            if flags & !current & FS_IMMUTABLE_FL != 0 {
+                self.settle_pages(ino)?;
             }
             self.volume.set_attr(ino, &SetAttr { flags: Some(flags), ..SetAttr::default() })?;
         }
@@ -165,9 +171,9 @@ impl Call<'_, '_> {
     }
 
     /// An ioctl needs no more than an open file, and kernels before 5.14 check nothing for those they know either.
-    fn check_owner(&self, ino: InodeNo) -> Outcome {
-        let is_owner = [0, self.volume.get_attr(ino)?.uid].contains(&self.header.uid);
-        if is_owner { Ok(()) } else { Err(Errno::PERM.into()) }
+    fn check_owner(&self, ino: InodeNo, caller: &Caller) -> Outcome {
+        let is_owner = self.volume.get_attr(ino)?.uid == self.header.uid;
+        if is_owner || caller.has_capability(FOWNER) { Ok(()) } else { Err(Errno::PERM.into()) }
     }
 
     /// An `int` or `long`, as wide as the caller's buffer.

@@ -21,6 +21,7 @@ mod ioctl;
 mod names;
 mod open;
 mod overlay;
+mod settle;
 mod spending;
 mod xattr;
 
@@ -33,6 +34,7 @@ use rustix::io::Errno;
 pub(crate) use self::atomic::AtomicWrites;
 use self::direct::DirectWrites;
 use self::forgets::Forgets;
+use self::settle::Settling;
 use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, init};
 use crate::capabilities::Capabilities;
 use crate::connection::Serve;
@@ -42,6 +44,7 @@ use crate::metrics;
 use crate::notifier::Notifier;
 use crate::reply::{Answer, Reply};
 use crate::request::{Body, Request};
+use crate::session::mark_closing;
 use crate::stat::{AdapterCounters, Stat, StatSource};
 
 /// The volume as a FUSE server.
@@ -55,6 +58,7 @@ pub(crate) struct Adapter {
     capabilities: Capabilities,
     direct: Arc<DirectWrites>,
     notifier: Option<Arc<Notifier>>,
+    settling: Settling,
     /// `None`: not offered.
     atomic: Option<AtomicWrites>,
     stat_source: StatSource,
@@ -79,6 +83,7 @@ impl Adapter {
             capabilities: Capabilities::default(),
             direct: Arc::default(),
             notifier,
+            settling: Settling::default(),
             atomic,
             stat_source,
             agreed_flags,
@@ -88,6 +93,11 @@ impl Adapter {
     /// No more threads than that wait for space that is on its way back.
     pub(crate) fn limit_waiters(&mut self, count: usize) {
         self.forgets.limit_waiters(count);
+    }
+
+    /// No more threads than that wait until a file is settled.
+    pub(crate) fn limit_settling(&mut self, count: usize) {
+        self.settling.limit = count;
     }
 
     /// Tells the kernel nothing any more, and closes the descriptor for that: atomic writes, which need
@@ -125,6 +135,7 @@ impl Adapter {
     }
 
     fn destroy(&self) -> Answer {
+        mark_closing();
         match self.close() {
             Ok(()) => Answer::Done,
             Err(error) => {
@@ -143,6 +154,9 @@ impl Adapter {
             if ino != InodeNo::ROOT {
                 self.capabilities.changed(ino);
                 self.direct.forget(ino);
+                if let Some(atomic) = &self.atomic {
+                    atomic.forget(ino);
+                }
                 volume.forget(ino, lookup_count);
             }
         };

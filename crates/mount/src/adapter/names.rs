@@ -6,12 +6,17 @@ use rustix::io::Errno;
 use super::atomic::Unsettled;
 use super::{Call, Outcome};
 use crate::abi::{LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn};
+use crate::caller::{Caller, FSETID};
 use crate::convert::{entry_out, inode_of, kind_of_mode, negative_entry, permissions};
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
 const RENAME_WHITEOUT_NOREPLACE: u32 = RENAME_WHITEOUT | RENAME_NOREPLACE;
+
+const SET_GROUP_ID: u16 = 0o2000;
+/// And its group may execute it.
+const SET_GROUP_ID_PROGRAM: u16 = 0o2010;
 
 impl Call<'_, '_> {
     pub(super) fn lookup(&mut self) -> Outcome {
@@ -103,9 +108,29 @@ impl Call<'_, '_> {
         permissions: u16,
         umask: u16,
     ) -> Outcome {
+        let parent = self.ino()?;
+        let permissions = match node {
+            NewNode::Directory => permissions,
+            _ => self.without_foreign_group_id(parent, permissions)?,
+        };
         let owner = self.owner();
-        let attr = self.volume.make(self.ino()?, name, node, permissions, umask, owner)?;
+        let attr = self.volume.make(parent, name, node, permissions, umask, owner)?;
         Ok(self.reply.push(&entry_out(&attr))?)
+    }
+
+    /// A set-group-ID directory gives its group to what is made in it. A program that runs with that
+    /// group is not for everybody to make. (Kernels from 6.0 on see to that themselves.)
+    fn without_foreign_group_id(&self, parent: InodeNo, permissions: u16) -> ext4::Result<u16> {
+        if permissions & SET_GROUP_ID_PROGRAM != SET_GROUP_ID_PROGRAM {
+            return Ok(permissions);
+        }
+        let dir = self.volume.get_attr(parent)?;
+        if dir.mode & SET_GROUP_ID == 0 {
+            return Ok(permissions);
+        }
+        let caller = Caller::of(&self.header);
+        let may = caller.is_in_group(dir.gid) || caller.has_capability(FSETID);
+        Ok(if may { permissions } else { permissions & !SET_GROUP_ID })
     }
 
     pub(super) fn unlink(&mut self) -> Outcome {
@@ -149,5 +174,57 @@ impl Call<'_, '_> {
         let unsettled = self.unsettled();
         let attr = self.volume.link(inode_of(link.oldnodeid)?, self.ino()?, name)?;
         self.push_entry(&attr, &unsettled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use device::MemoryDevice;
+    use ext4::DataMode;
+
+    use super::super::fuzz_test::{adapter, image};
+    use super::*;
+    use crate::abi::InHeader;
+    use crate::reply::Reply;
+    use crate::request::Body;
+
+    /// The mode of a new file in a set-group-ID directory of group 500, made by this caller.
+    fn mode_of_program(adapter: &super::super::Adapter, caller: InHeader, mode: u16) -> u16 {
+        let volume = adapter.volume.read();
+        let volume = volume.as_ref().unwrap();
+        let parent = match volume.lookup(InodeNo::ROOT, b"shared") {
+            Ok(attr) => attr.ino,
+            Err(_) => {
+                let owner = Owner { uid: 0, gid: 500 };
+                let (root, node) = (InodeNo::ROOT, NewNode::Directory);
+                volume.make(root, b"shared", node, 0o2777, 0, owner).unwrap().ino
+            }
+        };
+        let header = InHeader { nodeid: u64::from(parent.0), ..caller };
+        let mut room = [0; 256];
+        let (body, reply) = (Body::whole(&[]), &mut Reply::new(&mut room));
+        let mut call = Call { adapter, volume, header, body, reply };
+        assert!(call.make(b"program", NewNode::Regular, mode, 0).is_ok());
+        let attr = volume.lookup(parent, b"program").unwrap();
+        assert_eq!(attr.gid, 500);
+        volume.unlink(parent, b"program").unwrap();
+        attr.mode & 0o7777
+    }
+
+    #[test]
+    fn a_program_with_the_group_of_its_directory_is_for_its_members_to_make() {
+        let bytes = std::fs::read(image().path()).unwrap();
+        let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
+        let adapter = adapter(device, DataMode::Auto);
+        // Of no process that can be looked at: the groups are not known.
+        let caller = |uid, gid| InHeader { uid, gid, ..InHeader::default() };
+        assert_eq!(mode_of_program(&adapter, caller(1000, 100), 0o2755), 0o755);
+        assert_eq!(mode_of_program(&adapter, caller(1000, 100), 0o6711), 0o4711);
+        assert_eq!(mode_of_program(&adapter, caller(1000, 500), 0o2755), 0o2755);
+        assert_eq!(mode_of_program(&adapter, caller(0, 0), 0o2755), 0o2755);
+        // Nobody runs these.
+        assert_eq!(mode_of_program(&adapter, caller(1000, 100), 0o2644), 0o2644);
     }
 }

@@ -1,4 +1,5 @@
-//! Opening and closing, which only a mount that offers atomic writes hears of.
+//! Opening and closing, which only a mount that offers atomic writes hears of. Only there can opening an
+//! immutable or append-only file be refused: the kernel does not know these flags.
 //!
 //! A FLUSH comes whenever a descriptor is closed, by close(2) or with its process, and before the
 //! process' locks on the file go: so an atomic write is undone before anybody else can get the
@@ -6,9 +7,11 @@
 //! ends the atomic write as well, and its holder is told by the errors of what it does next.
 
 use ext4::NewNode;
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::atomic::AtomicWrites;
+use super::ioctl::{FS_APPEND_FL, FS_IMMUTABLE_FL};
 use super::{Call, Outcome};
 use crate::abi::{CreateIn, FOPEN_KEEP_CACHE, FOPEN_NOFLUSH, FlushIn, OpenIn, OpenOut, ReleaseIn};
 use crate::convert::{entry_out, permissions};
@@ -24,6 +27,7 @@ impl<'a> Call<'a, '_> {
     pub(super) fn open(&mut self) -> Outcome {
         let atomic = self.atomic()?;
         let open: OpenIn = self.body.take()?;
+        check_open(self.volume.get_attr(self.ino()?)?.flags, open.flags)?;
         self.push_open(atomic, open.flags)
     }
 
@@ -73,5 +77,32 @@ impl<'a> Call<'a, '_> {
             atomic.abort(self.ino()?, release.fh, &self.adapter.counters);
         }
         Ok(())
+    }
+}
+
+/// Refuses what the flags of the inode forbid. Cutting it on the way is a request of its own.
+fn check_open(inode_flags: u32, open_flags: u32) -> Result<(), Errno> {
+    let is_writable = open_flags & ACCESS_MODE != 0;
+    let appends = open_flags & OFlags::APPEND.bits() != 0;
+    let is_refused =
+        inode_flags & FS_IMMUTABLE_FL != 0 || inode_flags & FS_APPEND_FL != 0 && !appends;
+    if is_writable && is_refused { Err(Errno::PERM) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_appends_may_open_an_append_only_file_to_write() {
+        let append = OFlags::APPEND.bits();
+        for (inode_flags, refused) in
+            [(0, vec![]), (FS_APPEND_FL, vec![1, 2]), (FS_IMMUTABLE_FL, vec![1, 2, 1 | append])]
+        {
+            for open_flags in [0, append, 1, 2, 1 | append] {
+                let is_refused = check_open(inode_flags, open_flags).is_err();
+                assert_eq!(is_refused, refused.contains(&open_flags), "{inode_flags} {open_flags}");
+            }
+        }
     }
 }

@@ -127,6 +127,11 @@ impl Overlay {
         pieces
     }
 
+    /// Where the file would end, if it grew.
+    pub(super) fn new_end(&self) -> Option<u64> {
+        (self.size > self.old_size).then_some(self.size)
+    }
+
     /// What the kernel may have cached of it: offset and length, 0 for up to the end.
     pub(super) fn ranges(&self) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();

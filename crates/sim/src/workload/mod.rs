@@ -19,6 +19,8 @@ use std::str::FromStr;
 
 use crate::op::Op;
 
+pub use random::ops_from;
+
 /// The workloads by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Workload {

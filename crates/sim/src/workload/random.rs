@@ -13,8 +13,13 @@ const SLOT_COUNT: u32 = 4;
 const DEPTH_MAX: usize = 3;
 
 pub(super) fn ops(seed: u64, op_count: usize) -> Vec<Op> {
+    ops_from(Model::formatted(), 0, seed, op_count)
+}
+
+/// Operations on what `model` holds. Names and contents are made of numbers above `number`.
+pub fn ops_from(model: Model, number: u32, seed: u64, op_count: usize) -> Vec<Op> {
     let mut script = Script::new(seed, 1, op_count);
-    let mut chooser = Chooser { model: Model::formatted(), number: 0 };
+    let mut chooser = Chooser { model, number };
     // How often something is synced differs from run to run.
     let sync_eighths = [0, 1, 2, 4][script.rng.usize(..4)];
     while !script.is_full() {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use log::{Lsn, Stream};
+use log::{Log, Lsn, Stream};
 
 use super::front::Front;
 use super::held::Held;
@@ -42,18 +42,20 @@ impl Database {
     /// Commits the pages that are held, under SQLite's exclusive lock.
     pub(super) fn commit_batch(&self, main: Real, held: &Held) -> Result<Committed, CommitError> {
         let nothing = || Failure::CannotOpen("the database has no log".into());
-        self.with_stream(|stream| Ok(self.commit_to(stream, main, held)))?.ok_or_else(nothing)?
+        self.with_log(|log, stream| Ok(self.commit_to(log, stream, main, held)))?
+            .ok_or_else(nothing)?
     }
 
     fn commit_to(
         &self,
+        log: &Log,
         stream: &Stream,
         main: Real,
         held: &Held,
     ) -> Result<Committed, CommitError> {
         let _lease = self.lease(stream)?;
         let transaction = Transaction::new(main, held)?;
-        let note = self.period(stream, main, &transaction)?;
+        let note = self.period(log, stream, main, &transaction)?;
         transaction.extend(main)?;
         let record = transaction.record(main)?;
         let lsn = append(stream, &record)?;
@@ -80,6 +82,7 @@ impl Database {
     /// The period that the transaction goes into.
     fn period(
         &self,
+        log: &Log,
         stream: &Stream,
         main: Real,
         transaction: &Transaction<'_>,
@@ -100,6 +103,9 @@ impl Database {
                 Ok(note)
             }
             _ => {
+                if self.hear_doubt(log, stream)? {
+                    return Err(is_in_part());
+                }
                 self.make_durable_home(stream, main)?;
                 let lsn = append_closed(stream)?;
                 let (base_lsn, last_lsn) = (lsn, lsn);
@@ -147,14 +153,14 @@ impl Database {
 
     /// Ends the period, if there is one: the database is durable then without the log.
     pub fn release(&self, main: Real) -> Result<(), Failure> {
-        let released = self.with_stream(|stream| {
+        let released = self.with_log(|log, stream| {
             // Nothing ends it but what waits for SQLite's locks.
             if matches!(Note::find(&stream.note()?), Found::Note(note) if !note.has_pages) {
                 return Ok(());
             }
             let _lease = self.lease(stream)?;
             // Whoever gets SQLite's lock next finds that and replays.
-            if is_due(stream)? {
+            if is_due(stream)? || self.hear_doubt(log, stream)? {
                 return Err(is_in_part());
             }
             if !matches!(Note::find(&stream.note()?), Found::Note(note) if note.has_pages) {

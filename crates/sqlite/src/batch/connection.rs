@@ -46,7 +46,7 @@ pub struct Connection {
     is_offered: bool,
     /// Whether it was told why not.
     is_told: bool,
-    /// Whether SQLite syncs (rule 8). After it was told not to, it is when a sync was seen.
+    /// Whether SQLite syncs (rule 8). After it was told not to, or was built not to, it is when a sync was seen.
     is_syncing: bool,
     /// Whether SQLite opened a journal in memory in this transaction. (Or in an earlier one that was rolled back
     /// under a lock that is kept: nobody is told of that.)
@@ -82,7 +82,7 @@ impl Connection {
             level: SQLITE_LOCK_NONE,
             is_offered: false,
             is_told: false,
-            is_syncing: true,
+            is_syncing: loaded().begins_syncing,
             is_journal_in_memory: false,
             held: None,
             committed_bytes: None,

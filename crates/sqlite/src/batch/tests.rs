@@ -14,7 +14,7 @@ use super::replay::replay;
 use crate::Failure;
 use crate::background::take_over;
 use crate::database::Database;
-use crate::ffi::{SQLITE_IOERR_FSYNC, SQLITE_OK_LOAD_PERMANENTLY};
+use crate::ffi::SQLITE_IOERR_FSYNC;
 use crate::home;
 use crate::place::Settings;
 use crate::real::Opened;
@@ -175,29 +175,10 @@ fn transactions_without_their_beginning_are_damage() {
     assert!(matches!(read(begin), Ok(1)));
 }
 
-/// Has the extension know of SQLite's error log.
-fn load() {
-    use rusqlite::ffi::{SQLITE_OK, sqlite3, sqlite3_api_routines, sqlite3_auto_extension};
-    use std::ffi::{c_char, c_int};
-    unsafe extern "C" fn entry(
-        connection: *mut sqlite3,
-        message: *mut *mut c_char,
-        table: *const sqlite3_api_routines,
-    ) -> c_int {
-        // SAFETY: SQLite's arguments of an extension's entry.
-        let rc =
-            unsafe { crate::sqlite3_onejournal_init(connection.cast(), message, table.cast()) };
-        if rc == SQLITE_OK_LOAD_PERMANENTLY { SQLITE_OK } else { rc }
-    }
-    // SAFETY: an entry that lives as long as the program.
-    assert_eq!(unsafe { sqlite3_auto_extension(Some(entry)) }, SQLITE_OK);
-    rusqlite::Connection::open_in_memory().expect("it is loaded");
-}
-
 /// Nobody may take the next sync for one that counts.
 #[test]
 fn regression_a_failed_sync_is_told_when_the_lease_can_be_had_again() {
-    load();
+    crate::test_load::load();
     let home = directory();
     let mut process = Process::new(&home);
     process.commit(1);
@@ -226,7 +207,7 @@ fn regression_a_failed_sync_is_told_when_the_lease_can_be_had_again() {
 
 #[test]
 fn damage_is_given_up_when_that_is_asked_for_also_while_the_machine_runs() {
-    load();
+    crate::test_load::load();
     let home = directory();
     let mut process = Process::new(&home);
     process.commit(1);
@@ -242,4 +223,56 @@ fn damage_is_given_up_when_that_is_asked_for_also_while_the_machine_runs() {
     other.database.finish_hot(other.main.real()).expect("given up");
     assert!(matches!(process.database.is_hot(), Ok(false)));
     process.commit(3);
+}
+
+/// It kept the lease, while another process ended that had seen a sync fail.
+#[test]
+fn a_failed_sync_is_known_after_its_process_has_ended() {
+    let home = directory();
+    let (mut process, mut other) = (Process::new(&home), Process::new(&home));
+    process.commit(1);
+    let options = Options {
+        nvram: Some(home.path().join("nvram")),
+        durability: Some(device::Durability::Process),
+        memory: home.path().join("memory"),
+        ..Options::default()
+    };
+    let log = Log::open(&process.database.settings.directory, &options).expect("log");
+    let rival = log.stream("db-a.db").expect("stream");
+    rival.acquire().expect("lease");
+    let failure = Failure::Sqlite { code: SQLITE_IOERR_FSYNC, what: "syncing" };
+    process.database.synced(process.upto, Err(failure));
+    drop(process);
+    rival.release();
+    let (database, main) = (other.database.clone(), other.main.real());
+    // Its own sync is good: the kernel tells nobody twice.
+    for _ in 0..2 {
+        assert!(
+            database.release(main).is_err_and(|e| e.is_damage()),
+            "the database lacks something"
+        );
+        assert!(matches!(database.is_hot(), Ok(true)));
+    }
+    database.finish_hot(main).expect("replay");
+    assert!(matches!(database.is_hot(), Ok(false)));
+    other.commit(2);
+    database.release(main).expect("nothing is in doubt");
+}
+
+#[test]
+fn a_failed_sync_is_heard_of_before_a_sync_of_another_process_counts() {
+    let home = directory();
+    let (mut process, mut other) = (Process::new(&home), Process::new(&home));
+    process.commit(1);
+    other.commit(2);
+    let durable = content(&home);
+    let left = process.database.with_log(|log, _| process.database.leave_doubt(log));
+    left.expect("left");
+    other.begin();
+    other.step();
+    other.step();
+    assert!(matches!(other.database.is_hot(), Ok(true)));
+    other.database.finish_hot(other.main.real()).expect("replay");
+    process.commit(3);
+    assert_recovers(&home, &mut other, &durable);
 }

@@ -1,0 +1,168 @@
+//! A view of a volume for e2fsck: it reads what is on the volume, and what it writes is kept aside, in a
+//! temporary file, until it is known that all of it can be applied.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use device::{AlignedBuf, BlockDevice, DeviceError, Durability, Operation};
+use mount::OneFile;
+use rustix::io::Errno;
+
+use crate::{CliError, Result};
+
+const BLOCK: u64 = 4096;
+
+/// The volume with what was written to the view.
+pub struct View {
+    volume: Arc<dyn BlockDevice>,
+    size_bytes: u64,
+    /// Changed blocks, in the order in which they were first changed; it has no name any more.
+    aside: File,
+    /// Where in it each is, in blocks.
+    changed: Mutex<BTreeMap<u64, u64>>,
+}
+
+impl View {
+    /// A view without changes. `dir` is where they are kept; the file is gone with this.
+    pub fn new(volume: Arc<dyn BlockDevice>, dir: &TemporaryDir) -> io::Result<View> {
+        let path = dir.0.join("changes");
+        let aside = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+        std::fs::remove_file(path)?;
+        let size_bytes = volume.size_bytes() / BLOCK * BLOCK;
+        Ok(View { volume, size_bytes, aside, changed: Mutex::default() })
+    }
+
+    /// The numbers of the blocks that were written.
+    pub fn changed(&self) -> BTreeSet<u64> {
+        self.lock_changed().keys().copied().collect()
+    }
+
+    fn lock_changed(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The blocks around a span: offset, bytes as they are now, and where in them the span begins.
+    fn around(&self, offset: u64, len_bytes: usize) -> io::Result<(u64, AlignedBuf, usize)> {
+        let start = offset / BLOCK * BLOCK;
+        let end = (offset + len_bytes as u64).next_multiple_of(BLOCK);
+        let count = usize::try_from(end - start).map_err(io::Error::other)?;
+        let mut blocks = AlignedBuf::zeroed(count);
+        self.volume.read(start, &mut blocks).map_err(|error| error.source)?;
+        for (block, slot) in self.lock_changed().range(start / BLOCK..end / BLOCK) {
+            let at = usize::try_from(block * BLOCK - start).map_err(io::Error::other)?;
+            self.aside.read_exact_at(&mut blocks[at..at + BLOCK as usize], slot * BLOCK)?;
+        }
+        let within = usize::try_from(offset - start).map_err(io::Error::other)?;
+        Ok((start, blocks, within))
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let (_, blocks, at) = self.around(offset, buf.len())?;
+        buf.copy_from_slice(&blocks[at..at + buf.len()]);
+        Ok(())
+    }
+
+    /// Only blocks that differ from what they were count as changed.
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let (start, mut blocks, at) = self.around(offset, data.len())?;
+        let before = blocks.to_vec();
+        blocks[at..at + data.len()].copy_from_slice(data);
+        let pairs = blocks.chunks(BLOCK as usize).zip(before.chunks(BLOCK as usize));
+        for (number, (new, old)) in (start / BLOCK..).zip(pairs) {
+            if new != old {
+                let mut changed = self.lock_changed();
+                let next = changed.len() as u64;
+                let slot = changed.get(&number).copied().unwrap_or(next);
+                self.aside.write_all_at(new, slot * BLOCK)?;
+                changed.insert(number, slot);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The view as e2fsck has it: a file.
+pub struct ViewFile(pub Arc<View>);
+
+impl OneFile for ViewFile {
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes
+    }
+
+    fn read(&mut self, offset: u64, buf: &mut [u8]) -> std::result::Result<(), Errno> {
+        self.0.read_at(offset, buf).map_err(errno)
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) -> std::result::Result<(), Errno> {
+        self.0.write_at(offset, data).map_err(errno)
+    }
+}
+
+fn errno(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+/// The view as the volume's driver has it: a device that is not written to.
+impl BlockDevice for View {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn sector_bytes(&self) -> usize {
+        self.volume.sector_bytes()
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Process
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
+        if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.size_bytes) {
+            let source = Errno::INVAL.into();
+            return Err(DeviceError::new(Operation::Read, offset, buf.len(), source));
+        }
+        let len_bytes = buf.len();
+        let result = self.read_at(offset, buf);
+        result.map_err(|source| DeviceError::new(Operation::Read, offset, len_bytes, source))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> device::Result<()> {
+        Err(DeviceError::new(Operation::Write, offset, data.len(), Errno::ROFS.into()))
+    }
+
+    fn write_durable(&self, offset: u64, data: &[u8]) -> device::Result<()> {
+        self.write(offset, data)
+    }
+
+    fn flush(&self) -> device::Result<()> {
+        Ok(())
+    }
+}
+
+/// A directory of our own that goes away with this.
+pub struct TemporaryDir(pub PathBuf);
+
+impl TemporaryDir {
+    pub fn new() -> Result<TemporaryDir> {
+        let parent = std::env::temp_dir();
+        for number in 0..1000 {
+            let path = parent.join(format!("onejournal-fsck-{}-{number}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(TemporaryDir(path)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(CliError::at(&path, error)),
+            }
+        }
+        Err(CliError::at(&parent, "is full of directories of earlier runs: onejournal-fsck-*"))
+    }
+}
+
+impl Drop for TemporaryDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0); // Left behind, it is empty.
+    }
+}

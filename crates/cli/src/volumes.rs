@@ -1,0 +1,243 @@
+//! Which volume a path of the command line means, where it is mounted, and which process serves it.
+//!
+//! The path is a directory that the volume is mounted on, or its image or device. All is read from `/proc` and `/sys`:
+//! a volume is found whatever its root directory answers, and when it is mounted in another namespace or nowhere any
+//! more. Processes that `/proc` does not show us (of another user, or outside of our PID namespace) are not found.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use mount::MountEntry;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::fs::{major, minor};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::namespaces::{self, Holder};
+use crate::{CliError, Result};
+
+const LOOP_MAJOR: u32 = 7;
+/// How often is looked at what a daemon does.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// What a volume is on. One volume has several: an image, and the loop device through which the kernel sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Medium {
+    Block((u32, u32)),
+    File { device: u64, inode: u64 },
+}
+
+impl Medium {
+    fn at(path: &Path) -> Option<Medium> {
+        let found = fs::metadata(path).ok()?;
+        if found.file_type().is_block_device() {
+            return Some(Medium::Block((major(found.rdev()), minor(found.rdev()))));
+        }
+        found.is_file().then_some(Medium::File { device: found.dev(), inode: found.ino() })
+    }
+
+    /// The file behind a loop device.
+    fn behind(device: (u32, u32)) -> Option<Medium> {
+        Medium::at(&backing_file(device)?)
+    }
+
+    /// What a mounted volume is on.
+    fn of_mount(entry: &MountEntry) -> Vec<Medium> {
+        if entry.kind.starts_with("fuseblk") {
+            let behind = Medium::behind(entry.device);
+            return [Some(Medium::Block(entry.device)), behind].into_iter().flatten().collect();
+        }
+        Medium::at(&entry.source).into_iter().collect()
+    }
+}
+
+/// The path of the file behind a loop device.
+fn backing_file((major, minor): (u32, u32)) -> Option<PathBuf> {
+    let name = format!("/sys/dev/block/{major}:{minor}/loop/backing_file");
+    let path = fs::read(name).ok()?;
+    let path = path.strip_suffix(b"\n").unwrap_or(&path);
+    Some(OsStr::from_bytes(path).into())
+}
+
+/// A volume that is, or may be, in use.
+#[derive(Debug)]
+pub struct ServedVolume {
+    media: Vec<Medium>,
+    /// Where it is mounted in our namespace, the topmost last.
+    pub dirs: Vec<PathBuf>,
+    /// Device numbers that its file system may have.
+    devices: Vec<(u32, u32)>,
+    /// Its image or device.
+    pub target: PathBuf,
+}
+
+impl ServedVolume {
+    /// The volume that is mounted on the directory `path`, with that directory alone; `None` where nothing is mounted.
+    pub fn mounted_on(path: &Path) -> Result<Option<ServedVolume>> {
+        let table = mounts()?;
+        let resolved = [without_the_last(path), path.canonicalize().ok()];
+        let entry = resolved
+            .iter()
+            .flatten()
+            .find_map(|dir| table.iter().rev().find(|entry| entry.dir == *dir));
+        match entry {
+            Some(entry) if entry.is_volume() => Ok(Some(ServedVolume {
+                media: Medium::of_mount(entry),
+                dirs: vec![entry.dir.clone()],
+                devices: vec![entry.device],
+                target: backing_file(entry.device).unwrap_or_else(|| entry.source.clone()),
+            })),
+            _ => Ok(None),
+        }
+    }
+
+    /// The volume in an image or on a device; `None` if `path` is neither.
+    pub fn on_target(path: &Path) -> Result<Option<ServedVolume>> {
+        let Some(medium) = Medium::at(path) else { return Ok(None) };
+        let mut media = vec![medium];
+        let mut devices = Vec::new();
+        match medium {
+            Medium::Block(device) => {
+                devices.push(device);
+                media.extend(Medium::behind(device));
+            }
+            Medium::File { .. } => {
+                devices.extend(loops_on(medium));
+                media.extend(devices.iter().copied().map(Medium::Block));
+            }
+        }
+        let mounts = mounts()?.into_iter().filter(|entry| {
+            entry.is_volume() && Medium::of_mount(entry).iter().any(|found| media.contains(found))
+        });
+        let mut dirs = Vec::new();
+        for entry in mounts {
+            if !devices.contains(&entry.device) {
+                devices.push(entry.device);
+            }
+            dirs.push(entry.dir);
+        }
+        Ok(Some(ServedVolume { media, dirs, devices, target: path.to_owned() }))
+    }
+
+    /// The process that serves it.
+    pub fn daemon(&self) -> Result<Option<Daemon>> {
+        let mut pids = namespaces::processes().into_iter();
+        let pid = pids.find(|pid| is_daemon(*pid) && self.is_open_in(*pid));
+        pid.map_or(Ok(None), Daemon::open)
+    }
+
+    fn is_open_in(&self, pid: i32) -> bool {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        files.filter_map(|file| Medium::at(&file.path())).any(|medium| self.media.contains(&medium))
+    }
+
+    /// Where it is mounted, one place for each namespace.
+    pub fn holders(&self) -> Vec<(Holder, (u32, u32))> {
+        let of = |device| namespaces::holders(device).into_iter().map(move |h| (h, device));
+        self.devices.iter().copied().flat_map(of).collect()
+    }
+
+    /// Paths by which its root can be asked, whatever namespace it is mounted in.
+    pub fn reachable_dirs(&self) -> Vec<PathBuf> {
+        let through = |(holder, _): (Holder, _)| {
+            let dir = holder.dir.strip_prefix("/").unwrap_or(&holder.dir);
+            Path::new("/proc").join(holder.pid.to_string()).join("root").join(dir)
+        };
+        self.dirs.iter().cloned().chain(self.holders().into_iter().map(through)).collect()
+    }
+
+    /// Where it is mounted, for a person.
+    pub fn whereabouts(&self) -> String {
+        let places: Vec<String> = self.holders().iter().map(|(holder, _)| holder.place()).collect();
+        if places.is_empty() {
+            return "mounted nowhere that is visible from here; programs may have files on it open"
+                .into();
+        }
+        format!("mounted on {}", places.join(" and on "))
+    }
+}
+
+fn mounts() -> Result<Vec<MountEntry>> {
+    mount::own_mounts().map_err(|error| CliError::new(format!("/proc/self/mountinfo: {error}")))
+}
+
+/// A path with only what is above its last component resolved, which may be a mount that does not answer.
+fn without_the_last(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok()?;
+    Some(parent.join(name))
+}
+
+fn loops_on(medium: Medium) -> Vec<(u32, u32)> {
+    let names = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let devices = names.filter_map(|entry| {
+        let number = entry.file_name().to_str()?.strip_prefix("loop")?.parse().ok()?;
+        let device = (LOOP_MAJOR, number);
+        (Medium::behind(device) == Some(medium)).then_some(device)
+    });
+    devices.collect()
+}
+
+/// Whether the process is a `mount` command that serves.
+fn is_daemon(pid: i32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut words = line.split(|byte| *byte == 0).skip(1);
+    words.next() == Some(b"mount")
+}
+
+/// A process that serves a volume.
+#[derive(Debug)]
+pub struct Daemon {
+    pub pid: i32,
+    process: OwnedFd,
+}
+
+impl Daemon {
+    /// The process `pid`, if it has not ended.
+    fn open(pid: i32) -> Result<Option<Daemon>> {
+        let Some(number) = Pid::from_raw(pid) else { return Ok(None) };
+        match pidfd_open(number, PidfdFlags::empty()) {
+            Ok(process) => Ok(Some(Daemon { pid, process })),
+            Err(Errno::SRCH) => Ok(None),
+            Err(errno) => Err(CliError::new(format!("process {pid}: {errno}"))),
+        }
+    }
+
+    /// Whether it serves no more: it brings everything home and ends.
+    pub fn is_closing(&self) -> bool {
+        namespaces::program(self.pid) == mount::CLOSING_NAME
+    }
+
+    /// Waits a little; whether it has ended.
+    pub fn ended(&self) -> Result<bool> {
+        match poll(&mut [PollFd::new(&self.process, PollFlags::IN)], Some(&LOOK_EVERY)) {
+            Ok(count) => Ok(count > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(errno) => Err(CliError::new(format!("process {}: {errno}", self.pid))),
+        }
+    }
+}
+
+/// Who uses a volume that cannot be had.
+pub enum User {
+    /// A daemon that is bringing everything home and ends then.
+    Closing(Daemon),
+    /// A daemon: which, and where the volume is mounted.
+    Serving(String),
+}
+
+/// The daemon of the image or device `path`, if there is one.
+pub fn user_of(path: &Path) -> Result<Option<User>> {
+    let Some(volume) = ServedVolume::on_target(path)? else { return Ok(None) };
+    let Some(daemon) = volume.daemon()? else { return Ok(None) };
+    if daemon.is_closing() {
+        return Ok(Some(User::Closing(daemon)));
+    }
+    let text = format!("process {} serves it, {}", daemon.pid, volume.whereabouts());
+    Ok(Some(User::Serving(text)))
+}

@@ -1,0 +1,299 @@
+//! Many crash images of recorded runs, each recovered and judged.
+//!
+//! Cuts are at any event, half of them just after a sync was answered, where most can be lost. Of eight images one is
+//! recovered by `onejournal fsck`, one by `onejournal mount`, six in this process; sectors of 512 and 4096 bytes take turns.
+//! Every fourth recovery in this process is cut again, and of some images so is `onejournal fsck`, with what e2fsck writes.
+
+use std::path::{Path, PathBuf};
+
+use drive::record::Event;
+use fastrand::Rng;
+
+use crate::case::{Case, Cut, How};
+use crate::crash::{Cursor, Fault, Survival, Trace};
+use crate::history::{Found, History, Mark, Moment};
+use crate::run::Run;
+use crate::save;
+use crate::scenario::Scenario;
+use crate::stand::{SECTOR_BYTES, Stand};
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The command under test.
+    pub onejournal: PathBuf,
+    /// Images to judge, nested ones included.
+    pub image_count: usize,
+    /// What the disks are like.
+    pub fault: Fault,
+    /// Whether recoveries by commands are cut, too.
+    pub cuts_commands: bool,
+    /// Where runs with failures are kept.
+    pub keep: PathBuf,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub runs: usize,
+    /// Crash images that were recovered and judged.
+    pub images: usize,
+    /// Those of them that are cuts of a recovery.
+    pub nested: usize,
+    /// Those of them that a command recovered.
+    pub by_command: usize,
+}
+
+impl Tally {
+    /// Adds another one.
+    pub fn add(&mut self, other: Tally) {
+        self.runs += other.runs;
+        self.images += other.images;
+        self.nested += other.nested;
+        self.by_command += other.by_command;
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Tally { runs, images, nested, by_command } = self;
+        write!(
+            f,
+            "{runs} runs, {images} crash images, {nested} of them of a recovery, {by_command} recovered by a command"
+        )
+    }
+}
+
+/// A crash image that did not end as it must.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// How to see it again.
+    pub replay: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}\n{}", self.replay, self.what)
+    }
+}
+
+/// Records a run and judges crash images of it.
+pub fn judge(
+    plan: &Plan,
+    scenario: &'static Scenario,
+    seed: u64,
+) -> Result<(Tally, Vec<Failure>), String> {
+    let place = |text| format!("{} (seed {seed}): {text}", scenario.name);
+    let run = Run::record(&plan.onejournal, scenario, seed).map_err(place)?;
+    let mut session = Session::new(plan, &run).map_err(|text| {
+        let kept = keep(plan, &run).map_or_else(|e| e, |path| path.display().to_string());
+        place(format!("{text} (kept in {kept})"))
+    })?;
+    let failed = session.judge_all(plan.image_count, &mut Rng::with_seed(seed))?;
+    let tally = Tally { runs: 1, ..session.tally };
+    if failed.is_empty() {
+        return Ok((tally, Vec::new()));
+    }
+    // A lying disk is expected to be found out, so its runs are not kept.
+    let path = if plan.fault == Fault::Honest { keep(plan, &run)? } else { PathBuf::new() };
+    let failures = failed.into_iter().map(|(case, what)| Failure {
+        replay: format!("onejournal-judge replay {} {case}", path.display()),
+        what,
+    });
+    Ok((tally, failures.collect()))
+}
+
+fn keep(plan: &Plan, run: &Run) -> Result<PathBuf, String> {
+    let path = plan.keep.join(format!("{}-{}.run", run.scenario.name, run.seed));
+    std::fs::create_dir_all(&plan.keep).map_err(|e| e.to_string())?;
+    save::save(run, &path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(path)
+}
+
+/// Does a case of a saved run again.
+pub fn replay(
+    onejournal: &Path,
+    run: &Path,
+    case: &Case,
+    image: Option<&Path>,
+) -> Result<(), String> {
+    let run = save::load(run)?;
+    let plan = Plan {
+        onejournal: onejournal.into(),
+        image_count: 1,
+        fault: Fault::Honest,
+        cuts_commands: true,
+        keep: PathBuf::new(),
+    };
+    let mut session = Session::new(&plan, &run)?;
+    let first = case.cuts.first().ok_or("a case has a cut")?;
+    if first.event > run.trace.events.len() {
+        return Err(format!("the run has {} events", run.trace.events.len()));
+    }
+    let mut cursor = Cursor::new(&run.trace, plan.fault);
+    cursor.advance_to(first.event);
+    let mut images = cursor.crash(first.survival);
+    for pair in case.cuts.windows(2) {
+        let trace = session.record_recovery(&images, &pair[0])?;
+        let mut cursor = Cursor::new(&trace, plan.fault);
+        cursor.advance_to(pair[1].event.min(trace.events.len()));
+        images = cursor.crash(pair[1].survival);
+    }
+    if let Some(path) = image {
+        let file = std::fs::File::create(path).map_err(|e| e.to_string())?;
+        images[0].write_to(&file).map_err(|e| e.to_string())?;
+    }
+    let last = case.cuts.last().expect("there is a first");
+    session.judge_one(&images, last, first.event)
+}
+
+/// A run that is judged.
+struct Session<'r> {
+    run: &'r Run,
+    histories: Vec<History>,
+    stand: Stand,
+    fault: Fault,
+    cuts_commands: bool,
+    tally: Tally,
+}
+
+type Failed = Vec<(Case, String)>;
+
+impl<'r> Session<'r> {
+    fn new(plan: &Plan, run: &'r Run) -> Result<Session<'r>, String> {
+        let histories = run.histories()?;
+        let stand = Stand::new(&plan.onejournal, run.scenario, &run.trace.bases)?;
+        let (fault, cuts_commands) = (plan.fault, plan.cuts_commands);
+        let tally = Tally::default();
+        Ok(Session { run, histories, stand, fault, cuts_commands, tally })
+    }
+
+    fn judge_all(&mut self, count: usize, rng: &mut Rng) -> Result<Failed, String> {
+        let run = self.run;
+        let mut failed = Failed::new();
+        let mut cursor = Cursor::new(&run.trace, self.fault);
+        for (number, event) in cuts(run, count, rng).into_iter().enumerate() {
+            if self.tally.images >= count {
+                break;
+            }
+            cursor.advance_to(event);
+            let survival = Survival::random(rng);
+            let how = [
+                How::Here,
+                How::Here,
+                How::Fsck,
+                How::Here,
+                How::Here,
+                How::Mount,
+                How::Here,
+                How::Here,
+            ][number % 8];
+            let sector_bytes = SECTOR_BYTES[number / 8 % 2];
+            let cut = Cut { event, survival, how, sector_bytes };
+            let images = cursor.crash(survival);
+            if let Err(what) = self.judge_one(&images, &cut, event) {
+                failed.push((Case { cuts: vec![cut] }, what));
+            }
+            let nested_count = match number % 24 {
+                2 | 18 if self.cuts_commands => 6,
+                place if place % 4 == 1 && how == How::Here => 2,
+                _ => 0,
+            };
+            if nested_count > 0 && failed.is_empty() {
+                failed.extend(self.judge_nested(&images, &cut, nested_count, rng)?);
+            }
+        }
+        Ok(failed)
+    }
+
+    /// Cuts the recovery of an image and recovers again.
+    fn judge_nested(
+        &mut self,
+        images: &[device::Image],
+        cut: &Cut,
+        count: usize,
+        rng: &mut Rng,
+    ) -> Result<Failed, String> {
+        let mut failed = Failed::new();
+        let trace = self.record_recovery(images, cut)?;
+        let mut events: Vec<usize> = (0..count).map(|_| rng.usize(..=trace.events.len())).collect();
+        events.sort_unstable();
+        let mut cursor = Cursor::new(&trace, self.fault);
+        for event in events {
+            cursor.advance_to(event);
+            let survival = Survival::random(rng);
+            let how = if rng.u8(..6) == 0 { How::Fsck } else { How::Here };
+            let again = Cut { event, survival, how, ..*cut };
+            self.tally.nested += 1;
+            if let Err(what) = self.judge_one(&cursor.crash(survival), &again, cut.event) {
+                failed.push((Case { cuts: vec![*cut, again] }, what));
+            }
+        }
+        Ok(failed)
+    }
+
+    /// What a recovery does to the disks.
+    fn record_recovery(&mut self, images: &[device::Image], cut: &Cut) -> Result<Trace, String> {
+        match cut.how {
+            How::Here => Ok(Stand::recover_here(images, cut.sector_bytes)?.1),
+            How::Fsck | How::Mount => self.stand.record_fsck(images, cut.sector_bytes),
+        }
+    }
+
+    /// Recovers an image and judges it by what the run promises after its event `event`.
+    fn judge_one(
+        &mut self,
+        images: &[device::Image],
+        cut: &Cut,
+        event: usize,
+    ) -> Result<(), String> {
+        self.tally.images += 1;
+        let is_read = self.run.is_ready(event);
+        let found = match cut.how {
+            How::Here => {
+                let (recovered, _) = Stand::recover_here(images, cut.sector_bytes)?;
+                self.stand.look(&recovered, is_read)?
+            }
+            How::Fsck | How::Mount => {
+                self.tally.by_command += 1;
+                self.recover_by_command(images, cut, is_read)?
+            }
+        };
+        if is_read { self.run.judge(&self.histories, &found, event) } else { Ok(()) }
+    }
+
+    fn recover_by_command(
+        &mut self,
+        images: &[device::Image],
+        cut: &Cut,
+        is_read: bool,
+    ) -> Result<Vec<Found>, String> {
+        match cut.how {
+            How::Mount => self.stand.mount(images, cut.sector_bytes, is_read),
+            _ => self.stand.fsck(images, cut.sector_bytes, is_read),
+        }
+    }
+}
+
+/// Where to cut, ascending: at any event, half of them just after a step was answered that may have promised something.
+fn cuts(run: &Run, count: usize, rng: &mut Rng) -> Vec<usize> {
+    let answered: Vec<usize> = run
+        .trace
+        .events
+        .iter()
+        .enumerate()
+        .filter_map(|(place, event)| {
+            let Event::Mark(number) = event else { return None };
+            (Mark::from_number(*number).moment == Moment::Done).then_some(place + 1)
+        })
+        .collect();
+    let mut cut = |number: usize| match rng.choice(&answered) {
+        Some(place) if number.is_multiple_of(2) => *place,
+        _ => rng.usize(..=run.trace.events.len()),
+    };
+    let mut cuts: Vec<usize> = (0..count).map(&mut cut).collect();
+    cuts.sort_unstable();
+    cuts
+}

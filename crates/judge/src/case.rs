@@ -1,0 +1,89 @@
+//! One crash image and how it is recovered: a short text that replays it on a saved run.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::crash::Survival;
+
+/// How an image is recovered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// In this process.
+    Here,
+    /// By `onejournal fsck`.
+    Fsck,
+    /// By `onejournal mount`.
+    Mount,
+}
+
+/// A power cut, and the recovery that follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    /// Events that have happened: of the run, or of the recovery before.
+    pub event: usize,
+    pub survival: Survival,
+    pub how: How,
+    /// Size of the disk's sectors in the recovery.
+    pub sector_bytes: u32,
+}
+
+/// Cuts, each during the recovery from the one before; the last recovery is not cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    pub cuts: Vec<Cut>,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = match self.how {
+            How::Here => "here",
+            How::Fsck => "fsck",
+            How::Mount => "mount",
+        };
+        write!(f, "{}.{}.{how}.{}", self.event, self.survival, self.sector_bytes)
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cuts: Vec<String> = self.cuts.iter().map(Cut::to_string).collect();
+        f.write_str(&cuts.join("+"))
+    }
+}
+
+impl FromStr for Case {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Case, String> {
+        let cut = |text: &str| {
+            let words: Vec<&str> = text.split('.').collect();
+            let [event, survival, how, sector_bytes] = words[..] else { return None };
+            let how = match how {
+                "here" => How::Here,
+                "fsck" => How::Fsck,
+                "mount" => How::Mount,
+                _ => return None,
+            };
+            let (event, survival) = (event.parse().ok()?, survival.parse().ok()?);
+            Some(Cut { event, survival, how, sector_bytes: sector_bytes.parse().ok()? })
+        };
+        let cuts: Option<Vec<Cut>> = text.split('+').map(cut).collect();
+        let why = || format!("{text:?} is no case, such as 812.s50-7.here.512");
+        Ok(Case { cuts: cuts.ok_or_else(why)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_is_read_as_it_is_written() {
+        for text in ["812.s50-7.here.512", "9.w0-1.fsck.4096+17.s97-3.mount.512"] {
+            assert_eq!(text.parse::<Case>().unwrap().to_string(), text);
+        }
+        for text in ["", "812", "812.s50-7.there.512", "812.s50-7.here.512+"] {
+            assert!(text.parse::<Case>().unwrap_err().contains("is no case"), "{text}");
+        }
+    }
+}

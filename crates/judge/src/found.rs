@@ -1,0 +1,40 @@
+//! What there is on a volume, by system calls on a mounted directory.
+
+use std::path::Path;
+
+use sim::calls::read_tree;
+
+use crate::hands::{record_file, tree_dir};
+use crate::history::Found;
+use crate::rig::USER;
+use crate::scenario::Scenario;
+use crate::script::places;
+
+/// Reads what each actor has made.
+pub fn read(root: &Path, scenario: &Scenario) -> Result<Vec<Found>, String> {
+    (0..scenario.actors.len()).map(|actor| read_actor(root, scenario, actor)).collect()
+}
+
+fn read_actor(root: &Path, scenario: &Scenario, actor: usize) -> Result<Found, String> {
+    if !scenario.actors[actor].has_tree() {
+        let path = record_file(root, scenario, actor);
+        let bytes = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let places = places(scenario, actor);
+        if bytes.len() != places.file_bytes() {
+            return Err(format!("{} has {} bytes", path.display(), bytes.len()));
+        }
+        return Ok(Found::Slots(places.cut_out(&bytes)));
+    }
+    let dir = tree_dir(root, actor);
+    let mut tree = read_tree(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    if scenario.by_user {
+        // The model's files are root's.
+        for entry in tree.entries.values_mut() {
+            if (entry.uid, entry.gid) != (USER, USER) {
+                return Err(format!("a file belongs to {}:{}", entry.uid, entry.gid));
+            }
+            (entry.uid, entry.gid) = (0, 0);
+        }
+    }
+    Ok(Found::Tree(tree))
+}

@@ -1,0 +1,34 @@
+//! Mounted volumes on recorded disks, cut at any event, recovered and judged from outside.
+//!
+//! ```text
+//! scenario, seed -> run: actors -> system calls -> onejournal mount -> loop device -> emulated disk
+//!                          | marks                                                      | writes, flushes
+//!                          +--------------------> one trace <---------------------------+
+//!                                                     |
+//!            history <- marks, model            crash images at any event
+//!                |                                    |
+//!                +---> judge <- found <- the kernel's ext4 <- recovery: in this process, fsck, mount
+//! ```
+//!
+//! The workload talks to a mounted directory by system calls only, and the model is that of crate `sim`, which knows
+//! names and bytes. A recovered volume is checked by e2fsck and read through the kernel's ext4. The ext4 crate is used for one
+//! thing: to recover most of the images in this process, which is quicker than a command.
+
+#![allow(missing_docs, reason = "fields are named after what they are")]
+
+pub mod campaign;
+pub mod case;
+mod command;
+mod contents;
+pub mod crash;
+mod found;
+mod hands;
+pub mod history;
+mod ram;
+mod rig;
+mod run;
+mod save;
+pub mod scenario;
+mod script;
+mod slots;
+mod stand;

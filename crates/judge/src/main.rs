@@ -1,0 +1,136 @@
+//! `onejournal-judge`: records mounted runs, cuts them, recovers, and judges.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use judge::campaign::{self, Plan, Tally};
+use judge::case::Case;
+use judge::crash::Fault;
+use judge::scenario::{SCENARIOS, Scenario};
+
+#[derive(Parser)]
+#[command(version, about)]
+struct Arguments {
+    /// The command under test; beside this one unless told otherwise
+    #[arg(long, global = true)]
+    onejournal: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Records runs and judges crash images of them
+    Run {
+        /// Images to judge, over all runs
+        #[arg(long, default_value_t = 1000)]
+        images: usize,
+        /// Images of one run
+        #[arg(long, default_value_t = 60)]
+        images_per_run: usize,
+        /// Of the first run; each further one has the next
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Only these kinds of runs
+        #[arg(long)]
+        scenario: Vec<String>,
+        /// A disk that is not honest
+        #[arg(long, value_enum, default_value_t = Lie::None)]
+        fault: Lie,
+        /// Do not cut recoveries by commands
+        #[arg(long)]
+        whole_commands: bool,
+        /// Where runs with failures are kept
+        #[arg(long, default_value = "target/judge")]
+        keep: PathBuf,
+    },
+    /// Does what a failure printed again
+    Replay {
+        run: PathBuf,
+        case: Case,
+        /// Write the crashed volume to this file as well
+        #[arg(long)]
+        image: Option<PathBuf>,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Lie {
+    None,
+    DropsFlushes,
+    TearsDurable,
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("onejournal-judge: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<bool, Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let beside = std::env::current_exe()?.with_file_name("onejournal");
+    let onejournal = arguments.onejournal.unwrap_or(beside);
+    match arguments.command {
+        Command::Replay { run, case, image } => {
+            campaign::replay(&onejournal, &run, &case, image.as_deref())?;
+            println!("as it must be");
+            Ok(true)
+        }
+        Command::Run { images, images_per_run, seed, scenario, fault, whole_commands, keep } => {
+            let fault = match fault {
+                Lie::None => Fault::Honest,
+                Lie::DropsFlushes => Fault::DropsFlushes,
+                Lie::TearsDurable => Fault::TearsDurable,
+            };
+            let image_count = images_per_run;
+            let plan =
+                Plan { onejournal, image_count, fault, cuts_commands: !whole_commands, keep };
+            let named: Result<Vec<_>, _> =
+                scenario.iter().map(|name| Scenario::named(name)).collect();
+            let mut scenarios = named?;
+            if scenarios.is_empty() {
+                scenarios = SCENARIOS.iter().collect();
+            }
+            Ok(judge_all(&plan, &scenarios, images, seed))
+        }
+    }
+}
+
+/// Whether all is as it must be.
+fn judge_all(plan: &Plan, scenarios: &[&'static Scenario], image_count: usize, seed: u64) -> bool {
+    let (mut tally, mut failure_count) = (Tally::default(), 0);
+    let (able, unable): (Vec<&Scenario>, Vec<&Scenario>) =
+        scenarios.iter().partition(|scenario| scenario.obstacle().is_none());
+    for scenario in unable {
+        println!("{}: skipped: {}", scenario.name, scenario.obstacle().unwrap_or_default());
+    }
+    for (scenario, seed) in able.into_iter().cycle().zip(seed..) {
+        match campaign::judge(plan, scenario, seed) {
+            Ok((one, failures)) => {
+                tally.add(one);
+                failure_count += failures.len();
+                println!("{} (seed {seed}): {one}; {} failures", scenario.name, failures.len());
+                failures.iter().for_each(|failure| println!("{failure}"));
+            }
+            Err(text) => {
+                failure_count += 1;
+                tally.runs += 1;
+                println!("{text}");
+            }
+        }
+        // Runs that cannot be recorded bring no images.
+        if tally.images >= image_count || failure_count > image_count {
+            break;
+        }
+    }
+    println!("{tally}; {failure_count} failures");
+    failure_count == 0
+}

@@ -1,0 +1,189 @@
+//! Emulated disks that are recorded, loop devices over them, and mounts of the command under test.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::JoinHandle;
+
+use device::Image;
+use drive::{Disk, Emulator, Mounted, Parameters, Recorder};
+use mount::{MountError, MountHandle};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::command::{run, tool};
+
+/// The user who is not root: `nobody`, because fusermount3 wants one who has a name.
+pub const USER: u32 = 65_534;
+/// Longest that a daemon may take to end.
+const END_LIMIT: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
+
+/// An emulated disk in this process. Dropped, it is gone, whoever uses it.
+pub struct Drive {
+    dir: PathBuf,
+    handle: MountHandle,
+    thread: Option<JoinHandle<Result<Emulator, MountError>>>,
+}
+
+impl Drive {
+    /// Serves `image` as `DIR/disk`, disk `number` of the record, a file of user `owner`; `parameters` as
+    /// `onejournal-bench device --set` has them.
+    pub fn start(
+        dir: PathBuf,
+        image: &Image,
+        parameters: &str,
+        owner: u32,
+        (recorder, number): (Recorder, u8),
+    ) -> Result<Drive, String> {
+        let text =
+            |error: &dyn std::fmt::Display| format!("emulated disk {}: {error}", dir.display());
+        fs::create_dir(&dir).map_err(|e| text(&e))?;
+        let mut chosen = Parameters::preset("zero").map_err(|e| text(&e))?;
+        chosen.apply(parameters).map_err(|e| text(&e))?;
+        let mut disk = Disk::new(image.size_bytes());
+        disk.restore(&image.to_bytes());
+        let mut emulator = Emulator::new(chosen, disk);
+        emulator.record(recorder, number);
+        emulator.set_owner(owner);
+        let mounted = Mounted::new(&dir, "onejournal-judge").map_err(|e| text(&e))?;
+        let handle = mounted.handle();
+        let body = move || mounted.serve(emulator);
+        let thread = std::thread::Builder::new().name("drive".into()).spawn(body);
+        let thread = Some(thread.map_err(|e| text(&e))?);
+        Ok(Drive { dir, handle, thread })
+    }
+
+    /// The disk.
+    pub fn file(&self) -> PathBuf {
+        self.dir.join("disk")
+    }
+}
+
+impl Drop for Drive {
+    fn drop(&mut self) {
+        if self.handle.unmount().is_err() {
+            let _ = self.handle.unmount_lazily();
+        }
+        if let Some(Ok(Err(error))) = self.thread.take().map(JoinHandle::join) {
+            eprintln!("emulated disk {}: {error}", self.dir.display());
+        }
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+/// A loop device; detached when dropped.
+pub struct Loop {
+    pub path: PathBuf,
+}
+
+impl Loop {
+    /// Attaches a file, with sectors of so many bytes.
+    pub fn attach(file: &Path, sector_bytes: u32, direct: bool) -> Result<Loop, String> {
+        let mut losetup = tool("losetup");
+        losetup.args(["--find", "--show", "--sector-size", &sector_bytes.to_string()]);
+        if direct {
+            losetup.arg("--direct-io=on");
+        }
+        let path = run(losetup.arg(file))?;
+        Ok(Loop { path: path.trim().into() })
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        if let Err(error) = run(tool("losetup").arg("--detach").arg(&self.path)) {
+            eprintln!("{error}");
+        }
+    }
+}
+
+/// A mount of the command under test.
+pub struct Volume {
+    onejournal: PathBuf,
+    pub dir: PathBuf,
+    by_user: bool,
+    is_mounted: bool,
+}
+
+/// The command as that user.
+pub fn command(onejournal: &Path, by_user: bool) -> Command {
+    let mut command = Command::new(onejournal);
+    if by_user {
+        command.uid(USER).gid(USER);
+    }
+    command
+}
+
+impl Volume {
+    /// Mounts `target` on `dir`, which is there.
+    pub fn mount(
+        onejournal: &Path,
+        target: &Path,
+        dir: &Path,
+        options: &str,
+        by_user: bool,
+    ) -> Result<Volume, String> {
+        if by_user {
+            chown(dir, Some(USER), Some(USER)).map_err(|e| e.to_string())?;
+        }
+        let mut mount = command(onejournal, by_user);
+        mount.arg("mount");
+        if !options.is_empty() {
+            mount.args(["-o", options]);
+        }
+        run(mount.arg(target).arg(dir))?;
+        Ok(Volume { onejournal: onejournal.into(), dir: dir.into(), by_user, is_mounted: true })
+    }
+
+    /// `onejournal umount`.
+    pub fn umount(mut self) -> Result<(), String> {
+        run(command(&self.onejournal, self.by_user).arg("umount").arg(&self.dir))?;
+        self.is_mounted = false;
+        Ok(())
+    }
+
+    /// Kills the daemon and takes the mount away.
+    pub fn kill(mut self) -> Result<(), String> {
+        self.is_mounted = false;
+        self.end()
+    }
+
+    fn end(&self) -> Result<(), String> {
+        let mut value = [0; 32];
+        let found = rustix::fs::getxattr(&self.dir, "user.onejournal.pid", &mut value);
+        let len = found.map_err(|errno| format!("pid of the daemon: {errno}"))?;
+        let pid = std::str::from_utf8(&value[..len]).ok().and_then(|text| text.trim().parse().ok());
+        let pid = pid.and_then(Pid::from_raw).ok_or("the pid of the daemon is no number")?;
+        let daemon = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| e.to_string())?;
+        pidfd_send_signal(&daemon, Signal::KILL).map_err(|e| e.to_string())?;
+        let ended = poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&END_LIMIT));
+        let _ = unmount(&self.dir, UnmountFlags::DETACH);
+        if ended == Ok(1) { Ok(()) } else { Err(format!("daemon {pid:?} does not end")) }
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        if self.is_mounted
+            && let Err(error) = self.end()
+        {
+            let _ = unmount(&self.dir, UnmountFlags::DETACH);
+            eprintln!("{}: {error}", self.dir.display());
+        }
+    }
+}
+
+/// Everybody may use what is in it.
+pub fn open_to_all(path: &Path) -> Result<(), String> {
+    fs::set_permissions(path, Permissions::from_mode(0o777)).map_err(|e| e.to_string())
+}
+
+/// Returns when nobody has a lock on a file or device: of a process that was killed the kernel closes some files after its end.
+pub fn wait_until_free(path: &Path) -> Result<(), String> {
+    let file = fs::File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive);
+    locked.map_err(|e| format!("{}: {e}", path.display()))
+}

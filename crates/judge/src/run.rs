@@ -1,0 +1,257 @@
+//! A recorded run: a volume is made, mounted over emulated disks, worked on, and unmounted.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use device::Image;
+use drive::Recorder;
+use rustix::fs::{Gid, Uid};
+use tempfile::TempDir;
+
+use crate::command::run;
+use crate::crash::Trace;
+use crate::found;
+use crate::hands::{prepare, work};
+use crate::history::{Found, History};
+use crate::rig::{Drive, Loop, USER, Volume, command, open_to_all, wait_until_free};
+use crate::scenario::{Attach, Scenario};
+use crate::script::{State, Step, steps};
+
+/// Size of a volume, and of a journal that is elsewhere.
+const VOLUME: &str = "32M";
+const JOURNAL_BYTES: u64 = 8 << 20;
+/// Steps of each actor in one life.
+const STEP_COUNT: usize = 90;
+/// A disk on which writes and flushes take long enough to be under way together.
+const DISK: &str = "write_us=40,read_us=10,flush_us=150,channels=8,spin_us=0";
+
+/// From one mount to the next.
+#[derive(Debug, Clone)]
+pub struct Life {
+    /// Its marks are the events from here on.
+    pub first: usize,
+    /// From this event on it is judged by what this life promises.
+    pub ready: usize,
+    /// The stage of the life before in which each actor was found.
+    pub from: Vec<usize>,
+}
+
+/// What was recorded.
+pub struct Run {
+    pub scenario: &'static Scenario,
+    pub seed: u64,
+    pub trace: Trace,
+    pub lives: Vec<Life>,
+    /// The events between which the volume was unmounted.
+    pub closed: (usize, usize),
+}
+
+/// What is set up for a run; taken down in this order.
+struct Rig {
+    volume: Option<Volume>,
+    attached: Vec<Loop>,
+    drives: Vec<Drive>,
+    recorder: Recorder,
+    dir: PathBuf,
+    _root: TempDir,
+}
+
+impl Run {
+    /// Records one.
+    pub fn record(
+        onejournal: &Path,
+        scenario: &'static Scenario,
+        seed: u64,
+    ) -> Result<Run, String> {
+        let (mut rig, bases) = Rig::new(onejournal, scenario)?;
+        rig.mount(onejournal, scenario)?;
+        let dir = rig.dir.clone();
+        as_worker(scenario, || prepare(&dir, scenario).map_err(|e| format!("preparing: {e}")))?;
+        let ready = rig.recorder.len();
+        let mut lives = vec![Life { first: ready, ready, from: Vec::new() }];
+        let mut states: Vec<State> = scenario.actors.iter().map(|a| State::first(*a)).collect();
+        rig.live(scenario, &all_steps(scenario, 0, &states, seed), seed)?;
+        if scenario.is_killed {
+            let end = rig.recorder.len();
+            wait_until_free(&rig.target(0))?;
+            rig.mount(onejournal, scenario)?;
+            let found = found::read(&dir, scenario)?;
+            let so_far = rig.recorder.events_from(ready);
+            let steps = all_steps(scenario, 0, &states, seed);
+            let history = History::new(scenario, &steps, &states, &so_far, ready)?;
+            let from =
+                history.judge(&found, end).map_err(|e| format!("killed and mounted: {e}"))?;
+            states = resumed(&history, &from);
+            let ready = rig.recorder.len();
+            lives.push(Life { first: ready, ready, from });
+            rig.live(
+                &Scenario { is_killed: false, ..*scenario },
+                &all_steps(scenario, 1, &states, seed),
+                seed,
+            )?;
+        }
+        let begin = rig.recorder.len();
+        rig.volume.take().expect("it is mounted").umount()?;
+        let closed = (begin, rig.recorder.len());
+        let events = rig.recorder.take();
+        Ok(Run { scenario, seed, trace: Trace { bases, events }, lives, closed })
+    }
+
+    /// What happened in each life. An error is a step that ended otherwise than the model says.
+    pub fn histories(&self) -> Result<Vec<History>, String> {
+        let mut states: Vec<State> =
+            self.scenario.actors.iter().map(|a| State::first(*a)).collect();
+        let mut histories: Vec<History> = Vec::new();
+        for (number, life) in self.lives.iter().enumerate() {
+            if let Some(before) = histories.last() {
+                states = resumed(before, &life.from);
+            }
+            let end = self.lives.get(number + 1).map_or(self.trace.events.len(), |next| next.first);
+            let steps = all_steps(self.scenario, number, &states, self.seed);
+            let events = &self.trace.events[life.first..end];
+            histories.push(History::new(self.scenario, &steps, &states, events, life.first)?);
+        }
+        let (begin, end) = self.closed;
+        histories.last_mut().expect("there is a life").push_closed(begin, end);
+        Ok(histories)
+    }
+
+    /// Judges what is found after a cut, if it promises anything about the content yet.
+    pub fn judge(&self, histories: &[History], found: &[Found], cut: usize) -> Result<(), String> {
+        let life = self.lives.iter().rposition(|life| life.ready <= cut);
+        life.map_or(Ok(()), |life| histories[life].judge(found, cut).map(drop))
+    }
+
+    /// Whether the content is judged after this cut.
+    pub fn is_ready(&self, cut: usize) -> bool {
+        self.lives[0].ready <= cut
+    }
+}
+
+/// What each actor goes on with.
+fn resumed(before: &History, stages: &[usize]) -> Vec<State> {
+    let state = |(actor, stage): (usize, &usize)| before.stages[actor][*stage].state.clone();
+    stages.iter().enumerate().map(state).map(State::reopened).collect()
+}
+
+fn all_steps(scenario: &Scenario, life: usize, from: &[State], seed: u64) -> Vec<Vec<Step>> {
+    let of = |(actor, state)| steps(scenario, (actor, life), state, seed, STEP_COUNT);
+    from.iter().enumerate().map(of).collect()
+}
+
+/// Does `work` in a thread that is the user's, if the scenario is.
+fn as_worker<T: Send>(
+    scenario: &Scenario,
+    work: impl FnOnce() -> Result<T, String> + Send,
+) -> Result<T, String> {
+    let by_user = scenario.by_user;
+    let body = move || {
+        if by_user {
+            become_user().map_err(|errno| format!("becoming user {USER}: {errno}"))?;
+        }
+        work()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(body).join().unwrap_or_else(|_| Err("a worker panics".into()))
+    })
+}
+
+/// This thread only.
+fn become_user() -> rustix::io::Result<()> {
+    let (uid, gid) = (Uid::from_raw(USER), Gid::from_raw(USER));
+    rustix::thread::set_thread_groups(&[])?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)
+}
+
+impl Rig {
+    /// Disks, and what they hold in the beginning.
+    fn new(onejournal: &Path, scenario: &Scenario) -> Result<(Rig, Vec<Image>), String> {
+        let root = tempfile::Builder::new().prefix("onejournal-judge-").tempdir();
+        let root = root.map_err(|e| e.to_string())?;
+        open_to_all(root.path())?;
+        let mut bases = vec![format(onejournal, root.path(), scenario.by_user)?];
+        if scenario.second_disk {
+            bases.push(Image::zeroed(JOURNAL_BYTES));
+        }
+        let recorder = Recorder::default();
+        let mut drives = Vec::new();
+        for (image, number) in bases.iter().zip(0..) {
+            let dir = root.path().join(format!("drive{number}"));
+            let owner = if scenario.by_user { USER } else { 0 };
+            drives.push(Drive::start(dir, image, DISK, owner, (recorder.clone(), number))?);
+        }
+        let mut attached = Vec::new();
+        if let Attach::Loop(sector_bytes) = scenario.attach {
+            for drive in &drives {
+                attached.push(Loop::attach(&drive.file(), sector_bytes, true)?);
+            }
+        }
+        let dir = root.path().join("mnt");
+        fs::create_dir(&dir).map_err(|e| e.to_string())?;
+        Ok((Rig { volume: None, attached, drives, recorder, dir, _root: root }, bases))
+    }
+
+    /// What is mounted, or the journal.
+    fn target(&self, disk: usize) -> PathBuf {
+        match self.attached.get(disk) {
+            Some(attached) => attached.path.clone(),
+            None => self.drives[disk].file(),
+        }
+    }
+
+    fn mount(&mut self, onejournal: &Path, scenario: &Scenario) -> Result<(), String> {
+        let mut options = vec!["commit=1".to_owned()];
+        options.extend((!scenario.options.is_empty()).then(|| scenario.options.to_owned()));
+        if scenario.second_disk {
+            options.push(format!("journal={}", self.target(1).display()));
+        }
+        let options = options.join(",");
+        let volume =
+            Volume::mount(onejournal, &self.target(0), &self.dir, &options, scenario.by_user)?;
+        self.volume = Some(volume);
+        Ok(())
+    }
+
+    /// All actors do their steps. If the daemon is to be killed, it is in the middle, and the mount is gone then.
+    fn live(&mut self, scenario: &Scenario, steps: &[Vec<Step>], seed: u64) -> Result<(), String> {
+        let (dir, recorder) = (&self.dir, &self.recorder);
+        let volume = &mut self.volume;
+        let outcomes: Vec<Result<(), String>> = std::thread::scope(|scope| {
+            let actors: Vec<_> = steps
+                .iter()
+                .enumerate()
+                .map(|(actor, steps)| {
+                    let body = move || work(dir, scenario, actor, steps, recorder);
+                    scope.spawn(move || as_worker(scenario, body))
+                })
+                .collect();
+            let mut outcomes = Vec::new();
+            if scenario.is_killed {
+                let event_count = recorder.len() + fastrand::Rng::with_seed(seed).usize(100..700);
+                while recorder.len() < event_count
+                    && actors.iter().any(|actor| !actor.is_finished())
+                {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                outcomes.push(volume.take().expect("it is mounted").kill());
+            }
+            let joined = actors
+                .into_iter()
+                .map(|actor| actor.join().unwrap_or_else(|_| Err("an actor panics".into())));
+            outcomes.extend(joined);
+            outcomes
+        });
+        outcomes.into_iter().collect()
+    }
+}
+
+/// A volume as `onejournal mkfs` makes it.
+fn format(onejournal: &Path, dir: &Path, by_user: bool) -> Result<Image, String> {
+    let path = dir.join("formatted");
+    // Its root directory belongs to who makes it.
+    run(command(onejournal, by_user).args(["mkfs", "--size", VOLUME]).arg(&path))?;
+    let bytes = fs::read(&path).map_err(|e| e.to_string())?;
+    let _ = fs::remove_file(path);
+    Ok(Image::from_bytes(&bytes))
+}

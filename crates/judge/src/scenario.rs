@@ -1,0 +1,193 @@
+//! What is recorded: how a volume is made and mounted, and who works on it.
+
+/// What the mount has below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attach {
+    /// A loop device with sectors of so many bytes over the emulated disk.
+    Loop(u32),
+    /// The emulated disk itself, as an image file.
+    File,
+}
+
+/// What a crash may leave of the contents of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// They are part of the history: a state of it, whole.
+    History,
+    /// Names, sizes and attributes are a state of the history; each byte is what it was in some version since the last
+    /// sync of the file.
+    InPlace,
+    /// The same, and sizes are as old as the contents: the kernel sends both when it likes.
+    Cached,
+}
+
+/// Who works on the volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Actor {
+    /// All kinds of operations in a directory of its own.
+    Tree,
+    /// Files that are synced after a directory above them was renamed, in a directory of its own.
+    Mover,
+    /// Records in a file that it shares with the other actors of this kind; syncs it now and then.
+    Plain,
+    /// The same file, opened with `O_DSYNC`.
+    Dsync,
+    /// The same file, opened with `O_SYNC`.
+    Sync,
+    /// The same file, durable writes through io_uring.
+    Uring,
+    /// Records in a file of its own, stored through a shared mapping; `msync`.
+    Mapped,
+}
+
+impl Actor {
+    /// Whether it writes to the file that several actors share.
+    pub fn shares_file(self) -> bool {
+        !self.has_tree() && self != Actor::Mapped
+    }
+
+    /// Whether it has a directory of its own.
+    pub fn has_tree(self) -> bool {
+        matches!(self, Actor::Tree | Actor::Mover)
+    }
+}
+
+/// A kind of run.
+#[derive(Debug, Clone, Copy)]
+pub struct Scenario {
+    /// Its name.
+    pub name: &'static str,
+    /// `-o` of the mount.
+    pub options: &'static str,
+    pub attach: Attach,
+    pub promise: Promise,
+    pub actors: &'static [Actor],
+    /// The journal is on a disk of its own.
+    pub second_disk: bool,
+    /// Mounted, used and unmounted by a user who is not root.
+    pub by_user: bool,
+    /// The daemon is killed in the middle, and the volume mounted again.
+    pub is_killed: bool,
+}
+
+const USUAL: Scenario = Scenario {
+    name: "",
+    options: "",
+    attach: Attach::Loop(512),
+    promise: Promise::History,
+    actors: &[Actor::Tree],
+    second_disk: false,
+    by_user: false,
+    is_killed: false,
+};
+
+/// All kinds.
+pub const SCENARIOS: [Scenario; 18] = [
+    Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
+    Scenario {
+        name: "writers",
+        actors: &[Actor::Plain, Actor::Plain, Actor::Plain, Actor::Tree],
+        ..USUAL
+    },
+    Scenario {
+        name: "dsync",
+        actors: &[Actor::Dsync, Actor::Sync, Actor::Plain, Actor::Tree],
+        ..USUAL
+    },
+    Scenario { name: "moved", actors: &[Actor::Mover, Actor::Mover, Actor::Plain], ..USUAL },
+    Scenario { name: "sector-4096", attach: Attach::Loop(4096), ..USUAL },
+    Scenario { name: "file", attach: Attach::File, actors: &[Actor::Tree, Actor::Plain], ..USUAL },
+    Scenario { name: "mapped", actors: &[Actor::Mapped, Actor::Tree], ..USUAL },
+    Scenario { name: "uring", actors: &[Actor::Uring, Actor::Uring, Actor::Plain], ..USUAL },
+    Scenario { name: "delta", options: "data=delta", ..USUAL },
+    Scenario {
+        name: "journal",
+        options: "data=journal",
+        actors: &[Actor::Tree, Actor::Plain],
+        ..USUAL
+    },
+    Scenario { name: "wasteless", options: "data=wasteless", ..USUAL },
+    Scenario {
+        name: "ordered",
+        options: "data=ordered",
+        promise: Promise::InPlace,
+        actors: &[Actor::Tree, Actor::Plain, Actor::Plain],
+        ..USUAL
+    },
+    Scenario {
+        name: "selective",
+        options: "data=selective,threshold=3000",
+        promise: Promise::InPlace,
+        actors: &[Actor::Tree, Actor::Plain],
+        ..USUAL
+    },
+    Scenario {
+        name: "cached",
+        options: "writeback_cache",
+        promise: Promise::Cached,
+        actors: &[Actor::Tree, Actor::Plain, Actor::Mapped],
+        ..USUAL
+    },
+    Scenario {
+        name: "second-disk",
+        second_disk: true,
+        actors: &[Actor::Tree, Actor::Plain],
+        ..USUAL
+    },
+    Scenario {
+        name: "user",
+        attach: Attach::File,
+        by_user: true,
+        actors: &[Actor::Tree, Actor::Plain],
+        ..USUAL
+    },
+    Scenario { name: "killed", is_killed: true, actors: &[Actor::Tree, Actor::Dsync], ..USUAL },
+    Scenario {
+        name: "regions",
+        options: "regions=2,delta=xor-lzo",
+        actors: &[Actor::Tree, Actor::Plain],
+        ..USUAL
+    },
+];
+
+impl Scenario {
+    /// The kind of this name.
+    pub fn named(name: &str) -> Result<&'static Scenario, String> {
+        SCENARIOS.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
+            let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+            format!("no scenario {name}; there are {}", names.join(", "))
+        })
+    }
+
+    /// Why it cannot be recorded here.
+    pub fn obstacle(&self) -> Option<String> {
+        use std::os::unix::fs::MetadataExt;
+        let has = |path: &str| std::path::Path::new(path).exists();
+        if self.by_user && std::fs::metadata("/dev/fuse").is_ok_and(|fuse| fuse.mode() & 0o6 != 0o6)
+        {
+            return Some("/dev/fuse is for root only".into());
+        }
+        if self.by_user && !has("/usr/bin/fusermount3") && !has("/bin/fusermount3") {
+            return Some("needs fusermount3".into());
+        }
+        if self.actors.contains(&Actor::Mapped) && !has("/usr/bin/python3") {
+            return Some("needs /usr/bin/python3".into());
+        }
+        None
+    }
+
+    /// Disks below it.
+    pub fn disk_count(&self) -> usize {
+        1 + usize::from(self.second_disk)
+    }
+
+    /// `sync` reaches the volume.
+    pub fn has_sync(&self) -> bool {
+        !self.by_user
+    }
+
+    /// Actors that share a file.
+    pub fn sharing_count(&self) -> usize {
+        self.actors.iter().filter(|actor| actor.shares_file()).count()
+    }
+}

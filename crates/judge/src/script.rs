@@ -1,0 +1,263 @@
+//! What each actor does, from a seed, and what a model makes of it.
+
+use std::fmt;
+
+use ext4::FileKind;
+use sim::content::Content;
+use sim::model::{Change, Id, Model};
+use sim::op::{Op, RenameKind, Target};
+use sim::workload::ops_from;
+
+use crate::scenario::{Actor, Scenario};
+use crate::slots::{self, Places, RECORD_BYTES, SlotOp, first_part};
+
+/// One step of an actor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// In a directory of its own.
+    Tree(Op),
+    /// In places of a file.
+    Slot(SlotOp),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Tree(op) => op.fmt(f),
+            Step::Slot(op) => op.fmt(f),
+        }
+    }
+}
+
+/// What an actor has made so far.
+#[derive(Clone)]
+pub enum State {
+    /// Its directory.
+    Tree(Box<Model>),
+    /// Its records, one after the other.
+    Slots(Content),
+}
+
+impl State {
+    /// Before an actor's first step.
+    pub fn first(actor: Actor) -> State {
+        match actor {
+            Actor::Tree | Actor::Mover => State::Tree(Box::new(Model::empty())),
+            _ => State::Slots(Content::new(vec![0; slots::PLACE_COUNT * RECORD_BYTES])),
+        }
+    }
+
+    /// As it is found when the volume is mounted again: nothing is open.
+    pub fn reopened(mut self) -> State {
+        if let State::Tree(model) = &mut self {
+            model.close_all();
+        }
+        self
+    }
+}
+
+/// The place of an actor among those that share its file.
+pub fn places(scenario: &Scenario, actor: usize) -> Places {
+    if scenario.actors[actor] == Actor::Mapped {
+        return Places { index: 0, actor_count: 1 };
+    }
+    let index = scenario.actors[..actor].iter().filter(|actor| actor.shares_file()).count();
+    Places { index, actor_count: scenario.sharing_count() }
+}
+
+/// The steps of an actor in one life of the mount.
+pub fn steps(
+    scenario: &Scenario,
+    (actor, life): (usize, usize),
+    from: &State,
+    seed: u64,
+    count: usize,
+) -> Vec<Step> {
+    let seed = seed.wrapping_mul(1000) + (actor * 10 + life) as u64;
+    let first_number = u32::try_from(life).expect("few lives") * 10_000;
+    match from {
+        State::Tree(_) if scenario.actors[actor] == Actor::Mover => {
+            moves(seed, first_number, count).into_iter().map(Step::Tree).collect()
+        }
+        State::Tree(model) => {
+            let ops = ops_from((**model).clone(), first_number, seed, count);
+            ops.into_iter().flat_map(|op| as_calls(op, scenario.by_user)).map(Step::Tree).collect()
+        }
+        State::Slots(_) => {
+            slots::ops(seed, first_number, count).into_iter().map(Step::Slot).collect()
+        }
+    }
+}
+
+/// Rounds of: a file two directories down is written and synced, one of these directories is renamed, and the file is
+/// synced again, sometimes with a change and sometimes without. Nothing else makes the new name durable.
+fn moves(seed: u64, first_number: u32, count: usize) -> Vec<Op> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut ops = Vec::new();
+    let mut number = first_number;
+    while ops.len() < count {
+        number += 1;
+        let outer = format!("d{number}");
+        let write = |path: &str, tag| {
+            let target = Target::Path(path.to_owned());
+            Op::Write { target, offset: 0, len_bytes: 500, tag }
+        };
+        let path = format!("{outer}/inner/f");
+        ops.push(Op::MakeDir { path: outer.clone(), mode: 0o755 });
+        ops.push(Op::MakeDir { path: format!("{outer}/inner"), mode: 0o755 });
+        ops.push(Op::Create { path: path.clone(), mode: 0o644 });
+        ops.push(write(&path, number));
+        ops.push(Op::Fsync { target: Target::Path(path), data_only: false });
+        let (from, to, path) = match rng.bool() {
+            true => (outer.clone(), format!("m{number}"), format!("m{number}/inner/f")),
+            false => {
+                (format!("{outer}/inner"), format!("{outer}/moved"), format!("{outer}/moved/f"))
+            }
+        };
+        ops.push(Op::Rename { from, to, kind: RenameKind::Replace });
+        if rng.u8(..3) == 0 {
+            ops.push(write(&path, number + 5000));
+        }
+        ops.push(Op::Fsync { target: Target::Path(path), data_only: rng.bool() });
+    }
+    ops
+}
+
+/// The operation as operations that are one system call each; none where a user may not do it.
+fn as_calls(op: Op, by_user: bool) -> Vec<Op> {
+    match op {
+        Op::Remount | Op::Checkpoint => vec![Op::Sync],
+        Op::SetAttr { .. } | Op::Special { .. } if by_user => vec![],
+        Op::SetXattr { ref name, .. } | Op::RemoveXattr { ref name, .. }
+            if by_user && !name.starts_with("user.") =>
+        {
+            vec![]
+        }
+        Op::SetAttr { target, mode: Some(mode), .. } => {
+            vec![Op::SetAttr { target, mode: Some(mode), uid: None, gid: None }]
+        }
+        op => vec![op],
+    }
+}
+
+/// What a successful step promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Covers {
+    /// Nothing.
+    Nothing,
+    /// What the actor has done to a file of its directory.
+    File { id: Id, data_only: bool },
+    /// The file that actors share, or the one it maps.
+    Records,
+    /// Itself.
+    Itself,
+    /// Everything on the volume.
+    Everything,
+}
+
+/// What a step does to the model.
+pub struct Effect {
+    /// States between the old and the new one that a crash may leave: of a write that is more than one request.
+    pub parts: Vec<State>,
+    /// The new state.
+    pub state: State,
+    pub changes: Vec<Change>,
+    /// An inode that got this path.
+    pub moved: Vec<Id>,
+}
+
+/// Does a step on a state; `None` if it fails there.
+pub fn apply(state: &State, step: &Step, places: Places) -> Option<Effect> {
+    match (state, step) {
+        (State::Tree(model), Step::Tree(op)) => apply_tree(model, op),
+        (State::Slots(records), Step::Slot(op)) => Some(apply_slots(records, op, places)),
+        _ => unreachable!("an actor does steps of its own kind"),
+    }
+}
+
+fn apply_tree(before: &Model, op: &Op) -> Option<Effect> {
+    if !is_for_calls(before, op) {
+        return None;
+    }
+    let mut model = before.clone();
+    model.apply(op, None).ok()?;
+    let changes = model.take_changes();
+    let moved = match op {
+        _ if changes.is_empty() => Vec::new(),
+        Op::Rename { from, to, .. } => {
+            [from, to].iter().filter_map(|path| model.find(path).ok()).collect()
+        }
+        Op::Create { path, .. } | Op::MakeDir { path, .. } | Op::Link { to: path, .. } => {
+            model.find(path).into_iter().collect()
+        }
+        _ => Vec::new(),
+    };
+    let mut parts = Vec::new();
+    if let Op::Write { offset, len_bytes, .. } = op
+        && let Some(part) = first_part(*offset, *len_bytes)
+    {
+        let mut model = before.clone();
+        model.apply(op, Some(part)).ok()?;
+        model.take_changes();
+        parts.push(State::Tree(Box::new(model)));
+    }
+    Some(Effect { parts, state: State::Tree(Box::new(model)), changes, moved })
+}
+
+/// Only files are opened, and only files and directories synced.
+fn is_for_calls(model: &Model, op: &Op) -> bool {
+    let kind = |path: &str| {
+        let paths = model.paths().into_iter();
+        paths.filter(|(known, _)| known == path).map(|(_, kind)| kind).next()
+    };
+    match op {
+        Op::Open { path, .. } => kind(path) == Some(FileKind::Regular),
+        Op::Fsync { target: Target::Path(path), .. } => {
+            path.is_empty() || matches!(kind(path), Some(FileKind::Regular | FileKind::Directory))
+        }
+        _ => true,
+    }
+}
+
+fn apply_slots(before: &Content, op: &SlotOp, places: Places) -> Effect {
+    let with = |place: usize, record: &[u8]| {
+        let mut bytes = before.bytes().to_vec();
+        let start = place * RECORD_BYTES;
+        bytes[start..start + record.len()].copy_from_slice(record);
+        State::Slots(Content::new(bytes))
+    };
+    let (parts, state) = match op {
+        SlotOp::Write { place, tag } => {
+            let record = places.record(*place, *tag);
+            let part = places.first_part(*place).map(|len| with(*place, &record[..len]));
+            (part.into_iter().collect(), with(*place, &record))
+        }
+        SlotOp::Sync { .. } => (Vec::new(), State::Slots(before.clone())),
+    };
+    Effect { parts, state, changes: Vec::new(), moved: Vec::new() }
+}
+
+/// What a step covers that ends well in `state`.
+pub fn covers(actor: Actor, state: &State, step: &Step, has_sync: bool) -> Covers {
+    match (step, state) {
+        (Step::Tree(Op::Sync), _) if has_sync => Covers::Everything,
+        (Step::Tree(Op::Fsync { target, data_only }), State::Tree(model)) => {
+            let found = model.resolve(target);
+            found.map_or(Covers::Nothing, |id| Covers::File { id, data_only: *data_only })
+        }
+        (Step::Slot(SlotOp::Sync { .. }), _) => Covers::Records,
+        (Step::Slot(SlotOp::Write { .. }), _)
+            if matches!(actor, Actor::Dsync | Actor::Sync | Actor::Uring) =>
+        {
+            Covers::Itself
+        }
+        _ => Covers::Nothing,
+    }
+}
+
+/// The directories on the way to what a sync names by path, and itself.
+pub fn way_to(model: &Model, step: &Step) -> Vec<Id> {
+    let Step::Tree(Op::Fsync { target: Target::Path(path), .. }) = step else { return Vec::new() };
+    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    ends.filter_map(|end| model.find(&path[..end]).ok()).collect()
+}

@@ -1,0 +1,245 @@
+//! Where crash images are recovered and looked at.
+//!
+//! Files in `/dev/shm` hold one image after the other: for e2fsck, for the kernel's ext4, through which a recovered
+//! volume is read, and for the command under test. Each use of a loop device has one of its own: the page cache of a
+//! device lives until its last user has closed it, which a program that has ended may do later, and would show the
+//! image before.
+
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use device::{BlockDevice, Image, LoopDevice, LoopOptions};
+use drive::Recorder;
+use ext4::{OpenOptions, Volume as InProcess};
+use journal::Medium;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen,
+};
+use sim::recover::no_panic;
+use tempfile::TempDir;
+
+use crate::command::{outcome, tool, without_children};
+use crate::crash::Trace;
+use crate::found;
+use crate::history::Found;
+use crate::ram::RamDisk;
+use crate::rig::{Drive, Loop, Volume};
+use crate::scenario::Scenario;
+
+/// Sector sizes that images are recovered at.
+pub const SECTOR_BYTES: [u32; 2] = [512, 4096];
+
+/// A file that holds an image.
+struct Shelf {
+    path: PathBuf,
+    file: File,
+    held: Image,
+}
+
+/// The place; one for each thread.
+pub struct Stand {
+    onejournal: PathBuf,
+    scenario: &'static Scenario,
+    shelves: Vec<Shelf>,
+    dir: PathBuf,
+    root: TempDir,
+    drive_count: usize,
+}
+
+impl Shelf {
+    fn new(root: &Path, number: usize, image: &Image) -> Result<Shelf, String> {
+        let path = root.join(format!("image{number}"));
+        let file = File::options().read(true).write(true).create_new(true).open(&path);
+        let file = file.map_err(|e| e.to_string())?;
+        image.write_to(&file).map_err(|e| e.to_string())?;
+        Ok(Shelf { path, file, held: image.clone() })
+    }
+
+    fn load(&mut self, image: &Image) -> Result<(), String> {
+        image.write_differences_to(&self.file, &self.held).map_err(|e| e.to_string())?;
+        self.held = image.clone();
+        Ok(())
+    }
+
+    /// What the file holds after others wrote to it.
+    fn reload(&mut self) -> Result<(), String> {
+        let bytes = fs::read(&self.path).map_err(|e| e.to_string())?;
+        self.held = Image::from_bytes(&bytes);
+        Ok(())
+    }
+}
+
+impl Stand {
+    /// For images like those of `bases`.
+    pub fn new(
+        onejournal: &Path,
+        scenario: &'static Scenario,
+        bases: &[Image],
+    ) -> Result<Stand, String> {
+        let root = tempfile::Builder::new().prefix("onejournal-judge-").tempdir_in("/dev/shm");
+        let root = root.map_err(|e| e.to_string())?;
+        let shelves =
+            bases.iter().enumerate().map(|(number, image)| Shelf::new(root.path(), number, image));
+        let shelves = shelves.collect::<Result<_, _>>()?;
+        let dir = root.path().join("mnt");
+        fs::create_dir(&dir).map_err(|e| e.to_string())?;
+        Ok(Stand { onejournal: onejournal.into(), scenario, shelves, dir, root, drive_count: 0 })
+    }
+
+    /// Recovers in this process: opens the volume and closes it. What the disks hold then, and what they were asked to do.
+    pub fn recover_here(
+        images: &[Image],
+        sector_bytes: u32,
+    ) -> Result<(Vec<Image>, Trace), String> {
+        let recorder = Recorder::default();
+        let disk = |(image, number): (&Image, u8)| {
+            let sector_bytes = usize::try_from(sector_bytes).expect("a small number");
+            Arc::new(RamDisk::new(image.clone(), sector_bytes, recorder.clone(), number))
+        };
+        let disks: Vec<Arc<RamDisk>> = images.iter().zip(0..).map(disk).collect();
+        let journal = disks.get(1).map(|disk| Medium::Block(disk.clone() as Arc<dyn BlockDevice>));
+        let options = OpenOptions {
+            background: false,
+            commit_interval: None,
+            journal,
+            ..OpenOptions::default()
+        };
+        no_panic("recovery", || {
+            let volume = InProcess::open(disks[0].clone(), options);
+            let volume = volume.map_err(|e| format!("does not open: {e}"))?;
+            volume.close().map_err(|e| format!("does not close: {e}"))
+        })?;
+        let recovered = disks.iter().map(|disk| disk.image()).collect();
+        Ok((recovered, Trace { bases: images.to_vec(), events: recorder.take() }))
+    }
+
+    /// Checks recovered volumes with `e2fsck -fn`, and reads them through the kernel's ext4 if `is_read`.
+    pub fn look(&mut self, images: &[Image], is_read: bool) -> Result<Vec<Found>, String> {
+        self.load(images)?;
+        self.check()?;
+        if is_read { self.read() } else { Ok(Vec::new()) }
+    }
+
+    fn load(&mut self, images: &[Image]) -> Result<(), String> {
+        self.shelves.iter_mut().zip(images).try_for_each(|(shelf, image)| shelf.load(image))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let (code, text) = outcome(tool("e2fsck").arg("-fn").arg(&self.shelves[0].path))?;
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("Pass ")).collect();
+        if code == 0 {
+            Ok(())
+        } else {
+            Err(format!("e2fsck -fn ends with {code}:\n  {}", lines.join("\n  ")))
+        }
+    }
+
+    /// Through a mount that is in no namespace: nobody can look at it, copy it, or keep it.
+    fn read(&self) -> Result<Vec<Found>, String> {
+        let options = LoopOptions { read_only: true, autoclear: true, ..LoopOptions::default() };
+        let device = LoopDevice::attach(&self.shelves[0].file, options);
+        let device = device.map_err(|e| e.to_string())?;
+        without_children(|| {
+            let mounted = mount_by_kernel(device.path());
+            let mounted =
+                mounted.map_err(|errno| format!("the kernel does not mount it: {errno}"))?;
+            let root = format!("/proc/self/fd/{}", mounted.as_raw_fd());
+            found::read(Path::new(&root), self.scenario)
+        })
+    }
+
+    /// Recovers with `onejournal fsck` on loop devices with sectors of so many bytes, then looks.
+    pub fn fsck(
+        &mut self,
+        images: &[Image],
+        sector_bytes: u32,
+        is_read: bool,
+    ) -> Result<Vec<Found>, String> {
+        self.load(images)?;
+        let loops = self.attach(sector_bytes)?;
+        let ran = outcome(&mut self.fsck_command(&loops));
+        drop(loops);
+        self.shelves.iter_mut().try_for_each(Shelf::reload)?;
+        let (code, text) = ran?;
+        if code > 1 {
+            return Err(format!("onejournal fsck ends with {code}: {text}"));
+        }
+        self.check()?;
+        if is_read { self.read() } else { Ok(Vec::new()) }
+    }
+
+    fn fsck_command(&self, loops: &[Loop]) -> Command {
+        let mut fsck = Command::new(&self.onejournal);
+        fsck.arg("fsck");
+        if let Some(journal) = loops.get(1) {
+            fsck.arg("--journal").arg(&journal.path);
+        }
+        fsck.arg(&loops[0].path);
+        fsck
+    }
+
+    /// Recovers with `onejournal mount`, reads, unmounts, and checks.
+    pub fn mount(
+        &mut self,
+        images: &[Image],
+        sector_bytes: u32,
+        is_read: bool,
+    ) -> Result<Vec<Found>, String> {
+        self.load(images)?;
+        let found = self.mount_and_read(sector_bytes, is_read);
+        self.shelves.iter_mut().try_for_each(Shelf::reload)?;
+        let found = found?;
+        self.check()?;
+        Ok(found)
+    }
+
+    fn mount_and_read(&self, sector_bytes: u32, is_read: bool) -> Result<Vec<Found>, String> {
+        let loops = self.attach(sector_bytes)?;
+        // The stand is in memory.
+        let mut options = vec!["noatime,durability=process".to_owned()];
+        options.extend(loops.get(1).map(|journal| format!("journal={}", journal.path.display())));
+        let volume =
+            Volume::mount(&self.onejournal, &loops[0].path, &self.dir, &options.join(","), false)?;
+        let found = if is_read { found::read(&self.dir, self.scenario) } else { Ok(Vec::new()) };
+        volume.umount()?;
+        found
+    }
+
+    fn attach(&self, sector_bytes: u32) -> Result<Vec<Loop>, String> {
+        let attach = |shelf: &Shelf| Loop::attach(&shelf.path, sector_bytes, false);
+        self.shelves.iter().map(attach).collect()
+    }
+
+    /// Runs `onejournal fsck` on recorded disks: e2fsck writes to them, too.
+    pub fn record_fsck(&mut self, images: &[Image], sector_bytes: u32) -> Result<Trace, String> {
+        let recorder = Recorder::default();
+        let (mut drives, mut loops) = (Vec::new(), Vec::new());
+        for (image, number) in images.iter().zip(0..) {
+            self.drive_count += 1;
+            let dir = self.root.path().join(format!("drive{}", self.drive_count));
+            let drive = Drive::start(dir, image, "spin_us=0", 0, (recorder.clone(), number))?;
+            loops.push(Loop::attach(&drive.file(), sector_bytes, true)?);
+            drives.push(drive);
+        }
+        let (code, text) = outcome(&mut self.fsck_command(&loops))?;
+        drop(loops);
+        drop(drives);
+        if code > 1 {
+            return Err(format!("onejournal fsck ends with {code}: {text}"));
+        }
+        Ok(Trace { bases: images.to_vec(), events: recorder.take() })
+    }
+}
+
+/// The kernel's ext4, read-only; the mount goes with the descriptor.
+fn mount_by_kernel(device: &Path) -> rustix::io::Result<OwnedFd> {
+    let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&context, "source", device)?;
+    fsconfig_set_flag(&context, "ro")?;
+    fsconfig_create(&context)?;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NOATIME)
+}

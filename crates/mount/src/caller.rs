@@ -1,0 +1,115 @@
+//! The process that a request comes from: what a request's header does not say of it.
+//!
+//! While its request is served the thread waits in the kernel, so its number cannot be used again and
+//! its credentials do not change. They may be others than those that the kernel acts with (overlayfs
+//! acts for its mounter): then user or group differ from the header's, and nothing is believed.
+//! Capabilities count in the user namespace of this process only.
+
+use crate::abi::InHeader;
+
+/// `CAP_FOWNER`, `CAP_FSETID`, `CAP_LINUX_IMMUTABLE`: numbers of bits.
+pub(crate) const FOWNER: u32 = 3;
+pub(crate) const FSETID: u32 = 4;
+pub(crate) const LINUX_IMMUTABLE: u32 = 9;
+
+/// What is known of the caller.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Caller {
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+    /// A bit for each; `None`: not known, then root has all and others have none.
+    capabilities: Option<u64>,
+}
+
+impl Caller {
+    /// The sender of a request.
+    pub(crate) fn of(header: &InHeader) -> Caller {
+        let unknown = Caller { uid: header.uid, gid: header.gid, ..Caller::default() };
+        // A process of another namespace of processes has no number here.
+        if header.pid == 0 {
+            return unknown;
+        }
+        let dir = format!("/proc/{}", header.pid);
+        let Ok(status) = std::fs::read_to_string(format!("{dir}/status")) else { return unknown };
+        let Some(mut found) = parse(&status) else { return unknown };
+        if (found.uid, found.gid) != (header.uid, header.gid) {
+            return unknown;
+        }
+        let namespace = |dir: &str| std::fs::read_link(format!("{dir}/ns/user")).ok();
+        match (namespace(&dir), namespace("/proc/self")) {
+            (Some(its), Some(ours)) if its == ours => {}
+            // Whatever it may do there, it may not do here.
+            (Some(_), Some(_)) => found.capabilities = Some(0),
+            _ => found.capabilities = None,
+        }
+        found
+    }
+
+    /// It has the capability with this number.
+    pub(crate) fn has_capability(&self, number: u32) -> bool {
+        match self.capabilities {
+            Some(capabilities) => capabilities & 1 << number != 0,
+            None => self.uid == 0,
+        }
+    }
+
+    /// It is in this group.
+    pub(crate) fn is_in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+}
+
+/// Takes `/proc/PID/status` apart. User and group are those for files, the fourth of their lines.
+fn parse(status: &str) -> Option<Caller> {
+    let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let numbers = |name: &str| -> Option<Vec<u32>> {
+        line(name)?.split_whitespace().map(|number| number.parse().ok()).collect()
+    };
+    Some(Caller {
+        uid: *numbers("Uid:")?.get(3)?,
+        gid: *numbers("Gid:")?.get(3)?,
+        groups: numbers("Groups:")?,
+        capabilities: Some(u64::from_str_radix(line("CapEff:")?.trim(), 16).ok()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &str = "Name:\tsh\nUid:\t1\t2\t3\t1000\nGid:\t5\t6\t7\t100\nGroups:\t4 24 \n\
+                          CapInh:\t0000000000000000\nCapEff:\t0000000000000208\n";
+
+    #[test]
+    fn credentials_are_those_for_files() {
+        let caller = parse(STATUS).unwrap();
+        let groups = vec![4, 24];
+        let expected = Caller { uid: 1000, gid: 100, groups, capabilities: Some(0x208) };
+        assert_eq!(caller, expected);
+        assert!(caller.is_in_group(100) && caller.is_in_group(24) && !caller.is_in_group(7));
+        assert!(caller.has_capability(FOWNER) && caller.has_capability(LINUX_IMMUTABLE));
+        assert!(!caller.has_capability(FSETID));
+        assert_eq!(parse("Uid:\t1\t2\t3\n"), None);
+        assert_eq!(parse(""), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_the_header_is_not_believed() {
+        let pid = std::process::id();
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        let header = InHeader { pid, uid: uid.as_raw(), gid: gid.as_raw(), ..InHeader::default() };
+        assert!(Caller::of(&header).capabilities.is_some());
+        for other in [
+            InHeader { uid: header.uid + 1, ..header },
+            InHeader { gid: header.gid + 1, ..header },
+            InHeader { pid: 0, ..header },
+            InHeader { pid: u32::MAX, ..header },
+        ] {
+            let caller = Caller::of(&other);
+            assert_eq!((caller.uid, caller.gid), (other.uid, other.gid));
+            assert_eq!((caller.capabilities, caller.groups.len()), (None, 0), "{other:?}");
+            assert_eq!(caller.has_capability(FOWNER), other.uid == 0);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Immutable and append-only files, case by case beside the kernel's ext4; who may set these flags; and
+//! what was written before they were set.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::io::Errno;
+use serde_json::Value;
+use support::{Peer, Scratch, TempMount, has, onejournal, run, system, text};
+
+/// For a peer: files and directories with flags, and descriptors from before.
+const PREPARE: &str = "
+import subprocess
+def chattr(flags, *names): subprocess.run(['chattr', flags, *names], check=True)
+for name in ['imm', 'app', 'plain']:
+    with open(name, 'wb') as file: file.write(b'x' * 5000)
+for name in ['immdir', 'appdir']:
+    os.mkdir(name); open(name + '/f', 'w').close()
+IMM, APP = os.open('imm', os.O_RDWR), os.open('app', os.O_RDWR)
+IMMR, APPR = os.open('imm', os.O_RDONLY), os.open('app', os.O_RDONLY)
+APPEND = os.open('app', os.O_WRONLY | os.O_APPEND)
+chattr('+i', 'imm', 'immdir'); chattr('+a', 'app', 'appdir')
+PUNCH, KEEP = 3, 1
+libc = ctypes.CDLL(None, use_errno=True)
+def fallocate(fd, mode, offset, length):
+    if libc.fallocate(fd, mode, ctypes.c_long(offset), ctypes.c_long(length)):
+        raise OSError(ctypes.get_errno(), 'fallocate')
+";
+
+/// Each is tried on its own; `None` for success or the errno.
+const CASES: &[&str] = &[
+    "os.close(os.open('imm', os.O_RDONLY))",
+    "os.close(os.open('imm', os.O_WRONLY))",
+    "os.close(os.open('imm', os.O_RDWR))",
+    "os.close(os.open('imm', os.O_WRONLY | os.O_APPEND))",
+    "os.close(os.open('imm', os.O_WRONLY | os.O_TRUNC))",
+    "os.close(os.open('imm', os.O_RDWR | os.O_CREAT))",
+    "os.close(os.open('app', os.O_RDONLY))",
+    "os.close(os.open('app', os.O_WRONLY))",
+    "os.close(os.open('app', os.O_RDWR))",
+    "os.close(os.open('app', os.O_WRONLY | os.O_APPEND))",
+    "os.close(os.open('app', os.O_RDWR | os.O_APPEND))",
+    "os.close(os.open('app', os.O_WRONLY | os.O_APPEND | os.O_TRUNC))",
+    "os.close(os.open('app', os.O_RDONLY | os.O_TRUNC))",
+    "if not os.access('imm', os.W_OK): raise PermissionError(1, 'access')",
+    "if not os.access('app', os.W_OK): raise PermissionError(1, 'access')",
+    "if not os.access('imm', os.R_OK): raise PermissionError(1, 'access')",
+    "if not os.access('immdir', os.W_OK): raise PermissionError(1, 'access')",
+    "os.pwrite(IMM, b'y', 0)",
+    "os.pwrite(IMM, b'y', 5000)",
+    "os.write(APPEND, b'y')",
+    "os.pwrite(APPEND, b'y', 0)",
+    "os.ftruncate(IMM, 10)",
+    "os.truncate('imm', 10)",
+    "os.truncate('app', 10)",
+    "fallocate(IMM, 0, 0, 10000)",
+    "fallocate(IMM, PUNCH, 0, 4096)",
+    "fallocate(APP, PUNCH, 0, 4096)",
+    "fallocate(APP, KEEP, 0, 20000)",
+    "os.chmod('imm', 0o600)",
+    "os.chmod('app', 0o600)",
+    "os.chown('imm', 1, 1)",
+    "os.chown('app', 1, 1)",
+    "os.utime('imm')",
+    "os.utime('imm', (1, 1))",
+    "os.utime('app')",
+    "os.utime('app', (1, 1))",
+    "os.setxattr('imm', 'user.a', b'1')",
+    "os.setxattr('app', 'user.a', b'1')",
+    "os.link('imm', 'imm2')",
+    "os.link('app', 'app2')",
+    "os.rename('imm', 'imm2')",
+    "os.rename('app', 'app2')",
+    "os.unlink('imm')",
+    "os.unlink('app')",
+    "os.rename('plain', 'imm')",
+    "os.close(os.open('immdir/new', os.O_CREAT | os.O_WRONLY))",
+    "os.mkdir('immdir/d')",
+    "os.unlink('immdir/f')",
+    "os.rename('immdir/f', 'out')",
+    "os.rename('plain', 'immdir/in')",
+    "open('immdir/f', 'w').write('x')",
+    "os.close(os.open('appdir/new', os.O_CREAT | os.O_WRONLY))",
+    "os.mkdir('appdir/d')",
+    "os.unlink('appdir/f')",
+    "os.rename('appdir/f', 'out')",
+    "os.rmdir('immdir')",
+    "os.rmdir('appdir')",
+];
+
+/// What the kernel decides alone where it does not ask about opening: it does not know the flags.
+const NOT_REFUSED_BY_OPEN: &[&str] = &[
+    "os.close(os.open('imm', os.O_WRONLY))",
+    "os.close(os.open('imm', os.O_RDWR))",
+    "os.close(os.open('imm', os.O_WRONLY | os.O_APPEND))",
+    "os.close(os.open('imm', os.O_RDWR | os.O_CREAT))",
+    "os.close(os.open('app', os.O_WRONLY))",
+    "os.close(os.open('app', os.O_RDWR))",
+];
+/// And on every mount.
+const NEVER_REFUSED: &[&str] = &[
+    "if not os.access('imm', os.W_OK): raise PermissionError(1, 'access')",
+    "if not os.access('immdir', os.W_OK): raise PermissionError(1, 'access')",
+];
+
+/// How each case ends in `dir`, as root or (of files that are everybody's) as another user.
+fn results(dir: &Path) -> Option<Vec<(&'static str, Value)>> {
+    let mut peer = Peer::new(dir)?;
+    peer.good(PREPARE);
+    let attempt = |case: &&'static str| {
+        let program = format!(
+            "
+try:
+    {case}
+    r = None
+except OSError as error: r = error.errno
+"
+        );
+        (*case, peer.good(&program))
+    };
+    let found = CASES.iter().map(attempt).collect();
+    peer.good("chattr('-i', 'imm', 'immdir'); chattr('-a', 'app', 'appdir')");
+    Some(found)
+}
+
+#[test]
+fn flags_forbid_what_they_forbid_on_the_kernels_ext4() {
+    let Some(reference) = Scratch::empty() else { return };
+    if !has("chattr") {
+        return;
+    }
+    let image = reference.image();
+    system("mke2fs", ["-q", "-t", "ext4", "-F", text(&image), "64M"]).good();
+    let mount = TempMount::new(&["-o", "loop", text(&image)], &reference.root().join("ext4"));
+    let Some(expected) = results(&mount.dir) else { return };
+    drop(mount);
+    for (options, also) in [("", NOT_REFUSED_BY_OPEN), ("atomic_writes", &[])] {
+        let Some(scratch) = Scratch::mounted(options) else { return };
+        let found = results(&scratch.dir()).expect("there is Python");
+        let differing = expected.iter().zip(&found).filter(|(wanted, found)| wanted != found);
+        let differing: BTreeSet<&str> = differing.map(|(wanted, _)| wanted.0).collect();
+        let known: BTreeSet<&str> = NEVER_REFUSED.iter().chain(also).copied().collect();
+        assert_eq!(differing, known, "options {options:?}: {expected:?}, {found:?}");
+        scratch.close_and_check();
+    }
+}
+
+const SET_MODE: &str = "
+import fcntl, os, struct, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.ioctl(fd, 0x40044fe1, struct.pack('I', 6))
+";
+
+/// Runs a program as user 1000, with these capabilities; its exit code.
+fn as_user(capabilities: &str, program: &[&str]) -> Option<i32> {
+    let set = |kind: &str| match capabilities {
+        "" => format!("--{kind}-caps=-all"),
+        some => format!("--{kind}-caps=-all,{some}"),
+    };
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=1000", "--regid=1000", "--clear-groups"]);
+    command.args([set("inh"), set("ambient")]).args(program);
+    run(&mut command).code
+}
+
+#[test]
+fn a_capability_allows_by_ioctl_what_it_is_for() {
+    if !has("setpriv") || !has("chattr") {
+        return;
+    }
+    let Some(scratch) = Scratch::mounted("") else { return };
+    let path = scratch.path("f");
+    fs::write(&path, "x").unwrap();
+    let file = text(&path);
+    let python = support::python();
+    let set_mode = [text(Path::new(&python)), "-I", "-c", SET_MODE, file];
+    let failed = Some(1);
+    // Another user's file: attributes and the data mode are the owner's to change.
+    assert_eq!(as_user("", &["chattr", "+d", file]), failed);
+    assert_eq!(as_user("", &set_mode), failed);
+    assert_eq!(as_user("+linux_immutable", &["chattr", "+d", file]), failed);
+    assert_eq!(as_user("+fowner", &["chattr", "+d", file]), Some(0));
+    assert_eq!(as_user("+fowner", &set_mode), Some(0));
+    // One's own file: these two flags are nobody's to change without the capability.
+    std::os::unix::fs::chown(&path, Some(1000), Some(1000)).unwrap();
+    assert_eq!(as_user("", &["chattr", "+A", file]), Some(0));
+    for flag in ["i", "a"] {
+        let (set, clear) = (format!("+{flag}"), format!("-{flag}"));
+        assert_eq!(as_user("+fowner", &["chattr", &set, file]), failed);
+        assert_eq!(as_user("+linux_immutable", &["chattr", &set, file]), Some(0));
+        assert_eq!(as_user("+fowner", &["chattr", &clear, file]), failed);
+        assert_eq!(as_user("+linux_immutable", &["chattr", &clear, file]), Some(0));
+    }
+    scratch.close_and_check();
+}
+
+/// Root of a user namespace has all capabilities there, and none on the volume.
+#[test]
+fn capabilities_of_another_user_namespace_allow_nothing() {
+    if !has("setpriv") || !has("unshare") {
+        return;
+    }
+    let Some(scratch) = Scratch::mounted("") else { return };
+    let path = scratch.path("f");
+    fs::write(&path, "x").unwrap();
+    let python = support::python();
+    let program = format!("import os; assert os.getuid() == 0\n{SET_MODE}");
+    let in_namespace = |owner: u32| {
+        std::os::unix::fs::chown(&path, Some(owner), None).unwrap();
+        let unshare = ["unshare", "--user", "--map-root-user"];
+        let python = [text(Path::new(&python)), "-I", "-c", &program, text(&path)];
+        as_user("", &[&unshare[..], &python[..]].concat())
+    };
+    if in_namespace(1000) != Some(0) {
+        eprintln!("skipped: needs user namespaces");
+        return;
+    }
+    assert_eq!(in_namespace(0), Some(1), "the owner is another one");
+    scratch.close_and_check();
+}
+
+/// They were refused when they were written back, and lost.
+#[test]
+fn regression_what_was_written_before_a_file_became_immutable_is_there() {
+    if !has("chattr") {
+        return;
+    }
+    for options in ["", "writeback_cache", "threads=2", "atomic_writes"] {
+        let Some(mut scratch) = Scratch::mounted(options) else { return };
+        let Some(mut peer) = Peer::new(&scratch.dir()) else { return };
+        peer.good(PREPARE);
+        peer.good(
+            "
+import fcntl, struct
+chattr('-i', 'imm')
+view = mmap.mmap(IMM, 5000)
+view[100:105] = b'first'
+os.pwrite(IMM, b'second', 4200)
+# chattr(1) closes a descriptor of the file before, and that writes pages back.
+flags = struct.unpack('l', fcntl.ioctl(IMMR, 0x80086601, bytes(8)))[0]
+fcntl.ioctl(IMMR, 0x40086602, struct.pack('l', flags | 0x10))
+view.flush()
+os.fsync(IMM)
+view.close(); os.close(IMM); IMM = -1
+",
+        );
+        let mut expected = vec![b'x'; 5000];
+        expected[100..105].copy_from_slice(b"first");
+        expected[4200..4206].copy_from_slice(b"second");
+        assert_eq!(fs::read(scratch.path("imm")).unwrap(), expected, "{options:?}");
+        drop(peer);
+        scratch.remount("");
+        assert_eq!(fs::read(scratch.path("imm")).unwrap(), expected, "{options:?}");
+        scratch.close_and_check();
+    }
+}
+
+/// Many at a time: those that wait leave a thread to answer what they wait for.
+#[test]
+fn files_become_immutable_side_by_side() {
+    if !has("chattr") {
+        return;
+    }
+    for options in ["threads=1", "threads=2", "atomic_writes", "writeback_cache"] {
+        let Some(mut scratch) = Scratch::mounted(options) else { return };
+        let Some(mut peer) = Peer::new(&scratch.dir()) else { return };
+        peer.good(PREPARE);
+        peer.good(
+            "
+import threading
+def work(name):
+    fd = os.open(name, os.O_RDWR | os.O_CREAT)
+    os.ftruncate(fd, 1 << 20)
+    view = mmap.mmap(fd, 1 << 20)
+    for i in range(20):
+        for at in range(0, 1 << 20, 4096): view[at] = i
+        flags = struct.unpack('l', fcntl.ioctl(fd, 0x80086601, bytes(8)))[0]
+        while True:
+            try:
+                fcntl.ioctl(fd, 0x40086602, struct.pack('l', flags | 0x10))
+                break
+            except OSError as error: assert error.errno == errno.EBUSY, error
+        os.pread(fd, 1 << 20, 0)
+        fcntl.ioctl(fd, 0x40086602, struct.pack('l', flags))
+    os.close(fd)
+threads = [threading.Thread(target=work, args=('t%d' % n,)) for n in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+",
+        );
+        drop(peer);
+        scratch.remount("");
+        let found = fs::read(scratch.path("t3")).unwrap();
+        assert!(found.iter().step_by(4096).all(|byte| *byte == 19), "{options:?}");
+        scratch.close_and_check();
+    }
+}
+
+/// What names no mode is refused, whatever it is set on.
+#[test]
+fn the_data_mode_of_any_inode_is_a_mode() {
+    let Some(scratch) = Scratch::mounted("") else { return };
+    fs::write(scratch.path("file"), "x").unwrap();
+    fs::create_dir(scratch.path("directory")).unwrap();
+    for name in ["file", "directory", "."] {
+        let path = scratch.path(name);
+        for value in ["", "fast", "ordered ", "ORDERED", "0", "7", "ordered\0"] {
+            let flags = rustix::fs::XattrFlags::empty();
+            let set = rustix::fs::setxattr(&path, "user.onejournal.data", value.as_bytes(), flags);
+            assert_eq!(set, Err(Errno::INVAL), "{name}, {value:?}");
+        }
+        let mode = onejournal(["get-mode", text(&path)]).good();
+        assert!(mode.starts_with("auto\t"), "{name}: {mode}");
+    }
+    scratch.close_and_check();
+}

@@ -1,0 +1,80 @@
+//! The judge: mounted runs on a recorded disk, cut at any event, recovered and compared with a model. Crate `judge` says
+//! how; `onejournal-judge run` does more of it.
+//!
+//! `ONEJOURNAL_JUDGE_IMAGES` sets how many crash images each kind of run gets (12), `ONEJOURNAL_JUDGE_SEED` the seed.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use judge::campaign::{Failure, Plan, Tally, judge};
+use judge::crash::Fault;
+use judge::scenario::{SCENARIOS, Scenario};
+
+fn number(name: &str, usual: u64) -> u64 {
+    let given = std::env::var(name).ok();
+    given.map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number")))
+}
+
+fn plan(fault: Fault, image_count: usize) -> Plan {
+    let keep = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("judge");
+    // e2fsck rewrites the superblock in place, and a volume whose superblock is torn does not open yet.
+    let cuts_commands = false;
+    Plan { onejournal: support::ONEJOURNAL.into(), image_count, fault, cuts_commands, keep }
+}
+
+/// Judges runs of the kinds whose place in the list leaves `part` when divided by two, so that two threads share them.
+fn judged(part: usize) {
+    if !support::can_mount() || !Path::new("/dev/shm").is_dir() {
+        return;
+    }
+    let images = usize::try_from(number("ONEJOURNAL_JUDGE_IMAGES", 12)).unwrap();
+    let seed = number("ONEJOURNAL_JUDGE_SEED", 1);
+    let (mut tally, mut failed) = (Tally::default(), Vec::new());
+    for (place, scenario) in SCENARIOS.iter().enumerate().filter(|(place, _)| place % 2 == part) {
+        if let Some(why) = scenario.obstacle() {
+            eprintln!("{}: skipped: {why}", scenario.name);
+            continue;
+        }
+        let found = judge(&plan(Fault::Honest, images), scenario, seed * 100 + place as u64);
+        match found {
+            Ok((one, failures)) => {
+                tally.add(one);
+                failed.extend(failures.iter().map(Failure::to_string));
+            }
+            Err(text) => failed.push(text),
+        }
+    }
+    println!("{tally}");
+    assert!(failed.is_empty(), "{} failures\n{}", failed.len(), failed.join("\n"));
+}
+
+#[test]
+fn crash_images_of_mounted_runs_are_a_prefix_of_history() {
+    judged(0);
+}
+
+#[test]
+fn crash_images_of_mounted_runs_keep_what_was_synced() {
+    judged(1);
+}
+
+/// A judge that finds nothing where something is wrong is worth nothing.
+fn found_out(fault: Fault) {
+    if !support::can_mount() || !Path::new("/dev/shm").is_dir() {
+        return;
+    }
+    let scenario = Scenario::named("writers").unwrap();
+    let (tally, failures) = judge(&plan(fault, 24), scenario, 5).unwrap();
+    assert!(!failures.is_empty(), "{fault:?} is not found out by {tally}");
+}
+
+#[test]
+fn canary_a_disk_that_drops_flushes_is_found_out() {
+    found_out(Fault::DropsFlushes);
+}
+
+#[test]
+fn canary_a_disk_that_tears_what_is_durable_is_found_out() {
+    found_out(Fault::TearsDurable);
+}

@@ -1,0 +1,151 @@
+//! `onejournal fsck` and `mkfs` on volumes that are damaged, torn by a power cut, or half made.
+
+mod support;
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use support::{Loop, Scratch, check_clean, onejournal, system, text};
+
+/// Mounted before, with a file in it; closed.
+fn closed_volume() -> Option<Scratch> {
+    let mut scratch = Scratch::mounted("")?;
+    fs::write(scratch.path("kept"), "kept").unwrap();
+    scratch.umount();
+    Some(scratch)
+}
+
+fn damage(image: &Path, command: &str) {
+    system("debugfs", ["-w", "-R", command, text(image)]).good();
+}
+
+fn assert_nothing_left_mounted() {
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!table.contains(&format!("onejournal-fsck-{}", std::process::id())), "{table}");
+}
+
+#[test]
+fn a_cleared_root_is_refused_and_repaired() {
+    let Some(scratch) = closed_volume() else { return };
+    let (image, dir) = (scratch.image(), scratch.dir());
+    damage(&image, "clri <2>");
+    let before = fs::read(&image).unwrap();
+    let command = format!("run: onejournal fsck -y {}", text(&image));
+    let mounted = onejournal(["mount", text(&image), text(&dir)]);
+    mounted.refused(8, "root directory: i_mode");
+    mounted.refused(8, &command);
+    assert_eq!(onejournal(["fsck", "-n", text(&image)]).code, Some(4));
+    // What is not safe is left to -y; but what e2fsck notes of it is there.
+    assert_eq!(onejournal(["fsck", text(&image)]).code, Some(4));
+    let repaired = onejournal(["fsck", "-y", text(&image)]);
+    assert_eq!(repaired.code, Some(1), "{repaired:?}");
+    assert!(
+        repaired.out.contains(text(&image)) && !repaired.out.contains("/proc/"),
+        "{repaired:?}"
+    );
+    check_clean(&image);
+    assert!(fs::read(&image).unwrap() != before);
+    let after = fs::read(&image).unwrap();
+    onejournal(["fsck", text(&image)]).good();
+    assert!(fs::read(&image).unwrap() == after, "fsck wrote to a clean volume");
+    assert_nothing_left_mounted();
+}
+
+#[test]
+fn a_damaged_journal_inode_is_repaired() {
+    let Some(scratch) = closed_volume() else { return };
+    let (image, dir) = (scratch.image(), scratch.dir());
+    damage(&image, "clri <8>");
+    let mounted = onejournal(["mount", text(&image), text(&dir)]);
+    mounted.refused(8, "journal inode: ");
+    let repaired = onejournal(["fsck", "-y", text(&image)]);
+    assert_eq!(repaired.code, Some(1), "{repaired:?}");
+    check_clean(&image);
+    onejournal(["mount", text(&image), text(&dir)]).good();
+    assert_eq!(fs::read(dir.join("kept")).unwrap(), b"kept");
+    onejournal(["umount", text(&dir)]).good();
+}
+
+#[test]
+fn a_block_device_is_repaired() {
+    let Some(scratch) = closed_volume() else { return };
+    let image = scratch.image();
+    damage(&image, "ssv free_blocks_count 1");
+    let device = Loop::attach(&image);
+    let repaired = onejournal(["fsck", text(&device.path)]);
+    assert_eq!(repaired.code, Some(1), "{repaired:?}");
+    drop(device);
+    check_clean(&image);
+}
+
+/// As a cut in the middle of closing leaves it: the sector with the mark, and the one with the checksum,
+/// are from different writes.
+#[test]
+fn a_superblock_with_a_torn_mark_is_mended_by_fsck() {
+    let Some(mut scratch) = Scratch::mounted("commit=300") else { return };
+    fs::write(scratch.path("kept"), "kept").unwrap();
+    fs::File::open(scratch.path("kept")).unwrap().sync_all().unwrap();
+    let image = scratch.image();
+    let mounted = fs::read(&image).unwrap();
+    scratch.umount();
+    let closed = fs::read(&image).unwrap();
+    // Beside the mark only times and counts differ; they are in the same sector as the mark.
+    let mut marked = closed[1024..2048].to_vec();
+    marked[0x60] |= 4;
+    marked[0x63] |= 0x40;
+    let sum = !crc32c(&marked[..1020]);
+    marked[1020..].copy_from_slice(&sum.to_le_bytes());
+    assert_eq!(mounted[1024 + 0x63] & 0x40, 0x40);
+    let torn = [
+        [&marked[..512], &closed[1536..2048]].concat(),
+        [&closed[1024..1536], &marked[512..]].concat(),
+    ];
+    for superblock in torn {
+        let file = OpenOptions::new().write(true).open(&image).unwrap();
+        file.write_all_at(&closed, 0).unwrap();
+        file.write_all_at(&superblock, 1024).unwrap();
+        drop(file);
+        let looked = onejournal(["fsck", "-n", text(&image)]);
+        assert_eq!(looked.code, Some(4), "{looked:?}");
+        assert!(looked.out.contains("torn"), "{looked:?}");
+        let mended = onejournal(["fsck", text(&image)]);
+        assert_eq!(mended.code, Some(1), "{mended:?}");
+        check_clean(&image);
+    }
+    scratch.mount("");
+    assert_eq!(fs::read(scratch.path("kept")).unwrap(), b"kept");
+    scratch.close_and_check();
+}
+
+/// CRC32C, bit by bit.
+fn crc32c(bytes: &[u8]) -> u32 {
+    let each = |state: u32, byte: &u8| {
+        (0..8).fold(state ^ u32::from(*byte), |state, _| {
+            if state & 1 == 1 { state >> 1 ^ 0x82F6_3B78 } else { state >> 1 }
+        })
+    };
+    !bytes.iter().fold(!0, each)
+}
+
+#[test]
+fn what_a_cut_mkfs_leaves_is_refused_and_made_anew() {
+    let Some(scratch) = Scratch::empty() else { return };
+    let (image, dir) = (scratch.image(), scratch.dir());
+    onejournal(["mkfs", "--size", "160M", text(&image)]).good();
+    check_clean(&image);
+    let made = fs::read(&image).unwrap();
+    let under_way = b"(onejournal mkfs is under way)";
+    assert!(!made.windows(under_way.len()).any(|window| window == under_way), "it has ended");
+    // Cut at the end of mke2fs.
+    fs::remove_file(&image).unwrap();
+    let word = std::str::from_utf8(under_way).unwrap();
+    let arguments = ["-q", "-F", "-t", "ext4", "-b", "4096", "-M", word, text(&image), "160M"];
+    system("mke2fs", arguments).good();
+    let mounted = onejournal(["mount", text(&image), text(&dir)]);
+    mounted.refused(8, &format!("run: onejournal mkfs --force {}", text(&image)));
+    onejournal(["mkfs", text(&image)]).good();
+    onejournal(["mount", text(&image), text(&dir)]).good();
+    onejournal(["umount", text(&dir)]).good();
+    check_clean(&image);
+}

@@ -1,0 +1,233 @@
+//! Unmounting: what else holds the volume, finding it by its image, and the next mount.
+
+mod support;
+
+use std::fs::{self, File, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Signal;
+use support::{
+    LET_GO, ONEJOURNAL, Scratch, TempMount, alone, has, onejournal, run, spawn, system, text,
+};
+
+const OPERATIONAL: i32 = 8;
+
+/// A shell that was started by `program` and waits for its input to end.
+struct Waiting(Child);
+
+impl Waiting {
+    fn start(command: &mut Command) -> Waiting {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = spawn(command).unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "here\n");
+        Waiting(child)
+    }
+
+    /// In a mount namespace of its own with a copy of the volume's mount, in the directory `dir`.
+    fn in_copy(scratch: &Scratch, dir: &Path) -> Waiting {
+        let script = format!(r#"{LET_GO} cd "$2" && echo here && read line"#);
+        let mut command = Command::new("unshare");
+        command.args(["-m", "--propagation", "private", "sh", "-c", &script, "sh"]);
+        command.args([&scratch.dir(), dir]);
+        Waiting::start(&mut command)
+    }
+
+    fn end(mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // Of a test that failed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn umount(path: &Path) -> support::Ran {
+    onejournal(["umount", text(path)])
+}
+
+#[test]
+fn a_volume_is_unmounted_by_its_image() {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::mounted("") else { return };
+    fs::write(scratch.path("f"), "f").unwrap();
+    umount(&scratch.image()).good();
+    scratch.expect_ended();
+    scratch.check();
+    umount(&scratch.image()).refused(OPERATIONAL, "is not mounted");
+    umount(&scratch.dir()).refused(OPERATIONAL, "no OneJournal volume is mounted on it");
+    umount(&scratch.root().join("none")).refused(OPERATIONAL, "No such file");
+}
+
+#[test]
+fn a_volume_is_unmounted_by_its_device() {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::new() else { return };
+    let device = support::Loop::attach(&scratch.image());
+    scratch.mount_target(&device.path, "");
+    let other = scratch.root().join("a place, too");
+    fs::create_dir(&other).unwrap();
+    let _bound = TempMount::new(&["--bind", text(&scratch.dir())], &other);
+    umount(&scratch.dir()).refused(OPERATIONAL, "a place, too");
+    umount(&device.path).good();
+    scratch.expect_ended();
+    scratch.check();
+}
+
+#[test]
+fn a_copy_in_another_namespace_is_named_and_taken_off() {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::mounted("").filter(|_| has("unshare")) else { return };
+    let copy = Waiting::in_copy(&scratch, scratch.root());
+    let place = format!(
+        "mounted on {} in the mount namespace of process {} (sh)",
+        scratch.dir().display(),
+        copy.0.id()
+    );
+    umount(&scratch.dir()).refused(OPERATIONAL, &place);
+    assert!(scratch.daemon().is_alive());
+    let other = scratch.root().join("other");
+    fs::create_dir(&other).unwrap();
+    onejournal(["mount", text(&scratch.image()), text(&other)]).refused(OPERATIONAL, &place);
+    let shown = onejournal(["stat", text(&scratch.image())]).good();
+    assert!(shown.contains(&place) && shown.contains("durability"), "{shown}");
+    umount(&scratch.image()).good();
+    scratch.expect_ended();
+    scratch.check();
+    copy.end();
+}
+
+#[test]
+fn a_copy_that_is_in_use_is_left_and_named() {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::mounted("").filter(|_| has("unshare")) else { return };
+    let copy = Waiting::in_copy(&scratch, &scratch.dir());
+    let pid = copy.0.id().to_string();
+    let ran = umount(&scratch.image());
+    ran.refused(OPERATIONAL, &format!("of process {pid} (sh)"));
+    ran.refused(OPERATIONAL, "in use by a program");
+    copy.end();
+    scratch.expect_ended();
+    scratch.check();
+}
+
+#[test]
+fn a_daemon_without_a_mount_is_shown_and_can_be_ended() {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::mounted("").filter(|_| has("unshare")) else { return };
+    let image = scratch.image();
+    let file = File::create(scratch.path("f")).unwrap();
+    fs::write(scratch.path("g"), "g").unwrap();
+    system("umount", ["-l", text(&scratch.dir())]).good();
+    let nowhere = "mounted nowhere that is visible from here";
+    onejournal(["stat", text(&image)]).refused(OPERATIONAL, nowhere);
+    let ran = umount(&image);
+    ran.refused(OPERATIONAL, nowhere);
+    ran.refused(OPERATIONAL, "`kill ");
+    scratch.daemon().signal(Signal::TERM);
+    scratch.expect_ended();
+    file.sync_all().unwrap_err();
+    scratch.check();
+    scratch.mount("");
+    assert_eq!(fs::read(scratch.path("g")).unwrap(), b"g");
+    scratch.close_and_check();
+}
+
+/// The process that is waited for is only named like a daemon that closes its volume.
+#[test]
+fn a_mount_waits_for_a_daemon_that_is_closing() {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::new().filter(|_| has("flock")) else { return };
+    let script = scratch.root().join("mount");
+    let body =
+        "exec 9<\"$1\" && flock 9 && echo oj-closing >/proc/$$/comm && echo here && read line";
+    fs::write(&script, body).unwrap();
+    let mut command = Command::new("sh");
+    command.current_dir(scratch.root()).args(["mount", text(&scratch.image())]);
+    let closing = Waiting::start(&mut command);
+    let mut command = Command::new(ONEJOURNAL);
+    command.args([Path::new("mount"), Path::new("-f"), &scratch.image(), &scratch.dir()]);
+    let mut mount = spawn(&mut command).unwrap();
+    while !waits_for(&mount, closing.0.id()) {
+        assert!(mount.try_wait().unwrap().is_none(), "it did not wait");
+        std::thread::yield_now();
+    }
+    closing.end();
+    while rustix::fs::getxattr(scratch.dir(), "user.onejournal.pid", &mut [0; 32]).is_err() {
+        assert!(mount.try_wait().unwrap().is_none(), "it did not mount");
+        std::thread::yield_now();
+    }
+    scratch.adopt();
+    scratch.umount();
+    assert!(mount.wait().unwrap().success());
+    scratch.check();
+}
+
+/// Whether one of its descriptors stands for the process.
+fn waits_for(child: &Child, pid: u32) -> bool {
+    let infos =
+        fs::read_dir(format!("/proc/{}/fdinfo", child.id())).into_iter().flatten().flatten();
+    let line = format!("Pid:\t{pid}\n");
+    infos.filter_map(|info| fs::read_to_string(info.path()).ok()).any(|info| info.contains(&line))
+}
+
+#[test]
+fn the_next_mount_can_begin_after_a_plain_umount() {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::new() else { return };
+    for round in 0..20 {
+        scratch.mount("");
+        fs::write(scratch.path(&format!("f{round}")), vec![1; 100_000]).unwrap();
+        system("umount", [scratch.dir()]).good();
+        // At once: the process of the last mount may be ending still.
+        let (image, dir) = (scratch.image(), scratch.dir());
+        onejournal(["mount", text(&image), text(&dir)]).good();
+        scratch.expect_ended();
+        scratch.adopt();
+        scratch.umount();
+    }
+    scratch.check();
+}
+
+#[test]
+fn a_mount_whose_daemon_died_is_taken_off() {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::mounted("") else { return };
+    let file = scratch.path("f");
+    fs::write(&file, "f").unwrap();
+    File::open(&file).unwrap().sync_all().unwrap();
+    scratch.daemon().signal(Signal::KILL);
+    assert!(scratch.daemon().ended());
+    umount(&scratch.dir()).refused(OPERATIONAL, "the next mount recovers it");
+    scratch.expect_ended();
+    scratch.mount("");
+    assert_eq!(fs::read(&file).unwrap(), b"f");
+    scratch.close_and_check();
+}
+
+/// The attributes that tell of the daemon cannot be read then, as when the root directory is damaged.
+#[test]
+fn a_root_directory_that_denies_everything_is_unmounted() {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::mounted("").filter(|_| has("setpriv")) else { return };
+    fs::set_permissions(scratch.dir(), Permissions::from_mode(0o0)).unwrap();
+    let as_weak_root = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.arg("--bounding-set=-dac_override,-dac_read_search").arg(ONEJOURNAL);
+        run(command.args(arguments))
+    };
+    let dir = scratch.dir();
+    as_weak_root(&["stat", text(&dir)]).refused(OPERATIONAL, "ermission denied");
+    as_weak_root(&["umount", text(&dir)]).good();
+    scratch.expect_ended();
+    scratch.check();
+}
