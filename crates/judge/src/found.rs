@@ -4,10 +4,11 @@ use std::path::Path;
 
 use sim::calls::read_tree;
 
-use crate::hands::{record_file, tree_dir};
+use crate::database;
+use crate::hands::{database_dir, record_file, tree_dir};
 use crate::history::Found;
 use crate::rig::USER;
-use crate::scenario::Scenario;
+use crate::scenario::{Actor, Scenario};
 use crate::script::places;
 
 /// Reads what each actor has made.
@@ -16,6 +17,9 @@ pub fn read(root: &Path, scenario: &Scenario) -> Result<Vec<Found>, String> {
 }
 
 fn read_actor(root: &Path, scenario: &Scenario, actor: usize) -> Result<Found, String> {
+    if let Actor::Database(how) = scenario.actors[actor] {
+        return database::count(&database_dir(root, actor), how).map(Found::Count);
+    }
     if !scenario.actors[actor].has_tree() {
         let path = record_file(root, scenario, actor);
         let bytes = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;

@@ -13,6 +13,7 @@ use sim::calls::Calls;
 use sim::op::Op;
 
 use crate::command::spawn;
+use crate::database::Client;
 use crate::history::{Mark, Moment};
 use crate::scenario::{Actor, Scenario};
 use crate::script::{Step, places};
@@ -21,6 +22,11 @@ use crate::slots::{Places, SlotOp};
 /// The directory of an actor.
 pub fn tree_dir(root: &Path, actor: usize) -> PathBuf {
     root.join(format!("tree{actor}"))
+}
+
+/// The directory of a database.
+pub fn database_dir(root: &Path, actor: usize) -> PathBuf {
+    root.join(format!("database{actor}"))
 }
 
 /// The file in which an actor has its records.
@@ -38,6 +44,13 @@ pub fn prepare(root: &Path, scenario: &Scenario) -> io::Result<()> {
             let dir = tree_dir(root, actor);
             std::fs::DirBuilder::new().create(&dir)?;
             File::open(dir)?.sync_all()?;
+            continue;
+        }
+        if let Actor::Database(how) = kind {
+            let dir = database_dir(root, actor);
+            std::fs::DirBuilder::new().create(&dir)?;
+            Client::make(&dir, how).map_err(io::Error::other)?;
+            File::open(&dir)?.sync_all()?;
             continue;
         }
         let path = record_file(root, scenario, actor);
@@ -60,6 +73,7 @@ enum Records {
 enum Hands {
     Tree(Calls),
     Slots(Records, Places),
+    Database(Client),
 }
 
 /// Does all steps, with marks. Ends early, and well, when the mount is gone.
@@ -103,6 +117,9 @@ fn is_attribute(step: &Step) -> bool {
 }
 
 fn is_refusal(error: &io::Error) -> bool {
+    if error.kind() == io::ErrorKind::Other {
+        return false;
+    }
     use rustix::io::Errno;
     let bad =
         [Errno::IO, Errno::NOSPC, Errno::ROFS, Errno::NOTCONN, Errno::CONNABORTED, Errno::INTR];
@@ -123,6 +140,10 @@ fn open(root: &Path, scenario: &Scenario, actor: usize) -> io::Result<Hands> {
         Actor::Sync => Records::File(open(OFlags::SYNC)?),
         Actor::Uring => Records::Ring(open(OFlags::empty())?, RingPool::new()?),
         Actor::Mapped => Records::Mapped(Mapping::start(&path)?),
+        Actor::Database(how) => {
+            let client = Client::open(&database_dir(root, actor), how);
+            return Ok(Hands::Database(client.map_err(io::Error::other)?));
+        }
     };
     Ok(Hands::Slots(records, places))
 }
@@ -131,6 +152,9 @@ impl Hands {
     fn step(&mut self, step: &Step) -> io::Result<()> {
         match (self, step) {
             (Hands::Tree(calls), Step::Tree(op)) => calls.apply(op),
+            (Hands::Database(client), Step::Commit(count)) => {
+                client.commit(*count).map_err(io::Error::other)
+            }
             (Hands::Slots(records, places), Step::Slot(op)) => records.step(*places, *op),
             _ => unreachable!("an actor does steps of its own kind"),
         }

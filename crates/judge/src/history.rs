@@ -93,6 +93,7 @@ pub struct History {
 pub enum Found {
     Tree(Tree),
     Slots(Vec<u8>),
+    Count(u64),
 }
 
 /// Builds the history of one actor.
@@ -251,7 +252,7 @@ impl History {
                         .iter()
                         .filter_map(|stage| match &stage.state {
                             State::Tree(model) => model.content(id),
-                            State::Slots(_) => None,
+                            State::Slots(_) | State::Count(_) => None,
                         })
                         .collect();
                     contents::check(entry.content.bytes(), &versions)
@@ -339,13 +340,14 @@ impl History {
                     .err()
                     .unwrap_or_else(|| "each byte is of a state, but not all of one".to_owned())
             }
+            Found::Count(count) => format!("{count} transactions"),
             Found::Tree(tree) => {
                 let texts = stages.filter_map(|(index, stage)| match &stage.state {
                     State::Tree(model) => {
                         let text = tree.differences(&model.tree(), ["volume", "model"], 6);
                         Some((text.len(), index, text))
                     }
-                    State::Slots(_) => None,
+                    State::Slots(_) | State::Count(_) => None,
                 });
                 let (_, index, text) = texts.min().unwrap_or_default();
                 format!("against stage {index} (\"{}\"):\n{text}", self.stages[actor][index].what)
@@ -381,7 +383,7 @@ impl Builder<'_> {
             let stage = Stage { begin: time.begin, end: time.end, state, print, what };
             let last = stages.last().expect("there is a first stage");
             let is_new = match &stage.state {
-                State::Tree(_) => true,
+                State::Tree(_) | State::Count(_) => true,
                 State::Slots(_) => stage.print != last.print,
             };
             if is_new {
@@ -453,7 +455,7 @@ fn times(events: &[Event], first: usize, actor_count: usize) -> Vec<Vec<Time>> {
 fn records(stage: &Stage) -> &sim::content::Content {
     match &stage.state {
         State::Slots(records) => records,
-        State::Tree(_) => unreachable!("the caller has found records"),
+        State::Tree(_) | State::Count(_) => unreachable!("the caller has found records"),
     }
 }
 
@@ -462,12 +464,14 @@ fn print(promise: Promise, state: &State) -> u64 {
     match state {
         State::Tree(model) => print_tree(promise, &model.tree()),
         State::Slots(records) => records.hash(),
+        State::Count(count) => *count,
     }
 }
 
 fn print_found(promise: Promise, found: &Found) -> u64 {
     match found {
         Found::Tree(tree) => print_tree(promise, tree),
+        Found::Count(count) => *count,
         Found::Slots(bytes) => sim::content::Content::new(bytes.clone()).hash(),
     }
 }

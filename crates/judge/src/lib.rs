@@ -21,6 +21,7 @@ pub mod case;
 mod command;
 mod contents;
 pub mod crash;
+mod database;
 mod found;
 mod hands;
 pub mod history;

@@ -36,14 +36,51 @@ pub enum Actor {
     Sync,
     /// The same file, durable writes through io_uring.
     Uring,
+    /// A database of SQLite in a directory of its own; a step is a transaction.
+    Database(&'static Database),
     /// Records in a file of its own, stored through a shared mapping; `msync`.
     Mapped,
 }
 
+/// How a database is opened.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Database {
+    /// `PRAGMA journal_mode`.
+    pub journal_mode: &'static str,
+    /// `PRAGMA synchronous`.
+    pub synchronous: &'static str,
+    /// SQLite's VFS.
+    pub vfs: &'static str,
+    /// A commit that has returned is durable. In mode DELETE only EXTRA promises that, or an atomic write.
+    pub is_durable: bool,
+}
+
+const fn database(
+    journal_mode: &'static str,
+    synchronous: &'static str,
+    vfs: &'static str,
+) -> Database {
+    Database { journal_mode, synchronous, vfs, is_durable: true }
+}
+
+const DELETE_EXTRA: Database = database("delete", "extra", "unix");
+const DELETE_FULL: Database = Database { is_durable: false, ..database("delete", "full", "unix") };
+const TRUNCATE: Database = database("truncate", "full", "unix");
+const PERSIST: Database = database("persist", "full", "unix");
+const WAL: Database = database("wal", "full", "unix");
+const WAL_EXTRA: Database = database("wal", "extra", "unix");
+/// With `-o atomic_writes` a transaction is an atomic write.
+const BATCH: Database = database("delete", "full", "unix");
+const BATCH_PERSIST: Database = database("persist", "full", "unix");
+const OUR_DELETE: Database = database("delete", "extra", "onejournal");
+const OUR_TRUNCATE: Database = database("truncate", "full", "onejournal");
+const OUR_PERSIST: Database = database("persist", "full", "onejournal");
+const OUR_WAL: Database = database("wal", "full", "onejournal");
+
 impl Actor {
     /// Whether it writes to the file that several actors share.
     pub fn shares_file(self) -> bool {
-        !self.has_tree() && self != Actor::Mapped
+        !self.has_tree() && !matches!(self, Actor::Mapped | Actor::Database(_))
     }
 
     /// Whether it has a directory of its own.
@@ -82,7 +119,7 @@ const USUAL: Scenario = Scenario {
 };
 
 /// All kinds.
-pub const SCENARIOS: [Scenario; 18] = [
+pub const SCENARIOS: [Scenario; 22] = [
     Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
     Scenario {
         name: "writers",
@@ -139,6 +176,37 @@ pub const SCENARIOS: [Scenario; 18] = [
         attach: Attach::File,
         by_user: true,
         actors: &[Actor::Tree, Actor::Plain],
+        ..USUAL
+    },
+    Scenario {
+        name: "sqlite-rollback",
+        actors: &[
+            Actor::Database(&DELETE_EXTRA),
+            Actor::Database(&DELETE_FULL),
+            Actor::Database(&TRUNCATE),
+            Actor::Database(&PERSIST),
+        ],
+        ..USUAL
+    },
+    Scenario {
+        name: "sqlite-wal",
+        actors: &[Actor::Database(&WAL), Actor::Database(&WAL_EXTRA), Actor::Tree],
+        ..USUAL
+    },
+    Scenario {
+        name: "sqlite-atomic",
+        options: "atomic_writes",
+        actors: &[Actor::Database(&BATCH), Actor::Database(&BATCH_PERSIST), Actor::Database(&WAL)],
+        ..USUAL
+    },
+    Scenario {
+        name: "sqlite-extension",
+        actors: &[
+            Actor::Database(&OUR_DELETE),
+            Actor::Database(&OUR_TRUNCATE),
+            Actor::Database(&OUR_PERSIST),
+            Actor::Database(&OUR_WAL),
+        ],
         ..USUAL
     },
     Scenario { name: "killed", is_killed: true, actors: &[Actor::Tree, Actor::Dsync], ..USUAL },

@@ -18,6 +18,8 @@ pub enum Step {
     Tree(Op),
     /// In places of a file.
     Slot(SlotOp),
+    /// A transaction that makes the database count so far.
+    Commit(u64),
 }
 
 impl fmt::Display for Step {
@@ -25,6 +27,7 @@ impl fmt::Display for Step {
         match self {
             Step::Tree(op) => op.fmt(f),
             Step::Slot(op) => op.fmt(f),
+            Step::Commit(count) => write!(f, "transaction {count}"),
         }
     }
 }
@@ -36,6 +39,8 @@ pub enum State {
     Tree(Box<Model>),
     /// Its records, one after the other.
     Slots(Content),
+    /// The transactions of its database.
+    Count(u64),
 }
 
 impl State {
@@ -43,6 +48,7 @@ impl State {
     pub fn first(actor: Actor) -> State {
         match actor {
             Actor::Tree | Actor::Mover => State::Tree(Box::new(Model::empty())),
+            Actor::Database(_) => State::Count(0),
             _ => State::Slots(Content::new(vec![0; slots::PLACE_COUNT * RECORD_BYTES])),
         }
     }
@@ -83,6 +89,7 @@ pub fn steps(
             let ops = ops_from((**model).clone(), first_number, seed, count);
             ops.into_iter().flat_map(|op| as_calls(op, scenario.by_user)).map(Step::Tree).collect()
         }
+        State::Count(done) => (1..=count as u64).map(|more| Step::Commit(done + more)).collect(),
         State::Slots(_) => {
             slots::ops(seed, first_number, count).into_iter().map(Step::Slot).collect()
         }
@@ -171,6 +178,10 @@ pub fn apply(state: &State, step: &Step, places: Places) -> Option<Effect> {
     match (state, step) {
         (State::Tree(model), Step::Tree(op)) => apply_tree(model, op),
         (State::Slots(records), Step::Slot(op)) => Some(apply_slots(records, op, places)),
+        (State::Count(_), Step::Commit(count)) => {
+            let state = State::Count(*count);
+            Some(Effect { parts: Vec::new(), state, changes: Vec::new(), moved: Vec::new() })
+        }
         _ => unreachable!("an actor does steps of its own kind"),
     }
 }
@@ -249,6 +260,9 @@ pub fn covers(actor: Actor, state: &State, step: &Step, has_sync: bool) -> Cover
         (Step::Slot(SlotOp::Write { .. }), _)
             if matches!(actor, Actor::Dsync | Actor::Sync | Actor::Uring) =>
         {
+            Covers::Itself
+        }
+        (Step::Commit(_), _) if matches!(actor, Actor::Database(it) if it.is_durable) => {
             Covers::Itself
         }
         _ => Covers::Nothing,
