@@ -306,7 +306,11 @@ fn regression_nobody_gets_a_volume_while_it_is_checked_or_made() {
             inside.args(["--mount", "sh", "-c", &bind, "sh", ONEJOURNAL]);
             let ran = run(inside.args(command).arg(target));
             assert_eq!(ran.code, Some(0), "{tool} {target:?}: {ran:?}");
-            assert_eq!(ran.err.matches("in use").count(), 2, "{tool} {target:?}: {ran:?}");
+            assert_eq!(
+                format!("{}{}", ran.out, ran.err).matches("in use").count(),
+                2,
+                "{tool} {target:?}: {ran:?}"
+            );
         }
     }
     scratch.check();

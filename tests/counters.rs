@@ -154,3 +154,38 @@ fn regression_a_cold_sequential_read_takes_large_requests() {
     assert!(count("device_reads") < 160, "{} reads of 32 MiB", count("device_reads"));
     scratch.close_and_check();
 }
+
+/// Requests that the kernel sends for each of `count` calls.
+fn requests_each(scratch: &Scratch, count: u64, mut call: impl FnMut(u64)) -> f64 {
+    let before = scratch.counter("requests");
+    (0..count).for_each(&mut call);
+    (scratch.counter("requests") - before) as f64 / count as f64
+}
+
+/// What many links to one file cost is requests: a LOOKUP of the new name, a GETATTR of the directory (whose attributes
+/// the kernel forgets at each change) and the LINK; without the LOOKUP to remove one. It does not grow with their number,
+/// in requests or in bytes of the journal.
+#[test]
+fn a_link_costs_the_same_however_many_there_are() {
+    let Some(scratch) = mounted(OPTIONS) else { return };
+    fs::write(scratch.path("f"), "f").unwrap();
+    fs::create_dir(scratch.path("d")).unwrap();
+    let name = |n: u64| scratch.path(&format!("d/{n}"));
+    let link = |n: u64| fs::hard_link(scratch.path("f"), name(n)).unwrap();
+    // A commit logs each block that changed once.
+    let logged = |from: u64| {
+        let before = scratch.counter("logged_blocks");
+        (from..from + 100).for_each(link);
+        File::open(scratch.path("d")).unwrap().sync_all().unwrap();
+        scratch.counter("logged_blocks") - before
+    };
+    let few = logged(0);
+    let linked = requests_each(&scratch, 5000, |n| link(100 + n));
+    File::open(scratch.path("d")).unwrap().sync_all().unwrap();
+    let many = logged(5100);
+    // Each of the 100 names may be in a block of its own.
+    assert!(many <= few + 100 + 10, "{few} blocks at first, {many} then");
+    let unlinked = requests_each(&scratch, 5000, |n| fs::remove_file(name(n)).unwrap());
+    assert!(linked < 3.01 && unlinked < 2.01, "{linked} requests a link, {unlinked} a removal");
+    scratch.close_and_check();
+}

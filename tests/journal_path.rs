@@ -202,6 +202,32 @@ fn slower_memory_is_slower_and_a_small_journal_is_reused() {
     scratch.close_and_check();
 }
 
+/// A partition, taken away with the value: one that was added would outlast the loop device.
+struct Partition {
+    disk: String,
+    number: u32,
+}
+
+impl Partition {
+    #[track_caller]
+    fn add(disk: &Path, number: u32, start_mib: u32, size_mib: u32) -> Partition {
+        let disk = disk.to_str().unwrap().to_owned();
+        let numbers = [number, start_mib * 2048, size_mib * 2048].map(|n| n.to_string());
+        system("addpart", [&disk, &numbers[0], &numbers[1], &numbers[2]]).good();
+        Partition { disk, number }
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("{}p{}", self.disk, self.number))
+    }
+}
+
+impl Drop for Partition {
+    fn drop(&mut self) {
+        system("delpart", [&self.disk, &self.number.to_string()]);
+    }
+}
+
 /// Their flushes empty one cache; `crates/journal/tests/flushes.rs` has what follows from it.
 #[test]
 fn a_journal_on_another_partition_of_the_volumes_disk() {
@@ -212,13 +238,8 @@ fn a_journal_on_another_partition_of_the_volumes_disk() {
     let file = scratch.root().join("disk");
     File::create(&file).unwrap().set_len(96 << 20).unwrap();
     let disk = Loop::attach(&file);
-    let partition = |number: u32, start_mib: u32, size_mib: u32| {
-        let disk = disk.path.to_str().unwrap();
-        let numbers = [number, start_mib * 2048, size_mib * 2048].map(|n| n.to_string());
-        system("addpart", [disk, &numbers[0], &numbers[1], &numbers[2]]).good();
-        PathBuf::from(format!("{disk}p{number}"))
-    };
-    let (volume, journal) = (partition(1, 1, 64), partition(2, 70, 16));
+    let partitions = (Partition::add(&disk.path, 1, 1, 64), Partition::add(&disk.path, 2, 70, 16));
+    let (volume, journal) = (partitions.0.path(), partitions.1.path());
     if !volume.exists() || !journal.exists() {
         return eprintln!("skipped: the kernel makes no nodes of partitions");
     }

@@ -1,13 +1,17 @@
-# Runs SQLite's own `veryquick` suite, with the extension as the default VFS if one is named.
+# Runs a suite of SQLite's own tests, with the extension as the default VFS if one is named.
 #
-#   testfixture run.tcl TESTDIR [--extension LIBRARY] [FILE.test ...]
+#   testfixture run.tcl TESTDIR PERMUTATION [--extension LIBRARY] [FILE.test ...]
+#
+# PERMUTATION: `veryquick`, or `atomic-batch-write`, which is SQLite's own choice of the same files for systems
+# on which no journal file is written.
 #
 # TESTDIR is the folder `test` of SQLite's source. Databases are made in the working directory. With files
 # named, these are run instead of the suite. SQLite makes its own VFS the default again whenever a test file
 # shuts it down and starts it, so the extension is made the default before each file and after each start.
 
 set testdir [file normalize [lindex $argv 0]]
-set arguments [lrange $argv 1 end]
+set permutation [lindex $argv 1]
+set arguments [lrange $argv 2 end]
 set extension {}
 if {[lindex $arguments 0] eq "--extension"} {
     set extension [file normalize [lindex $arguments 1]]
@@ -44,6 +48,6 @@ if {$extension ne {}} {
 if {[llength $arguments] > 0} {
     run_tests named -files $arguments
 } else {
-    run_test_suite veryquick
+    run_test_suite $permutation
 }
 finish_test

@@ -4,7 +4,7 @@
 //! `ready` on its standard output when the mount can be used.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -150,12 +150,12 @@ pub fn abort_on_panic() {
 /// Opens the target for writing: recovery writes even when the mount is to be read-only. A target
 /// that cannot be written can still be mounted read-only, but not one that is in use.
 fn open_disk(path: &Path, read_only: bool) -> Result<(Disk, bool)> {
-    match Disk::open(path, Access::ReadWrite) {
+    match target::try_open(path, Access::ReadWrite) {
         Ok(disk) => Ok((disk, read_only)),
-        Err(error) if read_only && error.source.kind() != ErrorKind::ResourceBusy => {
+        Err(refusal) if read_only && !refusal.in_use => {
             Ok((target::open(path, Access::ReadOnly)?, true))
         }
-        Err(error) => Err(target::opening(error)),
+        Err(refusal) => Err(refusal.error),
     }
 }
 

@@ -10,20 +10,38 @@ use device::{Access, DeviceError, Disk, TrustedUsers};
 use crate::volumes::{self, User};
 use crate::{CliError, Result};
 
+/// Why a target could not be opened.
+pub struct Refusal {
+    pub error: CliError,
+    /// Somebody else has it.
+    pub in_use: bool,
+}
+
 /// Opens the target, or says what is wrong with it. Waits for a daemon that is just closing it.
 pub fn open(path: &Path, access: Access) -> Result<Disk> {
+    try_open(path, access).map_err(|refusal| refusal.error)
+}
+
+/// The same, for a caller to whom it matters why it could not be opened.
+pub fn try_open(path: &Path, access: Access) -> std::result::Result<Disk, Refusal> {
     let mut is_second = false;
     loop {
-        let error = match Disk::open(path, access) {
+        let refusal = match Disk::open(path, access) {
             Ok(disk) => return Ok(disk),
-            Err(error) => opening(error),
+            Err(error) => Refusal {
+                in_use: error.source.kind() == io::ErrorKind::ResourceBusy,
+                error: opening(error),
+            },
         };
-        match volumes::user_of(path)? {
-            Some(User::Closing(daemon)) => while !daemon.ended()? {},
-            Some(User::Serving(text)) => return Err(CliError::new(format!("{error}; {text}"))),
+        let with = |error| Refusal { error, in_use: refusal.in_use };
+        match volumes::user_of(path).map_err(with)? {
+            Some(User::Closing(daemon)) => while !daemon.ended().map_err(with)? {},
+            Some(User::Serving(text)) => {
+                return Err(with(CliError::new(format!("{}; {text}", refusal.error))));
+            }
             // It may have ended since.
             None if !is_second => is_second = true,
-            None => return Err(error),
+            None => return Err(refusal),
         }
     }
 }

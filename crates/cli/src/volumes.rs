@@ -57,7 +57,15 @@ impl Medium {
 
 /// The path of the file behind a loop device.
 fn backing_file((major, minor): (u32, u32)) -> Option<PathBuf> {
-    let name = format!("/sys/dev/block/{major}:{minor}/loop/backing_file");
+    // A part of a file is not the file.
+    let loop_directory = format!("/sys/dev/block/{major}:{minor}/loop");
+    let is_all = |name: &str| {
+        std::fs::read_to_string(format!("{loop_directory}/{name}")).is_ok_and(|n| n.trim() == "0")
+    };
+    if !is_all("offset") || !is_all("sizelimit") {
+        return None;
+    }
+    let name = format!("{loop_directory}/backing_file");
     let path = fs::read(name).ok()?;
     let path = path.strip_suffix(b"\n").unwrap_or(&path);
     Some(OsStr::from_bytes(path).into())

@@ -18,16 +18,30 @@ fn attach(file: &NamedTempFile) -> LoopDevice {
     LoopDevice::attach(file.as_file(), options).expect("attach")
 }
 
+/// A partition, taken away with the value: one that was added would outlast the loop device.
+struct Partition {
+    disk: PathBuf,
+    number: u64,
+    path: PathBuf,
+}
+
+impl Drop for Partition {
+    fn drop(&mut self) {
+        let _ = Command::new("delpart").arg(&self.disk).arg(self.number.to_string()).status();
+    }
+}
+
 /// Partition `number` with 4 MiB, where the kernel can have it.
-fn add_partition(disk: &Path, number: u64) -> Option<PathBuf> {
+fn add_partition(disk: &Path, number: u64) -> Option<Partition> {
     let numbers = [number, number * 8192, 8192].map(|number| number.to_string());
     let added = Command::new("addpart").arg(disk).args(numbers).status();
     let path = PathBuf::from(format!("{}p{number}", disk.display()));
-    if !added.is_ok_and(|status| status.success()) || !path.exists() {
+    let partition = Partition { disk: disk.to_owned(), number, path };
+    if !added.is_ok_and(|status| status.success()) || !partition.path.exists() {
         eprintln!("skipped: needs addpart, and a kernel with partitions");
         return None;
     }
-    Some(path)
+    Some(partition)
 }
 
 #[test]
@@ -41,12 +55,12 @@ fn partitions_of_one_disk_share_its_cache() {
     let Some(second) = add_partition(disk.path(), 2) else { return };
     let caches = |path: &Path| Disk::open(path, Access::ReadOnly).expect("open").caches().to_vec();
     let whole = caches(disk.path());
-    assert_eq!(caches(&first), whole);
-    assert_eq!(caches(&second), whole);
+    assert_eq!(caches(&first.path), whole);
+    assert_eq!(caches(&second.path), whole);
     // The first is the disk itself; another loop device has only the disk below their files in common.
     assert_eq!(whole[1..], caches(other.path())[1..]);
     assert_ne!(whole[0], caches(other.path())[0]);
-    let written = Disk::open(&first, Access::ReadWrite).expect("open");
-    Disk::open(&second, Access::ReadWrite).expect("it is another device");
+    let written = Disk::open(&first.path, Access::ReadWrite).expect("open");
+    Disk::open(&second.path, Access::ReadWrite).expect("it is another device");
     written.write_durable(0, &[1; 4096]).expect("write");
 }

@@ -82,7 +82,8 @@ impl RawVolume {
         if !self.geometry.holds(block, 1) {
             return Err(Error::corrupt(format!("{what}: i_file_acl"), inode.ino));
         }
-        self.check_not_fixed(&[block..block + 1], what, inode.ino)
+        let run = block..block + 1;
+        self.check_not_fixed(std::slice::from_ref(&run), what, inode.ino)
     }
 
     /// The part of the block map that is in the inode.

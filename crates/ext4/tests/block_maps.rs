@@ -123,9 +123,12 @@ fn write_names(dir: &Path) {
     rustix::fs::setxattr(dir.join("one"), "user.large", &value, flags).unwrap();
 }
 
+/// The bytes of an image, and the files in it.
+type Made = (Vec<u8>, Files);
+
 /// Such a volume, made once for each choice of features.
 fn kernel_volume(features: &'static [&'static str]) -> Option<(Image, Files)> {
-    static MADE: Mutex<BTreeMap<&[&str], (Vec<u8>, Files)>> = Mutex::new(BTreeMap::new());
+    static MADE: Mutex<BTreeMap<&[&str], Made>> = Mutex::new(BTreeMap::new());
     if !can_mount() {
         return None;
     }

@@ -72,8 +72,10 @@ const JBD2_FIELDS: [Field; 12] = [
     (0x50, 1), // s_checksum_type
 ];
 
-/// A way to damage a field; the bytes are in the order of the medium.
-const DAMAGES: [(&str, fn(&mut [u8])); 4] = [
+/// The name of a way to damage a field, and what it does to its bytes, which are in the order of the medium.
+type FieldDamage = (&'static str, fn(&mut [u8]));
+
+const DAMAGES: [FieldDamage; 4] = [
     ("zero", |field| field.fill(0)),
     ("maximum", |field| field.fill(0xFF)),
     ("first bit", |field| field[0] ^= 1),

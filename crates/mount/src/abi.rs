@@ -66,9 +66,6 @@ pub const FOPEN_NOFLUSH: u32 = 1 << 5;
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 /// [`WriteIn::write_flags`]: pages that were changed through a mapping.
 pub const WRITE_CACHE: u32 = 1 << 0;
-/// [`WriteIn::write_flags`] and [`ReadIn::read_flags`]: the lock owner is valid. The kernel sets it for
-/// direct I/O alone; `O_DIRECT` is also set for direct I/O that fell back to the page cache.
-pub const LOCK_OWNER: u32 = 1 << 1;
 /// [`WriteIn::write_flags`]: clear set-user-ID and set-group-ID.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// [`FsyncIn::fsync_flags`]: data only.

@@ -233,11 +233,7 @@ fn negotiate(request: &Request<'_>, wanted: u64) -> Result<Handshake, MountError
     if offered & init::INIT_EXT != 0 {
         offered |= u64::from(body.take::<InitInExt>().map_err(short)?.flags2) << 32;
     }
-    let mut agreed = offered & wanted;
-    if agreed & init::OVER_IO_URING != 0 {
-        // The answer to a direct write may have to wait (`adapter::direct`), and through a ring it cannot.
-        agreed &= !init::ASYNC_DIO;
-    }
+    let agreed = offered & wanted;
     tracing::debug!(major = offer.major, minor = offer.minor, offered, agreed, "INIT");
     Ok(Handshake::Agreed(InitOut {
         major: abi::MAJOR,
@@ -255,6 +251,9 @@ fn negotiate(request: &Request<'_>, wanted: u64) -> Result<Handshake, MountError
     }))
 }
 
+/// Without `ASYNC_DIO`: the kernel drops no pages when an asynchronous direct write ends, and a page that was
+/// read meanwhile would stay. Telling it to drop them is no way out: a daemon that is killed while the kernel
+/// waits for such a page never ends.
 fn wanted_flags(options: &MountOptions) -> u64 {
     let mut wanted = init::ASYNC_READ
         | init::EXPORT_SUPPORT
@@ -263,7 +262,6 @@ fn wanted_flags(options: &MountOptions) -> u64 {
         | init::HAS_IOCTL_DIR
         | init::DO_READDIRPLUS
         | init::READDIRPLUS_AUTO
-        | init::ASYNC_DIO
         | init::NO_OPEN_SUPPORT
         | init::PARALLEL_DIROPS
         | init::MAX_PAGES
@@ -321,21 +319,6 @@ mod tests {
         let options = MountOptions { writeback_cache: true, ..Default::default() };
         let Ok(Handshake::Agreed(out)) = shake(&bytes, &options) else { panic!() };
         assert_ne!(u64::from(out.flags) & init::WRITEBACK_CACHE, 0);
-    }
-
-    #[test]
-    fn through_rings_direct_writes_are_synchronous() {
-        let mut bytes = init_request(7, 45, (init::INIT_EXT | init::ASYNC_DIO) as u32);
-        let mut agreed = |flags2: u32| {
-            bytes[56..60].copy_from_slice(&flags2.to_ne_bytes());
-            let wanted = wanted_flags(&MountOptions::default()) | init::OVER_IO_URING;
-            match negotiate(&Request::parse(&bytes).unwrap(), wanted) {
-                Ok(Handshake::Agreed(out)) => (u64::from(out.flags) & init::ASYNC_DIO, out.flags2),
-                _ => panic!("it is accepted"),
-            }
-        };
-        assert_eq!(agreed(0), (init::ASYNC_DIO, 0));
-        assert_eq!(agreed(1 << 9), (0, 1 << 9));
     }
 
     #[test]

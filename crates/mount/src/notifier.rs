@@ -24,8 +24,7 @@ const ATTRIBUTES: Range = (u64::MAX, 0);
 struct Job {
     node: u64,
     ranges: Vec<Range>,
-    /// Called when the pages are gone.
-    then: Box<dyn FnOnce() + Send>,
+    done: Sender<()>,
 }
 
 /// Sends a message to the kernel.
@@ -68,7 +67,8 @@ impl Notifier {
         let thread = std::thread::Builder::new().name("notifier".into()).spawn(move || {
             for job in incoming {
                 job.ranges.iter().for_each(|range| sender(&message(job.node, *range)));
-                (job.then)();
+                // Nobody need be waiting.
+                let _ = job.done.send(());
             }
         })?;
         Ok(Notifier { send, jobs: Some(jobs), thread: Some(thread) })
@@ -77,38 +77,9 @@ impl Notifier {
     /// Has these bytes of a node dropped from the cache, and its attributes.
     pub(crate) fn drop_pages(&self, node: u64, ranges: Vec<Range>) -> Dropping {
         let (done, waiting) = channel();
-        self.drop_pages_then(node, ranges, move || {
-            // Nobody need be waiting.
-            let _ = done.send(());
-        });
-        Dropping(waiting)
-    }
-
-    /// The same; then the thread calls `then`.
-    pub(crate) fn drop_pages_then(
-        &self,
-        node: u64,
-        ranges: Vec<Range>,
-        then: impl FnOnce() + Send + 'static,
-    ) {
         let jobs = self.jobs.as_ref().expect("it is taken only when the value is dropped");
-        let job = Job { node, ranges, then: Box::new(then) };
-        assert!(jobs.send(job).is_ok(), "the thread ends after the sender");
-    }
-
-    /// Has these bytes of a node dropped from the cache; then the thread calls `before` and sends `answer`.
-    pub(crate) fn drop_pages_and_answer(
-        &self,
-        node: u64,
-        ranges: Vec<Range>,
-        answer: Vec<u8>,
-        before: impl FnOnce() + Send + 'static,
-    ) {
-        let send = self.send.clone();
-        self.drop_pages_then(node, ranges, move || {
-            before();
-            send(&answer);
-        });
+        jobs.send(Job { node, ranges, done }).expect("the thread ends after the sender");
+        Dropping(waiting)
     }
 
     /// [`Notifier::drop_pages`] in this thread, which returns when the pages are gone. Requests for them must
@@ -169,16 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_follows_the_pages_and_attributes_need_no_thread() {
+    fn any_thread_may_send() {
         let (notifier, sent) = logging();
         notifier.drop_attributes(13);
-        assert_eq!(numbers(&sent.lock().unwrap()[0])[2..], [13, u64::MAX, 0]);
         notifier.drop_pages_here(14, (7, 9));
-        assert_eq!(numbers(&sent.lock().unwrap()[1])[2..], [14, 7, 9]);
-        let log = sent.clone();
-        let seen = move || assert_eq!(log.lock().unwrap().len(), 3, "the pages are gone");
-        notifier.drop_pages_and_answer(12, vec![(0, 8)], b"answer".to_vec(), seen);
-        drop(notifier);
-        assert_eq!(sent.lock().unwrap()[3], b"answer");
+        let sent = sent.lock().unwrap();
+        assert_eq!(numbers(&sent[0])[2..], [13, u64::MAX, 0]);
+        assert_eq!(numbers(&sent[1])[2..], [14, 7, 9]);
     }
 }

@@ -59,14 +59,6 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// The whole answer to `unique` with the payload, for another thread to send; nothing is left to send then.
-    pub(crate) fn take(&mut self, unique: u64) -> Vec<u8> {
-        assert!(!self.is_sent, "an answer is sent once");
-        self.is_sent = true;
-        let header = out_header(unique, Answer::Done, self.len_bytes).expect("it is not silent");
-        [header.as_bytes(), self.payload()].concat()
-    }
-
     /// Bytes of payload so far.
     pub fn payload(&self) -> &[u8] {
         &self.room[..self.len_bytes]
@@ -144,16 +136,6 @@ mod tests {
         reply.send_early(9);
         assert!(reply.header(9, Answer::Failed(Errno::IO)).is_none());
         assert_eq!(*sent.borrow(), [(9, 7u32.to_ne_bytes().to_vec())]);
-    }
-
-    #[test]
-    fn an_answer_that_was_taken_is_not_sent_again() {
-        let mut room = [0; 8];
-        let mut reply = Reply::new(&mut room);
-        reply.push(&7u32).unwrap();
-        let taken = reply.take(9);
-        assert_eq!((taken.len(), taken[0], taken[8], taken[16]), (20, 20, 9, 7));
-        assert!(reply.header(9, Answer::Done).is_none());
     }
 
     #[test]

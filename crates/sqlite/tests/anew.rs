@@ -17,11 +17,8 @@ fn aside(place: &Place) -> Vec<usize> {
     let names = names.iter().filter(|name| name.as_str().starts_with("db-a.db.aside-"));
     let counts = names.map(|name| {
         let stream = log.stream(name.as_str()).expect("stream");
-        stream
-            .read_from(stream.head())
-            .expect("reader")
-            .map(|record| record.expect("record"))
-            .count()
+        let records = stream.read_from(stream.head()).expect("reader");
+        records.collect::<Result<Vec<_>, _>>().expect("records").len()
     });
     counts.collect()
 }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use super::atomic::{AtomicWrites, Route, Table};
 use super::{Call, Failure, Outcome};
 use crate::abi::{
-    FSYNC_FDATASYNC, FallocateIn, FsyncIn, LOCK_OWNER, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
+    FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
     WRITE_KILL_SUIDGID, WriteIn, WriteOut, init,
 };
 use crate::connection::PAGE_BYTES;
@@ -30,9 +30,6 @@ impl Call<'_, '_> {
     pub(super) fn read(&mut self) -> Outcome {
         let ino = self.ino()?;
         let read: ReadIn = self.body.take()?;
-        if read.read_flags & LOCK_OWNER == 0 {
-            self.adapter.direct.note_cached(ino);
-        }
         let len_bytes = usize::try_from(read.size).map_err(|_| Errno::INVAL)?;
         let out = self.reply.spare(len_bytes)?;
         let notes_access = read.flags & OFlags::NOATIME.bits() == 0;
@@ -49,9 +46,6 @@ impl Call<'_, '_> {
         let ino = self.ino()?;
         let write: WriteIn = self.body.take()?;
         let data = self.body.take_bytes(write.size)?;
-        if !self.is_direct(&write) {
-            self.adapter.direct.note_cached(ino);
-        }
         self.drop_capabilities(ino)?;
         let Some(atomic) = &self.adapter.atomic else {
             return self.write_through(ino, &write, write.offset, data);
@@ -63,9 +57,7 @@ impl Call<'_, '_> {
                     self.volume.set_attr(ino, &change)?;
                 }
                 atomic.write(self.volume, &file, write.offset, data)?;
-                self.answer_write(data.len())?;
-                self.answer_when_dropped(ino, &write, data.len());
-                Ok(())
+                Ok(self.answer_write(data.len())?)
             }
             Route::Settled(table) => {
                 let offset = self.end_to_append_at(&table, ino, &write)?;
@@ -77,11 +69,6 @@ impl Call<'_, '_> {
                 Ok(())
             }
         }
-    }
-
-    /// Of an asynchronous program, or one that may be: the kernel does not say.
-    fn is_direct(&self, write: &WriteIn) -> bool {
-        write.write_flags & LOCK_OWNER != 0 && self.adapter.agreed(init::ASYNC_DIO)
     }
 
     /// Where to write: the kernel appends at a stale end after an atomic write was dropped.
@@ -125,14 +112,10 @@ impl Call<'_, '_> {
     ) -> Outcome {
         let (volume, unique) = (self.volume, self.header.unique);
         let kill = write.write_flags & WRITE_KILL_SUIDGID != 0;
-        let is_direct = self.is_direct(write);
         let mut answered = None;
         let written = volume.write_accepting(ino, offset, data, kill, &mut |bytes| {
-            // Whoever reads from here on waits for the data.
-            if !is_direct || self.adapter.direct.is_settled(ino) {
-                answered = Some(self.answer_write(bytes));
-                self.reply.send_early(unique);
-            }
+            answered = Some(self.answer_write(bytes));
+            self.reply.send_early(unique);
         });
         let written_bytes = match written {
             Err(Error::NotPermitted) if write.write_flags & WRITE_CACHE != 0 => {
@@ -144,27 +127,7 @@ impl Call<'_, '_> {
         if write.write_flags & WRITE_CACHE != 0 && written_bytes < data.len() {
             return Err(Error::NoSpace.into());
         }
-        if let Some(answered) = answered {
-            return Ok(answered?);
-        }
-        self.answer_write(written_bytes)?;
-        self.answer_when_dropped(ino, write, written_bytes);
-        Ok(())
-    }
-
-    /// Leaves the answer to a direct write to the notifier if pages have to be dropped before.
-    fn answer_when_dropped(&mut self, ino: InodeNo, write: &WriteIn, written_bytes: usize) {
-        let (Some(notifier), direct) = (&self.adapter.notifier, &self.adapter.direct) else {
-            return;
-        };
-        if !self.is_direct(write) {
-            return;
-        }
-        let range = (write.offset, written_bytes as u64);
-        let Some(range) = direct.to_drop(ino, range) else { return };
-        let (answer, direct) = (self.reply.take(self.header.unique), direct.clone());
-        let dropped = move || direct.dropped(ino);
-        notifier.drop_pages_and_answer(node_of(ino), vec![range], answer, dropped);
+        Ok(answered.unwrap_or_else(|| self.answer_write(written_bytes))?)
     }
 
     /// Writes what pages that the kernel writes back add to a file that can only be appended to. They hold what is there

@@ -10,7 +10,6 @@
 mod atomic;
 mod attributes;
 mod data;
-mod direct;
 mod directory;
 #[cfg(test)]
 mod early_test;
@@ -32,7 +31,6 @@ use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
 pub(crate) use self::atomic::AtomicWrites;
-use self::direct::DirectWrites;
 use self::forgets::Forgets;
 use self::settle::Settling;
 use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, init};
@@ -56,7 +54,6 @@ pub(crate) struct Adapter {
     counters: AdapterCounters,
     forgets: Forgets,
     capabilities: Capabilities,
-    direct: Arc<DirectWrites>,
     notifier: Option<Arc<Notifier>>,
     settling: Settling,
     /// `None`: not offered.
@@ -81,7 +78,6 @@ impl Adapter {
             counters: AdapterCounters { opening_bytes, ..AdapterCounters::default() },
             forgets: Forgets::default(),
             capabilities: Capabilities::default(),
-            direct: Arc::default(),
             notifier,
             settling: Settling::default(),
             atomic,
@@ -153,7 +149,6 @@ impl Adapter {
             // The kernel never counts lookups of the root, it is always there.
             if ino != InodeNo::ROOT {
                 self.capabilities.changed(ino);
-                self.direct.forget(ino);
                 if let Some(atomic) = &self.atomic {
                     atomic.forget(ino);
                 }
