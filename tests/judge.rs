@@ -1,7 +1,7 @@
 //! The judge: mounted runs on a recorded disk, cut at any event, recovered and compared with a model. Crate `judge` says
 //! how; `onejournal-judge run` does more of it.
 //!
-//! `ONEJOURNAL_JUDGE_IMAGES` sets how many crash images each kind of run gets (12), `ONEJOURNAL_JUDGE_SEED` the seed.
+//! `ONEJOURNAL_JUDGE_IMAGES` sets how many crash images each kind of run gets (15), `ONEJOURNAL_JUDGE_SEED` the seed.
 
 mod support;
 
@@ -18,9 +18,8 @@ fn number(name: &str, usual: u64) -> u64 {
 
 fn plan(fault: Fault, image_count: usize) -> Plan {
     let keep = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("judge");
-    // e2fsck rewrites the superblock in place, and a volume whose superblock is torn does not open yet.
-    let cuts_commands = false;
-    Plan { onejournal: support::ONEJOURNAL.into(), image_count, fault, cuts_commands, keep }
+    let onejournal = support::ONEJOURNAL.into();
+    Plan { onejournal, image_count, fault, cuts_commands: true, keep }
 }
 
 /// Judges runs of the kinds whose place in the list leaves `part` when divided by two, so that two threads share them.
@@ -28,7 +27,7 @@ fn judged(part: usize) {
     if !support::can_mount() || !Path::new("/dev/shm").is_dir() {
         return;
     }
-    let images = usize::try_from(number("ONEJOURNAL_JUDGE_IMAGES", 12)).unwrap();
+    let images = usize::try_from(number("ONEJOURNAL_JUDGE_IMAGES", 15)).unwrap();
     let seed = number("ONEJOURNAL_JUDGE_SEED", 1);
     let (mut tally, mut failed) = (Tally::default(), Vec::new());
     for (place, scenario) in SCENARIOS.iter().enumerate().filter(|(place, _)| place % 2 == part) {

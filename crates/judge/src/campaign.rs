@@ -11,7 +11,8 @@ use fastrand::Rng;
 
 use crate::case::{Case, Cut, How};
 use crate::crash::{Cursor, Fault, Survival, Trace};
-use crate::history::{Found, History, Mark, Moment};
+use crate::history::{Found, History};
+use crate::mark::{Mark, Moment};
 use crate::run::Run;
 use crate::save;
 use crate::scenario::Scenario;

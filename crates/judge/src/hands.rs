@@ -14,7 +14,7 @@ use sim::op::Op;
 
 use crate::command::spawn;
 use crate::database::Client;
-use crate::history::{Mark, Moment};
+use crate::mark::{Mark, Moment};
 use crate::scenario::{Actor, Scenario};
 use crate::script::{Step, places};
 use crate::slots::{Places, SlotOp};

@@ -17,45 +17,9 @@ use sim::model::Id;
 use sim::tree::Tree;
 
 use crate::contents;
+use crate::mark::{Mark, Moment};
 use crate::scenario::{Promise, Scenario};
 use crate::script::{self, Covers, State, Step};
-
-/// A mark in the trace: an actor's step begins or ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark {
-    pub actor: usize,
-    pub step: usize,
-    pub moment: Moment,
-}
-
-/// Which moment of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
-    Begin,
-    Done,
-    Refused,
-    /// Refused for want of room, of which the model knows nothing.
-    NoRoom,
-}
-
-impl Mark {
-    /// As a number in the trace.
-    pub fn number(self) -> u64 {
-        (self.actor as u64) << 40 | (self.step as u64) << 2 | self.moment as u64
-    }
-
-    /// From a number in the trace.
-    pub fn from_number(number: u64) -> Mark {
-        let moment = match number & 3 {
-            0 => Moment::Begin,
-            1 => Moment::Done,
-            2 => Moment::Refused,
-            _ => Moment::NoRoom,
-        };
-        let low = |value: u64| usize::try_from(value).expect("small numbers");
-        Mark { actor: low(number >> 40), step: low(number >> 2 & 0xf_ffff_ffff), moment }
-    }
-}
 
 /// A state of an actor.
 pub struct Stage {
@@ -491,3 +455,6 @@ fn print_tree(promise: Promise, tree: &Tree) -> u64 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,7 @@ mod database;
 mod found;
 mod hands;
 pub mod history;
+mod mark;
 mod ram;
 mod rig;
 mod run;
