@@ -48,6 +48,8 @@ if {$extension ne {}} {
 if {[llength $arguments] > 0} {
     run_tests named -files $arguments
 } else {
-    run_test_suite $permutation
+    # Without what the permutation checks before each file: an empty database says nothing about batches yet.
+    array set specification $::testspec($permutation)
+    run_tests $permutation -files $specification(-files)
 }
 finish_test
