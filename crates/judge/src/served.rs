@@ -14,7 +14,6 @@ use ext4::{OpenOptions, Volume};
 use journal::Medium;
 use mount::{MountHandle, MountOptions, Session, SessionError, Source, StatSource};
 
-use crate::command::without_children;
 use crate::memory::RamNvram;
 use crate::ram::RamDisk;
 
@@ -61,9 +60,10 @@ impl Served {
         Ok(Served { handle, thread })
     }
 
-    /// Unmounts; everything is home then.
+    /// Takes the mount away and waits until everything is home. A program that another thread starts meanwhile has the
+    /// actors' files until its exec has closed them, which may be after `spawn` has returned: the mount ends with the last.
     pub fn umount(mut self) -> Result<(), String> {
-        without_children(|| self.handle.unmount()).map_err(|e| format!("unmounting: {e}"))?;
+        self.handle.unmount_lazily().map_err(|e| format!("unmounting: {e}"))?;
         match self.thread.take().expect("it is served").join() {
             Ok(ended) => ended.map_err(|e| format!("serving: {e}")),
             Err(_) => Err("the server panics".into()),
