@@ -101,8 +101,8 @@ enum About {
     Rollback,
 }
 
-/// A random workload with cuts, which are returned.
-fn run(about: About, seed: u64) -> Vec<Cut> {
+/// A random workload with cuts, which are returned; or what the workload itself was refused.
+fn run(about: About, seed: u64) -> Result<Vec<Cut>, String> {
     let mut random = fastrand::Rng::with_seed(seed);
     // Few transactions fill so much log that a sync begins behind them, or that one of them syncs.
     match seed % 3 {
@@ -143,12 +143,13 @@ fn run(about: About, seed: u64) -> Vec<Cut> {
         })
     };
     Recorder::begin(&world.data(), hook);
-    for _ in 0..random.usize(1..4) {
+    let worked = (0..random.usize(1..4)).try_for_each(|_| {
         let mode = mode_of(about, &mut random);
-        work(&world, about, mode, seed, &mut random, &model);
-    }
+        work(&world, about, mode, seed, &mut random, &model)
+    });
     Recorder::end();
-    Arc::into_inner(cuts).expect("the hook is gone").into_inner().expect("cuts")
+    worked.map_err(|error| format!("{about:?}, seed {seed}, without a cut: {error}"))?;
+    Ok(Arc::into_inner(cuts).expect("the hook is gone").into_inner().expect("cuts"))
 }
 
 fn mode_of(about: About, random: &mut fastrand::Rng) -> &'static str {
@@ -171,31 +172,30 @@ fn work(
     seed: u64,
     random: &mut fastrand::Rng,
     model: &Mutex<Model>,
-) {
+) -> rusqlite::Result<()> {
     let is_wal = mode == "WAL";
     let has_normal = is_wal && seed % 3 == 1;
     let cache = [2, 10, 1000, 1000][random.usize(..4)];
     let checkpoint = [3, 10, 30, 1000][random.usize(..4)];
     let open = |vfs: &str, level: &str| {
-        let connection = world.try_open(vfs).expect("open");
+        let connection = world.try_open(vfs)?;
         let setup = format!(
             "PRAGMA synchronous={level}; PRAGMA cache_size={cache};
              PRAGMA journal_mode={mode}; PRAGMA wal_autocheckpoint={checkpoint}"
         );
-        connection.execute_batch(&setup).expect("setup");
-        connection
+        connection.execute_batch(&setup)?;
+        Ok::<_, rusqlite::Error>(connection)
     };
-    let mut all = vec![(open("onejournal", "FULL"), true), (open("onejournal", "FULL"), true)];
+    let mut all = vec![(open("onejournal", "FULL")?, true), (open("onejournal", "FULL")?, true)];
     if has_plain(seed) {
         // FULL does not sync the removal of a rollback journal: the last transaction may be undone.
-        all.push((open("crash", "EXTRA"), true));
+        all.push((open("crash", "EXTRA")?, true));
     }
     if has_normal {
-        all.push((open("onejournal", "NORMAL"), false));
+        all.push((open("onejournal", "NORMAL")?, false));
     }
-    let reader = open("onejournal", "FULL");
-    let page_bytes: usize =
-        reader.query_row("PRAGMA page_size", [], |row| row.get(0)).expect("size");
+    let reader = open("onejournal", "FULL")?;
+    let page_bytes: usize = reader.query_row("PRAGMA page_size", [], |row| row.get(0))?;
     let can_be_large = about == About::Rollback && page_bytes >= 4096;
     let is_heavy = random.u32(..4) == 0;
     for _ in 0..random.usize(5..40) {
@@ -221,13 +221,13 @@ fn work(
             3 if random.u32(..4) == 0 => {
                 let size = [4096, 8192, 65536][random.usize(..3)];
                 if !is_wal && random.bool() {
-                    connection.execute_batch(&format!("PRAGMA page_size={size}")).expect("size");
+                    connection.execute_batch(&format!("PRAGMA page_size={size}"))?;
                 }
                 drop(connection.execute_batch("VACUUM"));
             }
             _ => {
                 let done = transact(connection, random, model, value_bytes);
-                if done.expect("transaction") && *is_full {
+                if done? && *is_full {
                     acknowledge(model);
                 }
                 Recorder::point();
@@ -238,6 +238,7 @@ fn work(
     while !all.is_empty() {
         drop(all.swap_remove(random.usize(..all.len())));
     }
+    Ok(())
 }
 
 /// What is wrong after a cut; the number of the last transaction.
@@ -337,7 +338,7 @@ fn search(about: About, cut_count: usize, first_seed: u64) -> Result<usize, Stri
         if std::env::var_os("SAY").is_some() {
             println!("seed {seed}, {seen} cuts");
         }
-        for cut in run(about, seed) {
+        for cut in run(about, seed)? {
             let is_nvram = std::fs::read_dir(cut.home.path().join("nvram"))
                 .is_ok_and(|mut entries| entries.next().is_some());
             let world = World { home: cut.home, is_nvram };
