@@ -3,14 +3,20 @@
 //! A write is *durable* at a cut if it had ended when a flush of its disk began, and that flush ended before the cut; one
 //! with FUA is when it has ended. Of all other writes that began before the cut each sector of 512 bytes survives by
 //! chance, later ones also without earlier ones. What a disk does that is not honest is a [`Fault`].
+//!
+//! A journal on NVRAM is recorded as crate `device` lists what is assumed of it: a flush is a fence and covers the stores of
+//! its own thread, and what survives is a word of 8 bytes, or single bytes where a store holds a word only in part.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use device::Image;
 use drive::record::{Data, Event};
 use fastrand::Rng;
+
+use crate::memory::{FIRST_THREAD, WORD_BYTES};
 
 /// The unit that survives whole or not at all.
 pub const SECTOR_BYTES: u64 = 512;
@@ -22,6 +28,8 @@ pub struct Trace {
     pub bases: Vec<Image>,
     /// Everything, in order.
     pub events: Vec<Event>,
+    /// The second medium is NVRAM: disks from [`FIRST_THREAD`] on are its threads.
+    pub has_nvram: bool,
 }
 
 /// A disk that breaks its word.
@@ -31,6 +39,8 @@ pub enum Fault {
     Honest,
     /// It answers a third of its flushes and does nothing.
     DropsFlushes,
+    /// Only NVRAM does: a third of its fences do nothing.
+    DropsFences,
     /// Of a quarter of the writes that it called durable the last sectors are missing.
     TearsDurable,
 }
@@ -82,9 +92,11 @@ impl FromStr for Survival {
 #[derive(Clone)]
 struct Pending<'t> {
     request: u64,
-    disk: usize,
+    disk: u8,
     offset: u64,
     data: &'t Data,
+    /// What later durable stores have left of it, as places in `data`.
+    parts: Vec<Range<u64>>,
     is_durable: bool,
     has_ended: bool,
 }
@@ -121,21 +133,24 @@ impl<'t> Cursor<'t> {
             Event::Write { request, disk, offset, data, is_durable } => {
                 self.pending.push(Pending {
                     request: *request,
-                    disk: usize::from(*disk),
+                    disk: *disk,
                     offset: *offset,
                     data,
+                    parts: std::iter::once(0..data.len_bytes()).collect(),
                     is_durable: *is_durable,
                     has_ended: false,
                 });
             }
             Event::Flush { request, disk } => {
-                let covered = self
-                    .pending
-                    .iter()
-                    .filter(|write| write.has_ended && write.disk == usize::from(*disk));
+                let covered =
+                    self.pending.iter().filter(|write| write.has_ended && write.disk == *disk);
                 let covered = covered.map(|write| write.request).collect();
-                let is_dropped = self.fault == Fault::DropsFlushes
-                    && Rng::with_seed(*request ^ 0xf1u64).u8(..3) == 0;
+                let drops = match self.fault {
+                    Fault::DropsFlushes => true,
+                    Fault::DropsFences => self.is_nvram(*disk),
+                    Fault::Honest | Fault::TearsDurable => false,
+                };
+                let is_dropped = drops && Rng::with_seed(*request ^ 0xf1u64).u8(..3) == 0;
                 self.flushes.insert(*request, if is_dropped { Vec::new() } else { covered });
             }
             Event::End(request) => match self.flushes.remove(request) {
@@ -153,22 +168,44 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// These writes are durable from now on.
+    fn is_nvram(&self, disk: u8) -> bool {
+        self.trace.has_nvram && disk >= FIRST_THREAD
+    }
+
+    /// Which image a disk of the record is in.
+    fn medium(&self, disk: u8) -> usize {
+        if self.is_nvram(disk) { 1 } else { usize::from(disk) }
+    }
+
+    /// These writes are durable from now on. What a durable store has replaced in NVRAM does not come back.
     fn settle(&mut self, is_settled: impl Fn(&Pending<'_>) -> bool) {
-        let (durable, fault) = (&mut self.durable, self.fault);
-        self.pending.retain(|write| {
-            let settled = is_settled(write);
-            if settled {
-                let len_bytes = write.data.len_bytes();
-                let is_torn = fault == Fault::TearsDurable
-                    && len_bytes > SECTOR_BYTES
-                    && Rng::with_seed(write.request).u8(..4) == 0;
-                let kept =
-                    if is_torn { len_bytes / 2 / SECTOR_BYTES * SECTOR_BYTES } else { len_bytes };
-                put(&mut durable[write.disk], write.offset, write.data, 0, kept);
+        let mut others: Vec<Pending<'t>> = Vec::new();
+        for write in std::mem::take(&mut self.pending) {
+            if !is_settled(&write) {
+                others.push(write);
+                continue;
             }
-            !settled
-        });
+            let kept_bytes = self.kept_bytes(&write);
+            let (medium, is_nvram) = (self.medium(write.disk), self.is_nvram(write.disk));
+            for part in &write.parts {
+                let end = part.end.min(kept_bytes).max(part.start);
+                put(&mut self.durable[medium], write.offset, write.data, part.start, end);
+            }
+            if is_nvram {
+                let older = others.iter_mut().filter(|older| self.is_nvram(older.disk));
+                older.for_each(|older| older.give_way(&write));
+            }
+        }
+        self.pending = others;
+    }
+
+    /// How much of a durable write is there.
+    fn kept_bytes(&self, write: &Pending<'_>) -> u64 {
+        let len_bytes = write.data.len_bytes();
+        let is_torn = self.fault == Fault::TearsDurable
+            && len_bytes > SECTOR_BYTES
+            && Rng::with_seed(write.request).u8(..4) == 0;
+        if is_torn { len_bytes / 2 / SECTOR_BYTES * SECTOR_BYTES } else { len_bytes }
     }
 
     /// Writes that are not durable now.
@@ -181,18 +218,57 @@ impl<'t> Cursor<'t> {
         let mut images = self.durable.clone();
         let mut rng = Rng::with_seed(survival.seed);
         for write in &self.pending {
-            let len_bytes = write.data.len_bytes();
-            let unit = if survival.by_sector { SECTOR_BYTES } else { len_bytes.max(1) };
-            let mut start = 0;
-            while start < len_bytes {
-                let end = (start + unit).min(len_bytes);
+            let is_nvram = self.is_nvram(write.disk);
+            for unit in write.units(survival.by_sector, is_nvram) {
                 if rng.u8(..100) < survival.percent {
-                    put(&mut images[write.disk], write.offset, write.data, start, end);
+                    let medium = self.medium(write.disk);
+                    put(&mut images[medium], write.offset, write.data, unit.start, unit.end);
                 }
-                start = end;
             }
         }
         images
+    }
+}
+
+impl Pending<'_> {
+    /// A newer store is durable: its bytes are no longer this one's.
+    fn give_way(&mut self, newer: &Pending<'_>) {
+        for taken in &newer.parts {
+            let place = |at: u64| (newer.offset + at).saturating_sub(self.offset);
+            let taken = place(taken.start)..place(taken.end);
+            let outside = |part: Range<u64>| {
+                let before = part.start..part.end.min(taken.start);
+                let after = part.start.max(taken.end)..part.end;
+                [before, after].into_iter().filter(|rest| !rest.is_empty())
+            };
+            self.parts = std::mem::take(&mut self.parts).into_iter().flat_map(outside).collect();
+        }
+    }
+
+    /// What survives whole or not at all, as places in the data.
+    fn units(&self, by_sector: bool, is_nvram: bool) -> Vec<Range<u64>> {
+        if !by_sector {
+            return self.parts.clone();
+        }
+        let mut units = Vec::new();
+        for part in &self.parts {
+            let mut start = part.start;
+            while start < part.end {
+                let unit_bytes = if !is_nvram {
+                    SECTOR_BYTES
+                } else if (self.offset + start).is_multiple_of(WORD_BYTES)
+                    && part.end - start >= WORD_BYTES
+                {
+                    WORD_BYTES
+                } else {
+                    1
+                };
+                let end = (start + unit_bytes).min(part.end);
+                units.push(start..end);
+                start = end;
+            }
+        }
+        units
     }
 }
 
@@ -214,123 +290,4 @@ fn put(image: &mut Image, offset: u64, data: &Data, start: u64, end: u64) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use drive::Recorder;
-
-    const NOTHING: Survival = Survival { percent: 0, by_sector: true, seed: 1 };
-    const EVERYTHING: Survival = Survival { percent: 100, ..NOTHING };
-
-    fn bytes(byte: u8, len_bytes: usize) -> Data {
-        Data::Bytes(vec![byte; len_bytes].into())
-    }
-
-    fn trace(work: impl FnOnce(&Recorder)) -> Trace {
-        let recorder = Recorder::default();
-        work(&recorder);
-        Trace { bases: vec![Image::zeroed(1 << 16); 2], events: recorder.take() }
-    }
-
-    fn after(trace: &Trace, cut: usize, survival: Survival, fault: Fault) -> Vec<Image> {
-        let mut cursor = Cursor::new(trace, fault);
-        cursor.advance_to(cut);
-        cursor.crash(survival)
-    }
-
-    fn sectors(image: &Image, count: usize) -> Vec<u8> {
-        let all = image.to_bytes();
-        all.chunks(512).take(count).map(|sector| sector[0]).collect()
-    }
-
-    #[test]
-    fn a_flush_covers_what_had_ended_when_it_began_once_it_has_ended() {
-        let trace = trace(|disk| {
-            let early = disk.write(0, 0, bytes(1, 512)); // 0
-            disk.end(early); // 1
-            let late = disk.write(0, 512, bytes(2, 512)); // 2
-            let flush = disk.flush(0); // 3
-            disk.end(late); // 4
-            disk.end(flush); // 5
-        });
-        let left = |cut| sectors(&after(&trace, cut, NOTHING, Fault::Honest)[0], 2);
-        assert_eq!([3, 5, 6].map(left), [[0, 0], [0, 0], [1, 0]]);
-        let all = |cut| sectors(&after(&trace, cut, EVERYTHING, Fault::Honest)[0], 2);
-        assert_eq!([0, 1, 3].map(all), [[0, 0], [1, 0], [1, 2]]);
-    }
-
-    #[test]
-    fn a_flush_is_of_one_disk_and_fua_of_one_write() {
-        let trace = trace(|disk| {
-            disk.end(disk.write(0, 0, bytes(1, 512)));
-            disk.end(disk.write(1, 0, bytes(2, 512)));
-            disk.end(disk.write_durable(0, 512, bytes(3, 512)));
-            disk.end(disk.flush(1));
-        });
-        let images = after(&trace, trace.events.len(), NOTHING, Fault::Honest);
-        assert_eq!(sectors(&images[0], 2), [0, 3]);
-        assert_eq!(sectors(&images[1], 2), [2, 0]);
-    }
-
-    #[test]
-    fn later_sectors_survive_without_earlier_ones_and_writes_whole_if_asked() {
-        let trace = trace(|disk| {
-            disk.end(disk.write(0, 0, bytes(1, 4096)));
-            disk.end(disk.write(0, 4096, bytes(2, 4096)));
-        });
-        let of = |by_sector, seed| {
-            let survival = Survival { percent: 50, by_sector, seed };
-            sectors(&after(&trace, 4, survival, Fault::Honest)[0], 16)
-        };
-        let found: Vec<_> = (0..64).map(|seed| of(true, seed)).collect();
-        assert!(found.iter().any(|left| left[0] == 0 && left[15] == 2));
-        assert!(found.iter().any(|left| left[..8].contains(&0) && left[..8].contains(&1)));
-        assert_eq!(of(true, 5), of(true, 5));
-        let whole: std::collections::BTreeSet<_> = (0..64).map(|seed| of(false, seed)).collect();
-        assert_eq!(whole.len(), 4, "two writes, each there or not");
-    }
-
-    #[test]
-    fn zeros_are_written_too() {
-        let mut trace = trace(|disk| {
-            disk.end(disk.write(0, 512, Data::Zeros(40_960)));
-            disk.end(disk.flush(0));
-        });
-        trace.bases[0] = Image::from_bytes(&[9; 1 << 16]);
-        let image = &after(&trace, 4, NOTHING, Fault::Honest)[0];
-        let found = image.to_bytes();
-        assert!(found[512..41_472].iter().all(|byte| *byte == 0));
-        assert!(found[..512].iter().chain(&found[41_472..]).all(|byte| *byte == 9));
-    }
-
-    #[test]
-    fn a_liar_loses_what_was_flushed_and_one_that_tears_a_part_of_it() {
-        let trace = trace(|disk| {
-            for place in 0..60 {
-                disk.end(disk.write(0, place * 1024, bytes(1, 1024)));
-                disk.end(disk.flush(0));
-            }
-        });
-        let missing = |fault| {
-            let image = after(&trace, trace.events.len(), NOTHING, fault).remove(0);
-            sectors(&image, 120).into_iter().filter(|byte| *byte == 0).count()
-        };
-        assert_eq!(missing(Fault::Honest), 0);
-        // A dropped flush is made good by the next one that is not.
-        assert!(missing(Fault::TearsDurable) > 5);
-        let mut lost = 0;
-        for cut in (0..trace.events.len()).step_by(4) {
-            let mut cursor = Cursor::new(&trace, Fault::DropsFlushes);
-            cursor.advance_to(cut);
-            lost += cursor.pending_count();
-        }
-        assert!((10..40).contains(&lost), "{lost} of 60 moments");
-    }
-
-    #[test]
-    fn what_survives_is_written_and_read() {
-        for text in ["s50-7", "w3-99"] {
-            assert_eq!(text.parse::<Survival>().unwrap().to_string(), text);
-        }
-        assert!("x50-7".parse::<Survival>().is_err() && "s50".parse::<Survival>().is_err());
-    }
-}
+mod tests;

@@ -10,6 +10,9 @@
 //!                +---> judge <- found <- the kernel's ext4 <- recovery: in this process, fsck, mount
 //! ```
 //!
+//! Where the journal is on NVRAM, the daemon's code serves the mount in this process: its disk and its NVRAM are in memory and
+//! record each write, flush, store and fence in the same trace (`served`, `memory`).
+//!
 //! The workload talks to a mounted directory by system calls only, and the model is that of crate `sim`, which knows
 //! names and bytes. A recovered volume is checked by e2fsck and read through the kernel's ext4. The ext4 crate is used for one
 //! thing: to recover most of the images in this process, which is quicker than a command.
@@ -26,11 +29,13 @@ mod found;
 mod hands;
 pub mod history;
 mod mark;
+mod memory;
 mod ram;
 mod rig;
 mod run;
 mod save;
 pub mod scenario;
 mod script;
+mod served;
 mod slots;
 mod stand;

@@ -60,6 +60,7 @@ enum Command {
 enum Lie {
     None,
     DropsFlushes,
+    DropsFences,
     TearsDurable,
 }
 
@@ -88,6 +89,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
             let fault = match fault {
                 Lie::None => Fault::Honest,
                 Lie::DropsFlushes => Fault::DropsFlushes,
+                Lie::DropsFences => Fault::DropsFences,
                 Lie::TearsDurable => Fault::TearsDurable,
             };
             let image_count = images_per_run;

@@ -16,12 +16,17 @@ use crate::history::{Found, History};
 use crate::rig::{Drive, Loop, USER, Volume, command, open_to_all, wait_until_free};
 use crate::scenario::{Attach, Scenario};
 use crate::script::{State, Step, steps};
+use crate::served::Served;
 
 /// Size of a volume, and of a journal that is elsewhere.
 const VOLUME: &str = "32M";
 const JOURNAL_BYTES: u64 = 8 << 20;
+/// Size of a journal on NVRAM: little more than the least, so that it goes round soon.
+const NVRAM_BYTES: u64 = 3 * 4096 + 4 * 140 * 4096;
 /// Steps of each actor in one life.
 const STEP_COUNT: usize = 90;
+/// The same with the journal on NVRAM, where a step takes less time.
+const NVRAM_STEP_COUNT: usize = 300;
 /// A disk on which writes and flushes take long enough to be under way together.
 const DISK: &str = "write_us=40,read_us=10,flush_us=150,channels=8,spin_us=0";
 
@@ -48,6 +53,7 @@ pub struct Run {
 
 /// What is set up for a run; taken down in this order.
 struct Rig {
+    served: Option<Served>,
     volume: Option<Volume>,
     attached: Vec<Loop>,
     drives: Vec<Drive>,
@@ -64,7 +70,7 @@ impl Run {
         seed: u64,
     ) -> Result<Run, String> {
         let (mut rig, bases) = Rig::new(onejournal, scenario)?;
-        rig.mount(onejournal, scenario)?;
+        rig.mount(onejournal, scenario, &bases)?;
         let dir = rig.dir.clone();
         as_worker(scenario, || prepare(&dir, scenario).map_err(|e| format!("preparing: {e}")))?;
         let ready = rig.recorder.len();
@@ -74,7 +80,7 @@ impl Run {
         if scenario.is_killed {
             let end = rig.recorder.len();
             wait_until_free(&rig.target(0))?;
-            rig.mount(onejournal, scenario)?;
+            rig.mount(onejournal, scenario, &bases)?;
             let found = found::read(&dir, scenario)?;
             let so_far = rig.recorder.events_from(ready);
             let steps = all_steps(scenario, 0, &states, seed);
@@ -91,10 +97,11 @@ impl Run {
             )?;
         }
         let begin = rig.recorder.len();
-        rig.volume.take().expect("it is mounted").umount()?;
+        rig.umount()?;
         let closed = (begin, rig.recorder.len());
         let events = rig.recorder.take();
-        Ok(Run { scenario, seed, trace: Trace { bases, events }, lives, closed })
+        let trace = Trace { bases, events, has_nvram: scenario.nvram };
+        Ok(Run { scenario, seed, trace, lives, closed })
     }
 
     /// What happened in each life. An error is a step that ended otherwise than the model says.
@@ -135,7 +142,8 @@ fn resumed(before: &History, stages: &[usize]) -> Vec<State> {
 }
 
 fn all_steps(scenario: &Scenario, life: usize, from: &[State], seed: u64) -> Vec<Vec<Step>> {
-    let of = |(actor, state)| steps(scenario, (actor, life), state, seed, STEP_COUNT);
+    let count = if scenario.nvram { NVRAM_STEP_COUNT } else { STEP_COUNT };
+    let of = |(actor, state)| steps(scenario, (actor, life), state, seed, count);
     from.iter().enumerate().map(of).collect()
 }
 
@@ -174,9 +182,13 @@ impl Rig {
         if scenario.second_disk {
             bases.push(Image::zeroed(JOURNAL_BYTES));
         }
+        if scenario.nvram {
+            bases.push(Image::zeroed(NVRAM_BYTES));
+        }
         let recorder = Recorder::default();
         let mut drives = Vec::new();
-        for (image, number) in bases.iter().zip(0..) {
+        let emulated = if scenario.nvram { &bases[..0] } else { &bases[..] };
+        for (image, number) in emulated.iter().zip(0..) {
             let dir = root.path().join(format!("drive{number}"));
             let owner = if scenario.by_user { USER } else { 0 };
             drives.push(Drive::start(dir, image, DISK, owner, (recorder.clone(), number))?);
@@ -189,7 +201,18 @@ impl Rig {
         }
         let dir = root.path().join("mnt");
         fs::create_dir(&dir).map_err(|e| e.to_string())?;
-        Ok((Rig { volume: None, attached, drives, recorder, dir, _root: root }, bases))
+        let (served, volume) = (None, None);
+        Ok((Rig { served, volume, attached, drives, recorder, dir, _root: root }, bases))
+    }
+
+    fn serve(&mut self, scenario: &Scenario, bases: &[Image]) -> Result<(), String> {
+        let is_cached = match scenario.options {
+            "" => false,
+            "writeback_cache" => true,
+            other => return Err(format!("a volume that is served here has no option {other}")),
+        };
+        self.served = Some(Served::mount(bases, &self.recorder, &self.dir, is_cached)?);
+        Ok(())
     }
 
     /// What is mounted, or the journal.
@@ -200,7 +223,16 @@ impl Rig {
         }
     }
 
-    fn mount(&mut self, onejournal: &Path, scenario: &Scenario) -> Result<(), String> {
+    /// By the command; or in this process, from what the disk and the memory hold in the beginning.
+    fn mount(
+        &mut self,
+        onejournal: &Path,
+        scenario: &Scenario,
+        bases: &[Image],
+    ) -> Result<(), String> {
+        if scenario.nvram {
+            return self.serve(scenario, bases);
+        }
         let mut options = vec!["commit=1".to_owned()];
         options.extend((!scenario.options.is_empty()).then(|| scenario.options.to_owned()));
         if scenario.second_disk {
@@ -211,6 +243,13 @@ impl Rig {
             Volume::mount(onejournal, &self.target(0), &self.dir, &options, scenario.by_user)?;
         self.volume = Some(volume);
         Ok(())
+    }
+
+    fn umount(&mut self) -> Result<(), String> {
+        match self.served.take() {
+            Some(served) => served.umount(),
+            None => self.volume.take().expect("it is mounted").umount(),
+        }
     }
 
     /// All actors do their steps. If the daemon is to be killed, it is in the middle, and the mount is gone then.

@@ -71,7 +71,7 @@ fn read(path: &Path) -> io::Result<Run> {
         (0..head.event_count).map(|_| take_event(&mut input)).collect::<io::Result<_>>()?;
     let lives = head.lives.into_iter().map(|(first, ready, from)| Life { first, ready, from });
     let scenario = Scenario::named(&head.scenario).map_err(io::Error::other)?;
-    let trace = Trace { bases, events };
+    let trace = Trace { bases, events, has_nvram: scenario.nvram };
     Ok(Run { scenario, seed: head.seed, trace, lives: lives.collect(), closed: head.closed })
 }
 
@@ -163,7 +163,7 @@ mod tests {
         let run = Run {
             scenario: Scenario::named("tree").unwrap(),
             seed: 5,
-            trace: Trace { bases: vec![base, Image::zeroed(4096)], events },
+            trace: Trace { bases: vec![base, Image::zeroed(4096)], events, has_nvram: false },
             lives: vec![Life { first: 3, ready: 4, from: vec![1, 2] }],
             closed: (4, 6),
         };

@@ -101,6 +101,8 @@ pub struct Scenario {
     pub actors: &'static [Actor],
     /// The journal is on a disk of its own.
     pub second_disk: bool,
+    /// The journal is on NVRAM, and the volume is served in this process: without `options`, except `writeback_cache`.
+    pub nvram: bool,
     /// Mounted, used and unmounted by a user who is not root.
     pub by_user: bool,
     /// The daemon is killed in the middle, and the volume mounted again.
@@ -114,12 +116,13 @@ const USUAL: Scenario = Scenario {
     promise: Promise::History,
     actors: &[Actor::Tree],
     second_disk: false,
+    nvram: false,
     by_user: false,
     is_killed: false,
 };
 
 /// All kinds.
-pub const SCENARIOS: [Scenario; 22] = [
+pub const SCENARIOS: [Scenario; 26] = [
     Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
     Scenario {
         name: "writers",
@@ -216,6 +219,32 @@ pub const SCENARIOS: [Scenario; 22] = [
         actors: &[Actor::Tree, Actor::Plain],
         ..USUAL
     },
+    Scenario {
+        name: "nvram",
+        nvram: true,
+        actors: &[Actor::Tree, Actor::Tree, Actor::Mover, Actor::Plain],
+        ..USUAL
+    },
+    Scenario {
+        name: "nvram-writers",
+        nvram: true,
+        actors: &[Actor::Plain, Actor::Plain, Actor::Dsync, Actor::Sync, Actor::Tree],
+        ..USUAL
+    },
+    Scenario {
+        name: "nvram-mapped",
+        nvram: true,
+        actors: &[Actor::Mapped, Actor::Uring, Actor::Dsync, Actor::Tree],
+        ..USUAL
+    },
+    Scenario {
+        name: "nvram-cached",
+        nvram: true,
+        options: "writeback_cache",
+        promise: Promise::Cached,
+        actors: &[Actor::Tree, Actor::Plain, Actor::Mapped],
+        ..USUAL
+    },
 ];
 
 impl Scenario {
@@ -244,14 +273,9 @@ impl Scenario {
         None
     }
 
-    /// Disks below it.
-    pub fn disk_count(&self) -> usize {
-        1 + usize::from(self.second_disk)
-    }
-
     /// `sync` reaches the volume.
     pub fn has_sync(&self) -> bool {
-        !self.by_user
+        !self.by_user && !self.nvram
     }
 
     /// Actors that share a file.

@@ -26,6 +26,7 @@ use crate::command::{outcome, tool, without_children};
 use crate::crash::Trace;
 use crate::found;
 use crate::history::Found;
+use crate::memory::RamNvram;
 use crate::ram::RamDisk;
 use crate::rig::{Drive, Loop, Volume};
 use crate::scenario::Scenario;
@@ -94,14 +95,19 @@ impl Stand {
     pub fn recover_here(
         images: &[Image],
         sector_bytes: u32,
+        has_nvram: bool,
     ) -> Result<(Vec<Image>, Trace), String> {
         let recorder = Recorder::default();
         let disk = |(image, number): (&Image, u8)| {
             let sector_bytes = usize::try_from(sector_bytes).expect("a small number");
             Arc::new(RamDisk::new(image.clone(), sector_bytes, recorder.clone(), number))
         };
-        let disks: Vec<Arc<RamDisk>> = images.iter().zip(0..).map(disk).collect();
-        let journal = disks.get(1).map(|disk| Medium::Block(disk.clone() as Arc<dyn BlockDevice>));
+        let memory = has_nvram.then(|| RamNvram::new(images[1].clone(), recorder.clone()));
+        let memory = memory.map(Arc::new);
+        let disk_count = images.len() - usize::from(has_nvram);
+        let disks: Vec<Arc<RamDisk>> = images[..disk_count].iter().zip(0..).map(disk).collect();
+        let block = disks.get(1).map(|disk| Medium::Block(disk.clone() as Arc<dyn BlockDevice>));
+        let journal = memory.clone().map(|memory| Medium::Nvram(memory)).or(block);
         let options = OpenOptions {
             background: false,
             commit_interval: None,
@@ -113,8 +119,10 @@ impl Stand {
             let volume = volume.map_err(|e| format!("does not open: {e}"))?;
             volume.close().map_err(|e| format!("does not close: {e}"))
         })?;
-        let recovered = disks.iter().map(|disk| disk.image()).collect();
-        Ok((recovered, Trace { bases: images.to_vec(), events: recorder.take() }))
+        let recovered = disks.iter().map(|disk| disk.image());
+        let recovered = recovered.chain(memory.map(|memory| memory.image())).collect();
+        let trace = Trace { bases: images.to_vec(), events: recorder.take(), has_nvram };
+        Ok((recovered, trace))
     }
 
     /// Checks recovered volumes with `e2fsck -fn`, and reads them through the kernel's ext4 if `is_read`.
@@ -175,8 +183,8 @@ impl Stand {
     fn fsck_command(&self, loops: &[Loop]) -> Command {
         let mut fsck = Command::new(&self.onejournal);
         fsck.arg("fsck");
-        if let Some(journal) = loops.get(1) {
-            fsck.arg("--journal").arg(&journal.path);
+        if let Some(journal) = self.journal(loops) {
+            fsck.arg("--journal").arg(journal);
         }
         fsck.arg(&loops[0].path);
         fsck
@@ -201,7 +209,7 @@ impl Stand {
         let loops = self.attach(sector_bytes)?;
         // The stand is in memory.
         let mut options = vec!["noatime,durability=process".to_owned()];
-        options.extend(loops.get(1).map(|journal| format!("journal={}", journal.path.display())));
+        options.extend(self.journal(&loops).map(|path| format!("journal={}", path.display())));
         let volume =
             Volume::mount(&self.onejournal, &loops[0].path, &self.dir, &options.join(","), false)?;
         let found = if is_read { found::read(&self.dir, self.scenario) } else { Ok(Vec::new()) };
@@ -209,9 +217,16 @@ impl Stand {
         found
     }
 
+    /// A journal of its own: a loop device, or the file in `/dev/shm` itself, which the commands map as NVRAM.
+    fn journal<'p>(&'p self, loops: &'p [Loop]) -> Option<&'p Path> {
+        let file = self.scenario.nvram.then(|| self.shelves[1].path.as_path());
+        file.or_else(|| loops.get(1).map(|journal| journal.path.as_path()))
+    }
+
     fn attach(&self, sector_bytes: u32) -> Result<Vec<Loop>, String> {
         let attach = |shelf: &Shelf| Loop::attach(&shelf.path, sector_bytes, false);
-        self.shelves.iter().map(attach).collect()
+        let disk_count = self.shelves.len() - usize::from(self.scenario.nvram);
+        self.shelves[..disk_count].iter().map(attach).collect()
     }
 
     /// Runs `onejournal fsck` on recorded disks: e2fsck writes to them, too.
@@ -231,7 +246,7 @@ impl Stand {
         if code > 1 {
             return Err(format!("onejournal fsck ends with {code}: {text}"));
         }
-        Ok(Trace { bases: images.to_vec(), events: recorder.take() })
+        Ok(Trace { bases: images.to_vec(), events: recorder.take(), has_nvram: false })
     }
 }
 

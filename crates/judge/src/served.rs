@@ -1,0 +1,82 @@
+//! A volume that is mounted and served in this process, on media that record: the disk, and NVRAM with the journal.
+//!
+//! The daemon's own code and threads run, on the kernel's requests; only its media are ours. A daemon in another process
+//! would map its NVRAM, and nobody could see its stores.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use device::{Image, Metered};
+use drive::Recorder;
+use ext4::{OpenOptions, Volume};
+use journal::Medium;
+use mount::{MountHandle, MountOptions, Session, SessionError, Source, StatSource};
+
+use crate::memory::RamNvram;
+use crate::ram::RamDisk;
+
+const SECTOR_BYTES: usize = 512;
+const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The mount; it is gone when dropped.
+pub struct Served {
+    handle: MountHandle,
+    thread: Option<JoinHandle<Result<(), SessionError>>>,
+}
+
+impl Served {
+    /// Mounts what `images` hold, a volume and its journal, on `dir`. `writeback_cache` as in `-o`.
+    pub fn mount(
+        images: &[Image],
+        recorder: &Recorder,
+        dir: &Path,
+        writeback_cache: bool,
+    ) -> Result<Served, String> {
+        let disk = RamDisk::new(images[0].clone(), SECTOR_BYTES, recorder.clone(), 0);
+        let disk = Arc::new(Metered::new(disk));
+        let memory = Arc::new(RamNvram::new(images[1].clone(), recorder.clone()));
+        let options = OpenOptions {
+            journal: Some(Medium::Nvram(memory)),
+            commit_interval: Some(COMMIT_INTERVAL),
+            ..OpenOptions::default()
+        };
+        let volume = Volume::open(disk.clone(), options).map_err(|e| format!("opening: {e}"))?;
+        let stat_source = StatSource {
+            target: "recorded disk".into(),
+            version: "judge".into(),
+            durability: "power",
+            device_counters: Arc::new(move || disk.counters()),
+            journal_counters: None,
+        };
+        let source = Source::Plain { name: "onejournal-judge".into() };
+        let options = MountOptions { writeback_cache, ..MountOptions::default() };
+        let session = Session::mount(volume, &source, dir, &options, stat_source);
+        let session = session.map_err(|e| format!("mounting: {e}"))?;
+        let handle = session.handle();
+        let started = std::thread::Builder::new().name("served".into()).spawn(|| session.run());
+        let thread = Some(started.map_err(|e| format!("serving: {e}"))?);
+        Ok(Served { handle, thread })
+    }
+
+    /// Takes the mount away and waits until everything is home. A program that another thread starts meanwhile has the
+    /// actors' files until its exec has closed them, which may be after `spawn` has returned: the mount ends with the last.
+    pub fn umount(mut self) -> Result<(), String> {
+        self.handle.unmount_lazily().map_err(|e| format!("unmounting: {e}"))?;
+        match self.thread.take().expect("it is served").join() {
+            Ok(ended) => ended.map_err(|e| format!("serving: {e}")),
+            Err(_) => Err("the server panics".into()),
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // The run has failed already.
+            let _ = self.handle.unmount_lazily();
+            let _ = thread.join();
+        }
+    }
+}
