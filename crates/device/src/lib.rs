@@ -81,6 +81,7 @@ pub use loop_attach::{LoopDevice, LoopOptions};
 pub use machine::{Living, Machine};
 pub use memory::MemoryDevice;
 pub use metered::{Counters, Metered};
+pub use mount_table::unescape_mount_path;
 pub use nvram::{
     AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, NvramCursor,
     NvramEvent, NvramTrace, SimNvram,

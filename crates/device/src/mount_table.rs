@@ -34,14 +34,15 @@ fn parse(line: &[u8]) -> Option<Mounted> {
     let dash = words.iter().position(|word| *word == b"-")?;
     Some(Mounted {
         device: parse_device(std::str::from_utf8(words.get(2)?).ok()?)?,
-        point: unescape(words.get(4)?),
+        point: unescape_mount_path(words.get(4)?),
         kind: String::from_utf8_lossy(words.get(dash + 1)?).into_owned(),
-        source: unescape(words.get(dash + 2)?),
+        source: unescape_mount_path(words.get(dash + 2)?),
     })
 }
 
-/// The kernel writes space, tab, newline and backslash as three octal digits.
-fn unescape(text: &[u8]) -> PathBuf {
+/// A path of the mount table: the kernel writes space, tab, newline and backslash as a backslash and three
+/// octal digits.
+pub fn unescape_mount_path(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((first, behind)) = rest.split_first() {

@@ -1,8 +1,8 @@
 //! The mount table of a process, `/proc/PID/mountinfo`. Reading it asks no file system anything.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+use device::unescape_mount_path;
 
 /// A line of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,31 +51,10 @@ fn entry(line: &[u8]) -> Option<MountEntry> {
     Some(MountEntry {
         id: word(0)?.parse().ok()?,
         device: (major.parse().ok()?, minor.parse().ok()?),
-        dir: unescaped(fields.get(4)?),
+        dir: unescape_mount_path(fields.get(4)?),
         kind: word(hyphen + 1)?.to_owned(),
-        source: unescaped(fields.get(hyphen + 2)?),
+        source: unescape_mount_path(fields.get(hyphen + 2)?),
     })
-}
-
-/// A path of the table, in which spaces and the like are octal numbers behind a backslash.
-fn unescaped(text: &[u8]) -> PathBuf {
-    let mut bytes = Vec::new();
-    let mut rest = text;
-    while let Some((first, behind)) = rest.split_first() {
-        let octal = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        let octal = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match (first, octal) {
-            (b'\\', Some(byte)) => {
-                bytes.push(byte);
-                rest = &behind[3..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = behind;
-            }
-        }
-    }
-    OsString::from_vec(bytes).into()
 }
 
 #[cfg(test)]
