@@ -2,13 +2,20 @@
 
 CARGO ?= cargo
 
-.PHONY: build demo test bench bench-quick bench-full fuzz fuzz-crashes lint setup clean plugins test-plugins test-sqlite-suite bench-plugins python-wheel
+.PHONY: build install uninstall demo test bench bench-quick bench-full fuzz fuzz-crashes lint setup clean plugins test-plugins test-sqlite-suite bench-plugins python-wheel book
 
 build: setup
 	$(CARGO) build --release
 
 setup:
 	@scripts/setup
+
+# What `make` (and `make plugins`) built: make install PREFIX=/usr DESTDIR=/tmp/package. scripts/install has the other places.
+PREFIX ?= /usr/local
+PROFILE ?= release
+export PREFIX DESTDIR PROFILE LIBRARIES SBINDIR BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR UNITDIR SYSUSERSDIR
+install uninstall:
+	@scripts/install $@
 
 demo: setup
 	@$(CARGO) build --release
@@ -29,6 +36,10 @@ bench: bench-quick
 bench-quick bench-full: setup
 	@$(CARGO) build --release --workspace --bins --examples --lib
 	@$(BUILT)/release/onejournal-bench all --$(@:bench-%=%) --out $(RESULTS)
+
+# The documents as a book with search, in target/book. A warning is an error.
+book:
+	@scripts/book $(BUILT)/book
 
 # Coverage-guided fuzzing: make fuzz TARGET=journal_reader TIME=600 (seconds); or TARGET=volume_open
 TARGET ?= journal_reader

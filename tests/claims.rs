@@ -7,7 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{Loop, ONEJOURNAL, Ran, Scratch, TempMount, has, onejournal, run, system, text};
+use support::{
+    LET_GO, Loop, ONEJOURNAL, Ran, Scratch, TempMount, has, onejournal, run, system, text,
+};
 
 const OPERATIONAL: i32 = 8;
 
@@ -28,6 +30,9 @@ fn everything_refuses(scratch: &Scratch, target: &Path, word: &str) {
         ran.refused(OPERATIONAL, word);
         let before = ran.err.split(": in use").next().unwrap();
         assert_eq!(before.matches(": ").count(), 1, "the command and one path: {}", ran.err);
+        for once in ["in use", "mounted on ", "process "] {
+            assert!(ran.err.matches(once).count() <= 1, "said twice: {}", ran.err);
+        }
     }
     let another = scratch.root().join("another");
     if !another.exists() {
@@ -69,7 +74,7 @@ fn regression_an_image_is_mounted_once_by_whatever_way() {
     for holder in [0, 2, 3, 4, 6] {
         scratch.mount_target(&ways[holder], "");
         let (dir, pid) = (scratch.dir(), scratch.daemon().id);
-        let whose = format!("mounted on {} by process {pid}", dir.display());
+        let whose = format!("mounted on {} by process {pid} (onejournal mount)", dir.display());
         for other in &ways {
             everything_refuses(&scratch, other, &whose);
             readers_refuse(other);
@@ -87,6 +92,23 @@ fn regression_an_image_is_mounted_once_by_whatever_way() {
     assert_eq!(fs::read(scratch.path("g")).unwrap(), b"synced");
     assert_eq!(fs::read(scratch.path("f")).unwrap(), b"still mine");
     scratch.close_and_check();
+}
+
+/// The kernel may keep partitions of a file that was attached earlier. They are busy while all of the device is mounted.
+#[test]
+fn regression_a_dead_mount_of_a_device_with_partitions_does_not_keep_the_image() {
+    let Some(mut scratch) = Scratch::new().filter(|_| has("addpart")) else { return };
+    let image = scratch.image();
+    let device = Loop::attach(&image);
+    system("addpart", [text(&device.path), "1", "2048", "2048"]).good();
+    scratch.mount_target(&device.path, "");
+    scratch.daemon().signal(rustix::process::Signal::KILL);
+    assert!(scratch.daemon().ended());
+    let ran = onejournal(["fsck", text(&image)]);
+    system("umount", [&scratch.dir()]).good();
+    scratch.expect_closed();
+    system("delpart", [text(&device.path), "1"]).good();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
 }
 
 /// A bind mount of a file.
@@ -111,9 +133,9 @@ fn regression_what_the_kernel_has_mounted_through_a_loop_device_is_in_use_by_eve
     // A mount in a namespace of its own is seen by the kernel's claim alone.
     drop(kernel);
     if has("unshare") {
-        let script = "mount -t ext4 $0 $1 && echo mounted && read line";
+        let script = format!("{LET_GO} mount -t ext4 $0 $1 && echo mounted && read line");
         let mut other = Command::new("unshare");
-        other.args(["--mount", "sh", "-c", script, text(&first.path), text(&scratch.dir())]);
+        other.args(["--mount", "sh", "-c", &script, text(&first.path), text(&scratch.dir())]);
         other.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut other = support::spawn(&mut other).unwrap();
         let mut line = String::new();

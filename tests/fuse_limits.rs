@@ -1,4 +1,4 @@
-//! The table of `docs/semantics.md` that says what a FUSE file system cannot offer: each row is run, and what a program is
+//! The table of `docs/reference/semantics.md` that says what a FUSE file system cannot offer: each row is run, and what a program is
 //! told is what the row says. On the kernel's ext4 the same call works, or the row says so.
 
 mod support;
@@ -124,11 +124,11 @@ fn parse(told: &str) -> BTreeMap<String, String> {
 #[test]
 fn programs_are_told_what_the_table_says() {
     let Some(ours) = Ours::new("64M", &[], "") else { return };
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/semantics.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/semantics.md");
     let rows = rows(&std::fs::read_to_string(page).unwrap());
     let told = parse(&told(PROGRAM, &ours.scratch.dir()));
     assert_eq!(told.len(), 14, "{told:?}");
-    assert_eq!(told, rows, "left: what was told, right: docs/semantics.md");
+    assert_eq!(told, rows, "left: what was told, right: docs/reference/semantics.md");
     ours.close();
 }
 

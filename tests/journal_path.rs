@@ -5,7 +5,7 @@ mod support;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use support::{Loop, Scratch, onejournal, system};
+use support::{Loop, Scratch, onejournal, system, text};
 use tempfile::TempDir;
 
 /// A path on tmpfs, in a directory that is removed in the end.
@@ -96,6 +96,35 @@ fn fsck_and_dump_take_the_journal() {
     scratch.mount("commit=300");
     assert_eq!(fs::read_to_string(scratch.path("f")).unwrap(), "f");
     scratch.close_and_check();
+}
+
+/// The journal's header has the number of regions. A new life makes as many as have room.
+#[test]
+fn a_small_journal_is_recovered_with_any_number_of_regions() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let journal = OnTmpfs::new();
+    let path = journal.path.to_str().unwrap();
+    let made = File::create(&journal.path).unwrap();
+    made.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    made.set_len(2 << 20).unwrap(); // Room for three regions.
+    let options = format!("journal={path},durability=process,commit=300");
+    for (regions, by_fsck) in [("2", true), ("2", false), ("3", true), ("3", false)] {
+        let name = format!("{regions}-{by_fsck}");
+        scratch.mount(&format!("{options},regions={regions}"));
+        write_synced(&scratch, &name);
+        scratch.kill();
+        let dumped = onejournal(["dump", "--journal", path, text(&scratch.image())]).good();
+        assert!(dumped.contains(&format!("regions     {regions} of")), "{dumped}");
+        if by_fsck {
+            let ran = fsck(&scratch.image(), &["--journal", path]);
+            assert_eq!(ran.code, Some(1), "{ran:?}");
+            scratch.check();
+        }
+        scratch.mount(&options);
+        assert_eq!(fs::read_to_string(scratch.path(&name)).unwrap(), name);
+        scratch.umount();
+        scratch.check();
+    }
 }
 
 #[test]

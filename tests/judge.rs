@@ -1,8 +1,8 @@
 //! The judge: mounted runs on a recorded disk, cut at any event, recovered and compared with a model. Crate `judge` says
 //! how; `onejournal-judge run` does more of it.
 //!
-//! `ONEJOURNAL_JUDGE_IMAGES` sets how many crash images each kind of run gets (15; with the journal on NVRAM 30),
-//! `ONEJOURNAL_JUDGE_SEED` the seed.
+//! `ONEJOURNAL_JUDGE_IMAGES` sets how many crash images each kind of run gets (15; with the journal on NVRAM 30, with programs on
+//! the log service 8, with PostgreSQL 6), `ONEJOURNAL_JUDGE_SEED` the seed.
 
 mod support;
 
@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use judge::campaign::{Failure, Plan, Tally, judge};
 use judge::crash::Fault;
+use judge::host::Programs;
+use judge::open_fuse;
 use judge::scenario::{SCENARIOS, Scenario};
 
 fn number(name: &str, usual: u64) -> u64 {
@@ -19,8 +21,19 @@ fn number(name: &str, usual: u64) -> u64 {
 
 fn plan(fault: Fault, image_count: usize) -> Plan {
     let keep = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("judge");
-    let onejournal = support::ONEJOURNAL.into();
-    Plan { onejournal, image_count, fault, cuts_commands: true, keep }
+    let worker = ["--exact", "worker", "--ignored", "--nocapture"].map(Into::into);
+    let programs = Programs {
+        onejournal: support::ONEJOURNAL.into(),
+        worker: std::iter::once(std::env::current_exe().unwrap().into()).chain(worker).collect(),
+    };
+    Plan { programs, image_count, fault, cuts_commands: true, keep }
+}
+
+/// A process of a run: started by the judge, which says what it does.
+#[test]
+#[ignore = "run by the judge"]
+fn worker() {
+    judge::worker::run().unwrap();
 }
 
 /// Judges runs of the kinds that `is_chosen` takes, by their place in the list; so many images of each unless told otherwise.
@@ -53,12 +66,46 @@ fn judged(usual_images: u64, is_chosen: impl Fn(usize, &Scenario) -> bool) {
 
 #[test]
 fn crash_images_of_mounted_runs_are_a_prefix_of_history() {
-    judged(15, |place, scenario| !scenario.nvram && place % 2 == 0);
+    judged(15, |place, scenario| has_volume(scenario) && place % 2 == 0);
 }
 
 #[test]
 fn crash_images_of_mounted_runs_keep_what_was_synced() {
-    judged(15, |place, scenario| !scenario.nvram && place % 2 == 1);
+    judged(15, |place, scenario| has_volume(scenario) && place % 2 == 1);
+}
+
+/// With its journal on a disk, and no server on it.
+fn has_volume(scenario: &Scenario) -> bool {
+    !scenario.nvram && scenario.hosted.is_none() && !scenario.has_server() && !scenario.by_user
+}
+
+#[test]
+#[ignore = "run by crash_images_of_a_users_runs_are_as_they_must_be"]
+fn runs_of_a_user() {
+    judged(15, |_, scenario| scenario.by_user);
+}
+
+#[test]
+fn crash_images_of_a_users_runs_are_as_they_must_be() {
+    if !support::can_mount() {
+        return;
+    }
+    if !open_fuse::is_needed() {
+        return runs_of_a_user();
+    }
+    let again = ["--exact", "runs_of_a_user", "--ignored", "--nocapture"].map(Into::into);
+    let me = std::iter::once(std::env::current_exe().unwrap().into());
+    assert!(open_fuse::run(&me.chain(again).collect::<Vec<_>>()).unwrap().success());
+}
+
+#[test]
+fn crash_images_of_programs_that_use_the_log_service_have_what_was_acknowledged() {
+    judged(8, |_, scenario| scenario.hosted.is_some());
+}
+
+#[test]
+fn crash_images_of_postgresql_on_a_volume_have_what_was_acknowledged() {
+    judged(6, |_, scenario| scenario.has_server());
 }
 
 #[test]
@@ -80,6 +127,16 @@ fn found_out(fault: Fault, scenario: &str) {
 #[test]
 fn canary_a_disk_that_drops_flushes_is_found_out() {
     found_out(Fault::DropsFlushes, "writers");
+}
+
+#[test]
+fn canary_a_disk_that_drops_flushes_is_found_out_by_sqlite_on_a_log() {
+    found_out(Fault::DropsFlushes, "log-sqlite");
+}
+
+#[test]
+fn canary_a_disk_that_drops_flushes_is_found_out_by_clients_of_the_daemon() {
+    found_out(Fault::DropsFlushes, "logd");
 }
 
 #[test]

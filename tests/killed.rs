@@ -7,13 +7,19 @@
 mod support;
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use rustix::fs::FlockOperation;
+use drive::{Disk, Emulator, Mounted, Parameters};
+use mount::MountHandle;
+use rustix::fs::{FlockOperation, IFlags, ioctl_setflags};
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Daemon, LET_GO, ONEJOURNAL, Scratch, alone, has, spawn, text};
+use support::{Daemon, LET_GO, ONEJOURNAL, Ran, Scratch, alone, has, onejournal, run, spawn, text};
 
 /// A process that after `$2` seconds, for as many again, aborts every connection of the volume in `$1`, unless it was
 /// killed before. It says by its exit code whether it had to.
@@ -254,4 +260,184 @@ fn a_daemon_may_be_killed_while_it_unmounts() {
         expect_all(&mut scratch, &names);
     }
     watchdog.rest();
+}
+
+/// An emulated disk with a volume. Its reads and writes take as long as a test wants.
+struct SlowDisk {
+    dir: PathBuf,
+    handle: MountHandle,
+    service: Option<JoinHandle<()>>,
+}
+
+impl SlowDisk {
+    fn new(dir: PathBuf) -> SlowDisk {
+        fs::create_dir(&dir).unwrap();
+        let emulator = Emulator::new(Parameters::preset("zero").unwrap(), Disk::new(64 << 20));
+        let mounted = Mounted::new(&dir, "slow-disk").unwrap();
+        let handle = mounted.handle();
+        let service = thread::spawn(move || drop(mounted.serve(emulator).unwrap()));
+        let disk = SlowDisk { dir, handle, service: Some(service) };
+        onejournal(["mkfs", "--force", text(&disk.path())]).good();
+        disk
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.join("disk")
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let text = fs::read_to_string(self.dir.join("counters")).unwrap();
+        let counters: serde_json::Value = serde_json::from_str(&text).unwrap();
+        counters[name].as_u64().unwrap()
+    }
+
+    fn set_ms(&self, name: &str, time_ms: u32) {
+        let mut control = File::options().write(true).open(self.dir.join("control")).unwrap();
+        control.write_all(format!("set {name}_us={time_ms}000").as_bytes()).unwrap();
+    }
+}
+
+impl Drop for SlowDisk {
+    fn drop(&mut self) {
+        let _ = self.handle.unmount_lazily();
+        // The daemon of a test that failed has the disk open, and is ended later.
+        if thread::panicking() {
+            return;
+        }
+        if let Some(service) = self.service.take() {
+            let _ = service.join();
+        }
+    }
+}
+
+/// Waits until a thread of the process is in the state D: it waits in the kernel, and no signal ends that.
+#[track_caller]
+fn await_blocked_thread(daemon: &Daemon) {
+    let begun = Instant::now();
+    let is_blocked = || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", daemon.id.as_raw_nonzero())).unwrap();
+        let mut stats =
+            tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
+        stats.any(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('D')))
+    };
+    while !is_blocked() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "no thread waits for a page");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The kernel waits for a page that is being read, and the daemon that has it dropped waits for the kernel.
+#[test]
+fn a_daemon_may_be_killed_while_it_has_pages_dropped() {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::empty() else { return };
+    let watchdog_root = scratch.root().join("slow");
+    let watchdog = Watchdog::over(&watchdog_root);
+    let disk = SlowDisk::new(watchdog_root);
+    for (round, options) in ["", "", "threads=2", "atomic_writes"].into_iter().enumerate() {
+        let name = format!("f{round}");
+        scratch.mount_target(&disk.path(), options);
+        fs::write(scratch.path(&name), [7; 1 << 20]).unwrap();
+        scratch.umount();
+        scratch.mount_target(&disk.path(), options);
+        let [mut read, set] = [(); 2].map(|()| File::open(scratch.path(&name)).unwrap());
+        disk.set_ms("read", 3000);
+        let reads = disk.counter("reads");
+        let reader = thread::spawn(move || read.read_exact(&mut [0; 65536]).is_ok());
+        while disk.counter("reads") == reads {
+            thread::yield_now();
+        }
+        let setter = thread::spawn(move || ioctl_setflags(&set, IFlags::IMMUTABLE).is_ok());
+        await_blocked_thread(scratch.daemon());
+        scratch.kill();
+        for client in [reader, setter] {
+            assert!(!client.join().unwrap(), "it was killed before the read ended");
+        }
+        disk.set_ms("read", 0);
+    }
+    watchdog.rest();
+    scratch.mount_target(&disk.path(), "");
+    for round in 0..4 {
+        assert!(fs::read(scratch.path(&format!("f{round}"))).unwrap() == [7; 1 << 20]);
+    }
+    scratch.umount();
+    support::check_clean(&disk.path());
+}
+
+/// A process that is killed is gone only when its disk has answered; until then it has the volume locked.
+#[test]
+fn a_mount_waits_for_a_daemon_that_was_killed() {
+    wait_for_a_killed_daemon(|_, disk, dir| onejournal(["mount", text(disk), text(dir)]));
+}
+
+#[test]
+fn regression_the_fsck_helper_waits_for_a_daemon_that_was_killed() {
+    wait_for_a_killed_daemon(|root, disk, dir| {
+        let helper = root.join("fsck.onejournal");
+        symlink(ONEJOURNAL, &helper).unwrap();
+        let checked = run(Command::new(helper).arg("-y").arg(disk));
+        assert_eq!(checked.code, Some(1), "{checked:?}");
+        onejournal(["mount", text(disk), text(dir)])
+    });
+}
+
+fn wait_for_a_killed_daemon(mount: impl FnOnce(&Path, &Path, &Path) -> Ran) {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::empty() else { return };
+    let disk = SlowDisk::new(scratch.root().join("slow"));
+    scratch.mount_target(&disk.path(), "");
+    fs::write(scratch.path("f"), [7; 1 << 20]).unwrap();
+    scratch.umount();
+    scratch.mount_target(&disk.path(), "");
+    disk.set_ms("read", 1500);
+    let reads = disk.counter("reads");
+    // Not this process: a child that it starts would close the file, and wait for the killed daemon.
+    let mut command = Command::new("cat");
+    command.arg(scratch.path("f")).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut reader = spawn(&mut command).unwrap();
+    while disk.counter("reads") == reads {
+        thread::yield_now();
+    }
+    disk.set_ms("read", 0);
+    scratch.daemon().signal(Signal::KILL);
+    let command_line = format!("/proc/{}/cmdline", scratch.daemon().id.as_raw_nonzero());
+    while !fs::read(&command_line).unwrap().is_empty() {
+        thread::yield_now();
+    }
+    unmount(scratch.dir(), UnmountFlags::DETACH).unwrap();
+    assert!(scratch.daemon().is_alive(), "it still waits for its disk");
+    mount(scratch.root(), &disk.path(), &scratch.dir()).good();
+    assert!(!reader.wait().unwrap().success(), "it was killed before the read ended");
+    scratch.expect_ended();
+    scratch.adopt();
+    assert!(fs::read(scratch.path("f")).unwrap() == [7; 1 << 20]);
+    scratch.umount();
+    support::check_clean(&disk.path());
+}
+
+/// The end of the mount waits for the volume to be closed, and so does the process that unmounts: not the daemon.
+#[test]
+fn a_daemon_may_be_killed_while_it_closes_what_it_unmounts() {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::empty() else { return };
+    let root = scratch.root().join("slow");
+    let watchdog = Watchdog::over(&root);
+    let disk = SlowDisk::new(root);
+    scratch.mount_target(&disk.path(), "");
+    fs::write(scratch.path("f"), "f").unwrap();
+    File::open(scratch.path("f")).unwrap().sync_all().unwrap();
+    disk.set_ms("write", 2000);
+    scratch.daemon().signal(Signal::TERM);
+    let name = format!("/proc/{}/comm", scratch.daemon().id.as_raw_nonzero());
+    while fs::read_to_string(&name).unwrap().trim() != mount::CLOSING_NAME {
+        thread::yield_now();
+    }
+    scratch.daemon().signal(Signal::KILL);
+    disk.set_ms("write", 0);
+    scratch.expect_ended();
+    watchdog.rest();
+    scratch.mount_target(&disk.path(), "");
+    assert_eq!(fs::read_to_string(scratch.path("f")).unwrap(), "f");
+    scratch.umount();
+    support::check_clean(&disk.path());
 }

@@ -184,10 +184,65 @@ fn what_cannot_be_is_refused_with_a_sentence() {
     let nowhere = daemon.root.path().join("nowhere");
     let output = Command::new(PROGRAM).args(["log", "ls", "--dir"]).arg(&nowhere).output();
     let output = output.expect("run");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("is no directory of a log"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("give the directory of the log"));
     assert!(!nowhere.exists());
     assert_eq!(daemon.log(&["cat", "a/b"]).status.code(), Some(16));
     let output = Command::new(PROGRAM).args(["logd", "--dir"]).arg(daemon.directory()).output();
     let error = String::from_utf8_lossy(&output.expect("run").stderr).into_owned();
     assert!(error.contains("one serves"), "{error}");
+}
+
+#[test]
+fn what_a_killed_daemon_left_is_brought_home() {
+    let mut daemon = Daemon::start();
+    append(&daemon.socket(), "one", 0..3);
+    let gc = |more: &[&str]| {
+        let mut program = Command::new(PROGRAM);
+        program.args(["log", "gc", "--memory"]).arg(daemon.memory.path()).args(more);
+        text(&program.output().expect("run"))
+    };
+    let used = gc(&[]);
+    let path = used.strip_prefix("in use ").expect("in use").trim_end().to_owned();
+    // A log that was moved cannot say that it is used; its processes can.
+    let moved = daemon.directory().with_extension("moved");
+    std::fs::rename(daemon.directory(), &moved).expect("moved");
+    let kept = gc(&[]);
+    assert!(kept.contains(&format!("--force {path}")), "{kept}");
+    assert_eq!(gc(&["--force", &path]), used);
+    std::fs::rename(&moved, daemon.directory()).expect("moved back");
+    daemon.signal(rustix::process::Signal::KILL);
+    let removed = {
+        let mut program = Command::new(PROGRAM);
+        program.args(["log", "gc", "--memory"]).arg(daemon.memory.path());
+        text(&program.output().expect("run"))
+    };
+    let expected =
+        format!("removed {path}: its records are in the log {}\n", daemon.directory().display());
+    assert_eq!((removed, Path::new(&path).exists()), (expected, false));
+    assert_eq!(text(&daemon.log_directory(&["cat", "one"])).lines().count(), 3);
+}
+
+#[test]
+fn a_daemon_says_what_it_serves() {
+    let place = tempfile::tempdir().expect("directory");
+    let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+    let dir = place.path().join("log");
+    let start = |more: &[&str]| {
+        let mut program = Command::new(PROGRAM);
+        program.arg("logd").arg("--dir").arg(&dir).arg("--memory").arg(memory.path()).args(more);
+        program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start")
+    };
+    let refused = start(&["--durability", "process"]).wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("give --nvram DIR too"), "{said}");
+    assert!(!dir.exists(), "no log is made");
+    let mut daemon = start(&[]);
+    let mut line = String::new();
+    let out = daemon.stdout.take().expect("asked for");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a line");
+    let pid = rustix::process::Pid::from_child(&daemon);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signal");
+    assert!(daemon.wait().expect("it ends").success());
+    let shown = dir.display();
+    assert!(line.starts_with(&format!("serving {shown} on {shown}/socket, durability ")), "{line}");
 }

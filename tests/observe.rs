@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::{ONEJOURNAL, Scratch, onejournal, spawn};
+use support::{Logd, ONEJOURNAL, Scratch, has, onejournal, run, spawn, unread_pipe};
 use tempfile::TempDir;
 
 /// Longer than any test: nothing is committed but by a sync.
@@ -55,10 +56,104 @@ fn every_commit_is_in_the_histograms() {
     let written = (number(&stat["device_bytes_written"]) - before) as f64;
     let amplification = stat["write_amplification"].as_f64().unwrap();
     assert!((amplification - written / 2500.0).abs() < 0.01, "{amplification}");
-    let text = onejournal(["stat", scratch.dir().to_str().unwrap()]).good();
+    let text = onejournal(["stat", "--all", scratch.dir().to_str().unwrap()]).good();
     assert!(text.lines().any(|line| line.starts_with("commit_latency_ns.p99 ")), "{text}");
     drop(file);
     scratch.close_and_check();
+}
+
+#[test]
+fn the_first_lines_are_for_people() {
+    let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
+    let mut file = File::create(scratch.path("f")).unwrap();
+    append(&mut file, 1);
+    let dir = scratch.dir();
+    let text = onejournal(["stat", dir.to_str().unwrap()]).good();
+    let line = |label: &str| {
+        let found = text.lines().find(|line| line.trim_start().starts_with(label));
+        found.unwrap_or_else(|| panic!("no {label} in {text}"))
+    };
+    assert_eq!(text.lines().next(), Some(scratch.image().to_str().unwrap()));
+    assert!(line("served by").ends_with(&format!("mounted on {}", dir.display())), "{text}");
+    assert!(line("mounted ").ends_with("read-write"), "{text}");
+    assert!(line("durability").contains("power ("), "{text}");
+    // One write of 100 bytes.
+    assert!(line("write amplification").contains("  - ("), "{text}");
+    assert!(line("write amplification").contains("100 B written by programs"), "{text}");
+    assert!(line("flushes per fsync").contains("1 flush, 1 fsync"), "{text}");
+    // The journal of 4 MiB was filled with zeros, which are in no other number.
+    assert!(line("written while mounting").contains("4.2 MB"), "{text}");
+    assert!(line("written since the mount").contains(" B to the device"), "{text}");
+    // Every number that is not 0 is in a group.
+    let stat = scratch.stat();
+    let is_left_out = ["mount_time_s", "write_amplification"];
+    for (name, value) in stat.as_object().unwrap() {
+        let is_shown = value.as_u64().is_some_and(|number| number > 0)
+            || value.get("count").and_then(Value::as_u64).is_some_and(|count| count > 0);
+        if is_shown && !is_left_out.contains(&name.as_str()) {
+            assert!(text.contains(&format!("\n  {name} ")), "{name} is in no group: {text}");
+        }
+    }
+    append(&mut file, 11_000);
+    let text = onejournal(["stat", scratch.image().to_str().unwrap()]).good();
+    let ratio_of = |label: &str| {
+        let line = text.lines().find(|line| line.trim_start().starts_with(label)).unwrap();
+        line.trim_start()[label.len()..].split_whitespace().next().unwrap().parse::<f64>().unwrap()
+    };
+    assert_eq!(ratio_of("flushes per fsync"), 1.0, "{text}");
+    assert!((1.0..20.0).contains(&ratio_of("write amplification")), "{text}");
+    drop(file);
+    scratch.close_and_check();
+}
+
+#[test]
+fn a_reader_that_goes_ends_the_command_without_a_word() {
+    let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
+    for arguments in [&["stat"][..], &["stat", "--all"], &["stat", "--json"], &["top", "-b"]] {
+        let mut command = Command::new(ONEJOURNAL);
+        command.args(arguments).stdout(unread_pipe()).stderr(Stdio::piped());
+        if arguments[0] == "stat" {
+            command.arg(scratch.dir());
+        }
+        let output = spawn(&mut command).unwrap().wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(128 + 13), "{arguments:?}: {output:?}");
+        assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
+    }
+    scratch.close_and_check();
+}
+
+#[test]
+fn the_files_for_which_most_was_written_come_first() {
+    let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
+    std::fs::create_dir(scratch.path("d")).unwrap();
+    for (name, count) in [("little", 1), ("d/much", 50), ("some", 10)] {
+        let mut file = File::create(scratch.path(name)).unwrap();
+        append(&mut file, count);
+    }
+    std::fs::write(scratch.path("empty"), "").unwrap();
+    let files: Value = serde_json::from_str(&attribute(&scratch, "user.onejournal.files")).unwrap();
+    let bytes: Vec<u64> =
+        files.as_array().unwrap().iter().map(|file| number(&file["app_bytes"])).collect();
+    assert_eq!(bytes, [5_000, 1_000, 100]);
+    assert_eq!(files[0], file_stat(&scratch, "d/much"));
+    let mut command = Command::new(ONEJOURNAL);
+    let text = run(command.args(["top", "-b", "-n", "1"]).env("COLUMNS", "200")).good();
+    let volume = text.lines().find(|line| line.starts_with(scratch.dir().to_str().unwrap()));
+    assert!(volume.is_some_and(|line| line.contains("read-write")), "{text}");
+    // With other volumes on the machine these need not be the first one's.
+    if text.contains(&format!("Files of {} ", scratch.dir().display())) {
+        let place =
+            |name: &str| text.find(&format!("\n{name} ")).unwrap_or_else(|| panic!("{text}"));
+        assert!(place("d/much") < place("some") && place("some") < place("little"), "{text}");
+    }
+    scratch.close_and_check();
+}
+
+/// A virtual attribute of the root directory.
+fn attribute(scratch: &Scratch, name: &str) -> String {
+    let mut value = vec![0; 64 << 10];
+    let len = rustix::fs::getxattr(scratch.dir(), name, value.as_mut_slice()).unwrap();
+    String::from_utf8(value[..len].to_vec()).unwrap()
 }
 
 /// `onejournal stat --watch`, and its lines.
@@ -201,24 +296,30 @@ fn what_checkpoints_bring_home_is_the_files() {
     scratch.close_and_check();
 }
 
-/// Listens at a loopback address that belongs to this process's test `test` (0 to 2): the port is nobody else's when
+/// Listens at a loopback address that belongs to this process's test `test` (0 to 7): the port is unused by others when
 /// it is free for a moment.
 fn listen(test: u32) -> (TcpListener, SocketAddr) {
-    let [_, a, b, c] = (std::process::id() << 2 | test).to_be_bytes();
+    let [_, a, b, c] = (std::process::id() << 3 | test).to_be_bytes();
     let listener = TcpListener::bind((Ipv4Addr::new(127, a, b, c), 0)).unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }
 
-/// The metrics, as (name with labels, value).
-fn scrape(address: SocketAddr) -> Vec<(String, f64)> {
+/// The page of the metrics.
+fn page_of(address: SocketAddr) -> String {
     let mut client = TcpStream::connect(address).unwrap();
     client.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.0 200 OK\r\n"), "{head}");
-    let samples = body.lines().filter(|line| !line.starts_with('#'));
+    body.to_owned()
+}
+
+/// The metrics, as (name with labels, value).
+fn scrape(address: SocketAddr) -> Vec<(String, f64)> {
+    let page = page_of(address);
+    let samples = page.lines().filter(|line| !line.starts_with('#'));
     let samples = samples.map(|line| line.rsplit_once(' ').unwrap());
     samples.map(|(name, value)| (name.to_string(), value.parse().unwrap())).collect()
 }
@@ -290,21 +391,21 @@ fn every_number_is_explained() {
 }
 
 fn assert_explained(scratch: &Scratch, address: SocketAddr) {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
     let page = std::fs::read_to_string(page).unwrap();
     let is_explained = |name: &str| page.contains(&format!("`{name}`"));
     let mut all = Vec::new();
     names(&scratch.stat(), &mut all);
     names(&file_stat(scratch, "f"), &mut all);
     all.retain(|name| !is_explained(name));
-    assert!(all.is_empty(), "not in docs/operations.md: {all:?}");
+    assert!(all.is_empty(), "not in docs/reference/metrics.md: {all:?}");
     for (metric, _) in scrape(address) {
         let name = metric.split('{').next().unwrap();
         let suffixes = ["_bucket", "_sum", "_count"];
         let name = suffixes.iter().find_map(|s| name.strip_suffix(s)).unwrap_or(name);
         let counter = name.strip_prefix("onejournal_").and_then(|name| name.strip_suffix("_total"));
         let in_page = counter.is_some_and(is_explained) || page.contains(&format!("`{name}"));
-        assert!(in_page, "not in docs/operations.md: {metric}");
+        assert!(in_page, "not in docs/reference/metrics.md: {metric}");
     }
 }
 
@@ -353,9 +454,78 @@ fn a_journal_elsewhere_is_counted_apart_from_the_device() {
         let name = format!("onejournal_journal_medium_{metric}_total");
         let found = scrape(address).into_iter().find(|(found, _)| *found == name);
         assert_eq!(found.unwrap().1 as u64, number(&after["journal_medium"][flushes]));
-        let text = onejournal(["stat", scratch.dir().to_str().unwrap()]).good();
+        let text = onejournal(["stat", "--all", scratch.dir().to_str().unwrap()]).good();
         assert!(text.contains(&format!("journal_medium.{flushes} ")), "{text}");
         drop(file);
     }
+    scratch.close_and_check();
+}
+
+/// The words of a text that begin as our metrics do.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    let words = text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
+    words.filter(|word| word.starts_with("onejournal_")).map(str::to_owned).collect()
+}
+
+fn exported(address: SocketAddr) -> impl Iterator<Item = String> {
+    let samples = scrape(address).into_iter();
+    samples.map(|(name, _)| name.split('{').next().unwrap().to_owned())
+}
+
+#[test]
+fn dashboard_rules_and_queries_use_metrics_that_there_are() {
+    let ((_, of_volume), (_, of_log)) = (listen(3), listen(4));
+    let options = format!("commit=300,metrics={of_volume}");
+    let Some(mut scratch) = Scratch::mounted(&options) else { return };
+    let mut all = BTreeSet::new();
+    for kind in ["", "block", "nvram"] {
+        let journal = journal_of(&scratch, kind);
+        scratch.remount(&format!("{options}{}", journal.options));
+        all.extend(exported(of_volume));
+    }
+    scratch.close_and_check();
+    let mut logd = Logd::start(&["--metrics", &of_log.to_string()]);
+    all.extend(exported(of_log));
+    logd.end();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let read = |path: &str| std::fs::read_to_string(format!("{root}/{path}")).unwrap();
+    let page = read("docs/reference/metrics.md");
+    let queries = read("docs/how-to/metrics.md");
+    let queries: Vec<&str> = queries.lines().filter(|line| line.contains("[5m]")).collect();
+    assert_eq!(queries.len(), 3, "{queries:?}");
+    let rules = read("dist/prometheus/onejournal.rules.yml");
+    let dashboard = read("dist/grafana/onejournal.json");
+    serde_json::from_str::<Value>(&dashboard).unwrap();
+    for (place, text) in [("docs", queries.concat()), ("rules", rules), ("dashboard", dashboard)] {
+        let used = metrics_in(&text);
+        assert!(used.len() > 3, "{place}: {used:?}");
+        let missing: Vec<_> = used.difference(&all).collect();
+        assert!(missing.is_empty(), "{place}: not exported: {missing:?}");
+    }
+    for name in all.iter().filter(|name| name.starts_with("onejournal_log_")) {
+        assert!(page.contains(&format!("`{name}`")), "not in docs/reference/metrics.md: {name}");
+    }
+}
+
+#[test]
+fn prometheus_takes_the_rules_and_the_metrics() {
+    if !has("promtool") {
+        return;
+    }
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/prometheus");
+    let promtool = |arguments: &[&str]| {
+        run(Command::new("promtool").args(arguments).current_dir(rules)).good();
+    };
+    promtool(&["check", "rules", "onejournal.rules.yml"]);
+    promtool(&["test", "rules", "onejournal.test.yml"]);
+    let (_, address) = listen(5);
+    let Some(scratch) = Scratch::mounted(&format!("commit=300,metrics={address}")) else { return };
+    let mut check = Command::new("promtool");
+    check.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = spawn(check.stderr(Stdio::piped())).unwrap();
+    child.stdin.take().unwrap().write_all(page_of(address).as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    // It would also complain about names.
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     scratch.close_and_check();
 }

@@ -42,7 +42,7 @@ user ./onejournal mkfs --size 64M image # regression: its root directory belonge
 user ./onejournal mount image mnt
 grep "$PWD/mnt fuse.onejournal " /proc/self/mounts
 user sh -c 'echo hello > mnt/f'
-user ./onejournal stat mnt | grep 'data_mode *auto'
+user ./onejournal stat --all mnt | grep 'data_mode *auto'
 if user ./onejournal mount image mnt2; then exit 1; fi
 user ./onejournal umount mnt
 e2fsck -fn image >/dev/null # at once: umount has waited

@@ -7,10 +7,13 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use support::{
-    LET_GO, ONEJOURNAL, Scratch, TempMount, alone, has, onejournal, run, spawn, system, text,
+    LET_GO, Loop, ONEJOURNAL, Scratch, TempMount, alone, has, onejournal, run, spawn, system, text,
 };
 
 const OPERATIONAL: i32 = 8;
@@ -61,7 +64,7 @@ fn a_volume_is_unmounted_by_its_image() {
     let Some(mut scratch) = Scratch::mounted("") else { return };
     fs::write(scratch.path("f"), "f").unwrap();
     umount(&scratch.image()).good();
-    scratch.expect_ended();
+    scratch.expect_closed();
     scratch.check();
     umount(&scratch.image()).refused(OPERATIONAL, "is not mounted");
     umount(&scratch.dir()).refused(OPERATIONAL, "no OneJournal volume is mounted on it");
@@ -72,14 +75,14 @@ fn a_volume_is_unmounted_by_its_image() {
 fn a_volume_is_unmounted_by_its_device() {
     let _alone = alone();
     let Some(mut scratch) = Scratch::new() else { return };
-    let device = support::Loop::attach(&scratch.image());
+    let device = Loop::attach(&scratch.image());
     scratch.mount_target(&device.path, "");
     let other = scratch.root().join("a place, too");
     fs::create_dir(&other).unwrap();
     let _bound = TempMount::new(&["--bind", text(&scratch.dir())], &other);
     umount(&scratch.dir()).refused(OPERATIONAL, "a place, too");
     umount(&device.path).good();
-    scratch.expect_ended();
+    scratch.expect_closed();
     scratch.check();
 }
 
@@ -101,7 +104,7 @@ fn a_copy_in_another_namespace_is_named_and_taken_off() {
     let shown = onejournal(["stat", text(&scratch.image())]).good();
     assert!(shown.contains(&place) && shown.contains("durability"), "{shown}");
     umount(&scratch.image()).good();
-    scratch.expect_ended();
+    scratch.expect_closed();
     scratch.check();
     copy.end();
 }
@@ -116,7 +119,7 @@ fn a_copy_that_is_in_use_is_left_and_named() {
     ran.refused(OPERATIONAL, &format!("of process {pid} (sh)"));
     ran.refused(OPERATIONAL, "in use by a program");
     copy.end();
-    scratch.expect_ended();
+    scratch.expect_closed();
     scratch.check();
 }
 
@@ -128,6 +131,7 @@ fn a_daemon_without_a_mount_is_shown_and_can_be_ended() {
     let file = File::create(scratch.path("f")).unwrap();
     fs::write(scratch.path("g"), "g").unwrap();
     system("umount", ["-l", text(&scratch.dir())]).good();
+    scratch.expect_mounted_nowhere();
     let nowhere = "mounted nowhere that is visible from here";
     onejournal(["stat", text(&image)]).refused(OPERATIONAL, nowhere);
     let ran = umount(&image);
@@ -157,7 +161,7 @@ fn a_mount_waits_for_a_daemon_that_is_closing() {
     let mut command = Command::new(ONEJOURNAL);
     command.args([Path::new("mount"), Path::new("-f"), &scratch.image(), &scratch.dir()]);
     let mut mount = spawn(&mut command).unwrap();
-    while !waits_for(&mount, closing.0.id()) {
+    while !waits_for(mount.id(), closing.0.id()) {
         assert!(mount.try_wait().unwrap().is_none(), "it did not wait");
         std::thread::yield_now();
     }
@@ -173,11 +177,77 @@ fn a_mount_waits_for_a_daemon_that_is_closing() {
 }
 
 /// Whether one of its descriptors stands for the process.
-fn waits_for(child: &Child, pid: u32) -> bool {
-    let infos =
-        fs::read_dir(format!("/proc/{}/fdinfo", child.id())).into_iter().flatten().flatten();
+fn waits_for(waiting: u32, pid: u32) -> bool {
+    let infos = fs::read_dir(format!("/proc/{waiting}/fdinfo")).into_iter().flatten().flatten();
     let line = format!("Pid:\t{pid}\n");
     infos.filter_map(|info| fs::read_to_string(info.path()).ok()).any(|info| info.contains(&line))
+}
+
+/// A namespace that is being made has copies of all mounts, which keep a volume open for a moment after umount(8).
+#[test]
+fn a_mount_waits_for_a_copy_of_the_last_one() {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::mounted("").filter(|_| has("unshare")) else { return };
+    fs::write(scratch.path("f"), "f").unwrap();
+    let copy = Waiting::in_copy(&scratch, scratch.root());
+    system("umount", [scratch.dir()]).good();
+    let daemon = u32::try_from(scratch.daemon().id.as_raw_nonzero().get()).unwrap();
+    let mut command = Command::new(ONEJOURNAL);
+    command.args([Path::new("mount"), &scratch.image(), &scratch.dir()]);
+    let mut mount = spawn(&mut command).unwrap();
+    while !server_of(&mount).is_some_and(|server| waits_for(server, daemon)) {
+        assert!(mount.try_wait().unwrap().is_none(), "it did not wait");
+        std::thread::yield_now();
+    }
+    copy.end();
+    assert!(mount.wait().unwrap().success());
+    scratch.expect_ended();
+    scratch.adopt();
+    assert_eq!(fs::read_to_string(scratch.path("f")).unwrap(), "f");
+    scratch.close_and_check();
+}
+
+/// As long as a namespace that is being made keeps the kernel's mount after everybody has left.
+#[test]
+fn a_device_that_the_kernel_is_about_to_close_is_waited_for() {
+    let _alone = alone();
+    let Some(scratch) = Scratch::new() else { return };
+    let device = Loop::attach(&scratch.image());
+    for target in [&device.path, &scratch.image()] {
+        let held = exclusively(&device.path);
+        let mut command = Command::new(ONEJOURNAL);
+        let mut fsck = spawn(command.arg("fsck").arg(target).stdout(Stdio::null())).unwrap();
+        while !sleeps(&fsck) {
+            assert_eq!(fsck.try_wait().unwrap(), None, "it did not wait for {target:?}");
+            std::thread::yield_now();
+        }
+        drop(held);
+        assert!(fsck.wait().unwrap().success(), "{target:?}");
+        let _held = exclusively(&device.path);
+        let begun = Instant::now();
+        onejournal(["fsck", text(target)])
+            .refused(OPERATIONAL, "no process that is visible from here has a lock on it");
+        assert!(begun.elapsed() >= Duration::from_secs(2), "{target:?}");
+    }
+}
+
+/// Has the device as a mount of the kernel has it, without a lock.
+fn exclusively(device: &Path) -> OwnedFd {
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+    rustix::fs::open(device, flags, Mode::empty()).unwrap()
+}
+
+/// Whether the process waits for time to pass.
+fn sleeps(process: &Child) -> bool {
+    let place = fs::read_to_string(format!("/proc/{}/wchan", process.id()));
+    place.is_ok_and(|place| place.contains("nanosleep"))
+}
+
+/// The process that a `mount` command has started to serve.
+fn server_of(mount: &Child) -> Option<u32> {
+    let id = mount.id();
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
 }
 
 #[test]
@@ -228,6 +298,6 @@ fn a_root_directory_that_denies_everything_is_unmounted() {
     let dir = scratch.dir();
     as_weak_root(&["stat", text(&dir)]).refused(OPERATIONAL, "ermission denied");
     as_weak_root(&["umount", text(&dir)]).good();
-    scratch.expect_ended();
+    scratch.expect_closed();
     scratch.check();
 }

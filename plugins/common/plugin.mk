@@ -1,4 +1,5 @@
 # What the Makefiles of both plugins share. $(call plugin,NAME,SOURCES,LIBRARIES)
+# At run time a plugin finds libonejournal_log.so.0 beside itself, here and where it is installed.
 
 COMMON = ../common/streams.cc
 HEADERS = $(wildcard *.h ../common/*.h ../../crates/capi/include/*.h)
@@ -11,7 +12,9 @@ $$(OUT):
 	mkdir -p $$@
 
 $$(OUT)/libonejournal_$(1).so: $(2) $$(COMMON) $$(HEADERS) | $$(OUT)
-	$$(CXX) $$(CXXFLAGS) -shared -o $$@ $(2) $$(COMMON) -L$$(LIB) -lonejournal_log $(3) -Wl,-rpath,$$(LIB) -Wl,--no-undefined
+	$$(CXX) $$(CXXFLAGS) -shared -o $$@ $(2) $$(COMMON) -L$$(LIB) -lonejournal_log $(3) -Wl,-soname,libonejournal_$(1).so.0 -Wl,-rpath,'$$$$ORIGIN' -Wl,--no-undefined
+	ln -sf libonejournal_$(1).so $$@.0
+	ln -sf $$(LIB)/libonejournal_log.so $$(OUT)/libonejournal_log.so.0
 
 $$(OUT)/files_test: files_test.cc database.cc ../common/files.cc $$(HEADERS) $$(OUT)/libonejournal_$(1).so
 	$$(CXX) $$(CXXFLAGS) -o $$@ files_test.cc database.cc ../common/files.cc $$(LDLIBS)

@@ -9,9 +9,9 @@
 //   leveldb::Status s = onejournal::NewLevelDbEnv(leveldb::Env::Default(), log, &options.env);
 //   ... leveldb::DB::Open(options, "/var/lib/app/db", &db) ... delete db; delete options.env;
 //
-// COMPILING   c++ app.cc -lonejournal_leveldb -lonejournal_log -lleveldb
+// COMPILING   c++ app.cc $(pkg-config --cflags --libs onejournal-leveldb)
 //
-// NOTES   docs/leveldb-rocksdb.md
+// NOTES   docs/how-to/leveldb-rocksdb.md
 
 #ifndef ONEJOURNAL_PLUGINS_LEVELDB_H_
 #define ONEJOURNAL_PLUGINS_LEVELDB_H_

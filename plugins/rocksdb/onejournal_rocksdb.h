@@ -18,9 +18,9 @@
 // with options behind a question mark, as in onejournal:///var/lib/app/log?nvram=/mnt/pmem/app&pool_bytes=134217728;
 // they are nvram, memory, pool_bytes and durability (power, reboot, process).
 //
-// COMPILING   c++ app.cc -lonejournal_rocksdb -lonejournal_log -lrocksdb
+// COMPILING   c++ app.cc $(pkg-config --cflags --libs onejournal-rocksdb)
 //
-// NOTES   docs/leveldb-rocksdb.md
+// NOTES   docs/how-to/leveldb-rocksdb.md
 
 #ifndef ONEJOURNAL_PLUGINS_ROCKSDB_H_
 #define ONEJOURNAL_PLUGINS_ROCKSDB_H_

@@ -6,7 +6,7 @@
 # on which no journal file is written.
 #
 # TESTDIR is the folder `test` of SQLite's source. Databases are made in the working directory. With files
-# named, these are run instead of the suite. SQLite makes its own VFS the default again whenever a test file
+# named, only these of the suite are run. SQLite makes its own VFS the default again whenever a test file
 # shuts it down and starts it, so the extension is made the default before each file and after each start.
 
 set testdir [file normalize [lindex $argv 0]]
@@ -45,11 +45,14 @@ if {$extension ne {}} {
     }
 }
 
+# Without what the permutation checks before each file: an empty database says nothing about batches yet.
+array set specification $::testspec($permutation)
+set files $specification(-files)
 if {[llength $arguments] > 0} {
-    run_tests named -files $arguments
-} else {
-    # Without what the permutation checks before each file: an empty database says nothing about batches yet.
-    array set specification $::testspec($permutation)
-    run_tests $permutation -files $specification(-files)
+    set files [lmap file $files {
+        if {[file tail $file] ni $arguments} continue
+        set file
+    }]
 }
+run_tests $permutation -files $files
 finish_test

@@ -3,15 +3,22 @@
 #![allow(dead_code, unused_imports)] // each suite uses a part of it
 
 pub mod beside;
+mod held;
+mod logd;
 mod namespace;
 mod peer;
 mod scratch;
 
 use std::ffi::OsStr;
+use std::io::PipeWriter;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, poll};
+
+pub use held::HeldDevice;
+pub use logd::Logd;
 pub use namespace::{LET_GO, alone};
 pub use peer::{Peer, python};
 pub use scratch::{Daemon, Loop, Scratch, TempMount, scratch_dir, tmpfs_dir};
@@ -90,6 +97,15 @@ pub fn spawn(command: &mut Command) -> std::io::Result<Child> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     command.spawn() // returns after exec
+}
+
+/// The writing end of a pipe that has no reader. A child that another test starts may have a copy of the reader until
+/// its exec: this waits for the last copy.
+pub fn unread_pipe() -> PipeWriter {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    poll(&mut [PollFd::new(&writer, PollFlags::empty())], None).unwrap();
+    writer
 }
 
 /// Runs a command to its end.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// For a shell in a new namespace: lets go of all volumes but that on the directory `$1`.
 pub const LET_GO: &str = r#"
     while read -r _ dir kind _; do
-        case $kind in fuse*.onejournal) [ "$dir" = "$1" ] || umount -l "$dir" ;; esac
+        case $kind in fuse*.onejournal) [ "$dir" = "$1" ] || umount -l "$(printf %b "$dir")" ;; esac
     done </proc/self/mounts
 "#;
 

@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{can_mount, check_clean, onejournal, system};
+use super::{HeldDevice, can_mount, check_clean, onejournal, system};
 
 /// Longest that a daemon may take to end before a test calls it stuck.
 const END_LIMIT: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
@@ -61,6 +61,8 @@ impl Daemon {
 pub struct Scratch {
     root: TempDir,
     daemon: Option<Daemon>,
+    /// Of the last mount.
+    device: Option<HeldDevice>,
 }
 
 impl Scratch {
@@ -85,7 +87,7 @@ impl Scratch {
         }
         let root = scratch_dir();
         fs::create_dir(root.path().join("mnt")).unwrap();
-        Some(Scratch { root, daemon: None })
+        Some(Scratch { root, daemon: None, device: None })
     }
 
     /// A mounted volume of 64 MiB.
@@ -133,23 +135,38 @@ impl Scratch {
     /// For a test that has mounted in another way.
     pub fn adopt(&mut self) {
         self.daemon = Some(Daemon::of(&self.dir()));
+        self.device = HeldDevice::below(&self.dir());
     }
 
     pub fn daemon(&self) -> &Daemon {
         self.daemon.as_ref().expect("is mounted")
     }
 
-    /// `onejournal umount`, after which the daemon is gone.
+    /// `onejournal umount`, after which the daemon is gone. Returns when the kernel has closed the device, too.
     #[track_caller]
     pub fn umount(&mut self) {
         onejournal(["umount", self.dir().to_str().unwrap()]).good();
-        assert!(self.daemon.take().expect("was mounted").ended());
+        self.expect_closed();
     }
 
     /// For a test that has unmounted in another way.
     #[track_caller]
     pub fn expect_ended(&mut self) {
         assert!(self.daemon.take().expect("was mounted").ended(), "the daemon lives on");
+    }
+
+    /// The same for a test whose next step uses the device: returns when the kernel has closed it.
+    #[track_caller]
+    pub fn expect_closed(&mut self) {
+        self.expect_ended();
+        self.device.take().iter().for_each(HeldDevice::wait_until_closed);
+    }
+
+    /// For a test that has taken the mount off and keeps files open on it: returns when the copies are gone that new
+    /// namespaces had of it.
+    #[track_caller]
+    pub fn expect_mounted_nowhere(&self) {
+        self.device.iter().for_each(HeldDevice::wait_until_mounted_nowhere);
     }
 
     /// What a crash of the daemon leaves.
@@ -260,8 +277,11 @@ impl Drop for TempMount {
     fn drop(&mut self) {
         // By umount(8), which is started when no other child is about that has a file of it open: else the mount
         // would go a moment later, and what lies below it would be in use until then.
+        let device = HeldDevice::below(&self.dir);
         if system("umount", [&self.dir]).code != Some(0) {
             let _ = unmount(&self.dir, UnmountFlags::DETACH);
+        } else if let Some(device) = device.filter(|device| !device.is_mounted_here()) {
+            device.wait_until_closed();
         }
     }
 }

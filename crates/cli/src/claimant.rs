@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use device::{Living, Machine};
 use ext4::{Claim, Claimant};
+use journal::JournalError;
 
 use crate::{CliError, Result};
 
@@ -34,6 +35,17 @@ pub fn claimant(take_over: bool, heartbeat_s: u32) -> Result<Claimant> {
     Ok(Claimant { claim, lives: Arc::new(lives), wait: Arc::new(std::thread::sleep), take_over })
 }
 
+/// What to do about an error of the journal of `TARGET`.
+pub fn what_to_do(error: &JournalError) -> &'static str {
+    match error {
+        JournalError::Damaged(_) => {
+            "; copy the volume first. To see what the journal holds: onejournal dump TARGET. To give up its history from \
+             the damage on: onejournal fsck --discard-damaged TARGET"
+        }
+        _ => "",
+    }
+}
+
 /// An error of opening the volume at `path`; `retry`: the command that takes it over.
 pub fn failed(path: &Path, error: &ext4::Error, retry: &str) -> CliError {
     let advice = match error {
@@ -41,6 +53,7 @@ pub fn failed(path: &Path, error: &ext4::Error, retry: &str) -> CliError {
             "; unmount it there; if it is not mounted there any more, or this is a copy: {retry}"
         ),
         ext4::Error::Claimed { .. } => "; unmount it there".into(),
+        ext4::Error::Journal(error) => what_to_do(error).into(),
         _ => String::new(),
     };
     CliError::at(path, format!("{error}{advice}"))

@@ -10,25 +10,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use device::{
-    Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered, TrustedUsers,
-};
+use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered, Trust};
 use ext4::Volume;
 use journal::Medium;
-use mount::{Closer, MountHandle, Session, Source, StatSource};
-use rustix::fs::{Mode, OFlags};
+use mount::{Session, Source, StatSource};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::claimant::{self, TAKE_OVER};
 use crate::journal_path::{self, JournalOptions, OpenJournal};
+use crate::messages::{self, Outlet};
 use crate::mount_options::{self, Parsed};
 use crate::namespaces::ByProcess;
-use crate::{CliError, MountArgs, Result, error, target};
+use crate::service_manager::notify;
+use crate::{CliError, MountArgs, Result, ending, guard, remount, target};
 
 const READY: &str = "ready";
 
 pub fn run(args: &MountArgs) -> Result<u8> {
+    if mount_options::words(&args.options).any(|option| option == "remount") {
+        return remount::run(&args.dir, &args.options);
+    }
     let parsed = mount_options::parse(&args.options)?;
     mount::check_directory(&args.dir).map_err(|error| CliError::new(error.to_string()))?;
     if args.foreground || args.announce { serve(args, parsed) } else { start(args) }
@@ -41,9 +43,6 @@ fn start(args: &MountArgs) -> Result<u8> {
     command.args(["mount", "--announce"]);
     if !args.options.is_empty() {
         command.arg("-o").arg(args.options.join(","));
-    }
-    if let Some(log) = &args.log {
-        command.arg("--log").arg(log);
     }
     command.arg("--").arg(&args.target).arg(&args.dir);
     let mut child = command
@@ -65,14 +64,14 @@ fn start(args: &MountArgs) -> Result<u8> {
 }
 
 fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
-    log_to(args.log.as_deref())?;
+    let outlet = listen(args, &parsed)?;
     abort_on_panic();
-    let path = target::absolute(&args.target)?;
+    let path = target::absolute(&target::find(&args.target)?)?;
     let metrics = parsed.metrics.map(listen_for_metrics).transpose()?;
     let (disk, read_only) = open_disk(&path, parsed.mount.read_only)?;
     check_durability(&path, disk.durability(), &parsed)?;
     let trust = target::trust(&path);
-    let journal = parsed.journal.as_ref().map(|journal| open_journal(journal, &parsed, &trust));
+    let journal = parsed.journal.as_ref().map(|journal| open_journal(journal, &parsed, trust));
     let journal = journal.transpose()?;
     let (journal, journal_counters) = journal.map(|j| (j.medium, j.counters)).unzip();
     let durability = journal.iter().map(Medium::durability).fold(disk.durability(), Ord::min);
@@ -118,9 +117,17 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     if let Some(listener) = metrics {
         session.serve_metrics(listener);
     }
+    session.guarded_by(Arc::new(guard::ByProcess::default()));
     let handle = session.handle().unmounted_by(Arc::new(ByProcess));
-    let begun = unmount_on_signal(signals, handle, session.closer());
-    let begun = begun.and_then(|()| if args.announce { announce() } else { Ok(()) });
+    let dir = handle.dir().display().to_string();
+    let begun = ending::on_signals(signals, handle, session.closer(), tell_of(&outlet));
+    let begun = begun.and_then(|()| match &outlet {
+        Some(outlet) => announce(outlet, &path),
+        None => {
+            say_mounted(&path, &dir);
+            Ok(())
+        }
+    });
     if let Err(error) = begun {
         // Nobody learns that it is mounted.
         if let Err(error) = session.take_back() {
@@ -128,11 +135,46 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         }
         return Err(error);
     }
-    session.run().map_err(|error| CliError::at(&path, error))?;
+    session.run().map_err(|error| {
+        tracing::error!("{error}");
+        CliError::at(&path, error)
+    })?;
+    tell_of(&outlet)("unmounted, and closed");
     Ok(0)
 }
 
-fn listen_for_metrics(address: SocketAddr) -> Result<TcpListener> {
+/// Where messages go from now on: to standard error or, of a daemon, to the outlet.
+fn listen(args: &MountArgs, parsed: &Parsed) -> Result<Option<Arc<Outlet>>> {
+    if args.announce {
+        return messages::of_daemon(parsed.log_level, &args.dir).map(Some);
+    }
+    messages::to_standard_error(parsed.log_level);
+    Ok(None)
+}
+
+/// How the person is told who waits for it: on standard output or, by a daemon, in its messages.
+fn tell_of(outlet: &Option<Arc<Outlet>>) -> fn(&str) {
+    match outlet {
+        Some(_) => |text| tracing::info!("{text}"),
+        None => tell,
+    }
+}
+
+/// Standard output may be closed; that is no reason to end.
+fn tell(text: &str) {
+    let mut stdout = std::io::stdout();
+    let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+}
+
+fn say_mounted(path: &Path, dir: &str) {
+    let text = format!("mounted {} on {dir}", path.display());
+    notify(&format!("READY=1\nSTATUS={text}"));
+    tell(&text);
+    tell("Ctrl-C unmounts");
+}
+
+/// Takes the port of the metrics.
+pub fn listen_for_metrics(address: SocketAddr) -> Result<TcpListener> {
     let failed = |error| CliError::new(format!("metrics={address}: {error}"));
     mount::listen_for_metrics(address).map_err(failed)
 }
@@ -140,9 +182,8 @@ fn listen_for_metrics(address: SocketAddr) -> Result<TcpListener> {
 /// A violated assertion in any thread ends the daemon as a power cut would: the promises hold for
 /// a crash at any point, not for going on with a state that is wrong.
 pub fn abort_on_panic() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        report(info);
+    std::panic::set_hook(Box::new(|info| {
+        tracing::error!("{info}");
         std::process::abort()
     }));
 }
@@ -159,11 +200,7 @@ fn open_disk(path: &Path, read_only: bool) -> Result<(Disk, bool)> {
     }
 }
 
-fn open_journal(
-    options: &JournalOptions,
-    parsed: &Parsed,
-    trust: &TrustedUsers,
-) -> Result<OpenJournal> {
+fn open_journal(options: &JournalOptions, parsed: &Parsed, trust: Trust) -> Result<OpenJournal> {
     let journal = journal_path::open_for_mount(options, parsed.durability, trust)?;
     check_durability(&options.path, journal.medium.durability(), parsed)?;
     Ok(journal)
@@ -212,61 +249,15 @@ fn attach_loop(path: &Path) -> std::result::Result<(PathBuf, File), String> {
 }
 
 /// Tells the parent that the mount is ready, and lets go of its terminal.
-fn announce() -> Result<()> {
+fn announce(outlet: &Outlet, path: &Path) -> Result<()> {
     let failed = |error: std::io::Error| CliError::new(format!("becoming a daemon: {error}"));
     let mut stdout = std::io::stdout();
+    outlet.detach();
+    tracing::info!("mounted {}", path.display());
     writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).map_err(failed)?;
     let _ = rustix::process::setsid();
     let null = OpenOptions::new().write(true).open("/dev/null").map_err(failed)?;
     rustix::stdio::dup2_stdout(&null).map_err(|errno| failed(errno.into()))?;
     rustix::stdio::dup2_stderr(&null).map_err(|errno| failed(errno.into()))?;
     std::env::set_current_dir("/").map_err(failed)
-}
-
-/// SIGTERM, SIGINT and SIGHUP unmount; while programs use the mount it is detached, and the daemon
-/// ends with the last of them. When it is detached already, they close the volume under these programs.
-fn unmount_on_signal(mut signals: Signals, handle: MountHandle, closer: Closer) -> Result<()> {
-    let body = move || {
-        for _ in signals.forever() {
-            // Once it is gone, or detached, what is mounted there is somebody else's.
-            if !handle.is_mounted() {
-                close_and_end(&closer);
-            } else if handle.unmount().is_err()
-                && let Err(error) = handle.unmount_lazily()
-            {
-                tracing::error!("unmounting: {error}");
-            }
-        }
-    };
-    let thread = std::thread::Builder::new().name("oj-signals".into()).spawn(body);
-    thread.map(|_| ()).map_err(|error| CliError::new(format!("signals: {error}")))
-}
-
-/// Ends the process when the volume is closed. Before it is served, it goes on.
-fn close_and_end(closer: &Closer) {
-    match closer.close() {
-        Some(Ok(())) => std::process::exit(0),
-        Some(Err(error)) => {
-            tracing::error!("{error}");
-            std::process::exit(error::OPERATIONAL.into())
-        }
-        None => {}
-    }
-}
-
-/// Sends messages to the file `path`, or to standard error. Messages may name files: one that is
-/// made can be read by its owner alone. A file or symbolic link that another user made is refused.
-pub fn log_to(path: Option<&Path>) -> Result<()> {
-    let builder = tracing_subscriber::fmt().with_ansi(false).with_target(false);
-    let builder = builder.with_max_level(tracing::Level::WARN);
-    match path {
-        Some(path) => {
-            let flags = OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY;
-            let file = TrustedUsers::of_us_and([]).open(path, flags, Mode::RUSR | Mode::WUSR);
-            let file = File::from(file.map_err(target::opening)?);
-            builder.with_writer(std::sync::Mutex::new(file)).init();
-        }
-        None => builder.with_writer(std::io::stderr).init(),
-    }
-    Ok(())
 }

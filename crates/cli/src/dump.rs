@@ -7,6 +7,7 @@ use ext4::Survey;
 use journal::{End, Record, Scan};
 use serde_json::{Value, json};
 
+use crate::say;
 use crate::{CliError, DumpArgs, Result, journal_path, target};
 
 pub fn run(args: &DumpArgs) -> Result<u8> {
@@ -19,33 +20,33 @@ pub fn run(args: &DumpArgs) -> Result<u8> {
     let space = survey.space.as_ref().map_err(|error| CliError::at(path, error))?;
     let scan = journal::scan(space, &survey.uuid).map_err(|error| match error {
         journal::JournalError::Damaged(_) if !survey.needs_recovery => {
-            CliError::at(path, "has never been mounted by OneJournal: there is no journal yet")
+            CliError::at(path, "has never been mounted by OneJournal, so there is no journal yet: onejournal mount TARGET DIR")
         }
         error => CliError::at(path, error),
     })?;
     if args.json {
         let text = serde_json::to_string_pretty(&as_json(&survey, &scan));
-        println!("{}", text.expect("numbers and strings always render"));
+        say!("{}", text.expect("numbers and strings always render"));
     } else {
-        print_text(&survey, &scan);
+        print_text(&survey, &scan)?;
     }
     Ok(0)
 }
 
-fn print_text(survey: &Survey, scan: &Scan) {
+fn print_text(survey: &Survey, scan: &Scan) -> Result<()> {
     let header = &scan.header;
-    println!("volume      {} blocks, uuid {}", survey.block_count, uuid_text(&survey.uuid));
-    println!("state       {}", if survey.needs_recovery { "not closed" } else { "clean" });
+    say!("volume      {} blocks, uuid {}", survey.block_count, uuid_text(&survey.uuid));
+    say!("state       {}", if survey.needs_recovery { "not closed" } else { "clean" });
     if let Some(claimed_by) = &survey.claimed_by {
-        println!("claim       {claimed_by}");
+        say!("claim       {claimed_by}");
     }
-    println!("life        {:016x}, header {}", header.life, header.sequence);
-    println!("regions     {} of {} bytes", header.region_count, header.region_bytes);
-    println!("tail        region {}, transaction {}", header.tail_region, header.tail_tid);
-    println!("reach       {}", header.reach_offset);
-    println!("step        {} bytes", header.step_bytes);
+    say!("life        {:016x}, header {}", header.life, header.sequence);
+    say!("regions     {} of {} bytes", header.region_count, header.region_bytes);
+    say!("tail        region {}, transaction {}", header.tail_region, header.tail_tid);
+    say!("reach       {}", header.reach_offset);
+    say!("step        {} bytes", header.step_bytes);
     for record in &scan.records {
-        println!(
+        say!(
             "transaction {} at {} ({} bytes): {} blocks, {} revokes",
             record.tid,
             record.offset,
@@ -54,13 +55,14 @@ fn print_text(survey: &Survey, scan: &Scan) {
             record.revokes.len()
         );
         for tag in &record.tags {
-            println!("  {} {}, {} bytes", tag.home, form_name(tag.form), tag.stored_bytes);
+            say!("  {} {}, {} bytes", tag.home, form_name(tag.form), tag.stored_bytes);
         }
         for block in &record.revokes {
-            println!("  {block} revoked");
+            say!("  {block} revoked");
         }
     }
-    println!("end         {} at {}", end_text(&scan.end), scan.end_offset);
+    say!("end         {} at {}", end_text(&scan.end), scan.end_offset);
+    Ok(())
 }
 
 fn as_json(survey: &Survey, scan: &Scan) -> Value {

@@ -16,10 +16,12 @@ use mount::MountedFile;
 use crate::claimant::{self, TAKE_OVER};
 use crate::error::{CORRECTED, OPERATIONAL, UNCORRECTED};
 use crate::fsck_view::{TemporaryDir, View, ViewFile};
-use crate::target::{cannot_start, e2fsprogs};
+use crate::mention;
+use crate::target::{cannot_start, in_sbin};
 use crate::{CliError, FsckArgs, Result, journal_path, target};
 
-pub fn run(args: &FsckArgs) -> Result<u8> {
+pub fn run(args: FsckArgs) -> Result<u8> {
+    let args = &FsckArgs { target: target::find(&args.target)?, ..args };
     if args.dry_run {
         return look(args);
     }
@@ -27,8 +29,20 @@ pub fn run(args: &FsckArgs) -> Result<u8> {
     let disk = Arc::new(target::open(&args.target, Access::ReadWrite)?);
     let give_up = args.journal_lost;
     let recovered = if give_up { give_up_journal(args, &disk)? } else { recover(args, &disk)? };
-    let checked = check(args, &disk)?;
+    let checked = if args.preen && !has_errors(&disk) { skip(args) } else { check(args, &disk)? };
     Ok(if recovered { checked | CORRECTED } else { checked })
+}
+
+/// Whether the volume is marked as damaged, or cannot be read well enough to know.
+fn has_errors(disk: &Arc<Disk>) -> bool {
+    let device: Arc<dyn BlockDevice> = disk.clone();
+    Survey::take(&device, None).map_or(true, |survey| survey.has_errors)
+}
+
+/// `-p` of a volume that nothing is known against: reading all of it would hold up every boot.
+fn skip(args: &FsckArgs) -> u8 {
+    mention!("{}: clean; not read through, as nothing is known against it", args.target.display());
+    0
 }
 
 /// Recovers the volume if it was not closed. `true` if there was something to do.
@@ -45,7 +59,7 @@ fn recover(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
     let survey = Survey::take(&device, journal.as_ref()).map_err(failed)?;
     if survey.is_torn {
         ext4::mend_superblock(&device).map_err(failed)?;
-        println!("{}: its superblock was torn by a power cut, and is mended", path.display());
+        mention!("{}: its superblock was torn by a power cut, and is mended", path.display());
     }
     if !survey.needs_recovery {
         return Ok(survey.is_torn);
@@ -59,7 +73,7 @@ fn recover(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
         ..OpenOptions::default()
     };
     open_and_close(&device, &survey, &options).map_err(failed)?;
-    println!("{}: recovered: {}", path.display(), describe(&found));
+    mention!("{}: recovered: {}", path.display(), describe(&found));
     Ok(true)
 }
 
@@ -103,7 +117,7 @@ fn give_up_journal(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
     let claimant = check_claim(args, &device)?;
     let given_up = ext4::give_up_journal(&device, Some(&claimant));
     given_up.map_err(|error| refused(args, &error))?;
-    println!("{}: its journal is given up, and the newest changes with it", path.display());
+    mention!("{}: its journal is given up, and the newest changes with it", path.display());
     Ok(true)
 }
 
@@ -119,7 +133,7 @@ fn look(args: &FsckArgs) -> Result<u8> {
         survey => survey.map_err(|error| CliError::at(path, error))?,
     };
     match (survey.is_torn, survey.needs_recovery) {
-        (true, _) => println!("{}: its superblock was torn by a power cut", path.display()),
+        (true, _) => mention!("{}: its superblock was torn by a power cut", path.display()),
         (false, false) => return e2fsck(path, path, "-n").map(|checked| checked.code),
         (false, true) => {}
     }
@@ -127,8 +141,8 @@ fn look(args: &FsckArgs) -> Result<u8> {
         return Ok(UNCORRECTED);
     }
     let found = preview(path, &survey, &device, false)?;
-    println!("{}: not closed; recovery would bring home {}", path.display(), describe(&found));
-    println!("{}: e2fsck can check it after recovery only", path.display());
+    mention!("{}: not closed; recovery would bring home {}", path.display(), describe(&found));
+    mention!("{}: e2fsck can check it after recovery only", path.display());
     Ok(UNCORRECTED)
 }
 
@@ -145,8 +159,10 @@ fn preview(
 ) -> Result<Recovery> {
     let options = RecoverOptions { discard_damaged, dry_run: true };
     let space = survey.space.as_ref().map_err(|error| CliError::at(path, error))?;
-    journal::recover(device, space, &survey.uuid, &options)
-        .map_err(|error| CliError { code: UNCORRECTED, ..CliError::at(path, error) })
+    journal::recover(device, space, &survey.uuid, &options).map_err(|error| {
+        let what_to_do = claimant::what_to_do(&error);
+        CliError { code: UNCORRECTED, ..CliError::at(path, format!("{error}{what_to_do}")) }
+    })
 }
 
 fn describe(found: &Recovery) -> String {
@@ -188,7 +204,7 @@ fn repair(args: &FsckArgs, device: &Arc<dyn BlockDevice>) -> Result<u8> {
     file.end().map_err(|error| CliError::at(path, error))?;
     let checked = checked?;
     if checked.code >= OPERATIONAL {
-        println!("{}: nothing was changed", path.display());
+        mention!("{}: nothing was changed", path.display());
         return Ok(checked.code);
     }
     let repaired: Arc<dyn BlockDevice> = view.clone();
@@ -211,7 +227,7 @@ impl Checked {
     }
 
     fn print(&self) {
-        print!("{}", self.text);
+        mention!("{}", self.text.trim_end());
     }
 }
 
@@ -223,7 +239,7 @@ fn e2fsck(path: &Path, shown: &Path, how: &str) -> Result<Checked> {
 }
 
 fn e2fsck_captured(path: &Path, shown: &Path, how: &str) -> Result<Checked> {
-    let output = e2fsprogs("e2fsck")
+    let output = in_sbin("e2fsck")
         .args(["-f", how])
         .arg(path)
         .env("LC_ALL", "C") // What it says is read.

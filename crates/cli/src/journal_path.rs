@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{
-    Access, AddedLatency, Disk, Durability, MappedNvram, Metered, MeteredNvram, Nvram, TrustedUsers,
+    Access, AddedLatency, Disk, Durability, MappedNvram, Metered, MeteredNvram, Nvram, Trust,
 };
 use journal::Medium;
 use mount::JournalCounters;
@@ -40,7 +40,7 @@ pub struct JournalOptions {
 pub fn open_for_mount(
     options: &JournalOptions,
     asked: Option<Durability>,
-    trust: &TrustedUsers,
+    trust: Trust,
 ) -> Result<OpenJournal> {
     let path = &options.path;
     let is_made = make(options)?;
@@ -55,7 +55,7 @@ pub fn open_for_mount(
 /// Opens the journal of `target` for a command that does not mount: whatever it survives.
 pub fn open_as_it_is(path: &Path, access: Access, target: &Path) -> Result<Medium> {
     let trust = (access == Access::ReadWrite).then(|| target::trust(target));
-    Ok(open(path, access, Some(Durability::Process), trust.as_ref())?.metered().medium)
+    Ok(open(path, access, Some(Durability::Process), trust)?.metered().medium)
 }
 
 /// An open journal.
@@ -105,7 +105,7 @@ fn open(
     path: &Path,
     access: Access,
     asked: Option<Durability>,
-    trust: Option<&TrustedUsers>,
+    trust: Option<Trust>,
 ) -> Result<Opened> {
     let is_block = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
     if !is_block {
@@ -134,7 +134,7 @@ fn slow_down(opened: Opened, options: &JournalOptions) -> Result<Opened> {
             Ok(Opened::Slow(AddedLatency::new(nvram, ns_per_line)))
         }
         (_, Opened::Disk(_) | Opened::Slow(_)) => {
-            Err(CliError::at(&options.path, "is not NVRAM: journal_latency does not apply"))
+            Err(CliError::at(&options.path, "is not NVRAM: leave journal_latency out"))
         }
     }
 }
@@ -147,7 +147,7 @@ fn make(options: &JournalOptions) -> Result<bool> {
         return Ok(false);
     }
     let Some(size_bytes) = options.size_bytes else {
-        let why = "does not exist; with -o journal_size=SIZE (e.g. 64M) it is made";
+        let why = "does not exist; to make it: -o journal=TARGET,journal_size=64M";
         return Err(CliError::at(path, why));
     };
     let mut how = OpenOptions::new();

@@ -1,14 +1,18 @@
 //! `onejournal log`: looks at the streams of a log, through its daemon or in its directory.
 
 use std::collections::VecDeque;
-use std::io::Write;
-use std::path::PathBuf;
+use std::fs;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use log::{Log, LogError, Lsn, Options, Reader, Record};
+use log::{Log, LogError, Lsn, Options, Orphan, Outcome, Reader, Record};
 use serde_json::json;
 
+use crate::mention;
+use crate::namespaces;
+use crate::output::print_line;
 use crate::{CliError, Result, error};
 
 #[derive(Args)]
@@ -21,7 +25,7 @@ pub struct LogArgs {
 #[derive(Args)]
 struct Where {
     /// Directory of a log that no daemon serves
-    #[arg(long, value_name = "DIR", required_unless_present = "socket")]
+    #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Socket of the daemon
     #[arg(long, value_name = "SOCKET", conflicts_with = "dir")]
@@ -96,6 +100,18 @@ enum LogCommand {
         /// Name of the stream
         stream: String,
     },
+    /// Bring home what killed processes left in shared memory, and remove it
+    ///
+    /// Opens and closes each log of this user that no process uses. What cannot be brought to a log's files is kept,
+    /// with the reason.
+    Gc {
+        /// Where the logs have their shared memory
+        #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+        memory: PathBuf,
+        /// Remove this directory whatever it holds, if no process uses it
+        #[arg(long, value_name = "PATH")]
+        force: Vec<PathBuf>,
+    },
 }
 
 /// The error of a command for one of the log.
@@ -121,31 +137,100 @@ pub fn run(args: &LogArgs) -> Result<u8> {
             stat(&open(place)?, stream.as_deref(), *json)?;
         }
         LogCommand::Rm { place, stream } => {
-            open(place)?.remove_stream(stream).map_err(failed)?;
+            let log = open(place)?;
+            log.remove_stream(stream).map_err(|error| log.failed(error))?;
         }
         LogCommand::DiscardDamaged { place, stream } => {
-            let end = open(place)?.discard_damaged(stream).map_err(failed)?;
-            println!("{stream} ends at {end}");
+            let log = open(place)?;
+            let end = log.discard_damaged(stream).map_err(|error| log.failed(error))?;
+            mention!("{stream} ends at {end}");
         }
+        LogCommand::Gc { memory, force } => collect(memory, force)?,
     }
     Ok(0)
 }
 
-fn open(place: &Where) -> Result<Log> {
-    if let Some(socket) = &place.socket {
-        return Log::connect(socket).map_err(failed);
+fn collect(memory: &Path, force: &[PathBuf]) -> Result<()> {
+    for Orphan { path, outcome } in log::collect_orphans(memory, force, is_open).map_err(failed)? {
+        let path = path.display();
+        match outcome {
+            Outcome::BroughtHome(log) => {
+                mention!("removed {path}: its records are in the log {}", log.display());
+            }
+            Outcome::GivenUp => mention!("removed {path} with all that it held"),
+            Outcome::InUse => mention!("in use {path}"),
+            Outcome::Kept { why } => mention!(
+                "kept {path}: {why}; to give up the records that it may hold: onejournal log gc --memory {} --force {path}",
+                memory.display()
+            ),
+        }
     }
-    let path = place.dir.as_ref().expect("one of them is required");
+    Ok(())
+}
+
+/// Whether a process that `/proc` shows has a file in `dir` open or mapped.
+fn is_open(dir: &Path) -> bool {
+    namespaces::processes().into_iter().any(|pid| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let mut paths = files.filter_map(|file| fs::read_link(file.path()).ok());
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        paths.any(|path| path.starts_with(dir)) || maps.contains(&*dir.to_string_lossy())
+    })
+}
+
+/// A log, and how the command line names it.
+struct Opened {
+    log: Log,
+    place: String,
+}
+
+impl Deref for Opened {
+    type Target = Log;
+
+    fn deref(&self) -> &Log {
+        &self.log
+    }
+}
+
+impl Opened {
+    fn failed(&self, error: LogError) -> CliError {
+        let what_to_do = match error {
+            LogError::NotFound(_) => {
+                format!("; to see what there is: onejournal log ls {}", self.place)
+            }
+            _ => String::new(),
+        };
+        let error = failed(error);
+        CliError { text: format!("{}{what_to_do}", error.text), ..error }
+    }
+}
+
+fn open(place: &Where) -> Result<Opened> {
+    if let Some(socket) = &place.socket {
+        let log = Log::connect(socket).map_err(failed)?;
+        return Ok(Opened { log, place: format!("--socket {}", socket.display()) });
+    }
+    let Some(path) = &place.dir else {
+        return Err(CliError::usage(
+            "say which log: --dir DIR, the directory that the programs give (log=DIR), or, while onejournal logd \
+             serves it, --socket DIR/socket",
+        ));
+    };
     if !path.join("service.json").exists() {
-        return Err(CliError::at(path, "is no directory of a log"));
+        let why = match std::fs::metadata(path) {
+            Ok(_) => "is no directory of a log; give the directory that the programs give, or that onejournal logd --dir serves".into(),
+            Err(error) => format!("{error}; give the directory of the log"),
+        };
+        return Err(CliError::at(path, why));
     }
     let default = Options::default();
     let memory = place.memory.clone().unwrap_or(default.memory.clone());
-    Log::open(path, &Options { memory, ..default }).map_err(failed)
+    let log = Log::open(path, &Options { memory, ..default }).map_err(failed)?;
+    Ok(Opened { log, place: format!("--dir {}", path.display()) })
 }
 
-fn list(log: &Log, is_json: bool) -> Result<()> {
-    for name in log.stream_names().map_err(failed)? {
+fn list(log: &Opened, is_json: bool) -> Result<()> {
+    for name in log.stream_names().map_err(|error| log.failed(error))? {
         if !is_json {
             print_line(name.as_str().as_bytes())?;
             continue;
@@ -160,26 +245,26 @@ fn list(log: &Log, is_json: bool) -> Result<()> {
     Ok(())
 }
 
-fn reader(log: &Log, name: &str, from: Option<Lsn>) -> std::result::Result<Reader, LogError> {
+fn reader(log: &Opened, name: &str, from: Option<Lsn>) -> std::result::Result<Reader, LogError> {
     let none = || LogError::NotFound(format!("there is no stream {name}"));
     let stream = log.existing_stream(name)?.ok_or_else(none)?;
     stream.read_from(from.unwrap_or_else(|| stream.head()))
 }
 
-fn cat(log: &Log, name: &str, from: Option<Lsn>, is_json: bool) -> Result<()> {
+fn cat(log: &Opened, name: &str, from: Option<Lsn>, is_json: bool) -> Result<()> {
     match reader(log, name, from) {
         Ok(reader) => {
             for record in reader {
-                print_record(&record.map_err(failed)?, is_json)?;
+                print_record(&record.map_err(|error| log.failed(error))?, is_json)?;
             }
             Ok(())
         }
         Err(damage @ LogError::Damaged { .. }) => {
             let mut at = from.unwrap_or(Lsn(0));
             loop {
-                let (records, next) = log.salvage(name, at).map_err(failed)?;
+                let (records, next) = log.salvage(name, at).map_err(|error| log.failed(error))?;
                 if records.is_empty() {
-                    return Err(failed(damage));
+                    return Err(log.failed(damage));
                 }
                 for record in &records {
                     print_record(record, is_json)?;
@@ -187,14 +272,14 @@ fn cat(log: &Log, name: &str, from: Option<Lsn>, is_json: bool) -> Result<()> {
                 at = next;
             }
         }
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(log.failed(error)),
     }
 }
 
-fn tail(log: &Log, name: &str, count: usize, is_following: bool, is_json: bool) -> Result<()> {
-    let mut reader = reader(log, name, None).map_err(failed)?;
+fn tail(log: &Opened, name: &str, count: usize, is_following: bool, is_json: bool) -> Result<()> {
+    let mut reader = reader(log, name, None).map_err(|error| log.failed(error))?;
     let mut last = VecDeque::new();
-    while let Some(record) = reader.next_record().map_err(failed)? {
+    while let Some(record) = reader.next_record().map_err(|error| log.failed(error))? {
         last.push_back(record);
         if last.len() > count {
             last.pop_front();
@@ -207,20 +292,21 @@ fn tail(log: &Log, name: &str, count: usize, is_following: bool, is_json: bool) 
         return Ok(());
     }
     loop {
-        match reader.next_record().map_err(failed)? {
+        match reader.next_record().map_err(|error| log.failed(error))? {
             Some(record) => print_record(&record, is_json)?,
             None => std::thread::sleep(Duration::from_millis(100)),
         }
     }
 }
 
-fn stat(log: &Log, name: Option<&str>, is_json: bool) -> Result<()> {
+fn stat(log: &Opened, name: Option<&str>, is_json: bool) -> Result<()> {
     let stat = match name {
         None => serde_json::to_value(log.stat()),
         Some(name) => {
-            let none = || CliError::new(format!("there is no stream {name}"));
-            let stream = log.existing_stream(name).map_err(failed)?.ok_or_else(none)?;
-            serde_json::to_value(stream.stat().map_err(failed)?)
+            let none = || LogError::NotFound(format!("there is no stream {name}"));
+            let found = log.existing_stream(name).and_then(|stream| stream.ok_or_else(none));
+            let stream = found.map_err(|error| log.failed(error))?;
+            serde_json::to_value(stream.stat().map_err(|error| log.failed(error))?)
         }
     };
     let stat = stat.expect("plain data");
@@ -247,10 +333,4 @@ fn print_record(record: &Record, is_json: bool) -> Result<()> {
         }
     }
     print_line(line.to_string().as_bytes())
-}
-
-fn print_line(bytes: &[u8]) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    let written = out.write_all(bytes).and_then(|()| out.write_all(b"\n"));
-    written.map_err(|error| CliError::new(format!("standard output: {error}")))
 }

@@ -1,11 +1,7 @@
 //! `onejournal logd`: serves a log directory until SIGTERM or SIGINT.
 
-use std::ffi::OsStr;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 use device::Durability;
@@ -13,7 +9,8 @@ use log::{Limits, Options, Server, ServerOptions};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::{CliError, Result, daemon, log_commands, target};
+use crate::service_manager::notify;
+use crate::{CliError, Result, daemon, log_commands, log_metrics, mention, messages, target};
 
 #[derive(Args)]
 pub struct LogdArgs {
@@ -53,6 +50,14 @@ pub struct LogdArgs {
     /// Chunks that each user may hold at a time (default: three quarters of the pool)
     #[arg(long, value_name = "COUNT")]
     user_chunks: Option<usize>,
+    /// Prometheus text at http://ADDRESS:PORT/metrics; loopback addresses only
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_metrics)]
+    metrics: Option<SocketAddr>,
+}
+
+fn parse_metrics(text: &str) -> std::result::Result<SocketAddr, String> {
+    let address = text.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback());
+    address.ok_or_else(|| "give a loopback address with a port, such as 127.0.0.1:9151".into())
 }
 
 /// By its name a socket is known while no daemon runs.
@@ -100,18 +105,38 @@ impl LogdArgs {
 }
 
 pub fn run(args: &LogdArgs) -> Result<u8> {
-    daemon::log_to(None)?;
+    if args.durability.is_some() && args.nvram.is_none() {
+        return Err(CliError::usage(
+            "--durability says what the directory of --nvram DIR survives: give --nvram DIR too, or leave \
+             --durability out. Without NVRAM the log has the durability of the disk of --dir",
+        ));
+    }
+    messages::to_standard_error(tracing::Level::WARN);
     daemon::abort_on_panic();
     // Before there are threads, so that none of them is ended by a signal.
     let mut signals = Signals::new([SIGTERM, SIGINT])
         .map_err(|error| CliError::new(format!("signals: {error}")))?;
     raise_descriptor_limit();
+    let metrics = args.metrics.map(daemon::listen_for_metrics).transpose()?;
     let socket = args.listen.clone().unwrap_or_else(|| args.dir.join("socket"));
     let server = ServerOptions { socket, mode: args.mode, limits: args.limits() };
     let server =
         Server::start(&args.dir, &args.options(), &server).map_err(log_commands::failed)?;
+    mention!(
+        "serving {} on {}, durability {}",
+        args.dir.display(),
+        server.socket().display(),
+        server.stat().durability
+    );
     notify("READY=1");
-    signals.forever().next();
+    match &metrics {
+        Some(listener) => {
+            mount::serve_metrics_during(listener, &|| Some(log_metrics::render(&server)), || {
+                signals.forever().next()
+            })
+        }
+        None => signals.forever().next(),
+    };
     notify("STOPPING=1");
     server.stop().map_err(log_commands::failed)?;
     Ok(0)
@@ -123,24 +148,4 @@ fn raise_descriptor_limit() {
     let found = getrlimit(Resource::Nofile);
     // What cannot be raised is enough for fewer.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: found.maximum, ..found });
-}
-
-/// Tells the service manager, if one started us. If it does not listen that is its affair.
-fn notify(state: &str) {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else {
-        return;
-    };
-    if let Err(error) = send_datagram(&path, state.as_bytes()) {
-        tracing::warn!("NOTIFY_SOCKET: {error}");
-    }
-}
-
-fn send_datagram(path: &OsStr, bytes: &[u8]) -> std::io::Result<()> {
-    let address = match path.as_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-        _ => SocketAddr::from_pathname(path)?,
-    };
-    let socket = UnixDatagram::unbound()?;
-    socket.set_write_timeout(Some(Duration::from_secs(5)))?;
-    socket.send_to_addr(bytes, &address).map(|_| ())
 }

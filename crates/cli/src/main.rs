@@ -2,21 +2,37 @@
 //! sentence and an exit code. It must not know the ext4 or the journal format.
 
 mod claimant;
+mod counters;
 mod daemon;
 mod dump;
+mod ending;
 mod error;
 mod fsck;
 mod fsck_view;
+mod guard;
+mod helpers;
+mod inventory;
 mod journal_path;
 mod log_commands;
+mod log_metrics;
 mod logd;
+mod ls;
+mod messages;
 mod mkfs;
 mod mode;
 mod mount_options;
 mod namespaces;
+mod output;
+#[cfg(test)]
+mod pages;
+mod remount;
+mod service_manager;
 mod stat;
 mod target;
+mod top;
 mod umount;
+mod units;
+mod users;
 mod volumes;
 mod watch;
 
@@ -53,6 +69,12 @@ enum Command {
     /// Take the mounts of a device off in the mount namespace on standard input (internal)
     #[command(hide = true)]
     Detach(DetachArgs),
+    /// Abort the connection of a file system to its daemon when that dies (internal)
+    #[command(hide = true)]
+    Guard(GuardArgs),
+    /// Answer each line of standard input with what a mount says (internal)
+    #[command(hide = true)]
+    Probe(inventory::ProbeArgs),
     /// Recover a volume, then check it with e2fsck
     ///
     /// Exit codes are those of fsck(8): 0 clean, 1 recovered or errors corrected, 4 errors left, a damaged journal, or
@@ -66,7 +88,15 @@ enum Command {
     /// the volume write. Counted since the mount. Of an image or a device: those of the volume, and which process
     /// serves it where.
     Stat(StatArgs),
-    /// Set where and in which form the data of files go (docs/modes.md)
+    /// List the mounted volumes and the logs in use of this machine
+    ///
+    /// Logs, and processes that serve volumes, are those that /proc shows: as root all, otherwise your own.
+    Ls(ls::LsArgs),
+    /// Show what volumes and logs do, again and again
+    ///
+    /// Keys: q ends; Tab goes to the next part; the arrows choose a volume; s sorts its files otherwise.
+    Top(top::TopArgs),
+    /// Set where and in which form the data of files go (docs/reference/modes.md)
     ///
     /// What the journal holds is brought home first. A directory hands its mode to what is made
     /// in it from then on.
@@ -99,19 +129,21 @@ struct MkfsArgs {
 
 #[derive(Args)]
 struct MountArgs {
-    /// Stay in the foreground
+    /// Stay in the foreground; messages go to standard error instead of syslog
     #[arg(short = 'f', long)]
     foreground: bool,
-    #[arg(short = 'o', long = "options", value_name = "OPTIONS", value_delimiter = ',',
-          help = mount_options::HELP)]
+    #[arg(
+        short = 'o',
+        long = "options",
+        value_name = "OPTIONS",
+        value_delimiter = ',',
+        help = "Mount options, separated by commas; `-o help` shows them"
+    )]
     options: Vec<String>,
-    /// Append messages of the daemon to this file (without it they are lost once the mount is ready)
-    #[arg(long)]
-    log: Option<PathBuf>,
     /// Tell the parent process on standard output that the mount is ready (internal)
     #[arg(long, hide = true)]
     announce: bool,
-    /// Block device or file that holds the volume
+    /// Block device or file that holds the volume, or its UUID=, LABEL= or PARTUUID=
     target: PathBuf,
     /// Directory to mount it on
     dir: PathBuf,
@@ -121,6 +153,13 @@ struct MountArgs {
 struct UmountArgs {
     /// Directory the volume is mounted on, or its image or device
     path: PathBuf,
+}
+
+#[derive(Args)]
+struct GuardArgs {
+    /// The number of its device, MAJOR:MINOR
+    #[arg(value_parser = parse_device)]
+    device: (u32, u32),
 }
 
 #[derive(Args)]
@@ -146,6 +185,9 @@ struct FsckArgs {
     /// Change nothing: say what recovery would do, check what can be checked
     #[arg(short = 'n')]
     dry_run: bool,
+    /// Recover; check only a volume that is marked as damaged (for boots; without it all is checked)
+    #[arg(short = 'p', visible_short_alias = 'a', conflicts_with_all = ["dry_run", "yes"])]
+    preen: bool,
     /// Answer yes to all questions of e2fsck (default: repair only what is safe)
     #[arg(short = 'y', conflicts_with = "dry_run")]
     yes: bool,
@@ -155,13 +197,13 @@ struct FsckArgs {
     /// The journal, if the volume was mounted with -o journal=PATH
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
-    /// Go on although another machine has not closed the volume: nobody must have it mounted there
+    /// Go on although another machine has not closed the volume: it must not be mounted there
     #[arg(long, conflicts_with = "dry_run")]
     takeover: bool,
     /// That journal is lost: let e2fsck repair what the volume holds without its newest changes
     #[arg(long, requires = "yes", conflicts_with = "journal")]
     journal_lost: bool,
-    /// Block device or file that holds the volume
+    /// Block device or file that holds the volume, or its UUID=, LABEL= or PARTUUID=
     target: PathBuf,
 }
 
@@ -195,6 +237,9 @@ struct GetModeArgs {
 
 #[derive(Args)]
 struct StatArgs {
+    /// Every counter by its name in --json, without units
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    all: bool,
     /// As JSON; with --watch, an object on each line
     #[arg(long)]
     json: bool,
@@ -214,6 +259,13 @@ fn parse_interval(text: &str) -> std::result::Result<f64, String> {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = helpers::run() {
+        return ExitCode::from(code);
+    }
+    if mount_options::asks_for_help(std::env::args()) {
+        mention!("{}", mount_options::help().trim_end());
+        return ExitCode::SUCCESS;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -227,9 +279,13 @@ fn main() -> ExitCode {
         Command::Mount(args) => daemon::run(&args),
         Command::Umount(args) => umount::run(&args.path),
         Command::Detach(args) => namespaces::run_detach(&args),
-        Command::Fsck(args) => fsck::run(&args),
+        Command::Guard(args) => guard::run(&args),
+        Command::Probe(args) => inventory::run_probe(&args),
+        Command::Fsck(args) => fsck::run(args),
         Command::Dump(args) => dump::run(&args),
         Command::Stat(args) => stat::run(&args),
+        Command::Ls(args) => ls::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::SetMode(args) => mode::set(&args.mode, &args.files),
         Command::GetMode(args) => mode::get(&args.files),
         Command::Logd(args) => logd::run(&args),
@@ -238,7 +294,9 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("onejournal: {error}");
+            if !error.text.is_empty() {
+                eprintln!("onejournal: {error}");
+            }
             ExitCode::from(error.code)
         }
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use device::{Access, BlockDevice, Disk};
 use ext4::layout::superblock::MKFS_UNDER_WAY;
 
-use crate::target::{cannot_start, e2fsprogs};
-use crate::{CliError, MkfsArgs, Result, target};
+use crate::target::{cannot_start, in_sbin};
+use crate::{CliError, MkfsArgs, Result, mention, target};
 
 /// Smallest volume with a journal of four regions.
 const MIN_VOLUME_BYTES: u64 = 8 << 20;
@@ -23,7 +23,8 @@ pub fn run(args: &MkfsArgs) -> Result<u8> {
     if result.is_err() && made {
         let _ = std::fs::remove_file(&args.target);
     }
-    result.map(|()| 0)
+    say_what_was_made(args, &result?);
+    Ok(0)
 }
 
 fn check_sizes(args: &MkfsArgs) -> Result<()> {
@@ -41,20 +42,21 @@ fn prepare(args: &MkfsArgs) -> Result<bool> {
     let path = args.target.as_path();
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let size = args.size.ok_or_else(|| {
-                CliError::at(path, "does not exist; give --size to make a file of that size")
-            })?;
+            let missing = || CliError::at(path, target::MISSING);
+            let size = args.size.ok_or_else(missing)?;
             set_size(path, true, size)?;
             Ok(true)
         }
         Err(error) => Err(CliError::at(path, error)),
         Ok(found) if found.is_file() && found.len() == 0 => {
-            let size = args.size.ok_or_else(|| CliError::at(path, "is empty; give --size"))?;
+            let empty =
+                "is empty; to make a volume of 256 MiB in it: onejournal mkfs --size 256M TARGET";
+            let size = args.size.ok_or_else(|| CliError::at(path, empty))?;
             set_size(path, false, size)?;
             Ok(false)
         }
         Ok(found) if found.is_file() || found.file_type().is_block_device() => Ok(false),
-        Ok(_) => Err(CliError::at(path, "is neither a file nor a block device")),
+        Ok(_) => Err(CliError::at(path, "is neither a file nor a block device: give one of those")),
     }
 }
 
@@ -94,14 +96,17 @@ fn check_may_overwrite(args: &MkfsArgs, disk: &Disk) -> Result<()> {
     let mut head = device::AlignedBuf::zeroed(count as usize);
     disk.read(0, &mut head).map_err(|error| CliError::at(path, error))?;
     if head.iter().any(|byte| *byte != 0) {
-        return Err(CliError::at(path, "is not empty; --force overwrites it"));
+        return Err(CliError::at(
+            path,
+            "is not empty; to overwrite what it holds: onejournal mkfs --force TARGET",
+        ));
     }
     Ok(())
 }
 
-fn make(args: &MkfsArgs, disk: Disk) -> Result<()> {
+fn make(args: &MkfsArgs, disk: Disk) -> Result<Made> {
     disk.release_exclusive(); // mke2fs wants it
-    let mut command = e2fsprogs("mke2fs");
+    let mut command = in_sbin("mke2fs");
     command.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256"]);
     let under_way = String::from_utf8_lossy(&MKFS_UNDER_WAY);
     command.args(["-M", under_way.trim_end_matches('\0')]);
@@ -121,10 +126,76 @@ fn make(args: &MkfsArgs, disk: Disk) -> Result<()> {
     }
     let status = command.status().map_err(|error| cannot_start("mke2fs", &error))?;
     if !status.success() {
-        return Err(CliError::at(&args.target, "mke2fs failed"));
+        return Err(CliError::at(
+            &args.target,
+            "mke2fs could not make a volume; it says why above",
+        ));
     }
     // What mke2fs has made becomes a volume, which must be one that we can mount; while it is ours alone.
     let device: Arc<dyn BlockDevice> = Arc::new(disk);
     let finished = ext4::finish_mkfs(&*device).and_then(|()| ext4::Survey::take(&device, None));
-    finished.map(drop).map_err(|error| CliError::at(&args.target, error))
+    let survey = finished.map_err(|error| CliError::at(&args.target, error))?;
+    let journal_bytes = survey.space.as_ref().map_or(0, journal::Space::len_bytes);
+    Ok(Made { size_bytes: device.size_bytes(), journal_bytes })
+}
+
+/// A volume.
+struct Made {
+    size_bytes: u64,
+    journal_bytes: u64,
+}
+
+/// What there is now, and what to do with it. Of a sparse image that its file system could not hold in full, a warning.
+fn say_what_was_made(args: &MkfsArgs, made: &Made) {
+    let path = args.target.as_path();
+    let label = args.label.as_ref().map(|label| format!(", label {label}")).unwrap_or_default();
+    let shown = path.display();
+    mention!(
+        "{shown}: a volume of {} with blocks of 4 KiB, its journal of {} in it{label}; to mount it: onejournal mount \
+         {shown} DIR",
+        shown_size(made.size_bytes),
+        shown_size(made.journal_bytes)
+    );
+    if let Some(free_bytes) = missing_room(path) {
+        eprintln!(
+            "onejournal: {shown}: warning: it is sparse, and its file system has only {} free: a write that finds no room \
+             there fails and stops the volume. To take the room now: fallocate -l {} {shown}",
+            shown_size(free_bytes),
+            made.size_bytes
+        );
+    }
+}
+
+/// The free bytes of the file system of an image, if they are less than the image still needs.
+fn missing_room(path: &Path) -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let room = rustix::fs::statvfs(path).ok()?;
+    let free_bytes = room.f_bavail * room.f_frsize;
+    let needed_bytes = found.len().saturating_sub(found.blocks() * 512);
+    (free_bytes < needed_bytes).then_some(free_bytes)
+}
+
+/// A size as a person says it, rounded down.
+fn shown_size(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let shown = format!("{:.1}", (value * 10.0).floor() / 10.0);
+    format!("{} {}", shown.trim_end_matches(".0"), units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown_size;
+
+    #[test]
+    fn sizes_for_people() {
+        let sizes = [0, 1023, 256 << 20, 3 << 29, u64::MAX].map(shown_size);
+        assert_eq!(sizes, ["0 bytes", "1023 bytes", "256 MiB", "1.5 GiB", "16 EiB"]);
+    }
 }

@@ -6,7 +6,8 @@ use ext4::{DATA_MODE_XATTR, DataMode};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use crate::stat::read_attribute;
+use crate::counters::read_attribute;
+use crate::say;
 use crate::{CliError, Result};
 
 pub fn set(mode: &str, files: &[PathBuf]) -> Result<u8> {
@@ -37,7 +38,7 @@ fn set_one(mode: &str, file: &Path) -> rustix::io::Result<()> {
 
 pub fn get(files: &[PathBuf]) -> Result<u8> {
     for file in files {
-        println!("{}\t{}", read_attribute(file, mount::MODE_XATTR)?, file.display());
+        say!("{}\t{}", read_attribute(file, mount::MODE_XATTR)?, file.display());
     }
     Ok(0)
 }

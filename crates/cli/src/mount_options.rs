@@ -12,20 +12,60 @@ use crate::journal_path::JournalOptions;
 use crate::target::parse_size;
 use crate::{CliError, Result, mode};
 
-/// As `mkfs` makes them; the engine says what is too small for so many regions.
+/// As `mkfs` makes them.
 const SMALLEST_JOURNAL_BYTES: u64 = 4 << 20;
 
-/// Shown by `--help`.
-pub const HELP: &str = "Mount options, separated by commas: ro, rw, data=auto|ordered|writeback|\
-journal|wasteless|selective|delta (auto), threshold=1..1048576 (bytes; 4096, for selective), \
-delta=runs|xor-lzo (runs), commit=1..300 (seconds; 5), regions=2..16 (4), durability=power|reboot|process, journal=PATH (NVRAM, a \
-block device, a file; journal_size=SIZE makes the file, 4M at least; journal_latency=NS slows NVRAM down by so \
-much a cache line), allow_other (as root the default), default_permissions (always on), nosuid, nodev, noexec, noatime, writeback_cache, \
-atomic_writes (the ioctls of F2FS, for SQLite with batch atomic writes), io_uring=auto|on|off (auto; on allows it for the whole machine), \
-threads=1..256 (32), takeover (a volume that another machine has not closed: nobody must have it mounted there), heartbeat=1..300 \
-(seconds; for a disk that several machines share: says so often that the volume is in use), fsname=NAME, metrics=127.0.0.1:PORT (Prometheus text at /metrics)";
+const LOG_LEVELS: [&str; 4] = ["error", "warn", "info", "debug"];
+
+/// Each option and what it is for, in parentheses the default.
+pub const OPTIONS: &[(&str, &str)] = &[
+    ("ro, rw", "read-only, or for writing (rw)"),
+    (
+        "data=auto|ordered|writeback|journal|wasteless|selective|delta",
+        "how file data are written (auto)",
+    ),
+    ("threshold=1..1048576", "data=selective: bytes from which a write goes in place (4096)"),
+    ("delta=runs|xor-lzo", "how changed blocks are encoded (runs)"),
+    ("commit=1..300", "seconds after which a change is committed without a sync (5)"),
+    ("regions=2..16", "regions of the journal (4; fewer if it is too small for so many)"),
+    ("durability=power|reboot|process", "what a sync must survive at least (power)"),
+    ("journal=PATH", "the journal on NVRAM, a block device or a file, not in the volume"),
+    ("journal_size=SIZE", "makes the file of journal=, 4M at least"),
+    ("journal_latency=NS", "slows NVRAM down by so many nanoseconds a cache line"),
+    ("allow_other", "other users may use the mount (as root the default)"),
+    ("default_permissions", "the kernel checks permissions (always on)"),
+    ("nosuid, nodev, noexec, noatime", "as for every file system"),
+    ("writeback_cache", "the kernel collects writes"),
+    ("atomic_writes", "the ioctls of F2FS, for SQLite with batch atomic writes"),
+    ("log_level=error|warn|info|debug", "messages of the daemon, in syslog (info)"),
+    ("remount", "changes ro, rw, nosuid, nodev, noexec and their opposites of a mounted volume"),
+    ("io_uring=auto|on|off", "transport (auto); on allows it for the whole machine"),
+    ("threads=1..256", "threads that serve requests (32)"),
+    ("takeover", "a volume that another machine has not closed; it must not be mounted there"),
+    (
+        "heartbeat=1..300",
+        "seconds: says so often that the volume is in use, on a disk of several machines",
+    ),
+    ("fsname=NAME", "what the mount table shows as the source"),
+    ("metrics=127.0.0.1:PORT", "Prometheus text at /metrics"),
+    ("help", "shows these lines"),
+];
+
+/// What `-o help` shows: a line for each option.
+pub fn help() -> String {
+    OPTIONS.iter().map(|(option, text)| format!("{option:30}  {text}\n")).collect()
+}
+
+/// Whether the command line is `onejournal mount -o help`, which names no volume.
+pub fn asks_for_help(words: impl IntoIterator<Item = String>) -> bool {
+    let words: Vec<String> = words.into_iter().skip(1).collect();
+    let has_it = || words.windows(2).any(|pair| pair[0] == "-o" && pair[1] == "help");
+    words.first().is_some_and(|word| word == "mount")
+        && (has_it() || words.iter().any(|word| word == "-ohelp"))
+}
 
 /// What the options ask for.
+#[derive(Clone, PartialEq)]
 pub struct Parsed {
     /// For the FUSE side.
     pub mount: MountOptions,
@@ -49,49 +89,146 @@ pub struct Parsed {
     pub journal: Option<JournalOptions>,
     /// Where metrics are served.
     pub metrics: Option<SocketAddr>,
+    /// Messages below it are not made.
+    pub log_level: tracing::Level,
+}
+
+impl Default for Parsed {
+    fn default() -> Parsed {
+        Parsed {
+            mount: MountOptions::default(),
+            data_mode: DataMode::Auto,
+            threshold_bytes: 4096,
+            commit_interval: Duration::from_secs(5),
+            region_count: 4,
+            delta_codec: DeltaCodec::Runs,
+            durability: None,
+            take_over: false,
+            heartbeat_s: 0,
+            journal: None,
+            metrics: None,
+            log_level: tracing::Level::INFO,
+        }
+    }
 }
 
 /// Parses the options of the command line.
 pub fn parse(options: &[String]) -> Result<Parsed> {
-    let mut parsed = Parsed {
-        mount: MountOptions::default(),
-        data_mode: DataMode::Auto,
-        threshold_bytes: 4096,
-        commit_interval: Duration::from_secs(5),
-        region_count: 4,
-        delta_codec: DeltaCodec::Runs,
-        durability: None,
-        take_over: false,
-        heartbeat_s: 0,
-        journal: None,
-        metrics: None,
-    };
-    let mut journal = JournalOptions::default();
-    for option in options.iter().map(|option| option.trim()).filter(|option| !option.is_empty()) {
-        let (name, value) = match option.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (option, None),
-        };
-        if !set_flag(&mut parsed.mount, name, value) {
-            match value {
-                Some(value) if name.starts_with("journal") => {
-                    set_journal_value(&mut journal, name, value)?;
-                }
-                _ => set_value(&mut parsed, name, value)?,
-            }
-        }
-    }
-    let has_path = !journal.path.as_os_str().is_empty();
-    if !has_path && journal != JournalOptions::default() {
-        let why = "options journal_size and journal_latency need journal=PATH";
-        return Err(CliError::usage(why));
-    }
-    parsed.journal = has_path.then_some(journal);
+    let mut parsed = Parsed::default();
+    words(options).try_for_each(|option| parsed.set(option))?;
     check_together(&parsed)?;
     Ok(parsed)
 }
 
+/// The options one by one.
+pub fn words(options: &[String]) -> impl Iterator<Item = &str> {
+    options.iter().map(|option| option.trim()).filter(|option| !option.is_empty())
+}
+
+/// Whether there is such an option.
+pub fn is_known(option: &str) -> bool {
+    match Parsed::default().set(option) {
+        Ok(()) => true,
+        Err(error) => !error.text.starts_with(UNKNOWN),
+    }
+}
+
+const UNKNOWN: &str = "unknown option";
+
+fn unknown(name: &str) -> CliError {
+    CliError::usage(format!("{UNKNOWN} {name}; those there are: onejournal mount -o help"))
+}
+
+/// Name and value of an option.
+pub fn split(option: &str) -> (&str, Option<&str>) {
+    option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)))
+}
+
+impl Parsed {
+    /// Sets one option.
+    pub fn set(&mut self, option: &str) -> Result<()> {
+        let (name, value) = split(option);
+        if is_for_others(name, value) || set_flag(&mut self.mount, name, value) {
+            return Ok(());
+        }
+        if let Some(why) = why_refused(name, value) {
+            return Err(CliError::usage(format!("option {option}: {why}")));
+        }
+        match value {
+            Some(value) if name.starts_with("journal") => {
+                let journal = self.journal.get_or_insert_default();
+                set_journal_value(journal, name, value)
+            }
+            _ => set_value(self, name, value),
+        }
+    }
+}
+
+/// Options of an fstab entry that mount(8), systemd and others read, and those that say what is so anyway.
+fn is_for_others(name: &str, value: Option<&str>) -> bool {
+    if name.starts_with("x-") || name.starts_with("X-") {
+        return true;
+    }
+    match value {
+        None => matches!(
+            name,
+            "defaults"
+                | "auto"
+                | "noauto"
+                | "user"
+                | "nouser"
+                | "users"
+                | "nousers"
+                | "owner"
+                | "noowner"
+                | "group"
+                | "nogroup"
+                | "nofail"
+                | "_netdev"
+                | "loop"
+                | "async"
+                | "nodiratime"
+                | "nostrictatime"
+                | "nolazytime"
+                | "nomand"
+                | "noiversion"
+                | "silent"
+                | "loud"
+                | "acl"
+                | "user_xattr"
+                | "nodiscard"
+        ),
+        Some("remount-ro") => name == "errors",
+        Some(_) => matches!(name, "user" | "comment" | "helper" | "uhelper" | "loop"),
+    }
+}
+
+/// Options of other file systems that would promise what a volume does not do.
+fn why_refused(name: &str, value: Option<&str>) -> Option<&'static str> {
+    match (name, value) {
+        ("sync" | "dirsync", None) => Some(
+            "writes are durable when the program calls fsync or opens with O_SYNC; leave it out",
+        ),
+        ("strictatime" | "diratime" | "norelatime", None) => {
+            Some("access times are kept as with relatime, of files only; leave it out")
+        }
+        ("lazytime" | "iversion" | "mand", None) => {
+            Some("a FUSE mount has no such thing; leave it out")
+        }
+        ("discard", None) => Some("freed blocks are not trimmed; leave it out"),
+        ("errors", _) => {
+            Some("a volume turns read-only after an error; only errors=remount-ro can be had")
+        }
+        _ => None,
+    }
+}
+
 fn check_together(parsed: &Parsed) -> Result<()> {
+    if parsed.journal.as_ref().is_some_and(|journal| journal.path.as_os_str().is_empty()) {
+        let why =
+            "options journal_size and journal_latency need journal=PATH: add it, or leave them out";
+        return Err(CliError::usage(why));
+    }
     if !parsed.mount.atomic_writes {
         return Ok(());
     }
@@ -101,7 +238,9 @@ fn check_together(parsed: &Parsed) -> Result<()> {
         (_, mount) if mount.read_only => "ro".into(),
         _ => return Ok(()),
     };
-    Err(CliError::usage(format!("atomic_writes cannot be had together with {excluded}")))
+    Err(CliError::usage(format!(
+        "atomic_writes cannot be had together with {excluded}: leave one of them out"
+    )))
 }
 
 /// Options without a value. `false`: not one of them.
@@ -124,8 +263,6 @@ fn set_flag(mount: &mut MountOptions, name: &str, value: Option<&str>) -> bool {
         "relatime" => mount.noatime = false,
         "writeback_cache" => mount.writeback_cache = true,
         "atomic_writes" => mount.atomic_writes = true,
-        // What mount(8) adds to an fstab entry and what is the default anyway.
-        "defaults" | "auto" | "noauto" | "user" | "nouser" | "nofail" | "_netdev" => {}
         _ => return false,
     }
     true
@@ -148,7 +285,7 @@ fn set_journal_value(journal: &mut JournalOptions, name: &str, value: &str) -> R
             let ns = value.parse().ok().filter(|ns| *ns <= 1_000_000);
             journal.latency_ns_per_line = ns.ok_or_else(|| bad(wanted))?;
         }
-        _ => return Err(CliError::usage(format!("unknown option {name}"))),
+        _ => return Err(unknown(name)),
     }
     Ok(())
 }
@@ -194,6 +331,11 @@ fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()>
             parsed.mount.thread_count = count;
         }
         (TAKE_OVER, None) => parsed.take_over = true,
+        ("log_level", text) => {
+            let level = text.filter(|text| LOG_LEVELS.contains(text));
+            let level = level.and_then(|text| text.parse().ok());
+            parsed.log_level = level.ok_or_else(|| bad("error, warn, info or debug"))?;
+        }
         ("heartbeat", text) => {
             let seconds = text.and_then(|text| text.parse().ok());
             let seconds = seconds.filter(|seconds| (1..=300).contains(seconds));
@@ -215,7 +357,7 @@ fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()>
         }
         ("fsname", Some(text)) => parsed.mount.fsname = Some(text.to_string()),
         _ => {
-            return Err(CliError::usage(format!("unknown option {name}; see onejournal mount -h")));
+            return Err(unknown(name));
         }
     }
     Ok(())
@@ -262,8 +404,27 @@ mod tests {
     }
 
     #[test]
+    fn an_fstab_entry_has_options_for_others() {
+        let text = "defaults,noauto,nofail,auto,user,users=x,nouser,owner,group,_netdev,comment=a b,\
+                    x-systemd.automount,X-mount.mkdir=0755,x-gvfs-show,uhelper=onejournal,nodiratime,errors=remount-ro";
+        let text = text.replace("users=x", "users");
+        assert!(parse_text(&text).unwrap() == Parsed::default());
+        assert_eq!(parse_text("log_level=debug").unwrap().log_level, tracing::Level::DEBUG);
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused_by_name() {
         let bad = [
+            "sync",
+            "dirsync",
+            "strictatime",
+            "lazytime",
+            "discard",
+            "errors=continue",
+            "log_level",
+            "log_level=trace",
+            "remount=1",
+            "users=x",
             "data=fast",
             "commit=0",
             "commit=x",

@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use device::MountEntry;
 use mount::{MountError, Unmounter};
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -57,6 +58,15 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// A path by which it can be reached from here.
+    pub fn reachable_dir(&self) -> PathBuf {
+        if NamespaceId::own().is_ok_and(|own| own == self.namespace) {
+            return self.dir.clone();
+        }
+        let dir = self.dir.strip_prefix("/").unwrap_or(&self.dir);
+        Path::new("/proc").join(self.pid.to_string()).join("root").join(dir)
+    }
+
     /// Where that is, for a person.
     pub fn place(&self) -> String {
         let dir = self.dir.display();
@@ -76,11 +86,30 @@ pub fn holders(device: (u32, u32)) -> Vec<Holder> {
         if !seen.insert(namespace) {
             return None;
         }
-        let table = mount::mounts_in(Path::new(&format!("/proc/{pid}/mountinfo"))).ok()?;
+        let table = device::mounts_in(Path::new(&format!("/proc/{pid}/mountinfo"))).ok()?;
         let entry = table.into_iter().find(|found| found.device == device && found.is_volume())?;
         Some(Holder { namespace, pid, dir: entry.dir })
     });
     found.collect()
+}
+
+/// The mounts of all volumes in all namespaces, our own namespace first: each place once.
+pub fn all_mounts() -> Vec<(Holder, MountEntry)> {
+    let own = i32::try_from(std::process::id()).into_iter();
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    for pid in own.chain(processes()) {
+        let Ok(namespace) = fs::metadata(format!("/proc/{pid}/ns/mnt")) else { continue };
+        let namespace = NamespaceId::of(&namespace);
+        if !seen.insert(namespace) {
+            continue;
+        }
+        let table = device::mounts_in(Path::new(&format!("/proc/{pid}/mountinfo")));
+        for entry in table.unwrap_or_default().into_iter().filter(MountEntry::is_volume) {
+            found.push((Holder { namespace, pid, dir: entry.dir.clone() }, entry));
+        }
+    }
+    found
 }
 
 /// A mount namespace, to be given to [`detach`].
@@ -121,7 +150,7 @@ pub fn run_detach(args: &DetachArgs) -> Result<u8> {
     io::Read::read_to_end(&mut File::from(table), &mut text)
         .map_err(|error| CliError::new(error.to_string()))?;
     // The topmost first.
-    let mounts = mount::parse_mounts(&text).into_iter().rev();
+    let mounts = device::parse_mounts(&text).into_iter().rev();
     mounts
         .filter(|entry| entry.device == args.device && entry.is_volume())
         .try_for_each(|entry| mount::unmount_here(&entry.dir, args.lazily))

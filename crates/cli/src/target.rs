@@ -1,14 +1,27 @@
 //! The device or file a command works on: opening it, and the programs of e2fsprogs around it.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use device::{Access, DeviceError, Disk, TrustedUsers};
+use device::{Access, DeviceError, Disk, Trust};
 
-use crate::volumes::{self, User};
+use crate::volumes::{self, HELD_PATIENCE};
 use crate::{CliError, Result};
+
+/// Of a target that there is not.
+pub const MISSING: &str =
+    "does not exist; to make a volume of 256 MiB there: onejournal mkfs --size 256M TARGET";
+
+/// A daemon that was killed ends within this time, unless its device is stuck.
+const DYING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often a block device that the kernel holds is tried again: it gives no sign when it lets go.
+const TRY_EVERY: Duration = Duration::from_millis(10);
 
 /// Why a target could not be opened.
 pub struct Refusal {
@@ -17,31 +30,53 @@ pub struct Refusal {
     pub in_use: bool,
 }
 
-/// Opens the target, or says what is wrong with it. Waits for a daemon that is just closing it.
+impl Refusal {
+    fn of(path: &Path, error: DeviceError) -> Refusal {
+        Refusal {
+            in_use: error.source.kind() == io::ErrorKind::ResourceBusy,
+            error: match error.source.kind() {
+                io::ErrorKind::NotFound => CliError::at(path, MISSING),
+                _ => opening(error),
+            },
+        }
+    }
+}
+
+/// Opens the target, or says what is wrong with it. Waits for a daemon that is closing it or about to, for one that was
+/// killed and has not ended, and for a copy of its mount in a namespace that is just being made.
 pub fn open(path: &Path, access: Access) -> Result<Disk> {
     try_open(path, access).map_err(|refusal| refusal.error)
 }
 
 /// The same, for a caller to whom it matters why it could not be opened.
 pub fn try_open(path: &Path, access: Access) -> std::result::Result<Disk, Refusal> {
+    let begun = Instant::now();
     let mut is_second = false;
     loop {
-        let refusal = match Disk::open(path, access) {
+        let error = match Disk::open(path, access) {
             Ok(disk) => return Ok(disk),
-            Err(error) => Refusal {
-                in_use: error.source.kind() == io::ErrorKind::ResourceBusy,
-                error: opening(error),
-            },
+            Err(error) => error,
         };
+        let is_held_by_kernel = error.is_held_by_kernel();
+        let refusal = Refusal::of(path, error);
         let with = |error| Refusal { error, in_use: refusal.in_use };
         match volumes::user_of(path).map_err(with)? {
-            Some(User::Closing(daemon)) => while !daemon.ended().map_err(with)? {},
-            Some(User::Serving(text)) => {
-                return Err(with(CliError::new(format!("{}; {text}", refusal.error))));
+            Some(user) if user.is_leaving(begun.elapsed()) => {
+                user.daemon.ended().map_err(with)?;
             }
-            // It may have ended since.
-            None if !is_second => is_second = true,
-            None => return Err(refusal),
+            Some(_) => return Err(refusal),
+            None => match volumes::dying_daemon().map_err(with)? {
+                Some(daemon) if begun.elapsed() < DYING_PATIENCE => {
+                    daemon.ended().map_err(with)?;
+                    is_second = false;
+                }
+                _ if is_held_by_kernel && begun.elapsed() < HELD_PATIENCE => {
+                    std::thread::sleep(TRY_EVERY);
+                }
+                // It may have ended since.
+                _ if !is_second => is_second = true,
+                _ => return Err(refusal),
+            },
         }
     }
 }
@@ -53,20 +88,41 @@ pub fn opening(error: DeviceError) -> CliError {
 
 /// The users whose files may be used together with the target: ourselves, root, and the owner of
 /// an image file, who can put into the volume whatever he likes anyway.
-pub fn trust(target: &Path) -> TrustedUsers {
+pub fn trust(target: &Path) -> Trust {
     let found = std::fs::metadata(target).ok().filter(std::fs::Metadata::is_file);
-    TrustedUsers::of_us_and(found.map(|found| found.uid()))
+    let and_owner = |found: std::fs::Metadata| Trust::own_and(found.uid(), found.gid());
+    found.map_or(Trust::own(), and_owner).and_root()
+}
+
+/// Ways to name a device by what is on it, as in fstab.
+const TAGS: [&str; 4] = ["UUID=", "LABEL=", "PARTUUID=", "PARTLABEL="];
+
+/// The device that a tag such as `LABEL=data` names; a path is left as it is.
+pub fn find(target: &Path) -> Result<PathBuf> {
+    let tag = target.to_str().filter(|text| TAGS.iter().any(|tag| text.starts_with(tag)));
+    let Some(tag) = tag else { return Ok(target.to_owned()) };
+    // Without libblkid's cache, which keeps what was on a device for minutes.
+    let output = in_sbin("findfs").arg(tag).env("BLKID_FILE", "/dev/null").output();
+    let output = output.map_err(|error| CliError::new(format!("findfs: {error}")))?;
+    if output.status.success() {
+        let text = output.stdout.strip_suffix(b"\n").unwrap_or(&output.stdout);
+        return Ok(OsStr::from_bytes(text).into());
+    }
+    Err(CliError::at(target, "no device has it; `lsblk -f` lists what there is"))
 }
 
 /// The absolute path of the target, for messages and the mount table.
 pub fn absolute(path: &Path) -> Result<PathBuf> {
-    path.canonicalize().map_err(|error| CliError::at(path, error))
+    path.canonicalize().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => CliError::at(path, MISSING),
+        _ => CliError::at(path, error),
+    })
 }
 
-/// A command of e2fsprogs, also where `/sbin` is not on the path.
-pub fn e2fsprogs(name: &str) -> Command {
-    let in_sbin = ["/usr/sbin", "/sbin"].map(|dir| Path::new(dir).join(name));
-    let found = in_sbin.into_iter().find(|path| path.exists());
+/// A program of the system, also where `/sbin` is not on the path.
+pub fn in_sbin(name: &str) -> Command {
+    let places = ["/usr/sbin", "/sbin"].map(|dir| Path::new(dir).join(name));
+    let found = places.into_iter().find(|path| path.exists());
     Command::new(found.unwrap_or_else(|| PathBuf::from(name)))
 }
 

@@ -6,23 +6,20 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use device::{Access, BlockDevice, Disk};
 use ext4::Survey;
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
-use serde_json::Value;
 
+use crate::counters::Counters;
+use crate::inventory::{Subject, ask_once};
 use crate::namespaces::{self, NamespaceId};
-use crate::stat::{parse, read_attribute};
 use crate::volumes::{Daemon, ServedVolume};
 use crate::{CliError, Result};
 
-/// A mount namespace that is just being made has copies of all mounts for a moment.
-const HELD_PATIENCE: Duration = Duration::from_secs(2);
-/// A daemon that is not mounted anywhere begins to close within this time, unless something unseen uses the volume.
-const UNSEEN_PATIENCE: Duration = Duration::from_secs(5);
+const MOUNTED_ARE: &str = "those that are mounted: onejournal ls";
 
 pub fn run(path: &Path) -> Result<u8> {
     let (volume, is_target) = match ServedVolume::mounted_on(path)? {
@@ -41,7 +38,7 @@ pub fn run(path: &Path) -> Result<u8> {
     match &daemon {
         Some(daemon) => wait_for_end(path, &volume, daemon)?,
         None if volume.dirs.is_empty() && elsewhere == 0 => {
-            return Err(CliError::at(path, "is not mounted"));
+            return Err(CliError::at(path, format!("is not mounted; {MOUNTED_ARE}")));
         }
         None => {}
     }
@@ -50,18 +47,20 @@ pub fn run(path: &Path) -> Result<u8> {
     Err(CliError::at(&volume.target, format!("unmounted, but not closed{why}: {left}")))
 }
 
-fn not_mounted(path: &Path) -> CliError {
+/// Why there is nothing to be done with `path`.
+pub fn not_mounted(path: &Path) -> CliError {
     match std::fs::metadata(path) {
-        Ok(_) => CliError::at(path, "no OneJournal volume is mounted on it"),
+        Ok(_) => {
+            CliError::at(path, format!("no OneJournal volume is mounted on it; {MOUNTED_ARE}"))
+        }
         Err(error) => CliError::at(path, error),
     }
 }
 
 /// The last error of the mount, if it has one and answers.
 fn last_error(dir: &Path) -> Option<String> {
-    let text = read_attribute(dir, mount::STAT_XATTR).ok()?;
-    let stat = parse(dir, &text).ok()?;
-    stat.get("last_error").and_then(Value::as_str).map(String::from)
+    let answer = ask_once(dir, Subject::Volume).ok()?;
+    Counters(answer.counters).text("last_error").map(String::from)
 }
 
 /// Returns when the daemon has ended, or with what keeps it.
@@ -71,9 +70,8 @@ fn wait_for_end(path: &Path, volume: &ServedVolume, daemon: &Daemon) -> Result<(
         if daemon.is_closing() {
             continue;
         }
-        let is_held = !volume.holders().is_empty();
-        let patience = if is_held { HELD_PATIENCE } else { UNSEEN_PATIENCE };
-        if begun.elapsed() > patience {
+        if begun.elapsed() > volume.patience() {
+            let is_held = !volume.holders().is_empty();
             let (pid, whereabouts) = (daemon.pid, volume.whereabouts());
             let what_to_do = if is_held {
                 "`onejournal umount` on the image or device takes all mounts off".to_owned()
@@ -97,7 +95,7 @@ fn left_open(volume: &Path) -> Option<String> {
     };
     match Survey::take(&device, None) {
         Ok(survey) if survey.needs_recovery => {
-            Some("the next mount recovers it, or `onejournal fsck`".into())
+            Some("the next mount recovers it, or: onejournal fsck TARGET".into())
         }
         Ok(_) => None,
         Err(error) => Some(format!("it cannot be opened any more: {error}")),
@@ -125,7 +123,7 @@ fn take_away(dir: &Path) -> Result<()> {
     match unmount(dir, UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
         Err(Errno::BUSY) => {
-            let text = "in use by a program (`fuser -vm` on it shows which)";
+            let text = "in use by a program; to see which: fuser -vm TARGET";
             Err(CliError::at(dir, text))
         }
         Err(Errno::PERM) => take_away_as_user(dir),

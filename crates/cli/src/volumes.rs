@@ -9,8 +9,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use mount::MountEntry;
+use device::MountEntry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::fs::{major, minor};
@@ -20,9 +21,18 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::namespaces::{self, Holder};
 use crate::{CliError, Result};
 
+/// A mount namespace that is just being made has copies of all mounts for a moment.
+pub const HELD_PATIENCE: Duration = Duration::from_secs(2);
+/// A daemon that is not mounted anywhere begins to close within this time, unless something unseen uses the volume.
+const UNSEEN_PATIENCE: Duration = Duration::from_secs(5);
+
 const LOOP_MAJOR: u32 = 7;
 /// How often is looked at what a daemon does.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// The kernel keeps this much of a process's name (`TASK_COMM_LEN` without the zero).
+const PROCESS_NAME_LEN: usize = 15;
+
+const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// What a volume is on. One volume has several: an image, and the loop device through which the kernel sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +66,7 @@ impl Medium {
 }
 
 /// The path of the file behind a loop device.
-fn backing_file((major, minor): (u32, u32)) -> Option<PathBuf> {
+pub fn backing_file((major, minor): (u32, u32)) -> Option<PathBuf> {
     // A part of a file is not the file.
     let loop_directory = format!("/sys/dev/block/{major}:{minor}/loop");
     let is_all = |name: &str| {
@@ -134,13 +144,8 @@ impl ServedVolume {
     /// The process that serves it.
     pub fn daemon(&self) -> Result<Option<Daemon>> {
         let mut pids = namespaces::processes().into_iter();
-        let pid = pids.find(|pid| is_daemon(*pid) && self.is_open_in(*pid));
+        let pid = pids.find(|pid| is_daemon(*pid) && has_open(*pid, &self.media));
         pid.map_or(Ok(None), Daemon::open)
-    }
-
-    fn is_open_in(&self, pid: i32) -> bool {
-        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        files.filter_map(|file| Medium::at(&file.path())).any(|medium| self.media.contains(&medium))
     }
 
     /// Where it is mounted, one place for each namespace.
@@ -151,11 +156,13 @@ impl ServedVolume {
 
     /// Paths by which its root can be asked, whatever namespace it is mounted in.
     pub fn reachable_dirs(&self) -> Vec<PathBuf> {
-        let through = |(holder, _): (Holder, _)| {
-            let dir = holder.dir.strip_prefix("/").unwrap_or(&holder.dir);
-            Path::new("/proc").join(holder.pid.to_string()).join("root").join(dir)
-        };
-        self.dirs.iter().cloned().chain(self.holders().into_iter().map(through)).collect()
+        let through = self.holders().into_iter().map(|(holder, _)| holder.reachable_dir());
+        self.dirs.iter().cloned().chain(through).collect()
+    }
+
+    /// How long its daemon may go on serving when the volume is not mounted here any more.
+    pub fn patience(&self) -> Duration {
+        if self.holders().is_empty() { UNSEEN_PATIENCE } else { HELD_PATIENCE }
     }
 
     /// Where it is mounted, for a person.
@@ -170,7 +177,7 @@ impl ServedVolume {
 }
 
 fn mounts() -> Result<Vec<MountEntry>> {
-    mount::own_mounts().map_err(|error| CliError::new(format!("/proc/self/mountinfo: {error}")))
+    device::own_mounts().map_err(|error| CliError::new(format!("/proc/self/mountinfo: {error}")))
 }
 
 /// A path with only what is above its last component resolved, which may be a mount that does not answer.
@@ -189,6 +196,12 @@ fn loops_on(medium: Medium) -> Vec<(u32, u32)> {
         (Medium::behind(device) == Some(medium)).then_some(device)
     });
     devices.collect()
+}
+
+/// Whether the process has one of these open.
+fn has_open(pid: i32, media: &[Medium]) -> bool {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    files.filter_map(|file| Medium::at(&file.path())).any(|medium| media.contains(&medium))
 }
 
 /// Whether the process is a `mount` command that serves.
@@ -221,9 +234,19 @@ impl Daemon {
         namespaces::program(self.pid) == mount::CLOSING_NAME
     }
 
+    /// Whether what it serves is mounted in our namespace, whatever the way to it.
+    fn is_mounted_here(&self) -> Result<bool> {
+        let mut volumes = mounts()?.into_iter().filter(MountEntry::is_volume);
+        Ok(volumes.any(|entry| has_open(self.pid, &Medium::of_mount(&entry))))
+    }
+
     /// Waits a little; whether it has ended.
     pub fn ended(&self) -> Result<bool> {
-        match poll(&mut [PollFd::new(&self.process, PollFlags::IN)], Some(&LOOK_EVERY)) {
+        self.ended_within(&LOOK_EVERY)
+    }
+
+    fn ended_within(&self, time: &Timespec) -> Result<bool> {
+        match poll(&mut [PollFd::new(&self.process, PollFlags::IN)], Some(time)) {
             Ok(count) => Ok(count > 0),
             Err(Errno::INTR) => Ok(false),
             Err(errno) => Err(CliError::new(format!("process {}: {errno}", self.pid))),
@@ -231,21 +254,52 @@ impl Daemon {
     }
 }
 
-/// Who uses a volume that cannot be had.
-pub enum User {
-    /// A daemon that is bringing everything home and ends then.
-    Closing(Daemon),
-    /// A daemon: which, and where the volume is mounted.
-    Serving(String),
+/// The name of a daemon's process: that of our executable, even if this process was started by another name for it
+/// (`fsck.onejournal`).
+fn daemon_name() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.chars().take(PROCESS_NAME_LEN).collect()
+}
+
+/// A daemon that was killed and has not ended: it has no memory any more (an empty command line), and perhaps still
+/// files open. Which volume it served cannot be seen.
+pub fn dying_daemon() -> Result<Option<Daemon>> {
+    let own = daemon_name();
+    let is_dying = |pid: &i32| {
+        let name = namespaces::program(*pid);
+        (name == own || name == mount::CLOSING_NAME)
+            && fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.is_empty())
+    };
+    for pid in namespaces::processes().into_iter().filter(is_dying) {
+        if let Some(daemon) = Daemon::open(pid)?
+            && !daemon.ended_within(&NO_TIME)?
+        {
+            return Ok(Some(daemon));
+        }
+    }
+    Ok(None)
+}
+
+/// The daemon of a volume that cannot be had.
+pub struct User {
+    pub daemon: Daemon,
+    volume: ServedVolume,
+    is_mounted_here: bool,
+}
+
+impl User {
+    /// Whether it is worth while to wait for its end, `waited` having passed: it brings everything home, or it is about
+    /// to begin with that, because the volume is not mounted here any more.
+    pub fn is_leaving(&self, waited: Duration) -> bool {
+        self.daemon.is_closing() || !self.is_mounted_here && waited < self.volume.patience()
+    }
 }
 
 /// The daemon of the image or device `path`, if there is one.
 pub fn user_of(path: &Path) -> Result<Option<User>> {
     let Some(volume) = ServedVolume::on_target(path)? else { return Ok(None) };
     let Some(daemon) = volume.daemon()? else { return Ok(None) };
-    if daemon.is_closing() {
-        return Ok(Some(User::Closing(daemon)));
-    }
-    let text = format!("process {} serves it, {}", daemon.pid, volume.whereabouts());
-    Ok(Some(User::Serving(text)))
+    let is_mounted_here = daemon.is_mounted_here()?;
+    Ok(Some(User { daemon, volume, is_mounted_here }))
 }

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use serde_json::{Map, Value};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::stat::{parse, read_attribute};
+use crate::counters::Counters;
+use crate::inventory::{Probe, Subject};
 use crate::{CliError, Result};
 
 /// Lines of text from one heading to the next.
@@ -22,14 +22,15 @@ const HEADING_EVERY: usize = 20;
 pub fn run(path: &Path, seconds: f64, as_json: bool) -> Result<u8> {
     let mut ended = end_signals()?;
     let interval = Duration::from_secs_f64(seconds);
-    let mut before = Sample::take(path)?;
+    let mut probe = Probe::start(path, Subject::Volume).map_err(|e| CliError::at(path, e))?;
+    let mut before = Sample::take(path, &mut probe)?;
     let mut due = before.at;
     for line_index in 0.. {
         due += interval;
         if wait_until(&mut ended, due)? {
             return Ok(0);
         }
-        let now = Sample::take(path)?;
+        let now = Sample::take(path, &mut probe)?;
         let rates = Rates::between(&before, &now);
         let with_heading = line_index % HEADING_EVERY == 0;
         let text = if as_json { rates.json() } else { rates.text(with_heading) };
@@ -77,24 +78,21 @@ fn wait_until(ended: &mut UnixStream, due: Instant) -> Result<bool> {
 /// The counters at a time.
 struct Sample {
     at: Instant,
-    stat: Map<String, Value>,
+    counters: Counters,
 }
 
 impl Sample {
-    fn take(path: &Path) -> Result<Sample> {
-        let text = read_attribute(path, mount::STAT_XATTR)?;
-        Ok(Sample { at: Instant::now(), stat: parse(path, &text)? })
-    }
-
-    fn counter(&self, name: &str) -> u64 {
-        self.stat.get(name).and_then(Value::as_u64).unwrap_or(0)
+    fn take(path: &Path, probe: &mut Probe) -> Result<Sample> {
+        let answer = probe.ask_now(path)?;
+        match answer.error {
+            None => Ok(Sample { at: Instant::now(), counters: Counters(answer.counters) }),
+            Some(error) => Err(CliError::new(error)),
+        }
     }
 
     /// Commits by the upper bound of their latency.
     fn latencies(&self) -> BTreeMap<u64, u64> {
-        let buckets = self.stat.get("commit_latency_ns").and_then(|spread| spread.get("buckets"));
-        let pairs = buckets.and_then(Value::as_array).into_iter().flatten();
-        pairs.filter_map(|pair| Some((pair.get(0)?.as_u64()?, pair.get(1)?.as_u64()?))).collect()
+        self.counters.buckets("commit_latency_ns").into_iter().collect()
     }
 }
 
@@ -118,7 +116,8 @@ impl Rates {
     /// A counter that went back (the volume was mounted anew) counts as nothing.
     fn between(before: &Sample, now: &Sample) -> Rates {
         let seconds = (now.at - before.at).as_secs_f64().max(1e-9);
-        let grown = |name: &str| now.counter(name).saturating_sub(before.counter(name));
+        let grown =
+            |name: &str| now.counters.number(name).saturating_sub(before.counters.number(name));
         let rate = |name: &str| (grown(name) as f64 / seconds * 10.0).round() / 10.0;
         let mut latencies = now.latencies();
         for (bound, count) in before.latencies() {
@@ -180,7 +179,7 @@ mod tests {
     use super::*;
 
     fn sample(at: Instant, text: &str) -> Sample {
-        Sample { at, stat: serde_json::from_str(text).unwrap() }
+        Sample { at, counters: Counters(serde_json::from_str(text).unwrap()) }
     }
 
     #[test]

@@ -29,9 +29,9 @@ use rustix::ioctl::{self, Getter, Opcode};
 
 use crate::backing::{Backing, Root};
 use crate::geometry::Kind;
+use crate::in_use::InUse;
 use crate::range_lock::lock_range;
-use crate::trusted_users::TrustedUsers;
-use crate::{DeviceError, Operation, Result, in_use, other_users, published};
+use crate::{DeviceError, Operation, Result, Trust, other_users, published};
 
 /// What a disk is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(crate) struct Claimed {
 }
 
 /// Opens and claims `path`; with `trust` only what those users may have made.
-pub(crate) fn claim(path: &Path, access: Access, trust: Option<&TrustedUsers>) -> Result<Claimed> {
+pub(crate) fn claim(path: &Path, access: Access, trust: Option<Trust>) -> Result<Claimed> {
     let last = trust.map(|trust| trust.follow(path)).transpose()?;
     let (opened, follow) = match &last {
         Some(last) => (last.as_path(), OFlags::NOFOLLOW),
@@ -203,7 +203,8 @@ fn lock_span(path: &Path, fd: impl AsFd, access: Access, backing: &Backing) -> R
 
 /// Somebody else uses what is behind `path`; `through`: this block device.
 fn busy(path: &Path, backing: &Backing, through: Option<u64>) -> DeviceError {
-    refused(path, io::ErrorKind::ResourceBusy, in_use::describe(backing, through))
+    let why = InUse::of(path, backing, through);
+    DeviceError::new(Operation::Open, 0, 0, io::Error::new(io::ErrorKind::ResourceBusy, why))
 }
 
 /// An error of opening `path`.

@@ -32,8 +32,9 @@ use crate::claim::{self, Access, Claimed};
 use crate::geometry::{Geometry, Kind, SECTOR_BYTES_MAX};
 use crate::length::Length;
 use crate::ring::RingPool;
-use crate::trusted_users::TrustedUsers;
-use crate::{AlignedBuf, BlockDevice, DeviceError, Durability, Operation, Result, check_span};
+use crate::{
+    AlignedBuf, BlockDevice, DeviceError, Durability, Operation, Result, Trust, check_span,
+};
 
 /// A file or block device, locked against other users for as long as it is open.
 pub struct Disk {
@@ -65,15 +66,11 @@ impl Disk {
     }
 
     /// Like [`Disk::open`]; refuses what users that are not trusted have made or can write to.
-    pub fn open_trusted(
-        path: impl AsRef<Path>,
-        access: Access,
-        trust: &TrustedUsers,
-    ) -> Result<Disk> {
+    pub fn open_trusted(path: impl AsRef<Path>, access: Access, trust: Trust) -> Result<Disk> {
         Self::open_with(path.as_ref(), access, Some(trust))
     }
 
-    fn open_with(path: &Path, access: Access, trust: Option<&TrustedUsers>) -> Result<Disk> {
+    fn open_with(path: &Path, access: Access, trust: Option<Trust>) -> Result<Disk> {
         let Claimed { fd, exclusive, locked, behind, kind, stat } =
             claim::claim(path, access, trust)?;
         let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| claim::errno(path, e))?;

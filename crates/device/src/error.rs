@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use crate::in_use::InUse;
+
 /// Result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;
 
@@ -53,6 +55,14 @@ impl DeviceError {
     /// The medium has become shorter than it was when it was opened: what was written to it is lost.
     pub fn is_shrunk(&self) -> bool {
         self.source.kind() == io::ErrorKind::UnexpectedEof
+    }
+
+    /// The disk could not be opened because a block device is open exclusively, and neither a mount in this
+    /// namespace nor a lock of a visible process is the reason. A mount namespace that is just being made keeps
+    /// a device so for a moment: it has copies of all mounts.
+    pub fn is_held_by_kernel(&self) -> bool {
+        let why = self.source.get_ref().and_then(|why| why.downcast_ref::<InUse>());
+        why.is_some_and(|why| why.is_held_by_kernel)
     }
 
     /// The operation and, where it has one, its span.

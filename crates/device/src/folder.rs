@@ -25,42 +25,16 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::Access;
-
-/// Users whose files are believed: the one this process acts as, and perhaps one more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Trust {
-    owner: Option<Owner>,
-}
-
-/// A user and a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Owner {
-    uid: u32,
-    gid: u32,
-}
+use crate::trust::Owner;
+use crate::{Access, Trust};
 
 impl Trust {
-    /// The user that this process acts as.
-    pub fn own() -> Trust {
-        Trust::default()
-    }
-
-    /// That user, and `uid`. What root makes belongs to `uid` and the group `gid`.
-    pub fn own_and(uid: u32, gid: u32) -> Trust {
-        Trust { owner: Some(Owner { uid, gid }) }
-    }
-
-    fn has(self, uid: u32) -> bool {
-        uid == geteuid().as_raw() || self.owner.is_some_and(|owner| owner.uid == uid)
-    }
-
     /// Refuses what another user made or can change.
-    fn check(self, found: &Stat) -> io::Result<()> {
+    fn check_of_log(self, found: &Stat) -> io::Result<()> {
         let refuse = |why: String| Err(Error::new(ErrorKind::PermissionDenied, why));
         let mode = found.st_mode & 0o7777;
         if !self.has(found.st_uid) {
-            let me = geteuid().as_raw();
+            let me = self.own;
             let whom = match self.owner.filter(|owner| owner.uid != me) {
                 Some(owner) => format!("user {me} or user {}", owner.uid),
                 None => format!("user {me}"),
@@ -126,7 +100,7 @@ impl Folder {
 
     fn of(directory: OwnedFd, path: PathBuf, trust: Trust) -> io::Result<Folder> {
         let found = fstat(&directory)?;
-        trust.check(&found)?;
+        trust.check_of_log(&found)?;
         let owner = Owner { uid: found.st_uid, gid: found.st_gid };
         Ok(Folder { directory: Arc::new(directory), path, trust, owner })
     }
@@ -143,7 +117,7 @@ impl Folder {
 
     /// Its user, and this process's.
     pub fn trust(&self) -> Trust {
-        Trust { owner: Some(self.owner) }
+        Trust::own_and(self.owner.uid, self.owner.gid)
     }
 
     /// The directory `name` in it.
@@ -195,7 +169,7 @@ impl Folder {
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
             return Err(Error::new(ErrorKind::InvalidInput, "is no regular file"));
         }
-        self.trust.check(&found)?;
+        self.trust.check_of_log(&found)?;
         Ok(file.into())
     }
 

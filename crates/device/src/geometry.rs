@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FileType, FsWord, OFlags, SeekFrom, Stat, StatxFlags};
 
 use crate::Durability;
 use crate::backing::{Backing, Root, sysfs_directory};
-use crate::mount_table::mounts;
+use crate::mount_table::own_mounts;
 
 /// Smallest and largest logical sector.
 const SECTOR_BYTES_MIN: u32 = 512;
@@ -113,8 +113,8 @@ fn clamp_sector(bytes: u32) -> usize {
     bytes.clamp(SECTOR_BYTES_MIN, SECTOR_BYTES_MAX) as usize
 }
 
-/// Memory file systems keep nothing beyond the kernel's life, and swap is no storage.
-pub(crate) fn file_system_durability(fd: impl AsFd) -> Durability {
+/// What the file system that a file is on survives. Memory file systems keep nothing beyond the kernel's life, and swap is no storage.
+pub fn file_system_durability(fd: impl AsFd) -> Durability {
     const TMPFS_MAGIC: FsWord = 0x0102_1994;
     const RAMFS_MAGIC: FsWord = 0x8584_58f6;
     const HUGETLBFS_MAGIC: FsWord = 0x9584_58f6;
@@ -136,9 +136,10 @@ fn block_durability(device: u64) -> Durability {
         }
         // By its file system, because the file may have no name any more.
         Root::File { device, .. } => {
-            let mounts = mounts("/proc/self/mountinfo");
+            let mounts = own_mounts().unwrap_or_default();
             let is_memory = |kind: &str| ["tmpfs", "ramfs", "hugetlbfs", "rootfs"].contains(&kind);
-            let on_memory = mounts.iter().any(|m| m.device == device && is_memory(&m.kind));
+            let on_memory =
+                mounts.iter().any(|m| m.device_number() == device && is_memory(&m.kind));
             let named = backing.name.and_then(|name| fs::File::open(name).ok());
             match named.filter(|file| file.metadata().is_ok_and(|found| found.dev() == device)) {
                 Some(file) => file_system_durability(&file),

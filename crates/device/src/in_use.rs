@@ -1,61 +1,108 @@
 //! What to say of a disk that somebody else uses: where it is mounted, by which process, and what
 //! ends that. Nothing here asks a mounted file system: its server may be stuck.
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::backing::{Backing, Root, node_path};
-use crate::mount_table::{Mounted, mounts};
+use crate::mount_table::{MountEntry, mounts_in, own_mounts};
 use crate::other_users::Lock;
 
-/// Why a disk cannot be had: a sentence without its path. `through`: the block device that was
-/// found to be in use.
-pub(crate) fn describe(disk: &Backing, through: Option<u64>) -> String {
-    let process = holder(disk);
-    let table = process.map_or("/proc/self/mountinfo".into(), |id| format!("/proc/{id}/mountinfo"));
-    let is_it = |mounted: &Mounted| is_mount_of(mounted, disk, through);
-    let mounted = mounts("/proc/self/mountinfo").into_iter().find(is_it);
-    let mounted = mounted.or_else(|| mounts(table).into_iter().find(is_it));
-    match (mounted, process) {
-        (Some(mounted), Some(id)) if mounted.is_ours() => format!(
-            "in use: mounted on {0} by process {id}; to unmount it: onejournal umount {0}",
-            mounted.point.display()
-        ),
-        (Some(mounted), _) if mounted.is_ours() => format!(
-            "in use: mounted on {0}; to unmount it: onejournal umount {0}",
-            mounted.point.display()
-        ),
-        (Some(Mounted { device, point, kind, .. }), _) => format!(
-            "in use: mounted on {0} as {kind} ({1}); to unmount it: umount {0}",
-            point.display(),
-            node_path(device).display()
-        ),
-        (None, Some(id)) => format!("in use by process {id} ({})", name_of(id)),
-        (None, None) => match through {
-            Some(device) => format!(
-                "in use: somebody has {} open exclusively (a mount in another namespace, swap, \
-                 RAID, a check)",
-                node_path(device).display()
-            ),
-            None => "in use: a process that cannot be seen from here holds its lock (in another \
-                     container, or on another machine that shares its file system)"
-                .into(),
-        },
+/// Why a disk cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {text}", path.display())]
+pub(crate) struct InUse {
+    path: PathBuf,
+    text: String,
+    /// See [`DeviceError::is_held_by_kernel`](crate::DeviceError::is_held_by_kernel).
+    pub(crate) is_held_by_kernel: bool,
+}
+
+impl InUse {
+    /// Of the disk `disk` at `path`. `through`: the block device that was found to be in use.
+    pub(crate) fn of(path: &Path, disk: &Backing, through: Option<u64>) -> InUse {
+        let is_it = |entry: &MountEntry| is_mount_of(entry, disk, through);
+        let mounted = own_mounts().unwrap_or_default().into_iter().find(is_it);
+        let process = holder(disk);
+        let is_held_by_kernel = through.is_some() && mounted.is_none() && process.is_none();
+        let text = describe(path, through, is_it, mounted.as_ref(), process);
+        InUse { path: path.to_owned(), text, is_held_by_kernel }
     }
 }
 
-fn is_mount_of(mounted: &Mounted, disk: &Backing, through: Option<u64>) -> bool {
-    if Some(mounted.device) == through {
+/// A sentence. `mounted`: in our namespace. `process`: has a lock on it.
+fn describe(
+    path: &Path,
+    through: Option<u64>,
+    is_it: impl Fn(&MountEntry) -> bool,
+    mounted: Option<&MountEntry>,
+    process: Option<u32>,
+) -> String {
+    let who = process.map(|id| format!("process {id} ({})", name_of(id)));
+    if let Some(entry) = mounted {
+        let dir = entry.dir.display();
+        return match (entry.is_volume(), who) {
+            (true, Some(who)) => {
+                format!("in use: mounted on {dir} by {who}; to unmount it: onejournal umount {dir}")
+            }
+            (true, None) => {
+                format!("in use: mounted on {dir}; to unmount it: onejournal umount {dir}")
+            }
+            (false, _) => {
+                let (kind, node) = (&entry.kind, node_path(entry.device_number()));
+                let node = node.display();
+                format!("in use: mounted on {dir} as {kind} ({node}); to unmount it: umount {dir}")
+            }
+        };
+    }
+    let elsewhere = find_elsewhere(is_it).map(|(id, entry)| {
+        let dir = entry.dir.display();
+        format!("mounted on {dir} in the mount namespace of process {id} ({})", name_of(id))
+    });
+    match (elsewhere, who, through) {
+        (Some(place), _, _) => {
+            format!("in use: {place}; to unmount it: onejournal umount {}", path.display())
+        }
+        (None, Some(who), _) => format!("in use by {who}"),
+        (None, None, Some(device)) => format!(
+            "in use: {} is open exclusively, and no process that is visible from here has a lock on it \
+             (a mount in another namespace, swap, RAID, a check)",
+            node_path(device).display()
+        ),
+        (None, None, None) => {
+            "in use: a process that cannot be seen from here holds its lock (in another container, \
+                               or on another machine that shares its file system)"
+                .into()
+        }
+    }
+}
+
+/// A volume's mount in another mount namespace, and the first process there.
+fn find_elsewhere(is_it: impl Fn(&MountEntry) -> bool) -> Option<(u32, MountEntry)> {
+    let namespace = |id: &u32| fs::metadata(format!("/proc/{id}/ns/mnt")).map(|found| found.ino());
+    let mut seen = HashSet::new();
+    let mut is_new = |id: &u32| namespace(id).is_ok_and(|namespace| seen.insert(namespace));
+    is_new(&std::process::id());
+    let others = processes().filter(is_new);
+    let mut entries = others.flat_map(|id| {
+        let table = mounts_in(Path::new(&format!("/proc/{id}/mountinfo")));
+        table.unwrap_or_default().into_iter().map(move |entry| (id, entry))
+    });
+    entries.find(|(_, entry)| entry.is_volume() && is_it(entry))
+}
+
+fn is_mount_of(entry: &MountEntry, disk: &Backing, through: Option<u64>) -> bool {
+    if Some(entry.device_number()) == through {
         return true;
     }
-    let is_block = rustix::fs::major(mounted.device) != 0;
-    if is_block {
-        let backing = Backing::of_device(mounted.device);
+    if entry.device.0 != 0 {
+        let backing = Backing::of_device(entry.device_number());
         // What is a file on that device is no use of the device's own bytes.
         return backing.is_ok_and(|backing| backing.overlaps(disk));
     }
-    mounted.is_ours() && mounted.source.is_absolute() && is_file(&mounted.source, disk)
+    entry.is_volume() && entry.source.is_absolute() && is_file(&entry.source, disk)
 }
 
 fn is_file(path: &Path, disk: &Backing) -> bool {
@@ -69,9 +116,12 @@ fn is_file(path: &Path, disk: &Backing) -> bool {
 /// The process that holds a lock on a part of the disk, as far as it can be seen.
 fn holder(disk: &Backing) -> Option<u32> {
     let own = std::process::id();
-    let entries = fs::read_dir("/proc").ok()?.flatten();
-    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    ids.filter(|id| *id != own).find(|id| holds(*id, disk))
+    processes().filter(|id| *id != own).find(|id| holds(*id, disk))
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 fn holds(id: u32, disk: &Backing) -> bool {
@@ -83,7 +133,14 @@ fn holds(id: u32, disk: &Backing) -> bool {
     })
 }
 
+/// The program, and which of its commands if it is one of ours: "onejournal mount".
 fn name_of(id: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
-    name.trim().to_owned()
+    let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+    let command =
+        line.split(|byte| *byte == 0).nth(1).and_then(|word| std::str::from_utf8(word).ok());
+    match (name.trim(), command) {
+        ("onejournal", Some(command)) => format!("onejournal {command}"),
+        (name, _) => name.to_owned(),
+    }
 }

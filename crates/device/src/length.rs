@@ -1,10 +1,10 @@
 //! Notices that a file has become shorter while it is in use.
 //!
-//! Writing to a file that was cut makes it long again, with zeros where data were; reading through a loop
-//! device gives zeros for what is missing; and touching a mapping behind the end of its file kills the
-//! process. No call fails. So the length is compared before each write and each access to a mapping, and after
-//! each read and flush. Once a file was too short it is written no more, whatever its length is later, so
-//! nothing makes it long again and what is left of it can still be read.
+//! Writing to a file that was cut makes it long again, with zeros where data were, and reading through a loop
+//! device gives zeros for what is missing. No call fails. So the length is compared before each write and
+//! after each read and flush. Once a file was too short it is written no more, whatever its length is later, so
+//! nothing makes it long again and what is left of it can still be read. Of a mapping the length is compared
+//! before each read, and before a store only where a load cannot show it (`nvram/cut.rs`).
 //!
 //! A loop device is compared by the file behind it. Where that cannot be opened (its last name is gone, or it is in
 //! another mount namespace) nothing is noticed. Nor is: a file that is cut and made long again between two looks, and one that is cut in the moment between a
@@ -62,6 +62,12 @@ impl Length {
         self.check_up_to(own, self.needed_bytes.saturating_sub(self.start_bytes))
     }
 
+    /// Whether a check has found the file too short, without looking at it again.
+    #[inline]
+    pub(crate) fn was_short(&self) -> bool {
+        self.shortest_bytes.load(Ordering::Relaxed) < self.needed_bytes
+    }
+
     /// An error if the file lacks, or lacked, bytes of the disk before `end`.
     pub(crate) fn check_up_to(&self, own: impl AsFd, end: u64) -> io::Result<()> {
         let file = self.file.as_ref().map_or(own.as_fd(), |file| file.as_fd());
@@ -98,12 +104,14 @@ mod tests {
         length.check(&file).expect("whole");
         set(9000);
         length.check(&file).expect("longer");
+        assert!(!length.was_short());
         set(5000);
         for len_bytes in [5000, 8192] {
             set(len_bytes);
             let error = length.check(&file).expect_err("it was cut");
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
             assert!(error.to_string().contains("5000 of 8192"), "{error}");
+            assert!(length.was_short());
             length.check_up_to(&file, 5000).expect("it is left");
             length.check_up_to(&file, 5001).expect_err("it is lost");
         }

@@ -62,7 +62,8 @@ mod published;
 mod range_lock;
 mod ring;
 mod sim;
-mod trusted_users;
+mod trust;
+mod trusted_file;
 mod unread;
 mod words;
 
@@ -74,21 +75,22 @@ pub use error::{DeviceError, Operation, Result};
 pub use files::{
     Directory, FileStore, FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles, StoredFile,
 };
-pub use folder::{Folder, Trust};
+pub use folder::Folder;
 pub use fork_closed::ForkClosed;
 pub use fork_mark::ForkMark;
+pub use geometry::file_system_durability;
 pub use loop_attach::{LoopDevice, LoopOptions};
 pub use machine::{Living, Machine};
 pub use memory::MemoryDevice;
 pub use metered::{Counters, Metered};
-pub use mount_table::unescape_mount_path;
+pub use mount_table::{MountEntry, mounts_in, own_mounts, parse_mounts};
 pub use nvram::{
     AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, NvramCursor,
     NvramEvent, NvramTrace, SimNvram,
 };
 pub use ring::RingPool;
 pub use sim::{Cursor, Event, Fault, Image, SimClock, SimDevice, Survival, Trace};
-pub use trusted_users::TrustedUsers;
+pub use trust::Trust;
 pub use unread::unread_bytes;
 pub use words::SharedWords;
 

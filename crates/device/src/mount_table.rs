@@ -1,48 +1,72 @@
-//! The mount table of a process, as the kernel shows it in `/proc/PID/mountinfo`.
+//! The mount table of a process, `/proc/PID/mountinfo`. Reading it asks no file system anything.
 
+use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use crate::backing::parse_device;
-
-/// One mount.
+/// A line of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mounted {
-    /// The block device, or the number of a file system that has none.
-    pub(crate) device: u64,
-    pub(crate) point: PathBuf,
-    pub(crate) kind: String,
-    pub(crate) source: PathBuf,
+pub struct MountEntry {
+    /// The kernel's number of the mount.
+    pub id: u64,
+    /// Device number of the file system. All mounts of one file system have the same, in every namespace; no other file
+    /// system has it while this one exists.
+    pub device: (u32, u32),
+    /// Where it is mounted.
+    pub dir: PathBuf,
+    /// Type of the file system, with the subtype behind a dot.
+    pub kind: String,
+    /// What was mounted.
+    pub source: PathBuf,
 }
 
-impl Mounted {
-    /// Whether a process of ours serves it.
-    pub(crate) fn is_ours(&self) -> bool {
-        self.kind.ends_with(".onejournal")
+impl MountEntry {
+    /// Whether it is a volume's.
+    pub fn is_volume(&self) -> bool {
+        matches!(self.kind.as_str(), "fuse.onejournal" | "fuseblk.onejournal")
+    }
+
+    /// The device number as `stat` shows it.
+    pub(crate) fn device_number(&self) -> u64 {
+        rustix::fs::makedev(self.device.0, self.device.1)
     }
 }
 
-/// The mounts in `table`, a path such as `/proc/self/mountinfo`; none if it cannot be read.
-pub(crate) fn mounts(table: impl AsRef<Path>) -> Vec<Mounted> {
-    let table = fs::read(table).unwrap_or_default();
-    table.split(|byte| *byte == b'\n').filter_map(parse).collect()
+/// The table of this process, in the order of the kernel: on one directory the last entry is on top.
+pub fn own_mounts() -> io::Result<Vec<MountEntry>> {
+    mounts_in(Path::new("/proc/self/mountinfo"))
 }
 
-fn parse(line: &[u8]) -> Option<Mounted> {
-    let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-    let dash = words.iter().position(|word| *word == b"-")?;
-    Some(Mounted {
-        device: parse_device(std::str::from_utf8(words.get(2)?).ok()?)?,
-        point: unescape_mount_path(words.get(4)?),
-        kind: String::from_utf8_lossy(words.get(dash + 1)?).into_owned(),
-        source: unescape_mount_path(words.get(dash + 2)?),
+/// The table in a file of `/proc`.
+pub fn mounts_in(table: &Path) -> io::Result<Vec<MountEntry>> {
+    Ok(parse_mounts(&fs::read(table)?))
+}
+
+/// The entries of a table. Lines that are not understood are left out; a path need not be text.
+pub fn parse_mounts(table: &[u8]) -> Vec<MountEntry> {
+    table.split(|byte| *byte == b'\n').filter_map(entry).collect()
+}
+
+fn entry(line: &[u8]) -> Option<MountEntry> {
+    let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let word = |index: usize| fields.get(index).and_then(|field| std::str::from_utf8(field).ok());
+    let (major, minor) = word(2)?.split_once(':')?;
+    // Optional fields end with a hyphen.
+    let hyphen = 6 + fields.get(6..)?.iter().position(|field| *field == b"-")?;
+    Some(MountEntry {
+        id: word(0)?.parse().ok()?,
+        device: (major.parse().ok()?, minor.parse().ok()?),
+        dir: unescape_mount_path(fields.get(4)?),
+        kind: word(hyphen + 1)?.to_owned(),
+        source: unescape_mount_path(fields.get(hyphen + 2)?),
     })
 }
 
 /// A path of the mount table: the kernel writes space, tab, newline and backslash as a backslash and three
 /// octal digits.
-pub fn unescape_mount_path(text: &[u8]) -> PathBuf {
+fn unescape_mount_path(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((first, behind)) = rest.split_first() {
@@ -59,25 +83,31 @@ pub fn unescape_mount_path(text: &[u8]) -> PathBuf {
             }
         }
     }
-    std::ffi::OsString::from_vec(bytes).into()
+    OsString::from_vec(bytes).into()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     #[test]
-    fn a_line_of_the_table() {
-        let line = b"61 28 7:3 / /a\\040b rw,relatime shared:1 - fuseblk.onejournal /dev/loop3 rw";
-        let mounted = parse(line).expect("a mount");
-        assert_eq!(mounted.device, rustix::fs::makedev(7, 3));
-        assert_eq!(
-            (mounted.point.as_path(), mounted.source.as_path()),
-            (Path::new("/a b"), Path::new("/dev/loop3"))
-        );
-        assert!(mounted.is_ours());
-        assert!(!parse(b"28 1 254:0 / / rw - ext4 /dev/root rw").expect("a mount").is_ours());
-        assert_eq!(parse(b"garbage"), None);
-        assert_eq!(parse(b""), None);
+    fn a_mount_is_found_among_paths_that_are_no_text() {
+        let table = b"20 1 0:5 / / rw - ext4 a rw\n\
+            31 20 0:6 / /a\\040b rw - fuse \xff rw\n\
+            garbage\n\
+            32 20 0:7 / /\xff rw shared:1 master:2 - tmpfs x rw\n\
+            33 20 7:8 / /a\\040b rw shared:3 - fuseblk.onejournal /dev/loop8 rw\n";
+        let found = parse_mounts(table);
+        let ids: Vec<u64> = found.iter().map(|entry| entry.id).collect();
+        assert_eq!(ids, [20, 31, 32, 33]);
+        assert_eq!(found[1].source, Path::new(OsStr::from_bytes(b"\xff")));
+        assert_eq!(found[2].dir, Path::new(OsStr::from_bytes(b"/\xff")));
+        assert_eq!(found[2].kind, "tmpfs");
+        assert!(found[3].is_volume() && !found[1].is_volume());
+        assert_eq!((found[3].device, found[3].dir.as_path()), ((7, 8), Path::new("/a b")));
+        assert_eq!(found[3].device_number(), rustix::fs::makedev(7, 8));
     }
 }

@@ -12,6 +12,7 @@
 //! What is assumed of the medium is a list at the head of the crate.
 
 mod bus;
+mod cut;
 mod latency;
 mod mapped;
 pub(crate) mod mapping;

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::backing::{Backing, Root, open_node, parse_device, sysfs_directory};
-use crate::mount_table::mounts;
+use crate::mount_table::own_mounts;
 
 /// A block device that shares bytes with `claimed`, whose own device the caller has exclusively,
 /// and that somebody else has exclusively.
@@ -28,10 +28,10 @@ pub(crate) fn through_another_device(claimed: &Backing) -> Option<u64> {
         sharing.iter().any(|(other, backing)| *other != device && backing.whole == Some(device))
     };
     // While a partition can be had exclusively, nobody has all of its disk.
-    let tried = sharing.iter().map(|(device, _)| *device);
+    let mut tried = sharing.iter().filter(|(device, _)| !has_shared_partition(*device));
     tried
-        .filter(|device| !has_shared_partition(*device))
-        .find(|device| is_claimed(*device, claimed.root))
+        .find(|(device, backing)| is_claimed(*device, backing.whole, claimed.root))
+        .map(|(device, _)| *device)
 }
 
 /// Loop devices with a file, partitions, and the disks of partitions.
@@ -55,14 +55,20 @@ fn has_partitions(device: u64) -> bool {
 
 /// Whether somebody has the device exclusively. Without permission to try, the mount table tells at
 /// least of mounts. The same where a partition that shares nothing may be what makes its disk busy.
-fn is_claimed(device: u64, root: Root) -> bool {
-    let is_mounted = || mounts("/proc/self/mountinfo").into_iter().find(|m| m.device == device);
+/// `whole`: the disk of a partition, which a mount of all of the disk makes busy, too.
+fn is_claimed(device: u64, whole: Option<u64>, root: Root) -> bool {
+    let mounts = || own_mounts().unwrap_or_default().into_iter();
+    let is_it = |number: u64| number == device || Some(number) == whole;
+    let is_mounted = || mounts().find(|entry| is_it(entry.device_number()));
     match open_node(device, OFlags::RDONLY | OFlags::EXCL) {
         Ok(_) => false,
         // Of a file, a process of ours has a lock; when it was killed, its mount may still be there,
         // for as long as other programs have files open on it.
-        Err(_) if matches!(root, Root::File { .. }) && is_served(device) => {
-            is_mounted().is_some_and(|mounted| !mounted.is_ours())
+        Err(_)
+            if matches!(root, Root::File { .. })
+                && (is_served(device) || whole.is_some_and(is_served)) =>
+        {
+            is_mounted().is_some_and(|mounted| !mounted.is_volume())
         }
         Err(Errno::BUSY) if !has_partitions(device) => true,
         Err(_) => is_mounted().is_some(),

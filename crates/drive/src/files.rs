@@ -147,16 +147,8 @@ impl Files {
 fn attr(emulator: &Emulator, node: u64) -> FuseAttr {
     let size = if node == DISK { emulator.size_bytes() } else { 0 };
     let mode = if node == ROOT_NODE { 0o040_755 } else { 0o100_600 };
-    FuseAttr {
-        ino: node,
-        size,
-        blocks: size / 512,
-        mode,
-        nlink: 1,
-        uid: if node == DISK { emulator.owner() } else { 0 },
-        blksize: 4096,
-        ..Default::default()
-    }
+    let uid = if node == DISK { emulator.owner() } else { 0 };
+    FuseAttr { uid, ..FuseAttr::made_up(node, mode, size) }
 }
 
 fn lookup(emulator: &Emulator, name: &[u8]) -> Served {

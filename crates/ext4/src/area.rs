@@ -34,7 +34,8 @@ impl JournalArea {
     /// Finds the journal of the volume and checks that the kernel's is empty or ours.
     pub(crate) fn find(raw: &RawVolume, superblock: &SuperBlock) -> Result<JournalArea> {
         if superblock.s_journal_dev.get() != 0 || superblock.s_journal_inum.get() == 0 {
-            let why = "the volume's journal is on another device, which is not supported";
+            let why = "the kernel's journal of the volume is on another device; to put it into the volume: \
+                       tune2fs -f -O ^has_journal TARGET && tune2fs -j TARGET";
             return Err(Error::Incompatible(why.into()));
         }
         let inode = raw.read_inode(InodeNo(superblock.s_journal_inum.get()), "journal inode")?;
@@ -98,12 +99,19 @@ fn check_jbd2(jbd2: &Jbd2SuperBlock) -> Result<()> {
         return corrupt("magic number");
     }
     if jbd2.h_blocktype.get() != JBD2_SUPERBLOCK_V2 {
-        return Err(Error::Incompatible("the kernel's journal has an unknown version".into()));
+        return Err(Error::Incompatible(
+            "the kernel's journal has an unknown version; to make it anew: \
+             tune2fs -O ^has_journal TARGET && tune2fs -j TARGET"
+                .into(),
+        ));
     }
     let unknown = jbd2.s_feature_incompat.get() & !(JBD2_KNOWN_INCOMPAT | JBD2_ONEJOURNAL)
         | jbd2.s_feature_ro_compat.get();
     if unknown != 0 {
-        let why = format!("the kernel's journal has unknown features ({unknown:#x})");
+        let why = format!(
+            "the kernel's journal has unknown features ({unknown:#x}); to make it anew: tune2fs -O ^has_journal TARGET && \
+             tune2fs -j TARGET"
+        );
         return Err(Error::Incompatible(why));
     }
     if jbd2.has_checksum() && jbd2.s_checksum.get() != jbd2.checksum() {

@@ -1,4 +1,4 @@
-//! Data modes: where the content of a file goes, and in which form (`docs/modes.md`).
+//! Data modes: where the content of a file goes, and in which form (`docs/reference/modes.md`).
 
 use std::ops::Range;
 

@@ -1,5 +1,6 @@
 //! Which features of ext4 a volume may use; everything else is refused by name.
 
+use crate::geometry::MAKE_ANEW;
 use crate::layout::superblock::SuperBlock;
 use crate::{Error, Result};
 
@@ -102,12 +103,20 @@ pub(crate) fn check(superblock: &SuperBlock) -> Result<()> {
     }
     if !unknown.is_empty() {
         let list = unknown.join(", ");
+        let can_be_cleared = unknown.iter().all(|name| CLEARED_BY_TUNE2FS.contains(&name.as_str()));
+        let what_to_do = match can_be_cleared {
+            true => format!("turn them off: tune2fs -O ^{} TARGET", unknown.join(",^")),
+            false => MAKE_ANEW.to_owned(),
+        };
         return Err(Error::Incompatible(format!(
-            "the volume uses ext4 features we do not: {list}"
+            "it uses ext4 features that are not supported: {list}; {what_to_do}"
         )));
     }
     check_needed(compat, incompat, ro_compat)
 }
+
+/// Those that tune2fs takes away from a volume.
+const CLEARED_BY_TUNE2FS: &[&str] = &["quota", "project", "mmp"];
 
 /// What every `mke2fs -t ext4` sets. Some we could do without, but then we would have to set them
 /// when the first file needs them.
@@ -139,7 +148,12 @@ fn check_needed(compat: u32, incompat: u32, ro_compat: u32) -> Result<()> {
     };
     match NEEDED.iter().find(is_missing) {
         Some((_, _, name)) => {
-            let why = format!("the volume lacks the ext4 feature {name}, which we need");
+            let what_to_do = match *name {
+                // tune2fs cannot set it.
+                "ext_attr" => MAKE_ANEW.to_owned(),
+                name => format!("turn it on: tune2fs -O {name} TARGET && e2fsck -f TARGET"),
+            };
+            let why = format!("it lacks the ext4 feature {name}, which is needed; {what_to_do}");
             Err(Error::Incompatible(why))
         }
         None => Ok(()),

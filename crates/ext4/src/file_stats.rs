@@ -6,6 +6,7 @@
 //!
 //! Lock: one mutex, a leaf, held for a few look-ups.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use journal::{Observer, Written, WrittenAs};
@@ -41,6 +42,11 @@ pub struct FileStat {
 }
 
 impl FileStat {
+    /// Bytes that were written for it to any place; before payloads are packed and padded.
+    pub fn written_bytes(&self) -> u64 {
+        self.journal_bytes.iter().sum::<u64>() + self.in_place_bytes + self.home_bytes
+    }
+
     fn add(&mut self, how: WrittenAs, len_bytes: u64) {
         let counter = match how {
             WrittenAs::Home => &mut self.home_bytes,
@@ -92,6 +98,19 @@ impl FileStats {
         table.old.remove(&ino);
     }
 
+    /// The files for which most was written, at most `limit` of them, in this order. None for which nothing was.
+    pub(crate) fn most_written(&self, limit: usize) -> Vec<(InodeNo, FileStat)> {
+        let mut files: Vec<_> = {
+            let table = self.table.lock();
+            let all = table.young.iter().chain(&table.old);
+            let written = all.filter(|(_, stat)| stat.app_bytes + stat.written_bytes() > 0);
+            written.map(|(ino, stat)| (*ino, *stat)).collect()
+        };
+        files.sort_unstable_by_key(|(ino, stat)| (Reverse(stat.written_bytes()), *ino));
+        files.truncate(limit);
+        files
+    }
+
     pub(crate) fn get(&self, ino: InodeNo) -> FileStat {
         let table = self.table.lock();
         let nothing = FileStat { may_be_partial: table.has_dropped, ..FileStat::default() };
@@ -106,6 +125,11 @@ impl Volume {
         regular_file(self, ino)?;
         drop(self.cell(ino).content.read());
         Ok(self.file_stats.get(ino))
+    }
+
+    /// The files for which most was written since the mount, at most `limit` of them, the first one most of all.
+    pub fn most_written_files(&self, limit: usize) -> Vec<(InodeNo, FileStat)> {
+        self.file_stats.most_written(limit)
     }
 }
 
@@ -150,6 +174,7 @@ mod tests {
         stats.note_write(InodeNo(12), 100);
         stats.note_write(InodeNo(12), 50);
         stats.note_fsync(InodeNo(12));
+        stats.note_fsync(InodeNo(14));
         stats.note_in_place(InodeNo(12), 4096);
         stats.written(&[
             written(12, WrittenAs::Logged { form: 1 }, 4112),
@@ -167,6 +192,8 @@ mod tests {
         };
         assert_eq!(stats.get(InodeNo(12)), wanted);
         assert_eq!(stats.get(InodeNo(13)).home_bytes, 4096);
+        let order = |limit| stats.most_written(limit).into_iter().map(|(ino, _)| ino.0);
+        assert!(order(9).eq([12, 13]) && order(1).eq([12]));
         stats.forget(InodeNo(12));
         assert_eq!(stats.get(InodeNo(12)), FileStat::default());
     }

@@ -58,6 +58,14 @@ pub(crate) struct Geometry {
     backups: Backups,
 }
 
+/// Of a device that holds something else, or nothing.
+pub(crate) const NO_SUPERBLOCK: &str = "is not an ext4 volume (lsblk -f shows what is where); to make one, which \
+     overwrites what is there: onejournal mkfs --force TARGET";
+
+/// What cannot be changed in place.
+pub(crate) const MAKE_ANEW: &str = "that cannot be changed in place: mount it with the kernel (mount TARGET DIR), copy \
+     the files away, make it anew (mkfs.ext4 -b 4096 -I 256 TARGET) and copy them back";
+
 fn refuse<T>(why: String) -> Result<T> {
     Err(Error::Incompatible(why))
 }
@@ -87,7 +95,9 @@ impl Geometry {
         let desc_bytes = if wide { LONG_DESC_BYTES } else { SHORT_DESC_BYTES };
         if wide && usize::from(superblock.s_desc_size.get()) != desc_bytes {
             let found = superblock.s_desc_size.get();
-            return refuse(format!("group descriptors have {found} bytes; only 64 are supported"));
+            return refuse(format!(
+                "its group descriptors have {found} bytes, and only 64 are supported; {MAKE_ANEW}"
+            ));
         }
         let desc_block_count = (u64::from(group_count) * desc_bytes as u64).div_ceil(BLOCK);
         let geometry = Geometry {
@@ -234,22 +244,29 @@ impl Geometry {
 
 fn check_sizes(superblock: &SuperBlock) -> Result<()> {
     if superblock.s_magic.get() != SUPERBLOCK_MAGIC {
-        return refuse("not an ext4 volume: no superblock found".into());
+        return refuse(NO_SUPERBLOCK.into());
     }
     if superblock.s_rev_level.get() != 1 {
-        return refuse(format!("ext4 revision {}; only 1 is supported", superblock.s_rev_level));
+        return refuse(format!(
+            "it has ext4 revision {}, and only 1 is supported; {MAKE_ANEW}",
+            superblock.s_rev_level
+        ));
     }
     match superblock.s_log_block_size.get() {
         2 => {}
         log @ 0..=6 => {
             let bytes = 1024u32 << log;
-            return refuse(format!("the block size is {bytes} bytes; only 4096 is supported"));
+            return refuse(format!(
+                "its blocks have {bytes} bytes, and only 4096 are supported; {MAKE_ANEW}"
+            ));
         }
         _ => return corrupt("block size"),
     }
     let inode_bytes = superblock.s_inode_size.get();
     if usize::from(inode_bytes) != INODE_BYTES {
-        return refuse(format!("the inode size is {inode_bytes} bytes; only 256 is supported"));
+        return refuse(format!(
+            "its inodes have {inode_bytes} bytes, and only 256 are supported; {MAKE_ANEW}"
+        ));
     }
     if superblock.s_first_data_block.get() != 0 {
         return corrupt("first data block");
@@ -257,7 +274,7 @@ fn check_sizes(superblock: &SuperBlock) -> Result<()> {
     if superblock.s_log_cluster_size != superblock.s_log_block_size
         || superblock.s_clusters_per_group != superblock.s_blocks_per_group
     {
-        return refuse("the volume has clusters of blocks (bigalloc)".into());
+        return refuse(format!("it has clusters of blocks (bigalloc); {MAKE_ANEW}"));
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ use crate::claim;
 use crate::features::{self, compat, ro_compat};
 use crate::file_stats::FileStats;
 use crate::frees::Frees;
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, NO_SUPERBLOCK};
 use crate::groups::{GroupCache, merge, read_desc};
 use crate::heartbeat::Heartbeat;
 use crate::layout::claim::Claim;
@@ -162,7 +162,7 @@ pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<Found> {
     let found = read_superblock(&**device)?;
     let superblock = found.superblock.clone();
     if superblock.s_magic.get() != SUPERBLOCK_MAGIC {
-        return Err(Error::Incompatible("not an ext4 volume: no superblock found".into()));
+        return Err(Error::Incompatible(NO_SUPERBLOCK.into()));
     }
     if superblock.s_last_mounted == MKFS_UNDER_WAY {
         let why = "its mkfs was cut before the end, and it holds nothing; to make the volume anew, \

@@ -38,8 +38,8 @@ pub(crate) fn to_recover(found: &Found, given: Option<&Medium>) -> Result<Space>
     let Some(medium) = given else {
         return refused(format!(
             "the volume was not closed, and its journal {wanted_name} is elsewhere; say where it \
-             is: mount with -o journal=PATH, or fsck with --journal PATH (if it is lost for good: \
-             fsck -y --journal-lost)"
+             is: onejournal mount -o journal=PATH TARGET DIR, or onejournal fsck --journal PATH TARGET. \
+             If it is lost for good: onejournal fsck -y --journal-lost TARGET"
         ));
     };
     match label_of(medium, &wanted.volume_uuid)? {
@@ -50,12 +50,12 @@ pub(crate) fn to_recover(found: &Found, given: Option<&Medium>) -> Result<Space>
         }
         Some(label) => refused(format!(
             "the journal given is {}, but the volume was not closed and its newest changes are in \
-             journal {wanted_name}",
+             journal {wanted_name}: give that one. If it is lost for good: onejournal fsck -y --journal-lost TARGET",
             uuid_text(&label.journal_uuid)
         )),
         None => refused(format!(
             "the journal given is empty, but the volume was not closed and its newest changes are \
-             in journal {wanted_name}"
+             in journal {wanted_name}: give that one. If it is lost for good: onejournal fsck -y --journal-lost TARGET"
         )),
     }
 }
@@ -68,8 +68,8 @@ fn check_life(header: &Header, noted: &Elsewhere) -> Result<()> {
     Err(Error::Incompatible(format!(
         "journal and volume do not belong together any more: the journal given is in life \
          {:016x}, but the volume was not closed in life {:016x}. Is one of them an old copy? Give \
-         the journal that the volume was mounted with last (if it is lost for good: fsck -y \
-         --journal-lost)",
+         the journal that the volume was mounted with last. If it is lost for good: \
+         onejournal fsck -y --journal-lost TARGET",
         header.life, noted.next_life
     )))
 }
@@ -117,7 +117,9 @@ pub(crate) fn to_look_at(found: &Found, given: Option<&Medium>) -> Result<Space>
         Some(medium) if found.area.elsewhere.is_none() => {
             match label_of(medium, &found.superblock.s_uuid)? {
                 Some(_) => Ok(space_of(medium)?),
-                None => Err(Error::Incompatible("the journal given is empty".into())),
+                None => Err(Error::Incompatible(
+                    "the journal given is empty: no volume was mounted with it yet".into(),
+                )),
             }
         }
         _ => to_recover(found, given),
@@ -134,7 +136,7 @@ fn label_of(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<Label>> {
     })?;
     match label {
         Some(label) if label.volume_uuid != *volume_uuid => Err(Error::Incompatible(format!(
-            "the journal given belongs to volume {}, not to this one ({})",
+            "the journal given belongs to volume {}, not to this one ({}): give another path",
             uuid_text(&label.volume_uuid),
             uuid_text(volume_uuid)
         ))),

@@ -182,7 +182,7 @@ pub struct DirEntry<'a> {
 }
 
 /// Free and used space of the volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StatFs {
     /// Size of a block in bytes.
     pub block_bytes: u32,

@@ -144,6 +144,11 @@ impl Volume {
         &self.journal
     }
 
+    /// Size of the journal in bytes; 0 for a volume that was opened for reading.
+    pub fn journal_size_bytes(&self) -> u64 {
+        self.marks.as_ref().map_or(0, |_| self.journal.header().space_bytes)
+    }
+
     /// The volume's clock.
     pub(crate) fn now(&self) -> Timestamp {
         (self.options.clock)()

@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ext4::{InodeNo, NewNode, RenameHow, SetAttr, Volume};
+use ext4::{Error, InodeNo, NewNode, Owner, RenameHow, SetAttr, Volume};
 use support::{Image, lookup, make};
 
 const ROOT: InodeNo = InodeNo::ROOT;
@@ -42,6 +42,33 @@ fn regression_a_file_without_a_name_that_is_cut() {
         }
         image.check("a file that was cut without a name");
     }
+}
+
+/// Only a file that was made without a name may get a first one, and only while that name was not taken away again. The kernel
+/// refuses the others, too, before it asks.
+#[test]
+fn a_name_that_was_taken_away_is_not_given_back() {
+    let image = Image::new(16, &[]);
+    let volume = image.open();
+    let unnamed = volume.make_unnamed(ROOT, 0o600, 0, Owner::default()).unwrap().ino;
+    let named = make(&volume, ROOT, b"named", NewNode::Regular).unwrap().ino;
+    assert_eq!(lookup(&volume, ROOT, b"named").unwrap().ino, named);
+    assert_eq!(volume.lookup(ROOT, b"named").unwrap().ino, named, "pinned");
+    let free_count = volume.stat_fs().unwrap().free_inode_count;
+    assert_eq!(volume.link(unnamed, ROOT, b"first").unwrap().link_count, 1);
+    volume.unlink(ROOT, b"first").unwrap();
+    volume.unlink(ROOT, b"named").unwrap();
+    for ino in [unnamed, named] {
+        let error = volume.link(ino, ROOT, b"back").expect_err("it has no name any more");
+        assert!(matches!(error, Error::NotFound), "{error}");
+    }
+    assert!(matches!(lookup(&volume, ROOT, b"back"), Err(Error::NotFound)));
+    // Both are freed with their last pin.
+    volume.forget(unnamed, 2);
+    volume.forget(named, 1);
+    assert_eq!(volume.stat_fs().unwrap().free_inode_count, free_count + 2);
+    volume.close().unwrap();
+    image.check("files without names");
 }
 
 /// A file of an older ext4, which maps its blocks otherwise, is freed with its last name: one that could not be would keep the

@@ -64,9 +64,9 @@ fn what_we_do_not_know_is_refused_by_name() {
         (&["-O", "^has_journal"], "has_journal"),
         (&["-O", "^extent,^64bit"], "extent"),
         (&["-O", "^huge_file"], "huge_file"),
-        (&["-b", "1024"], "block size"),
-        (&["-I", "128"], "inode size"),
-        (&["-I", "512"], "inode size"),
+        (&["-b", "1024"], "blocks have 1024 bytes"),
+        (&["-I", "128"], "inodes have 128 bytes"),
+        (&["-I", "512"], "inodes have 512 bytes"),
     ];
     for (arguments, word) in cases {
         let image = Image::new(arguments, "64M");

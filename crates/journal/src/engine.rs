@@ -74,14 +74,12 @@ impl Engine {
         state: State,
     ) -> Result<Engine> {
         let header = state.header;
-        let max_record_bytes = usize::try_from(header.region_bytes).unwrap_or(1 << 30).min(1 << 30);
+        let max_record_bytes = record_limit(header.region_bytes);
         let max_transaction_blocks = transaction_limit(max_record_bytes, header.region_count);
-        if max_transaction_blocks < 128 {
-            return Err(JournalError::TooSmall(format!(
-                "{} regions of {} bytes; make the journal larger or the regions fewer",
-                header.region_count, header.region_bytes
-            )));
-        }
+        assert!(
+            max_transaction_blocks >= TRANSACTION_BLOCKS_MIN,
+            "a region holds what a handle may need"
+        );
         Ok(Engine {
             checksum_seed: crate::format::record_seed(&header.uuid, header.life),
             step_bytes: header.step_bytes,
@@ -267,6 +265,23 @@ impl Drop for Awaited<'_> {
 
 /// A record ends at a multiple of the step, a sector at most.
 const PADDING_MAX: usize = 4096;
+
+/// Blocks that every transaction can hold: no operation of a volume needs more at once.
+const TRANSACTION_BLOCKS_MIN: usize = 128;
+
+/// How `room` bytes are divided into regions: into as many as possible, `most` at most, that each hold a
+/// transaction of [`TRANSACTION_BLOCKS_MIN`] blocks. `None`: not even two do.
+pub(crate) fn divide_into_regions(room: u64, most: u32) -> Option<(u32, u64)> {
+    let divided = |count: u32| (count, room / u64::from(count) / 4096 * 4096);
+    (2..=most).rev().map(divided).find(|(count, region_bytes)| {
+        transaction_limit(record_limit(*region_bytes), *count) >= TRANSACTION_BLOCKS_MIN
+    })
+}
+
+/// Bytes of the largest record in a region.
+fn record_limit(region_bytes: u64) -> usize {
+    usize::try_from(region_bytes).unwrap_or(1 << 30).min(1 << 30)
+}
 
 /// How many blocks a transaction may have so that its record fits into one region, with as many revokes as
 /// there are blocks in the journal and in a transaction when each is logged whole. Since changes are smaller than

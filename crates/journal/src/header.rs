@@ -20,6 +20,9 @@ use crate::format::{
 };
 use crate::{JournalError, Medium, Result, Space, Tid};
 
+/// A life has at most this many regions. Recovery keeps one entry of memory for each.
+pub(crate) const REGION_COUNT_MAX: u32 = 16;
+
 /// What the header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
@@ -227,7 +230,8 @@ impl Header {
         let reaches = end
             .is_some_and(|end| (REGIONS_OFFSET + 1..=end).contains(&self.reach_offset))
             && self.reach_offset.is_multiple_of(4096);
-        let is_ring = self.region_count >= 2 && self.tail_region < self.region_count;
+        let is_ring = (2..=REGION_COUNT_MAX).contains(&self.region_count)
+            && self.tail_region < self.region_count;
         let steps = self.step_bytes.is_power_of_two() && (8..=4096).contains(&self.step_bytes);
         if !fits || !whole || !reaches || !is_ring || !steps {
             return Err(JournalError::Damaged(format!(
@@ -295,6 +299,25 @@ mod tests {
         let space = space();
         header(4).write(&space).unwrap();
         assert!(matches!(Header::read(&space, &[8; 16]), Err(JournalError::Incompatible(_))));
+    }
+
+    /// The scan has one entry of memory for each region: 973,054,980 of them were 7.8 GB.
+    #[test]
+    fn regression_a_crafted_number_of_regions_is_refused() {
+        let space = space();
+        for (count, is_whole) in [(16, true), (17, false), (973_054_980, false)] {
+            let space_bytes = REGIONS_OFFSET + u64::from(count) * 4096;
+            let crafted = Header {
+                region_count: count,
+                region_bytes: 4096,
+                tail_region: 0,
+                reach_offset: REGIONS_OFFSET + 4096,
+                space_bytes,
+                ..header(4)
+            };
+            crafted.write(&space).unwrap();
+            assert_eq!(Header::read(&space, &[7; 16]).is_ok(), is_whole, "{count} regions");
+        }
     }
 
     #[test]

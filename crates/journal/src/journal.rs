@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use device::BlockDevice;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, divide_into_regions};
 use crate::format::REGIONS_OFFSET;
 use crate::handle::Handle;
-use crate::header::Header;
+use crate::header::{Header, REGION_COUNT_MAX};
 use crate::options::Options;
 use crate::state::State;
 use crate::stats::Stats;
@@ -38,6 +38,7 @@ impl Aborter {
 impl Journal {
     /// Opens the journal in `space` for the volume `uuid` on `home` and begins a new life.
     ///
+    /// The space is divided into fewer regions than `options` asks for if so many would be too small.
     /// Whatever the space holds is given up: call [`crate::recover`] first if it may hold
     /// history. A space that was never a journal is written with zeros once, so that commits
     /// never have to allocate underneath.
@@ -47,8 +48,11 @@ impl Journal {
         uuid: [u8; 16],
         options: Options,
     ) -> Result<Journal> {
-        if !(2..=16).contains(&options.region_count) {
-            let text = format!("{} regions asked for; 2 to 16 can be had", options.region_count);
+        if !(2..=REGION_COUNT_MAX).contains(&options.region_count) {
+            let text = format!(
+                "{} regions asked for; 2 to {REGION_COUNT_MAX} can be had",
+                options.region_count
+            );
             return Err(JournalError::Incompatible(text));
         }
         let previous = match Header::read(&space, &uuid) {
@@ -107,7 +111,7 @@ impl Journal {
         self.engine.sync(tid)
     }
 
-    /// Writes whole blocks of data home now; see `docs/architecture.md`, ordered data.
+    /// Writes whole blocks of data home now; see `docs/developers/architecture.md`, ordered data.
     pub fn write_in_place(&self, start: HomeBlock, data: &[u8]) -> Result<()> {
         self.engine.write_in_place(start, data)
     }
@@ -194,16 +198,19 @@ fn first_header(
     previous: Option<Header>,
 ) -> Result<Header> {
     let room = space.len_bytes().saturating_sub(REGIONS_OFFSET);
-    let region_bytes = room / u64::from(options.region_count) / 4096 * 4096;
-    if region_bytes == 0 {
-        return Err(JournalError::TooSmall(format!("it has {} bytes", space.len_bytes())));
-    }
+    let regions = divide_into_regions(room, options.region_count);
+    let Some((region_count, region_bytes)) = regions else {
+        return Err(JournalError::TooSmall(format!(
+            "it has {} bytes: make it larger",
+            space.len_bytes()
+        )));
+    };
     let header = Header {
         uuid,
         life: options.life,
         sequence: previous.map_or(1, |header| header.sequence + 1),
         clean: false,
-        region_count: options.region_count,
+        region_count,
         region_bytes,
         tail_region: 0,
         tail_tid: previous.map_or(Tid(1), |header| header.tail_tid.max(Tid(1))),

@@ -8,7 +8,7 @@ use crate::Observer;
 /// Options of `Journal::open`.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Number of regions, 2 to 16.
+    /// Number of regions, 2 to 16. A small journal gets fewer.
     pub region_count: u32,
     /// Commit the running transaction when it is this old; `None`: only when asked to.
     pub commit_interval: Option<Duration>,

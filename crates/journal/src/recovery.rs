@@ -90,8 +90,7 @@ fn judge_end(scan: &Scan, options: &RecoverOptions) -> Result<()> {
         End::Damaged { .. } if options.discard_damaged => Ok(()),
         End::Damaged { missing, found, .. } => Err(JournalError::Damaged(format!(
             "transaction {missing} is unreadable, but transaction {found} behind it is whole; \
-             nothing was changed. `onejournal fsck --discard-damaged` gives up everything from \
-             transaction {missing} on"
+             nothing was changed"
         ))),
         End::Unknown { tid, what } => Err(JournalError::Incompatible(format!(
             "transaction {tid}: {what}; nothing was changed. Use the version that wrote it"

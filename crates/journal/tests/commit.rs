@@ -175,7 +175,25 @@ fn impossible_options_and_spaces_are_refused() {
         let opened = journal::Journal::open(rig.home.clone(), rig.space(), common::UUID, options);
         assert!(matches!(opened.err(), Some(JournalError::Incompatible(_))));
     }
-    let options = Options { region_count: 4, ..quiet() };
-    let opened = journal::Journal::open(rig.home.clone(), rig.space(), common::UUID, options);
+    let small = Rig::with_regions(1);
+    let opened = journal::Journal::open(small.home.clone(), small.space(), common::UUID, quiet());
     assert!(matches!(opened.err(), Some(JournalError::TooSmall(_))));
+}
+
+/// Each region holds a transaction that any operation fits into.
+#[test]
+fn a_small_journal_gets_fewer_regions() {
+    for (room, asked_for, expected) in [(2, 4, 2), (3, 4, 3), (4, 4, 4), (5, 16, 5), (16, 3, 3)] {
+        let rig = Rig::with_regions(room);
+        let journal = rig.open(Options { region_count: asked_for, ..quiet() });
+        assert_eq!(
+            journal.header().region_count,
+            expected,
+            "room for {room}, {asked_for} asked for"
+        );
+        assert!(journal.max_credit_count() >= 128);
+        put(&journal, 7, 3);
+        let committed = journal.running_tid();
+        journal.sync(committed).unwrap();
+    }
 }

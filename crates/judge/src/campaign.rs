@@ -14,17 +14,17 @@ use fastrand::Rng;
 use crate::case::{Case, Cut, How};
 use crate::crash::{Cursor, Fault, Survival, Trace};
 use crate::history::{Found, History};
+use crate::host::Programs;
 use crate::mark::{Mark, Moment};
 use crate::run::Run;
 use crate::save;
-use crate::scenario::Scenario;
+use crate::scenario::{LogPlace, Scenario};
 use crate::stand::{SECTOR_BYTES, Stand};
 
 /// What is to be done.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The command under test.
-    pub onejournal: PathBuf,
+    pub programs: Programs,
     /// Images to judge, nested ones included.
     pub image_count: usize,
     /// What the disks are like.
@@ -89,7 +89,7 @@ pub fn judge(
     seed: u64,
 ) -> Result<(Tally, Vec<Failure>), String> {
     let place = |text| format!("{} (seed {seed}): {text}", scenario.name);
-    let run = Run::record(&plan.onejournal, scenario, seed).map_err(place)?;
+    let run = Run::record(&plan.programs, scenario, seed).map_err(place)?;
     let mut session = Session::new(plan, &run).map_err(|text| {
         let kept = keep(plan, &run).map_or_else(|e| e, |path| path.display().to_string());
         place(format!("{text} (kept in {kept})"))
@@ -117,14 +117,14 @@ fn keep(plan: &Plan, run: &Run) -> Result<PathBuf, String> {
 
 /// Does a case of a saved run again.
 pub fn replay(
-    onejournal: &Path,
+    programs: &Programs,
     run: &Path,
     case: &Case,
     image: Option<&Path>,
 ) -> Result<(), String> {
     let run = save::load(run)?;
     let plan = Plan {
-        onejournal: onejournal.into(),
+        programs: programs.clone(),
         image_count: 1,
         fault: Fault::Honest,
         cuts_commands: true,
@@ -139,7 +139,8 @@ pub fn replay(
     cursor.advance_to(first.event);
     let mut images = cursor.crash(first.survival);
     for pair in case.cuts.windows(2) {
-        let trace = session.record_recovery(&images, &pair[0])?;
+        let is_read = run.is_ready(first.event);
+        let trace = session.record_recovery(&images, &pair[0], is_read)?;
         let mut cursor = Cursor::new(&trace, plan.fault);
         cursor.advance_to(pair[1].event.min(trace.events.len()));
         images = cursor.crash(pair[1].survival);
@@ -167,7 +168,7 @@ type Failed = Vec<(Case, String)>;
 impl<'r> Session<'r> {
     fn new(plan: &Plan, run: &'r Run) -> Result<Session<'r>, String> {
         let histories = run.histories()?;
-        let stand = Stand::new(&plan.onejournal, run.scenario, &run.trace.bases)?;
+        let stand = Stand::new(&plan.programs, run.scenario, &run.trace.bases)?;
         let (fault, cuts_commands) = (plan.fault, plan.cuts_commands);
         let tally = Tally::default();
         Ok(Session { run, histories, stand, fault, cuts_commands, tally })
@@ -183,16 +184,7 @@ impl<'r> Session<'r> {
             }
             cursor.advance_to(event);
             let survival = Survival::random(rng);
-            let how = [
-                How::Here,
-                How::Here,
-                How::Fsck,
-                How::Here,
-                How::Here,
-                How::Mount,
-                How::Here,
-                How::Here,
-            ][number % 8];
+            let how = how(run.scenario, number);
             let sector_bytes = SECTOR_BYTES[number / 8 % 2];
             let cut = Cut { event, survival, how, sector_bytes };
             let images = cursor.crash(survival);
@@ -201,8 +193,10 @@ impl<'r> Session<'r> {
             }
             let nested_count = match number % 24 {
                 // The stores of a command to NVRAM are not recorded.
-                2 | 18 if self.cuts_commands && !run.scenario.nvram => 6,
-                place if place % 4 == 1 && how == How::Here => 2,
+                2 | 18 if self.cuts_commands && run.scenario.has_commands() => 6,
+                place if place % 4 == 1 && matches!(how, How::Here | How::Opened | How::Served) => {
+                    2
+                }
                 _ => 0,
             };
             if nested_count > 0 && failed.is_empty() {
@@ -221,14 +215,18 @@ impl<'r> Session<'r> {
         rng: &mut Rng,
     ) -> Result<Failed, String> {
         let mut failed = Failed::new();
-        let trace = self.record_recovery(images, cut)?;
+        let trace = self.record_recovery(images, cut, self.run.is_ready(cut.event))?;
         let mut events: Vec<usize> = (0..count).map(|_| rng.usize(..=trace.events.len())).collect();
         events.sort_unstable();
         let mut cursor = Cursor::new(&trace, self.fault);
         for event in events {
             cursor.advance_to(event);
             let survival = Survival::random(rng);
-            let how = if rng.u8(..6) == 0 { How::Fsck } else { How::Here };
+            let how = match self.run.scenario.hosted {
+                Some(_) => cut.how,
+                None if rng.u8(..6) == 0 => How::Fsck,
+                None => How::Here,
+            };
             let again = Cut { event, survival, how, ..*cut };
             self.tally.nested += 1;
             if let Err(what) = self.judge_one(&cursor.crash(survival), &again, cut.event) {
@@ -239,12 +237,20 @@ impl<'r> Session<'r> {
     }
 
     /// What a recovery does to the disks.
-    fn record_recovery(&mut self, images: &[device::Image], cut: &Cut) -> Result<Trace, String> {
+    fn record_recovery(
+        &mut self,
+        images: &[device::Image],
+        cut: &Cut,
+        is_read: bool,
+    ) -> Result<Trace, String> {
         match cut.how {
             How::Here => {
                 Ok(Stand::recover_here(images, cut.sector_bytes, self.run.scenario.nvram)?.1)
             }
             How::Fsck | How::Mount => self.stand.record_fsck(images, cut.sector_bytes),
+            How::Opened | How::Served => {
+                self.stand.record_open(images, cut.sector_bytes, cut.how, is_read)
+            }
         }
     }
 
@@ -262,6 +268,9 @@ impl<'r> Session<'r> {
                 let has_nvram = self.run.scenario.nvram;
                 let (recovered, _) = Stand::recover_here(images, cut.sector_bytes, has_nvram)?;
                 self.stand.look(&recovered, is_read)?
+            }
+            How::Opened | How::Served => {
+                self.stand.open(images, cut.sector_bytes, cut.how, is_read)?
             }
             How::Fsck | How::Mount => {
                 self.tally.by_command += 1;
@@ -281,6 +290,22 @@ impl<'r> Session<'r> {
             How::Mount => self.stand.mount(images, cut.sector_bytes, is_read),
             _ => self.stand.fsck(images, cut.sector_bytes, is_read),
         }
+    }
+}
+
+/// How the image of this number is recovered.
+fn how(scenario: &Scenario, number: usize) -> How {
+    match scenario.hosted.map(|hosted| hosted.log) {
+        // A log's directory can be opened with or without a daemon.
+        Some(_) if scenario.begins_empty() && number.is_multiple_of(2) => How::Opened,
+        Some(_) if scenario.begins_empty() => How::Served,
+        Some(LogPlace::Daemon) => How::Served,
+        Some(LogPlace::Beside | LogPlace::Directory) => How::Opened,
+        None => match number % 8 {
+            2 => How::Fsck,
+            5 => How::Mount,
+            _ => How::Here,
+        },
     }
 }
 

@@ -14,6 +14,10 @@ pub enum How {
     Fsck,
     /// By `onejournal mount`.
     Mount,
+    /// By programs that open their databases or streams.
+    Opened,
+    /// The same, behind `onejournal logd`.
+    Served,
 }
 
 /// A power cut, and the recovery that follows.
@@ -39,6 +43,8 @@ impl fmt::Display for Cut {
             How::Here => "here",
             How::Fsck => "fsck",
             How::Mount => "mount",
+            How::Opened => "opened",
+            How::Served => "served",
         };
         write!(f, "{}.{}.{how}.{}", self.event, self.survival, self.sector_bytes)
     }
@@ -62,6 +68,8 @@ impl FromStr for Case {
                 "here" => How::Here,
                 "fsck" => How::Fsck,
                 "mount" => How::Mount,
+                "opened" => How::Opened,
+                "served" => How::Served,
                 _ => return None,
             };
             let (event, survival) = (event.parse().ok()?, survival.parse().ok()?);
@@ -79,7 +87,11 @@ mod tests {
 
     #[test]
     fn a_case_is_read_as_it_is_written() {
-        for text in ["812.s50-7.here.512", "9.w0-1.fsck.4096+17.s97-3.mount.512"] {
+        for text in [
+            "812.s50-7.here.512",
+            "9.w0-1.fsck.4096+17.s97-3.mount.512",
+            "3.w0-1.opened.512+9.w0-1.served.512",
+        ] {
             assert_eq!(text.parse::<Case>().unwrap().to_string(), text);
         }
         for text in ["", "812", "812.s50-7.there.512", "812.s50-7.here.512+"] {

@@ -1,19 +1,44 @@
 //! Programs: run to their end, with what they said when they fail.
 
+use std::fs::File;
 use std::io;
 use std::process::{Child, Command, Stdio};
 
 use parking_lot::RwLock;
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::pipe::{PipeFlags, pipe_with};
 
 /// Held alone while a program is started, and together by those who have files of a mount open that is to be gone then. A child
 /// has all open files of this process until its exec has closed them, which is after `spawn` has returned (posix_spawn
-/// waits until the child has memory of its own); and a mount on which a file is open is busy.
+/// waits until the child has memory of its own); and a mount on which a file is open is busy. When the child
+/// closes its copy of a descriptor with an atomic write, the write is given up.
 static STARTING: RwLock<()> = RwLock::new(());
 
-/// Starts a program; every one has to be started here.
+/// Held alone while a new namespace has copies of all mounts, and together by those who unmount.
+pub static COPYING: RwLock<()> = RwLock::new(());
+
+/// How a shell in a new mount namespace begins: it lets go of the copies of all FUSE mounts. Errors end it.
+pub const LET_GO: &str = r#"
+set -e
+while read -r _ dir kind _; do
+    # Spaces in a path are written as numbers there.
+    case $kind in fuse*) umount -l "$(printf %b "$dir")" ;; esac
+done </proc/self/mounts
+"#;
+
+/// Exec closes descriptors in the order of their numbers, and the judge has no files with higher ones.
+const LAST_DESCRIPTOR: i32 = 512;
+
+/// Starts a program; every one has to be started here. Returns when the child has closed its copies of our descriptors.
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
     let _alone = STARTING.write();
-    command.spawn()
+    let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC)?;
+    let last = fcntl_dupfd_cloexec(write_end, LAST_DESCRIPTOR)?;
+    let child = command.spawn()?;
+    drop(last);
+    // The end of the pipe: the child has closed the last descriptor.
+    io::copy(&mut File::from(read_end), &mut io::sink())?;
+    Ok(child)
 }
 
 /// Does what has files open that no child may have. It must start no program.
@@ -45,4 +70,23 @@ pub fn outcome(command: &mut Command) -> Result<(i32, String), String> {
 pub fn tool(name: &str) -> Command {
     let sbin = std::path::Path::new("/usr/sbin").join(name);
     if sbin.exists() { Command::new(sbin) } else { Command::new(name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_child_has_none_of_our_descriptors_when_it_is_started() {
+        for _ in 0..300 {
+            let (read_end, write_end) =
+                pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+            let mut child = spawn(&mut Command::new("true")).unwrap();
+            drop(write_end);
+            let found = File::from(read_end).read(&mut [0]);
+            assert_eq!(found.unwrap(), 0, "the child could still write");
+            child.wait().unwrap();
+        }
+    }
 }

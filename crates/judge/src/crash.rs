@@ -6,6 +6,8 @@
 //!
 //! A journal on NVRAM is recorded as crate `device` lists what is assumed of it: a flush is a fence and covers the stores of
 //! its own thread, and what survives is a word of 8 bytes, or single bytes where a store holds a word only in part.
+//!
+//! The superblock of the kernel's ext4 is not torn ([`Trace::has_kernel_ext4`]).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,7 +32,13 @@ pub struct Trace {
     pub events: Vec<Event>,
     /// The second medium is NVRAM: disks from [`FIRST_THREAD`] on are its threads.
     pub has_nvram: bool,
+    /// The first disk has the kernel's ext4. It writes its superblock in place when it is mounted and unmounted, and cannot be
+    /// mounted if that write is torn. So the two sectors of the superblock survive together.
+    pub has_kernel_ext4: bool,
 }
+
+/// Where the kernel's ext4 has its superblock.
+const SUPERBLOCK: Range<u64> = 1024..2048;
 
 /// A disk that breaks its word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,7 +227,8 @@ impl<'t> Cursor<'t> {
         let mut rng = Rng::with_seed(survival.seed);
         for write in &self.pending {
             let is_nvram = self.is_nvram(write.disk);
-            for unit in write.units(survival.by_sector, is_nvram) {
+            let whole = (self.trace.has_kernel_ext4 && write.disk == 0).then_some(SUPERBLOCK);
+            for unit in write.units(survival.by_sector, is_nvram, whole) {
                 if rng.u8(..100) < survival.percent {
                     let medium = self.medium(write.disk);
                     put(&mut images[medium], write.offset, write.data, unit.start, unit.end);
@@ -245,8 +254,8 @@ impl Pending<'_> {
         }
     }
 
-    /// What survives whole or not at all, as places in the data.
-    fn units(&self, by_sector: bool, is_nvram: bool) -> Vec<Range<u64>> {
+    /// What survives whole or not at all, as places in the data. `whole` is a range of the disk that is not torn.
+    fn units(&self, by_sector: bool, is_nvram: bool, whole: Option<Range<u64>>) -> Vec<Range<u64>> {
         if !by_sector {
             return self.parts.clone();
         }
@@ -254,11 +263,13 @@ impl Pending<'_> {
         for part in &self.parts {
             let mut start = part.start;
             while start < part.end {
-                let unit_bytes = if !is_nvram {
-                    SECTOR_BYTES
-                } else if (self.offset + start).is_multiple_of(WORD_BYTES)
-                    && part.end - start >= WORD_BYTES
+                let place = self.offset + start;
+                let unit_bytes = if let Some(whole) = whole.as_ref().filter(|w| w.contains(&place))
                 {
+                    whole.end - place
+                } else if !is_nvram {
+                    SECTOR_BYTES
+                } else if place.is_multiple_of(WORD_BYTES) && part.end - start >= WORD_BYTES {
                     WORD_BYTES
                 } else {
                     1

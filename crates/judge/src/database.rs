@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Once;
+use std::time::Duration;
 
 use onejournal_sqlite::sqlite3_onejournal_init;
 use rusqlite::{Connection, OpenFlags, ffi};
@@ -12,10 +13,13 @@ use rusqlite::{Connection, OpenFlags, ffi};
 use crate::scenario::Database;
 
 const NAME: &str = "db";
+/// Longest that a statement waits for other connections.
+const BUSY_LIMIT: Duration = Duration::from_secs(60);
 
 /// An open database.
 pub struct Client {
     connection: Connection,
+    owner: usize,
 }
 
 unsafe extern "C" fn entry(
@@ -41,12 +45,36 @@ fn load_extension() {
     });
 }
 
-fn connect(dir: &Path, how: &Database) -> rusqlite::Result<Connection> {
+/// Where a database is.
+#[derive(Clone, Copy)]
+pub struct Place<'p> {
+    pub dir: &'p Path,
+    /// The log that the URI names.
+    pub log: Option<&'p Path>,
+    /// Whose tables.
+    pub owner: usize,
+}
+
+impl<'p> Place<'p> {
+    /// A database with one owner, and without a log that is named.
+    pub fn of(dir: &'p Path) -> Place<'p> {
+        Place { dir, log: None, owner: 0 }
+    }
+}
+
+fn connect(place: Place<'_>, how: &Database) -> rusqlite::Result<Connection> {
     load_extension();
-    let uri = format!("file:{}?vfs={}", dir.join(NAME).display(), how.vfs);
+    let mut uri = format!("file:{}?vfs={}", place.dir.join(NAME).display(), how.vfs);
+    if let Some(log) = place.log {
+        uri += &format!("&log={}", log.display());
+    }
     let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(uri, flags)?;
-    let pragma = format!("pragma synchronous={}; pragma wal_autocheckpoint=40", how.synchronous);
+    connection.busy_timeout(BUSY_LIMIT)?;
+    let Database { synchronous, cache_pages, .. } = how;
+    let pragma = format!(
+        "pragma synchronous={synchronous}; pragma wal_autocheckpoint=40; pragma cache_size={cache_pages}"
+    );
     connection.execute_batch(&pragma)?;
     Ok(connection)
 }
@@ -56,75 +84,101 @@ fn text(error: rusqlite::Error) -> String {
 }
 
 impl Client {
-    /// Makes the database, with no transactions.
-    pub fn make(dir: &Path, how: &Database) -> Result<(), String> {
-        let connection = connect(dir, how).map_err(text)?;
+    /// Makes the tables of an owner, with no transactions.
+    pub fn make(place: Place<'_>, how: &Database) -> Result<(), String> {
+        let connection = connect(place, how).map_err(text)?;
         let pragma = format!("pragma journal_mode={}", how.journal_mode);
         let mode: String = connection.query_row(&pragma, [], |row| row.get(0)).map_err(text)?;
         if mode != how.journal_mode {
             return Err(format!("journal_mode={} becomes {mode}", how.journal_mode));
         }
+        let owner = place.owner;
         connection
-            .execute_batch(
-                "create table t(k integer primary key, changes integer not null, v blob);
-                 create table total(rows integer, changes integer);
-                 insert into total values(0, 0)",
-            )
+            .execute_batch(&format!(
+                "begin immediate;
+                 create table t{owner}(k integer primary key, changes integer not null, v blob);
+                 create table total{owner}(rows integer, changes integer);
+                 insert into total{owner} values(0, 0);
+                 commit"
+            ))
             .map_err(text)
     }
 
     /// Opens it.
-    pub fn open(dir: &Path, how: &Database) -> Result<Client, String> {
-        let connection = connect(dir, how).map_err(text)?;
+    pub fn open(place: Place<'_>, how: &Database) -> Result<Client, String> {
+        let connection = connect(place, how).map_err(text)?;
         let pragma = format!("pragma journal_mode={}", how.journal_mode);
         connection.query_row(&pragma, [], |_| Ok(())).map_err(text)?;
-        Ok(Client { connection })
+        Ok(Client { connection, owner: place.owner })
     }
 
     /// Commits the transaction of this number.
     pub fn commit(&mut self, number: u64) -> Result<(), String> {
         let mut rng = fastrand::Rng::with_seed(number);
         let (size, changed) = ([10, 500, 9000][rng.usize(..3)], rng.u64(1..=number));
+        // One in a while needs more pages than a small cache has.
+        let size = if rng.u8(..12) == 0 { 100_000 } else { size };
+        let owner = self.owner;
         let batch = format!(
             "begin immediate;
-             insert into t values({number}, 0, randomblob({size}));
-             update t set changes = changes + 1 where k = {changed};
-             update total set rows = rows + 1, changes = changes + 1;
+             insert into t{owner} values({number}, 0, randomblob({size}));
+             update t{owner} set changes = changes + 1 where k = {changed};
+             update total{owner} set rows = rows + 1, changes = changes + 1;
              commit"
         );
         self.connection.execute_batch(&batch).map_err(text)
     }
+
+    /// The transactions that are there, whole, in a sound database.
+    pub fn count(&self) -> Result<u64, String> {
+        let sound: String = self
+            .connection
+            .query_row("pragma integrity_check", [], |row| row.get(0))
+            .map_err(text)?;
+        if sound != "ok" {
+            return Err(sound);
+        }
+        let owner = self.owner;
+        let counts = format!(
+            "select rows, changes, (select count(*) from t{owner}), (select sum(changes) from t{owner}),
+             (select max(k) from t{owner}) from total{owner}"
+        );
+        let counts: [Option<u64>; 5] = self
+            .connection
+            .query_row(&counts, [], |row| {
+                Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?])
+            })
+            .map_err(text)?;
+        let counts = counts.map(Option::unwrap_or_default);
+        if counts.iter().all(|count| *count == counts[0]) {
+            Ok(counts[0])
+        } else {
+            Err(format!("a part of a transaction: {counts:?}"))
+        }
+    }
+
+    /// Closes it.
+    pub fn close(self) -> Result<(), String> {
+        self.connection.close().map_err(|(_, error)| text(error))
+    }
 }
 
-/// Whether the database in `dir` is sound, and its transactions. It is looked at in a copy: what a crash leaves is
-/// brought to an end by writing.
-pub fn count(dir: &Path, how: &Database) -> Result<u64, String> {
+/// The transactions of the owner in a database, which is sound. It is looked at in a copy, without the extension: what a crash
+/// leaves is brought to an end by writing.
+pub fn count(place: Place<'_>, how: &Database) -> Result<u64, String> {
     let copy = tempfile::Builder::new().prefix("onejournal-judge-").tempdir_in("/dev/shm");
     let copy = copy.map_err(|e| e.to_string())?;
-    let place = |error: &dyn std::fmt::Display| format!("{}: {error}", dir.display());
-    for file in fs::read_dir(dir).map_err(|e| place(&e))? {
-        let file = file.map_err(|e| place(&e))?;
-        fs::copy(file.path(), copy.path().join(file.file_name())).map_err(|e| place(&e))?;
+    let dir = place.dir;
+    let context = |error: &dyn std::fmt::Display| format!("{}: {error}", dir.display());
+    for file in fs::read_dir(dir).map_err(|e| context(&e))? {
+        let file = file.map_err(|e| context(&e))?;
+        if file.file_type().map_err(|e| context(&e))?.is_file() {
+            fs::copy(file.path(), copy.path().join(file.file_name())).map_err(|e| context(&e))?;
+        }
     }
-    let connection = connect(copy.path(), &Database { vfs: "unix", ..*how }).map_err(text)?;
-    let sound: String =
-        connection.query_row("pragma integrity_check", [], |row| row.get(0)).map_err(text)?;
-    if sound != "ok" {
-        return Err(place(&sound));
-    }
-    let counts = "select rows, changes, (select count(*) from t), (select sum(changes) from t),
-                  (select max(k) from t) from total";
-    let counts: [Option<u64>; 5] = connection
-        .query_row(counts, [], |row| {
-            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?])
-        })
-        .map_err(text)?;
-    let counts = counts.map(Option::unwrap_or_default);
-    if counts.iter().all(|count| *count == counts[0]) {
-        Ok(counts[0])
-    } else {
-        Err(place(&format!("a part of a transaction: {counts:?}")))
-    }
+    let place = Place { dir: copy.path(), log: None, ..place };
+    let client = Client::open(place, &Database { vfs: "unix", ..*how })?;
+    client.count().map_err(|e| context(&e))
 }
 
 #[cfg(test)]
@@ -133,15 +187,21 @@ mod tests {
 
     #[test]
     fn transactions_are_counted_and_half_of_one_is_noticed() {
-        let how =
-            Database { journal_mode: "wal", synchronous: "full", vfs: "unix", is_durable: true };
+        let how = Database {
+            journal_mode: "wal",
+            synchronous: "full",
+            vfs: "unix",
+            is_durable: true,
+            cache_pages: 10,
+        };
         let dir = tempfile::tempdir().unwrap();
-        Client::make(dir.path(), &how).unwrap();
-        assert_eq!(count(dir.path(), &how), Ok(0));
-        let mut client = Client::open(dir.path(), &how).unwrap();
+        let place = Place::of(dir.path());
+        Client::make(place, &how).unwrap();
+        assert_eq!(count(place, &how), Ok(0));
+        let mut client = Client::open(place, &how).unwrap();
         (1..=3).for_each(|number| client.commit(number).unwrap());
-        assert_eq!(count(dir.path(), &how), Ok(3));
-        client.connection.execute_batch("delete from t where k = 2").unwrap();
-        assert!(count(dir.path(), &how).unwrap_err().contains("a part of a transaction"));
+        assert_eq!(count(place, &how), Ok(3));
+        client.connection.execute_batch("delete from t0 where k = 2").unwrap();
+        assert!(count(place, &how).unwrap_err().contains("a part of a transaction"));
     }
 }

@@ -3,13 +3,40 @@
 use std::path::Path;
 
 use sim::calls::read_tree;
+use tempfile::TempDir;
 
-use crate::database;
+use crate::database::{self, Place};
 use crate::hands::{database_dir, record_file, tree_dir};
 use crate::history::Found;
+use crate::postgres;
 use crate::rig::USER;
 use crate::scenario::{Actor, Scenario};
 use crate::script::places;
+
+/// What there is on a mounted volume.
+pub enum Read {
+    Found(Vec<Found>),
+    /// A copy of a cluster of PostgreSQL: programs have to look at it, which are not started while files of the mount are open.
+    Cluster(TempDir),
+}
+
+impl Read {
+    /// Takes it from a mounted volume.
+    pub fn take(root: &Path, scenario: &Scenario) -> Result<Read, String> {
+        if scenario.has_server() {
+            return postgres::copy(root).map(Read::Cluster).map_err(|e| format!("copying: {e}"));
+        }
+        read(root, scenario).map(Read::Found)
+    }
+
+    /// What each actor has made.
+    pub fn found(self, scenario: &Scenario) -> Result<Vec<Found>, String> {
+        match self {
+            Read::Found(found) => Ok(found),
+            Read::Cluster(copy) => postgres::count_all(copy.path(), scenario.actors.len()),
+        }
+    }
+}
 
 /// Reads what each actor has made.
 pub fn read(root: &Path, scenario: &Scenario) -> Result<Vec<Found>, String> {
@@ -18,7 +45,7 @@ pub fn read(root: &Path, scenario: &Scenario) -> Result<Vec<Found>, String> {
 
 fn read_actor(root: &Path, scenario: &Scenario, actor: usize) -> Result<Found, String> {
     if let Actor::Database(how) = scenario.actors[actor] {
-        return database::count(&database_dir(root, actor), how).map(Found::Count);
+        return database::count(Place::of(&database_dir(root, actor)), how).map(Found::Count);
     }
     if !scenario.actors[actor].has_tree() {
         let path = record_file(root, scenario, actor);

@@ -12,12 +12,14 @@ use rustix::fs::OFlags;
 use sim::calls::Calls;
 use sim::op::Op;
 
-use crate::command::spawn;
-use crate::database::Client;
+use crate::command::{spawn, without_children};
+use crate::database::{Client, Place};
 use crate::mark::{Mark, Moment};
+use crate::postgres;
 use crate::scenario::{Actor, Scenario};
 use crate::script::{Step, places};
 use crate::slots::{Places, SlotOp};
+use crate::worker::Hand;
 
 /// The directory of an actor.
 pub fn tree_dir(root: &Path, actor: usize) -> PathBuf {
@@ -46,10 +48,13 @@ pub fn prepare(root: &Path, scenario: &Scenario) -> io::Result<()> {
             File::open(dir)?.sync_all()?;
             continue;
         }
+        if let Actor::Postgres = kind {
+            continue; // The volume is made with its tables.
+        }
         if let Actor::Database(how) = kind {
             let dir = database_dir(root, actor);
             std::fs::DirBuilder::new().create(&dir)?;
-            Client::make(&dir, how).map_err(io::Error::other)?;
+            Client::make(Place::of(&dir), how).map_err(io::Error::other)?;
             File::open(&dir)?.sync_all()?;
             continue;
         }
@@ -64,27 +69,30 @@ pub fn prepare(root: &Path, scenario: &Scenario) -> io::Result<()> {
 }
 
 /// How an actor reaches its records.
-enum Records {
+pub enum Records {
     File(File),
     Ring(File, RingPool),
     Mapped(Mapping),
 }
 
-enum Hands {
+/// How an actor does its steps.
+pub enum Hands {
     Tree(Calls),
     Slots(Records, Places),
     Database(Client),
+    Session(postgres::Session),
+    /// In another process.
+    Hired(Hand),
 }
 
 /// Does all steps, with marks. Ends early, and well, when the mount is gone.
 pub fn work(
-    root: &Path,
+    mut hands: Hands,
     scenario: &Scenario,
     actor: usize,
     steps: &[Step],
     recorder: &Recorder,
 ) -> Result<(), String> {
-    let mut hands = open(root, scenario, actor).map_err(|e| format!("actor {actor}: {e}"))?;
     for (step, what) in steps.iter().enumerate() {
         let mark = |moment| recorder.mark(Mark { actor, step, moment }.number());
         mark(Moment::Begin);
@@ -126,7 +134,8 @@ fn is_refusal(error: &io::Error) -> bool {
     !bad.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-fn open(root: &Path, scenario: &Scenario, actor: usize) -> io::Result<Hands> {
+/// Opens what an actor of a mounted volume works on. PostgreSQL has its socket beside the mount.
+pub fn open(root: &Path, scenario: &Scenario, actor: usize) -> io::Result<Hands> {
     let path = record_file(root, scenario, actor);
     let places = places(scenario, actor);
     let open = |flags: OFlags| {
@@ -141,9 +150,15 @@ fn open(root: &Path, scenario: &Scenario, actor: usize) -> io::Result<Hands> {
         Actor::Uring => Records::Ring(open(OFlags::empty())?, RingPool::new()?),
         Actor::Mapped => Records::Mapped(Mapping::start(&path)?),
         Actor::Database(how) => {
-            let client = Client::open(&database_dir(root, actor), how);
+            let dir = database_dir(root, actor);
+            let client = Client::open(Place::of(&dir), how);
             return Ok(Hands::Database(client.map_err(io::Error::other)?));
         }
+        Actor::Postgres => {
+            let sockets = root.with_extension(postgres::SOCKETS);
+            return Ok(Hands::Session(postgres::Session::open(&sockets, actor)?));
+        }
+        Actor::Together(_) | Actor::Stream => unreachable!("these are hired"),
     };
     Ok(Hands::Slots(records, places))
 }
@@ -153,7 +168,12 @@ impl Hands {
         match (self, step) {
             (Hands::Tree(calls), Step::Tree(op)) => calls.apply(op),
             (Hands::Database(client), Step::Commit(count)) => {
-                client.commit(*count).map_err(io::Error::other)
+                // A child that closes its copy of the database's descriptor ends an atomic write.
+                without_children(|| client.commit(*count)).map_err(io::Error::other)
+            }
+            (Hands::Session(session), Step::Commit(count)) => session.commit(*count),
+            (Hands::Hired(hand), Step::Commit(count)) => {
+                hand.commit(*count).map_err(io::Error::other)
             }
             (Hands::Slots(records, places), Step::Slot(op)) => records.step(*places, *op),
             _ => unreachable!("an actor does steps of its own kind"),
@@ -214,7 +234,7 @@ for line in sys.stdin:
 "#;
 
 /// A shared mapping of a file, in a Python process: safe Rust cannot map memory.
-struct Mapping {
+pub struct Mapping {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,

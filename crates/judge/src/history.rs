@@ -6,7 +6,7 @@
 //! 1. What is found of each actor is one of its states, and the step that made it had begun before the cut.
 //! 2. It is no older than what a sync promises that had been answered before the cut: the *floor*.
 //! 3. History is one: when the step that made a state which is there had begun after a step of somebody
-//!    else had ended, that one is there, too.
+//!    else had ended, that one is there, too. ([`Promise::Each`] does not promise this.)
 //!
 //! States that look the same are told apart in favour of the volume: the oldest states that satisfy all three are taken, and if there are none it is a failure.
 
@@ -127,14 +127,21 @@ impl History {
             let first = self.candidates(actor, found, cut).find(|stage| *stage >= floors[actor].0);
             chosen.push(first.ok_or_else(|| self.explain(actor, found, cut, &floors[actor]))?);
         }
-        self.in_one_order(found, cut, &mut chosen)?;
+        if self.promise != Promise::Each {
+            self.in_one_order(found, cut, &mut chosen)?;
+        }
         Ok(chosen)
     }
 
     /// Actors whose state is a part of the history, not only of a file.
     fn is_ordered(&self, actor: usize) -> bool {
-        self.promise == Promise::History && !self.is_mapped(actor)
+        self.is_whole() && !self.is_mapped(actor)
             || matches!(self.stages[actor][0].state, State::Tree(_))
+    }
+
+    /// Contents are a part of the states.
+    fn is_whole(&self) -> bool {
+        matches!(self.promise, Promise::History | Promise::Each)
     }
 
     fn is_mapped(&self, actor: usize) -> bool {
@@ -204,7 +211,7 @@ impl History {
                 let versions: Vec<_> = stages[floor..begun].iter().map(records).collect();
                 contents::check(bytes, &versions)
             }
-            (Found::Tree(tree), State::Tree(model)) if self.promise != Promise::History => {
+            (Found::Tree(tree), State::Tree(model)) if !self.is_whole() => {
                 for (path, entry) in &tree.entries {
                     let path = String::from_utf8_lossy(path);
                     let Ok(id) = model.find(&path) else { continue };
@@ -304,7 +311,7 @@ impl History {
                     .err()
                     .unwrap_or_else(|| "each byte is of a state, but not all of one".to_owned())
             }
-            Found::Count(count) => format!("{count} transactions"),
+            Found::Count(count) => format!("{count} transactions or records"),
             Found::Tree(tree) => {
                 let texts = stages.filter_map(|(index, stage)| match &stage.state {
                     State::Tree(model) => {
@@ -442,7 +449,7 @@ fn print_found(promise: Promise, found: &Found) -> u64 {
 
 fn print_tree(promise: Promise, tree: &Tree) -> u64 {
     match promise {
-        Promise::History => tree.fingerprint().whole,
+        Promise::History | Promise::Each => tree.fingerprint().whole,
         Promise::InPlace => tree.fingerprint().metadata,
         Promise::Cached => {
             let mut names = tree.clone();

@@ -1,4 +1,4 @@
-//! Mounted volumes on recorded disks, cut at any event, recovered and judged from outside.
+//! Mounted volumes, databases and logs on recorded disks, cut at any event, recovered and judged from outside.
 //!
 //! ```text
 //! scenario, seed -> run: actors -> system calls -> onejournal mount -> loop device -> emulated disk
@@ -12,6 +12,9 @@
 //!
 //! Where the journal is on NVRAM, the daemon's code serves the mount in this process: its disk and its NVRAM are in memory and
 //! record each write, flush, store and fence in the same trace (`served`, `memory`).
+//!
+//! Programs that use the log service run on the kernel's ext4, in processes of their own (`worker`), where the machine looks as if it
+//! had just been started (`space`, `host`). PostgreSQL runs on a volume (`postgres`).
 //!
 //! The workload talks to a mounted directory by system calls only, and the model is that of crate `sim`, which knows
 //! names and bytes. A recovered volume is checked by e2fsck and read through the kernel's ext4. The ext4 crate is used for one
@@ -28,8 +31,11 @@ mod database;
 mod found;
 mod hands;
 pub mod history;
+pub mod host;
 mod mark;
 mod memory;
+pub mod open_fuse;
+mod postgres;
 mod ram;
 mod rig;
 mod run;
@@ -38,4 +44,7 @@ pub mod scenario;
 mod script;
 mod served;
 mod slots;
+mod space;
 mod stand;
+mod streams;
+pub mod worker;

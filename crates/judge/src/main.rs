@@ -1,6 +1,7 @@
 //! `onejournal-judge`: records mounted runs, cuts them, recovers, and judges.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,6 +9,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use judge::campaign::{self, Plan, Tally};
 use judge::case::Case;
 use judge::crash::Fault;
+use judge::host::Programs;
+use judge::open_fuse;
 use judge::scenario::{SCENARIOS, Scenario};
 
 #[derive(Parser)]
@@ -46,6 +49,9 @@ enum Command {
         #[arg(long, default_value = "target/judge")]
         keep: PathBuf,
     },
+    /// A process of a run, started by the judge
+    #[command(hide = true)]
+    Worker,
     /// Does what a failure printed again
     Replay {
         run: PathBuf,
@@ -78,10 +84,23 @@ fn main() -> ExitCode {
 fn run() -> Result<bool, Box<dyn Error>> {
     let arguments = Arguments::parse();
     let beside = std::env::current_exe()?.with_file_name("onejournal");
-    let onejournal = arguments.onejournal.unwrap_or(beside);
+    let programs = Programs {
+        onejournal: arguments.onejournal.unwrap_or(beside),
+        worker: vec![std::env::current_exe()?.into(), "worker".into()],
+    };
+    if !matches!(arguments.command, Command::Worker) && open_fuse::is_needed() {
+        let again: Vec<OsString> = std::iter::once(std::env::current_exe()?.into())
+            .chain(std::env::args_os().skip(1))
+            .collect();
+        return Ok(open_fuse::run(&again)?.success());
+    }
     match arguments.command {
+        Command::Worker => {
+            judge::worker::run()?;
+            Ok(true)
+        }
         Command::Replay { run, case, image } => {
-            campaign::replay(&onejournal, &run, &case, image.as_deref())?;
+            campaign::replay(&programs, &run, &case, image.as_deref())?;
             println!("as it must be");
             Ok(true)
         }
@@ -93,8 +112,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
                 Lie::TearsDurable => Fault::TearsDurable,
             };
             let image_count = images_per_run;
-            let plan =
-                Plan { onejournal, image_count, fault, cuts_commands: !whole_commands, keep };
+            let plan = Plan { programs, image_count, fault, cuts_commands: !whole_commands, keep };
             let named: Result<Vec<_>, _> =
                 scenario.iter().map(|name| Scenario::named(name)).collect();
             let mut scenarios = named?;

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::command::{run, tool};
+use crate::command::{COPYING, run, tool};
 
 /// The user who is not root: `nobody`, because fusermount3 wants one who has a name.
 pub const USER: u32 = 65_534;
@@ -64,6 +64,7 @@ impl Drive {
 
 impl Drop for Drive {
     fn drop(&mut self) {
+        let _no_copies = COPYING.read();
         if self.handle.unmount().is_err() {
             let _ = self.handle.unmount_lazily();
         }
@@ -140,6 +141,7 @@ impl Volume {
 
     /// `onejournal umount`.
     pub fn umount(mut self) -> Result<(), String> {
+        let _no_copies = COPYING.read();
         run(command(&self.onejournal, self.by_user).arg("umount").arg(&self.dir))?;
         self.is_mounted = false;
         Ok(())
@@ -147,6 +149,7 @@ impl Volume {
 
     /// Kills the daemon and takes the mount away.
     pub fn kill(mut self) -> Result<(), String> {
+        let _no_copies = COPYING.read();
         self.is_mounted = false;
         self.end()
     }

@@ -8,19 +8,23 @@ use drive::Recorder;
 use rustix::fs::{Gid, Uid};
 use tempfile::TempDir;
 
-use crate::command::run;
-use crate::crash::Trace;
+use crate::command::{run, tool};
+use crate::crash::{Cursor, Fault, Survival, Trace};
 use crate::found;
-use crate::hands::{prepare, work};
+use crate::hands::{self, Hands, prepare, work};
 use crate::history::{Found, History};
+use crate::host::{Host, Programs};
+use crate::postgres::{self, Server};
 use crate::rig::{Drive, Loop, USER, Volume, command, open_to_all, wait_until_free};
-use crate::scenario::{Attach, Scenario};
+use crate::scenario::{Actor, Attach, Scenario};
 use crate::script::{State, Step, steps};
 use crate::served::Served;
 
 /// Size of a volume, and of a journal that is elsewhere.
 const VOLUME: &str = "32M";
 const JOURNAL_BYTES: u64 = 8 << 20;
+/// Size of a disk with the kernel's ext4: room for a few logs.
+const HOSTED_BYTES: u64 = 80 << 20;
 /// Size of a journal on NVRAM: little more than the least, so that it goes round soon.
 const NVRAM_BYTES: u64 = 3 * 4096 + 4 * 140 * 4096;
 /// Steps of each actor in one life.
@@ -45,6 +49,8 @@ pub struct Life {
 pub struct Run {
     pub scenario: &'static Scenario,
     pub seed: u64,
+    /// What the actors that count began with.
+    pub start: Vec<u64>,
     pub trace: Trace,
     pub lives: Vec<Life>,
     /// The events between which the volume was unmounted.
@@ -53,6 +59,8 @@ pub struct Run {
 
 /// What is set up for a run; taken down in this order.
 struct Rig {
+    host: Option<Host>,
+    server: Option<Server>,
     served: Option<Served>,
     volume: Option<Volume>,
     attached: Vec<Loop>,
@@ -65,14 +73,19 @@ struct Rig {
 impl Run {
     /// Records one.
     pub fn record(
-        onejournal: &Path,
+        programs: &Programs,
         scenario: &'static Scenario,
         seed: u64,
     ) -> Result<Run, String> {
+        if scenario.hosted.is_some() {
+            return Run::record_hosted(programs, scenario, seed);
+        }
+        let onejournal = programs.onejournal.as_path();
         let (mut rig, bases) = Rig::new(onejournal, scenario)?;
         rig.mount(onejournal, scenario, &bases)?;
         let dir = rig.dir.clone();
         as_worker(scenario, || prepare(&dir, scenario).map_err(|e| format!("preparing: {e}")))?;
+        rig.start_server(scenario)?;
         let ready = rig.recorder.len();
         let mut lives = vec![Life { first: ready, ready, from: Vec::new() }];
         let mut states: Vec<State> = scenario.actors.iter().map(|a| State::first(*a)).collect();
@@ -100,14 +113,73 @@ impl Run {
         rig.umount()?;
         let closed = (begin, rig.recorder.len());
         let events = rig.recorder.take();
-        let trace = Trace { bases, events, has_nvram: scenario.nvram };
-        Ok(Run { scenario, seed, trace, lives, closed })
+        let trace = Trace { bases, events, has_nvram: scenario.nvram, has_kernel_ext4: false };
+        let start = vec![0; scenario.actors.len()];
+        Ok(Run { scenario, seed, start, trace, lives, closed })
+    }
+
+    /// Records programs on the kernel's ext4. Every second run begins with what a power cut left of another one.
+    fn record_hosted(
+        programs: &Programs,
+        scenario: &'static Scenario,
+        seed: u64,
+    ) -> Result<Run, String> {
+        let base = Rig::format_for_kernel()?;
+        let first = Run::record_on(programs, scenario, seed, base)?;
+        if seed.is_multiple_of(2) {
+            return Ok(first);
+        }
+        let mut rng = fastrand::Rng::with_seed(seed ^ 0x2d);
+        let from = first.lives[0].ready;
+        let cut = rng.usize(from..=first.trace.events.len());
+        let mut cursor = Cursor::new(&first.trace, Fault::Honest);
+        cursor.advance_to(cut);
+        let base = cursor.crash(Survival::random(&mut rng)).swap_remove(0);
+        let second = Run::record_on(programs, scenario, seed, base)?;
+        let found: Vec<Found> = second.start.iter().copied().map(Found::Count).collect();
+        let judged = first.judge(&first.histories()?, &found, cut);
+        judged.map_err(|why| format!("after a power cut at event {cut}: {why}"))?;
+        Ok(second)
+    }
+
+    /// One life, from what the disk holds.
+    fn record_on(
+        programs: &Programs,
+        scenario: &'static Scenario,
+        seed: u64,
+        base: Image,
+    ) -> Result<Run, String> {
+        let bases = vec![base];
+        let mut rig = Rig::of(scenario, &bases, Rig::root()?)?;
+        let mut host = Host::of(&rig.target(0), programs, scenario)?;
+        let mounted = rig.recorder.len();
+        let start = host.hire(scenario)?;
+        rig.host = Some(host);
+        let is_new = start.iter().all(|count| *count == 0);
+        let ready = if is_new && scenario.begins_empty() { mounted } else { rig.recorder.len() };
+        let states: Vec<State> = start.iter().copied().map(State::Count).collect();
+        rig.live(scenario, &all_steps(scenario, 0, &states, seed), seed)?;
+        let begin = rig.recorder.len();
+        rig.host.take().expect("it was put there").stop()?;
+        let closed = (begin, rig.recorder.len());
+        let events = rig.recorder.take();
+        let lives = vec![Life { first: ready, ready, from: Vec::new() }];
+        let trace = Trace { bases, events, has_nvram: false, has_kernel_ext4: true };
+        Ok(Run { scenario, seed, start, trace, lives, closed })
+    }
+
+    /// What each actor begins with.
+    fn first_states(&self) -> Vec<State> {
+        let state = |(actor, start): (&Actor, &u64)| match actor.counts() {
+            true => State::Count(*start),
+            false => State::first(*actor),
+        };
+        self.scenario.actors.iter().zip(&self.start).map(state).collect()
     }
 
     /// What happened in each life. An error is a step that ended otherwise than the model says.
     pub fn histories(&self) -> Result<Vec<History>, String> {
-        let mut states: Vec<State> =
-            self.scenario.actors.iter().map(|a| State::first(*a)).collect();
+        let mut states = self.first_states();
         let mut histories: Vec<History> = Vec::new();
         for (number, life) in self.lives.iter().enumerate() {
             if let Some(before) = histories.last() {
@@ -173,21 +245,43 @@ fn become_user() -> rustix::io::Result<()> {
 }
 
 impl Rig {
-    /// Disks, and what they hold in the beginning.
-    fn new(onejournal: &Path, scenario: &Scenario) -> Result<(Rig, Vec<Image>), String> {
+    fn root() -> Result<TempDir, String> {
         let root = tempfile::Builder::new().prefix("onejournal-judge-").tempdir();
         let root = root.map_err(|e| e.to_string())?;
         open_to_all(root.path())?;
-        let mut bases = vec![format(onejournal, root.path(), scenario.by_user)?];
+        Ok(root)
+    }
+
+    /// Disks, and what they hold in the beginning.
+    fn new(onejournal: &Path, scenario: &Scenario) -> Result<(Rig, Vec<Image>), String> {
+        let root = Rig::root()?;
+        let mut bases = match scenario.has_server() {
+            true => vec![postgres::base(onejournal, root.path())?],
+            false => vec![format(onejournal, root.path(), scenario.by_user)?],
+        };
         if scenario.second_disk {
             bases.push(Image::zeroed(JOURNAL_BYTES));
         }
         if scenario.nvram {
             bases.push(Image::zeroed(NVRAM_BYTES));
         }
+        Ok((Rig::of(scenario, &bases, root)?, bases))
+    }
+
+    /// A disk with the kernel's ext4.
+    fn format_for_kernel() -> Result<Image, String> {
+        let file = tempfile::NamedTempFile::new().map_err(|e| e.to_string())?;
+        file.as_file().set_len(HOSTED_BYTES).map_err(|e| e.to_string())?;
+        run(tool("mkfs.ext4").args(["-q", "-b", "4096"]).arg(file.path()))?;
+        let bytes = fs::read(file.path()).map_err(|e| e.to_string())?;
+        Ok(Image::from_bytes(&bytes))
+    }
+
+    /// Disks that hold these images.
+    fn of(scenario: &Scenario, bases: &[Image], root: TempDir) -> Result<Rig, String> {
         let recorder = Recorder::default();
         let mut drives = Vec::new();
-        let emulated = if scenario.nvram { &bases[..0] } else { &bases[..] };
+        let emulated = if scenario.nvram { &bases[..0] } else { bases };
         for (image, number) in emulated.iter().zip(0..) {
             let dir = root.path().join(format!("drive{number}"));
             let owner = if scenario.by_user { USER } else { 0 };
@@ -201,8 +295,8 @@ impl Rig {
         }
         let dir = root.path().join("mnt");
         fs::create_dir(&dir).map_err(|e| e.to_string())?;
-        let (served, volume) = (None, None);
-        Ok((Rig { served, volume, attached, drives, recorder, dir, _root: root }, bases))
+        let (host, server, served, volume) = (None, None, None, None);
+        Ok(Rig { host, server, served, volume, attached, drives, recorder, dir, _root: root })
     }
 
     fn serve(&mut self, scenario: &Scenario, bases: &[Image]) -> Result<(), String> {
@@ -245,7 +339,20 @@ impl Rig {
         Ok(())
     }
 
+    fn start_server(&mut self, scenario: &Scenario) -> Result<(), String> {
+        if scenario.has_server() {
+            let sockets = self.dir.with_extension(postgres::SOCKETS);
+            fs::create_dir(&sockets).map_err(|e| e.to_string())?;
+            open_to_all(&sockets)?;
+            self.server = Some(Server::start(&self.dir.join(postgres::DIR), &sockets)?);
+        }
+        Ok(())
+    }
+
     fn umount(&mut self) -> Result<(), String> {
+        if let Some(server) = self.server.take() {
+            server.stop()?;
+        }
         match self.served.take() {
             Some(served) => served.umount(),
             None => self.volume.take().expect("it is mounted").umount(),
@@ -255,13 +362,25 @@ impl Rig {
     /// All actors do their steps. If the daemon is to be killed, it is in the middle, and the mount is gone then.
     fn live(&mut self, scenario: &Scenario, steps: &[Vec<Step>], seed: u64) -> Result<(), String> {
         let (dir, recorder) = (&self.dir, &self.recorder);
+        let mut hired: Vec<Option<Hands>> = match &mut self.host {
+            Some(host) => {
+                (0..steps.len()).map(|actor| Some(Hands::Hired(host.hand(actor)))).collect()
+            }
+            None => steps.iter().map(|_| None).collect(),
+        };
         let volume = &mut self.volume;
         let outcomes: Vec<Result<(), String>> = std::thread::scope(|scope| {
             let actors: Vec<_> = steps
                 .iter()
+                .zip(&mut hired)
                 .enumerate()
-                .map(|(actor, steps)| {
-                    let body = move || work(dir, scenario, actor, steps, recorder);
+                .map(|(actor, (steps, hired))| {
+                    let body = move || {
+                        let opened =
+                            hired.take().map_or_else(|| hands::open(dir, scenario, actor), Ok);
+                        let hands = opened.map_err(|e| format!("actor {actor}: {e}"))?;
+                        work(hands, scenario, actor, steps, recorder)
+                    };
                     scope.spawn(move || as_worker(scenario, body))
                 })
                 .collect();

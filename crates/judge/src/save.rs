@@ -16,6 +16,7 @@ use crate::scenario::Scenario;
 struct Head {
     scenario: String,
     seed: u64,
+    start: Vec<u64>,
     lives: Vec<(usize, usize, Vec<usize>)>,
     closed: (usize, usize),
     base_bytes: Vec<u64>,
@@ -29,6 +30,7 @@ pub fn save(run: &Run, path: &Path) -> io::Result<()> {
     let head = Head {
         scenario: run.scenario.name.to_owned(),
         seed: run.seed,
+        start: run.start.clone(),
         lives: lives.collect(),
         closed: run.closed,
         base_bytes: run.trace.bases.iter().map(Image::size_bytes).collect(),
@@ -71,8 +73,14 @@ fn read(path: &Path) -> io::Result<Run> {
         (0..head.event_count).map(|_| take_event(&mut input)).collect::<io::Result<_>>()?;
     let lives = head.lives.into_iter().map(|(first, ready, from)| Life { first, ready, from });
     let scenario = Scenario::named(&head.scenario).map_err(io::Error::other)?;
-    let trace = Trace { bases, events, has_nvram: scenario.nvram };
-    Ok(Run { scenario, seed: head.seed, trace, lives: lives.collect(), closed: head.closed })
+    let trace = Trace {
+        bases,
+        events,
+        has_nvram: scenario.nvram,
+        has_kernel_ext4: scenario.hosted.is_some(),
+    };
+    let Head { seed, start, closed, .. } = head;
+    Ok(Run { scenario, seed, start, trace, lives: lives.collect(), closed })
 }
 
 fn put(out: &mut impl Write, words: &[u64]) -> io::Result<()> {
@@ -163,7 +171,13 @@ mod tests {
         let run = Run {
             scenario: Scenario::named("tree").unwrap(),
             seed: 5,
-            trace: Trace { bases: vec![base, Image::zeroed(4096)], events, has_nvram: false },
+            start: vec![7, 8],
+            trace: Trace {
+                bases: vec![base, Image::zeroed(4096)],
+                events,
+                has_nvram: false,
+                has_kernel_ext4: false,
+            },
             lives: vec![Life { first: 3, ready: 4, from: vec![1, 2] }],
             closed: (4, 6),
         };
@@ -174,6 +188,6 @@ mod tests {
         let bytes = |run: &Run| run.trace.bases.iter().map(Image::to_bytes).collect::<Vec<_>>();
         assert!(bytes(&read) == bytes(&run));
         assert_eq!((read.seed, read.closed, read.scenario.name), (5, (4, 6), "tree"));
-        assert_eq!(read.lives[0].from, [1, 2]);
+        assert_eq!((&read.start[..], &read.lives[0].from[..]), (&[7, 8][..], &[1, 2][..]));
     }
 }

@@ -1,5 +1,7 @@
 //! What is recorded: how a volume is made and mounted, and who works on it.
 
+use crate::{open_fuse, postgres};
+
 /// What the mount has below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attach {
@@ -19,6 +21,8 @@ pub enum Promise {
     InPlace,
     /// The same, and sizes are as old as the contents: the kernel sends both when it likes.
     Cached,
+    /// What each actor finds is a state of its own history. Which of two actors was first is not promised.
+    Each,
 }
 
 /// Who works on the volume.
@@ -38,6 +42,12 @@ pub enum Actor {
     Uring,
     /// A database of SQLite in a directory of its own; a step is a transaction.
     Database(&'static Database),
+    /// A table of its own in a database that all actors of this kind share.
+    Together(&'static Database),
+    /// Records appended to a stream of the log service.
+    Stream,
+    /// A session of PostgreSQL, with a table of its own; a step is a transaction.
+    Postgres,
     /// Records in a file of its own, stored through a shared mapping; `msync`.
     Mapped,
 }
@@ -53,6 +63,8 @@ pub struct Database {
     pub vfs: &'static str,
     /// A commit that has returned is durable. In mode DELETE only EXTRA promises that, or an atomic write.
     pub is_durable: bool,
+    /// Pages that SQLite keeps in memory. A transaction that needs more writes pages before it commits, so it has a journal.
+    pub cache_pages: u32,
 }
 
 const fn database(
@@ -60,7 +72,7 @@ const fn database(
     synchronous: &'static str,
     vfs: &'static str,
 ) -> Database {
-    Database { journal_mode, synchronous, vfs, is_durable: true }
+    Database { journal_mode, synchronous, vfs, is_durable: true, cache_pages: 2000 }
 }
 
 const DELETE_EXTRA: Database = database("delete", "extra", "unix");
@@ -76,17 +88,44 @@ const OUR_DELETE: Database = database("delete", "extra", "onejournal");
 const OUR_TRUNCATE: Database = database("truncate", "full", "onejournal");
 const OUR_PERSIST: Database = database("persist", "full", "onejournal");
 const OUR_WAL: Database = database("wal", "full", "onejournal");
+/// Through the extension and its log these are durable: a transaction is a record that is synced.
+const OUR_DELETE_FULL: Database = database("delete", "full", "onejournal");
+const OUR_SPILLING: Database = Database { cache_pages: 10, ..OUR_DELETE };
 
 impl Actor {
     /// Whether it writes to the file that several actors share.
     pub fn shares_file(self) -> bool {
-        !self.has_tree() && !matches!(self, Actor::Mapped | Actor::Database(_))
+        !self.has_tree() && !self.counts() && !matches!(self, Actor::Mapped)
+    }
+
+    /// Whether its state is the number of its transactions or records.
+    pub fn counts(self) -> bool {
+        matches!(self, Actor::Database(_) | Actor::Together(_) | Actor::Stream | Actor::Postgres)
     }
 
     /// Whether it has a directory of its own.
     pub fn has_tree(self) -> bool {
         matches!(self, Actor::Tree | Actor::Mover)
     }
+}
+
+/// Where the log of the programs is that run beside the kernel's ext4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogPlace {
+    /// Beside each database.
+    Beside,
+    /// One directory for all of them.
+    Directory,
+    /// The same, served by `onejournal logd`.
+    Daemon,
+}
+
+/// Programs that use the log service on the kernel's ext4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hosted {
+    pub log: LogPlace,
+    /// All actors are threads of one process; otherwise each is a process.
+    pub is_one_process: bool,
 }
 
 /// A kind of run.
@@ -107,6 +146,8 @@ pub struct Scenario {
     pub by_user: bool,
     /// The daemon is killed in the middle, and the volume mounted again.
     pub is_killed: bool,
+    /// The disk has the kernel's ext4 instead of a volume, and the actors are programs that use the log service.
+    pub hosted: Option<Hosted>,
 }
 
 const USUAL: Scenario = Scenario {
@@ -119,10 +160,16 @@ const USUAL: Scenario = Scenario {
     nvram: false,
     by_user: false,
     is_killed: false,
+    hosted: None,
 };
 
+const fn hosted(log: LogPlace, is_one_process: bool) -> Scenario {
+    let hosted = Some(Hosted { log, is_one_process });
+    Scenario { promise: Promise::Each, hosted, ..USUAL }
+}
+
 /// All kinds.
-pub const SCENARIOS: [Scenario; 26] = [
+pub const SCENARIOS: [Scenario; 32] = [
     Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
     Scenario {
         name: "writers",
@@ -245,6 +292,51 @@ pub const SCENARIOS: [Scenario; 26] = [
         actors: &[Actor::Tree, Actor::Plain, Actor::Mapped],
         ..USUAL
     },
+    Scenario {
+        name: "log-sqlite",
+        actors: &[
+            Actor::Database(&OUR_WAL),
+            Actor::Database(&OUR_DELETE_FULL),
+            Actor::Database(&OUR_SPILLING),
+        ],
+        ..hosted(LogPlace::Beside, true)
+    },
+    Scenario {
+        name: "log-sqlite-processes",
+        actors: &[
+            Actor::Together(&OUR_WAL),
+            Actor::Together(&OUR_WAL),
+            Actor::Database(&OUR_WAL),
+            Actor::Database(&OUR_DELETE_FULL),
+            Actor::Database(&OUR_PERSIST),
+        ],
+        ..hosted(LogPlace::Directory, false)
+    },
+    Scenario {
+        name: "log-sqlite-daemon",
+        actors: &[
+            Actor::Together(&OUR_DELETE_FULL),
+            Actor::Together(&OUR_DELETE_FULL),
+            Actor::Database(&OUR_WAL),
+            Actor::Database(&OUR_TRUNCATE),
+        ],
+        ..hosted(LogPlace::Daemon, false)
+    },
+    Scenario {
+        name: "logd",
+        actors: &[Actor::Stream, Actor::Stream, Actor::Stream],
+        ..hosted(LogPlace::Daemon, false)
+    },
+    Scenario {
+        name: "log",
+        actors: &[Actor::Stream, Actor::Stream, Actor::Stream],
+        ..hosted(LogPlace::Directory, false)
+    },
+    Scenario {
+        name: "postgres",
+        actors: &[Actor::Postgres, Actor::Postgres, Actor::Postgres],
+        ..USUAL
+    },
 ];
 
 impl Scenario {
@@ -258,10 +350,8 @@ impl Scenario {
 
     /// Why it cannot be recorded here.
     pub fn obstacle(&self) -> Option<String> {
-        use std::os::unix::fs::MetadataExt;
         let has = |path: &str| std::path::Path::new(path).exists();
-        if self.by_user && std::fs::metadata("/dev/fuse").is_ok_and(|fuse| fuse.mode() & 0o6 != 0o6)
-        {
+        if self.by_user && open_fuse::is_closed() {
             return Some("/dev/fuse is for root only".into());
         }
         if self.by_user && !has("/usr/bin/fusermount3") && !has("/bin/fusermount3") {
@@ -270,12 +360,30 @@ impl Scenario {
         if self.actors.contains(&Actor::Mapped) && !has("/usr/bin/python3") {
             return Some("needs /usr/bin/python3".into());
         }
-        None
+        if self.hosted.is_some() && !has("/usr/bin/unshare") {
+            return Some("needs unshare and nsenter".into());
+        }
+        if self.has_server() { postgres::obstacle() } else { None }
+    }
+
+    /// Whether PostgreSQL runs on the volume.
+    pub fn has_server(&self) -> bool {
+        self.actors.contains(&Actor::Postgres)
+    }
+
+    /// Whether nothing has to be made before the first step.
+    pub fn begins_empty(&self) -> bool {
+        self.actors.iter().all(|actor| *actor == Actor::Stream)
     }
 
     /// `sync` reaches the volume.
     pub fn has_sync(&self) -> bool {
         !self.by_user && !self.nvram
+    }
+
+    /// Whether recoveries by commands can be recorded: their stores to NVRAM cannot.
+    pub fn has_commands(&self) -> bool {
+        !self.nvram && self.hosted.is_none()
     }
 
     /// Actors that share a file.

@@ -10,6 +10,7 @@ use sim::workload::ops_from;
 
 use crate::scenario::{Actor, Scenario};
 use crate::slots::{self, Places, RECORD_BYTES, SlotOp, first_part};
+use crate::streams;
 
 /// One step of an actor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub enum Step {
     Tree(Op),
     /// In places of a file.
     Slot(SlotOp),
-    /// A transaction that makes the database count so far.
+    /// The transaction, or record, of this number.
     Commit(u64),
 }
 
@@ -39,7 +40,7 @@ pub enum State {
     Tree(Box<Model>),
     /// Its records, one after the other.
     Slots(Content),
-    /// The transactions of its database.
+    /// Its transactions, or the records of its stream.
     Count(u64),
 }
 
@@ -48,7 +49,7 @@ impl State {
     pub fn first(actor: Actor) -> State {
         match actor {
             Actor::Tree | Actor::Mover => State::Tree(Box::new(Model::empty())),
-            Actor::Database(_) => State::Count(0),
+            actor if actor.counts() => State::Count(0),
             _ => State::Slots(Content::new(vec![0; slots::PLACE_COUNT * RECORD_BYTES])),
         }
     }
@@ -262,9 +263,11 @@ pub fn covers(actor: Actor, state: &State, step: &Step, has_sync: bool) -> Cover
         {
             Covers::Itself
         }
-        (Step::Commit(_), _) if matches!(actor, Actor::Database(it) if it.is_durable) => {
-            Covers::Itself
-        }
+        (Step::Commit(number), _) => match actor {
+            Actor::Database(it) | Actor::Together(it) if !it.is_durable => Covers::Nothing,
+            Actor::Stream if !streams::is_synced(*number) => Covers::Nothing,
+            _ => Covers::Itself,
+        },
         _ => Covers::Nothing,
     }
 }

@@ -1,7 +1,7 @@
 //! A volume that is mounted and served in this process, on media that record: the disk, and NVRAM with the journal.
 //!
 //! The daemon's own code and threads run, on the kernel's requests; only its media are ours. A daemon in another process
-//! would map its NVRAM, and nobody could see its stores.
+//! would map its NVRAM, and no process could see its stores.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use ext4::{OpenOptions, Volume};
 use journal::Medium;
 use mount::{MountHandle, MountOptions, Session, SessionError, Source, StatSource};
 
+use crate::command::COPYING;
 use crate::memory::RamNvram;
 use crate::ram::RamDisk;
 
@@ -63,6 +64,7 @@ impl Served {
     /// Takes the mount away and waits until everything is home. A program that another thread starts meanwhile has the
     /// actors' files until its exec has closed them, which may be after `spawn` has returned: the mount ends with the last.
     pub fn umount(mut self) -> Result<(), String> {
+        let _no_copies = COPYING.read();
         self.handle.unmount_lazily().map_err(|e| format!("unmounting: {e}"))?;
         match self.thread.take().expect("it is served").join() {
             Ok(ended) => ended.map_err(|e| format!("serving: {e}")),

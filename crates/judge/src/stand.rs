@@ -22,10 +22,12 @@ use rustix::mount::{
 use sim::recover::no_panic;
 use tempfile::TempDir;
 
+use crate::case::How;
 use crate::command::{outcome, tool, without_children};
 use crate::crash::Trace;
-use crate::found;
+use crate::found::Read;
 use crate::history::Found;
+use crate::host::{Host, Programs};
 use crate::memory::RamNvram;
 use crate::ram::RamDisk;
 use crate::rig::{Drive, Loop, Volume};
@@ -43,7 +45,7 @@ struct Shelf {
 
 /// The place; one for each thread.
 pub struct Stand {
-    onejournal: PathBuf,
+    programs: Programs,
     scenario: &'static Scenario,
     shelves: Vec<Shelf>,
     dir: PathBuf,
@@ -77,7 +79,7 @@ impl Shelf {
 impl Stand {
     /// For images like those of `bases`.
     pub fn new(
-        onejournal: &Path,
+        programs: &Programs,
         scenario: &'static Scenario,
         bases: &[Image],
     ) -> Result<Stand, String> {
@@ -88,7 +90,7 @@ impl Stand {
         let shelves = shelves.collect::<Result<_, _>>()?;
         let dir = root.path().join("mnt");
         fs::create_dir(&dir).map_err(|e| e.to_string())?;
-        Ok(Stand { onejournal: onejournal.into(), scenario, shelves, dir, root, drive_count: 0 })
+        Ok(Stand { programs: programs.clone(), scenario, shelves, dir, root, drive_count: 0 })
     }
 
     /// Recovers in this process: opens the volume and closes it. What the disks hold then, and what they were asked to do.
@@ -121,7 +123,12 @@ impl Stand {
         })?;
         let recovered = disks.iter().map(|disk| disk.image());
         let recovered = recovered.chain(memory.map(|memory| memory.image())).collect();
-        let trace = Trace { bases: images.to_vec(), events: recorder.take(), has_nvram };
+        let trace = Trace {
+            bases: images.to_vec(),
+            events: recorder.take(),
+            has_nvram,
+            has_kernel_ext4: false,
+        };
         Ok((recovered, trace))
     }
 
@@ -151,13 +158,14 @@ impl Stand {
         let options = LoopOptions { read_only: true, autoclear: true, ..LoopOptions::default() };
         let device = LoopDevice::attach(&self.shelves[0].file, options);
         let device = device.map_err(|e| e.to_string())?;
-        without_children(|| {
+        let read = without_children(|| {
             let mounted = mount_by_kernel(device.path());
             let mounted =
                 mounted.map_err(|errno| format!("the kernel does not mount it: {errno}"))?;
             let root = format!("/proc/self/fd/{}", mounted.as_raw_fd());
-            found::read(Path::new(&root), self.scenario)
-        })
+            Read::take(Path::new(&root), self.scenario)
+        });
+        read?.found(self.scenario)
     }
 
     /// Recovers with `onejournal fsck` on loop devices with sectors of so many bytes, then looks.
@@ -181,7 +189,7 @@ impl Stand {
     }
 
     fn fsck_command(&self, loops: &[Loop]) -> Command {
-        let mut fsck = Command::new(&self.onejournal);
+        let mut fsck = Command::new(&self.programs.onejournal);
         fsck.arg("fsck");
         if let Some(journal) = self.journal(loops) {
             fsck.arg("--journal").arg(journal);
@@ -210,11 +218,16 @@ impl Stand {
         // The stand is in memory.
         let mut options = vec!["noatime,durability=process".to_owned()];
         options.extend(self.journal(&loops).map(|path| format!("journal={}", path.display())));
-        let volume =
-            Volume::mount(&self.onejournal, &loops[0].path, &self.dir, &options.join(","), false)?;
-        let found = if is_read { found::read(&self.dir, self.scenario) } else { Ok(Vec::new()) };
+        let volume = Volume::mount(
+            &self.programs.onejournal,
+            &loops[0].path,
+            &self.dir,
+            &options.join(","),
+            false,
+        )?;
+        let read = is_read.then(|| Read::take(&self.dir, self.scenario));
         volume.umount()?;
-        found
+        read.map_or(Ok(Vec::new()), |read| read?.found(self.scenario))
     }
 
     /// A journal of its own: a loop device, or the file in `/dev/shm` itself, which the commands map as NVRAM.
@@ -229,8 +242,53 @@ impl Stand {
         self.shelves[..disk_count].iter().map(attach).collect()
     }
 
-    /// Runs `onejournal fsck` on recorded disks: e2fsck writes to them, too.
-    pub fn record_fsck(&mut self, images: &[Image], sector_bytes: u32) -> Result<Trace, String> {
+    /// Mounts a disk of the kernel's ext4 after a new start of the machine; what its programs find.
+    pub fn open(
+        &mut self,
+        images: &[Image],
+        sector_bytes: u32,
+        how: How,
+        is_read: bool,
+    ) -> Result<Vec<Found>, String> {
+        self.load(images)?;
+        let loops = self.attach(sector_bytes)?;
+        let found = self.open_on(&loops[0], how, is_read);
+        drop(loops);
+        self.shelves.iter_mut().try_for_each(Shelf::reload)?;
+        let found = found?;
+        self.check()?;
+        Ok(found)
+    }
+
+    fn open_on(&self, disk: &Loop, how: How, is_read: bool) -> Result<Vec<Found>, String> {
+        let host = Host::start(&disk.path, &self.programs, how == How::Served)?;
+        let found = if is_read { host.check(self.scenario, how)? } else { Vec::new() };
+        host.stop()?;
+        Ok(found)
+    }
+
+    /// The same on a recorded disk.
+    pub fn record_open(
+        &mut self,
+        images: &[Image],
+        sector_bytes: u32,
+        how: How,
+        is_read: bool,
+    ) -> Result<Trace, String> {
+        let (recorder, drives, loops) = self.recorded(images, sector_bytes)?;
+        self.open_on(&loops[0], how, is_read)?;
+        drop(loops);
+        drop(drives);
+        let (bases, events) = (images.to_vec(), recorder.take());
+        Ok(Trace { bases, events, has_nvram: false, has_kernel_ext4: true })
+    }
+
+    /// Recorded disks that hold these images.
+    fn recorded(
+        &mut self,
+        images: &[Image],
+        sector_bytes: u32,
+    ) -> Result<(Recorder, Vec<Drive>, Vec<Loop>), String> {
         let recorder = Recorder::default();
         let (mut drives, mut loops) = (Vec::new(), Vec::new());
         for (image, number) in images.iter().zip(0..) {
@@ -240,13 +298,24 @@ impl Stand {
             loops.push(Loop::attach(&drive.file(), sector_bytes, true)?);
             drives.push(drive);
         }
+        Ok((recorder, drives, loops))
+    }
+
+    /// Runs `onejournal fsck` on recorded disks: e2fsck writes to them, too.
+    pub fn record_fsck(&mut self, images: &[Image], sector_bytes: u32) -> Result<Trace, String> {
+        let (recorder, drives, loops) = self.recorded(images, sector_bytes)?;
         let (code, text) = outcome(&mut self.fsck_command(&loops))?;
         drop(loops);
         drop(drives);
         if code > 1 {
             return Err(format!("onejournal fsck ends with {code}: {text}"));
         }
-        Ok(Trace { bases: images.to_vec(), events: recorder.take(), has_nvram: false })
+        Ok(Trace {
+            bases: images.to_vec(),
+            events: recorder.take(),
+            has_nvram: false,
+            has_kernel_ext4: false,
+        })
     }
 }
 

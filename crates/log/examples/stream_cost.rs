@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use device::Durability;
-use log::{Log, Options};
+use onejournal::{Log, Options};
 
 const RECORD_BYTES: usize = 1000;
 

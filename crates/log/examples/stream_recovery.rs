@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use device::Durability;
-use log::{HEADER_BYTES, Log, Lsn, Options};
+use onejournal::{HEADER_BYTES, Log, Lsn, Options};
 
 type Failure = Box<dyn std::error::Error>;
 

@@ -28,10 +28,13 @@ pub enum LogError {
     #[error("the log takes nothing any more after an earlier error: {0}")]
     Aborted(String),
     /// Another process writes this stream.
-    #[error("stream {0} has another writer")]
+    #[error("stream {0} has another writer: close it there first")]
     Busy(String),
     /// No chunk of the pool became free in time. Nothing was appended.
-    #[error("the pool of {pool_bytes} bytes is full: nothing was drained for {waited_ms} ms")]
+    #[error(
+        "the pool of {pool_bytes} bytes is full: nothing was drained for {waited_ms} ms. Nothing was appended: try again, \
+         end a process that is stopped, or make the log with a larger pool"
+    )]
     Full {
         /// Size of the pool in bytes.
         pool_bytes: u64,

@@ -39,8 +39,9 @@ pub(crate) fn open_or_make_root(path: &Path, trust: Trust) -> Result<Folder> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
         opened => return opened.map_err(at(path)),
     }
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(at(path))?;
+    if let Some(parent) = path.parent().filter(|it| !it.as_os_str().is_empty() && !it.is_dir()) {
+        let (path, parent) = (path.display(), parent.display());
+        return Err(LogError::Usage(format!("the log {path}: there is no directory {parent}")));
     }
     // Others may come to a socket in it, and find no name.
     let (root, _) = Folder::open_or_make(path, 0o711, trust).map_err(at(path))?;

@@ -5,11 +5,14 @@
 //! whoever was given another `memory` goes on in the one that is there. Nothing syncs it, and a power cut may leave anything of it: the
 //! memory that it named is gone then, too.
 //!
-//! NVRAM is named by the log's UUID, which a copy has, too: a file `owner` there says whose it is.
+//! NVRAM is named by the log's UUID, which a copy has, too: a file `owner` there says whose it is. The shared memory has
+//! a file `log` with the path of DIR, for `orphans`.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -27,6 +30,12 @@ use crate::{LogError, Result};
 
 /// What the names of shared memory, and of directories on NVRAM, begin with; 32 hexadecimal digits follow.
 const PREFIX: &str = "onejournal-";
+
+/// File of a directory on NVRAM that says whose it is.
+const OWNER: &str = "owner";
+
+/// File of a life's memory with the path of the log's directory.
+const LOG: &str = "log";
 
 /// What is in a life's memory when the service was recovered to it.
 pub(crate) const CONTROL: &str = "control";
@@ -139,11 +148,46 @@ pub(crate) fn make_memory(root: &Folder, slots: &Slots, memory: &Path) -> Result
                 false => Err(ErrorKind::AlreadyExists.into()),
             },
         );
-    made.map_err(|e| {
+    let folder = made.map_err(|e| {
         // Else it would name what is another's.
         let _ = remove_if_there(root, LIFE);
         at(&memory)(e)
-    })
+    })?;
+    let log = fs::canonicalize(root.path()).map_err(at(root.path()))?;
+    write_for_this_boot(&folder, LOG, log.as_os_str().as_encoded_bytes())?;
+    Ok(folder)
+}
+
+/// Whether the directory `path` has a name as shared memory and directories on NVRAM have.
+pub(crate) fn is_named_as_ours(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.and_then(|name| name.strip_prefix(PREFIX)).is_some_and(is_uuid)
+}
+
+/// The log that a directory's records belong to, as far as the directory says.
+pub(crate) enum Content {
+    /// Shared memory of the log in this directory.
+    Memory(PathBuf),
+    /// Chunks on NVRAM of the log in this directory.
+    Nvram(PathBuf),
+    Unknown,
+}
+
+/// What the directory `folder` holds, which is named as ours.
+pub(crate) fn content_of(folder: &Folder) -> Result<Content> {
+    if let Some(text) = folder.read(OWNER).map_err(within(folder, OWNER))? {
+        let owner: Owner = parse(&folder.at(OWNER), &text)?;
+        return Ok(Content::Nvram(owner.log.into()));
+    }
+    let path = folder.read(LOG).map_err(within(folder, LOG))?;
+    Ok(path.map_or(Content::Unknown, |path| Content::Memory(OsString::from_vec(path).into())))
+}
+
+/// Whether `memory` is the shared memory that the log in `root` goes on with.
+pub(crate) fn is_memory_of(root: &Folder, memory: &Path) -> Result<bool> {
+    let Some(text) = root.read(LIFE).map_err(within(root, LIFE))? else { return Ok(false) };
+    let Ok(life) = parse::<Life>(&root.at(LIFE), &text) else { return Ok(false) };
+    Ok(life.memory == memory && life.boot == boot()? && life.directory == DirectoryId::of(root)?)
 }
 
 /// The directory `memory`, if there is one as [`make_memory`] makes it, by us or by the owner of `root`.
@@ -155,8 +199,7 @@ fn own_memory(root: &Folder, memory: &Path) -> Result<Option<Folder>> {
             root.at(LIFE).display(),
         )))
     };
-    let name = memory.file_name().and_then(|name| name.to_str());
-    if !name.and_then(|name| name.strip_prefix(PREFIX)).is_some_and(is_uuid) {
+    if !is_named_as_ours(memory) {
         return refuse("is not named as it should be".into());
     }
     let folder = match Folder::open(memory, root.trust()) {
@@ -195,7 +238,6 @@ pub(crate) fn nvram_of(
     settings: &Settings,
     may_hold: bool,
 ) -> Result<Folder> {
-    const OWNER: &str = "owner";
     let path = nvram.join(format!("{PREFIX}{}", settings.uuid));
     let (boot, directory) = (boot()?, DirectoryId::of(root)?);
     let claim = |own: &Folder| -> Result<()> {

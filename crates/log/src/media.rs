@@ -1,17 +1,30 @@
 //! What a service's records lie on: chunk files on NVRAM, or the group log on the directory's disk.
 
+use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 
 use device::{Access, Disk, Durability, Folder, MappedNvram, Nvram};
+use rustix::fs::{Mode, OFlags};
 
 use crate::chunk::DATA_OFFSET;
-use crate::files::{open_or_make, replace, within};
+use crate::files::{at, open_or_make, replace, within};
 use crate::host::Settings;
 use crate::{LogError, Result};
 
 /// The file of a chunk.
 pub(crate) fn chunk_name(index: usize) -> String {
     format!("chunk-{index:04}")
+}
+
+/// Refuses a directory that is no NVRAM of the class that is `asked` for, before a log is made that would lie on it.
+pub(crate) fn check_nvram(nvram: &Path, asked: Option<Durability>) -> Result<()> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = rustix::fs::open(nvram, flags, Mode::from_raw_mode(0o600));
+    let file = File::from(file.map_err(|e| at(nvram)(e.into()))?);
+    file.set_len(DATA_OFFSET).map_err(at(nvram))?;
+    MappedNvram::share(nvram, file.into(), Access::ReadWrite, asked)?;
+    Ok(())
 }
 
 /// What a store to the log's directory `nvram` survives; makes the files of the chunks there, durably.

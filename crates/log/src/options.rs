@@ -12,6 +12,8 @@ use crate::life::{is_uuid, random_name};
 use crate::shared::CHUNK_COUNT_MAX;
 use crate::{LogError, Result};
 
+/// File of a service's settings.
+pub(crate) const SETTINGS: &str = "service.json";
 /// Version of the layout.
 pub(crate) const FORMAT: u32 = 1;
 
@@ -94,7 +96,7 @@ impl Options {
 
 /// The settings of the service in `root`, made by `options` when there is none.
 pub(crate) fn settings_of(root: &Folder, options: &Options) -> Result<Settings> {
-    const NAME: &str = "service.json";
+    const NAME: &str = SETTINGS;
     match root.read(NAME).map_err(within(root, NAME))? {
         Some(text) => {
             let file = root.at(NAME);

@@ -9,7 +9,7 @@
 //!     life                  where the shared memory is, and whose (`life`)
 //!     group.log             the group log, where lanes are ordinary memory
 //!     streams/NAME/         stream.json, log files, head
-//! /dev/shm/onejournal-LIFE/ control, lane-ID: words; chunk-NNNN unless they lie on NVRAM;
+//! /dev/shm/onejournal-LIFE/ log: path of DIR; control, lane-ID: words; chunk-NNNN unless they lie on NVRAM;
 //!                           client-ID-LEASE: words of a client of the daemon, locked by it
 //! NVRAM/onejournal-UUID/    owner, chunk-NNNN
 //! ```
@@ -42,8 +42,8 @@ use crate::files::{
 use crate::group::newest_header;
 use crate::host::{Host, Settings, StreamMeta};
 use crate::life::{CONTROL, find_memory, make_memory, nvram_of, remove_memory};
-use crate::media::{chunk_name, class_of, open_group};
-use crate::options::{Options, settings_of};
+use crate::media::{check_nvram, chunk_name, class_of, open_group};
+use crate::options::{Options, SETTINGS, settings_of};
 use crate::remote::{RemoteWords, leases_in, make_remote_words};
 use crate::served::{Serving, refuse_if_served};
 use crate::shared::{CLIENT_COUNT_MAX, Client, Control, LaneWords, STREAM_COUNT_MAX};
@@ -90,6 +90,11 @@ impl Place {
         socket: Option<&Path>,
         recover: impl FnOnce(Arc<Place>) -> Result<()>,
     ) -> Result<Arc<Place>> {
+        if let Some(nvram) = &options.nvram
+            && !path.join(SETTINGS).exists()
+        {
+            check_nvram(nvram, options.durability)?;
+        }
         let root = open_or_make_root(path, options.trust())?;
         let lock = Lock::take(&root)?;
         refuse_if_served(&root)?;

@@ -345,6 +345,25 @@ mod tests {
     }
 
     #[test]
+    fn who_comes_while_the_last_one_goes_keeps_the_memory() {
+        // Also if it has left again: it may have appended something.
+        for stays in [true, false] {
+            let place = TestPlace::new();
+            let (first, _) = place.join();
+            let mut other = None;
+            let come = || {
+                let joined = place.join();
+                other = stays.then_some(joined);
+                Ok(true)
+            };
+            first.give_memory_back(come).expect("another one came");
+            assert_eq!(place.memory_count(), 1, "stays: {stays}");
+            first.give_memory_back(|| Ok(true)).expect("nobody comes");
+            assert_eq!(place.memory_count(), usize::from(stays));
+        }
+    }
+
+    #[test]
     fn what_was_not_drained_of_a_removed_stream_is_not_drained() {
         let place = TestPlace::new();
         let (_, service) = place.join();

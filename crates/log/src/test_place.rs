@@ -37,6 +37,11 @@ impl TestPlace {
         Service::join(&self.path(), &self.options, None).expect("join")
     }
 
+    /// How many logs have shared memory.
+    pub(crate) fn memory_count(&self) -> usize {
+        std::fs::read_dir(self.memory.path()).expect("memory").count()
+    }
+
     /// The machine restarts: memory is lost.
     pub(crate) fn restart(&self) {
         for entry in std::fs::read_dir(self.memory.path()).expect("memory") {

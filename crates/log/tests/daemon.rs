@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use common::{Place, on_both, payload, records};
-use log::{ConnectOptions, Limits, Log, LogError, Lsn, Options, Server, ServerOptions};
+use onejournal::{ConnectOptions, Limits, Log, LogError, Lsn, Options, Server, ServerOptions};
 
 /// A daemon that serves the place, and its clients.
 trait Served {
@@ -80,12 +80,13 @@ fn records_of_every_size() {
         let _server = Server::start(place.directory(), &options, &server).expect("serve");
         let log = place.connect();
         let stream = log.stream("sizes").expect("stream");
-        let sizes = [1, 2, 3, 4, 5, 100, 4096, 131_071, 131_072, 1 << 20, log::PAYLOAD_BYTES_MAX];
+        let sizes =
+            [1, 2, 3, 4, 5, 100, 4096, 131_071, 131_072, 1 << 20, onejournal::PAYLOAD_BYTES_MAX];
         for (number, len_bytes) in sizes.into_iter().enumerate() {
             let lsn = stream.append(&payload(number as u64, len_bytes)).expect("append");
             stream.sync(lsn).expect("sync");
         }
-        for wrong in [0, log::PAYLOAD_BYTES_MAX + 1] {
+        for wrong in [0, onejournal::PAYLOAD_BYTES_MAX + 1] {
             let error = stream.append(&vec![0; wrong]).expect_err("no such record");
             assert!(matches!(error, LogError::Usage(_)), "{error}");
         }
@@ -204,13 +205,13 @@ fn one_client_writes_a_stream_at_a_time() {
         let (first, second) = (one.stream("s").expect("one"), one.stream("s").expect("the same"));
         first.append(b"1").expect("append");
         second.append(b"2").expect("the same process");
-        first.set_note(&[7; log::NOTE_BYTES]);
+        first.set_note(&[7; onejournal::NOTE_BYTES]);
         let rival = other.stream("s").expect("stream");
         assert!(matches!(rival.append(b"3"), Err(LogError::Busy(_))));
-        assert_eq!(rival.note().expect("note"), [7; log::NOTE_BYTES]);
+        assert_eq!(rival.note().expect("note"), [7; onejournal::NOTE_BYTES]);
         assert!(matches!(rival.acquire(), Err(LogError::Busy(_))));
         first.release();
-        assert_eq!(rival.note().expect("note"), [7; log::NOTE_BYTES]);
+        assert_eq!(rival.note().expect("note"), [7; onejournal::NOTE_BYTES]);
         rival.acquire().expect("it was released");
         assert!(matches!(first.acquire(), Err(LogError::Busy(_))), "without an append too");
         let lsn = rival.append(b"3").expect("it was released");
@@ -231,7 +232,7 @@ fn regression_a_note_that_nobody_tells_is_an_error() {
     let options = ConnectOptions { retry, ..ConnectOptions::default() };
     let log = Log::connect_with(place.socket(), &options).expect("connect");
     let stream = log.stream("a").expect("stream");
-    assert_eq!(stream.note().expect("note"), [0; log::NOTE_BYTES]);
+    assert_eq!(stream.note().expect("note"), [0; onejournal::NOTE_BYTES]);
     server.stop().expect("stop");
     assert!(matches!(stream.note(), Err(LogError::Daemon(_))), "zeros would say a restart");
 }

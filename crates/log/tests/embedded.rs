@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Place, on_both, payload, records};
-use log::{Log, LogError, Lsn, Options, Stream};
+use onejournal::{Log, LogError, Lsn, Options, Stream};
 
 /// Opens the service.
 trait Embedded {
@@ -41,6 +41,29 @@ fn what_is_synced_is_read_back_by_the_same_the_next_and_the_first_after_a_reboot
 }
 
 #[test]
+fn a_log_that_cannot_be_leaves_nothing() {
+    let place = Place::new(true);
+    let refused = |directory: &std::path::Path, options: &Options| {
+        let before = std::fs::read_dir(place.root.path()).expect("directory").count();
+        let told = Log::open(directory, options).map(drop).expect_err("refused").to_string();
+        let after = std::fs::read_dir(place.root.path()).expect("directory").count();
+        assert_eq!(after, before, "{told}");
+        told
+    };
+    let missing = place.root.path().join("no/such/log");
+    let parent = missing.parent().expect("parent").display().to_string();
+    let told = refused(&missing, &place.options());
+    assert!(told.contains(&format!("there is no directory {parent}")), "{told}");
+    let directory = place.root.path().join("log");
+    let no_nvram = Options { nvram: Some(missing.clone()), ..place.options() };
+    let told = refused(&directory, &no_nvram);
+    assert!(told.contains(&missing.display().to_string()), "{told}");
+    // Ordinary memory, which is durable for its processes only, has to be asked for by that name.
+    refused(&directory, &Options { durability: None, ..place.options() });
+    Log::open(&directory, &place.options()).expect("as it should be");
+}
+
+#[test]
 fn records_of_every_size() {
     on_both(|place| {
         let place = &Place { is_nvram: place.is_nvram, ..Place::new(false) };
@@ -48,12 +71,13 @@ fn records_of_every_size() {
         options.pool_bytes = 64 << 20;
         let log = Log::open(place.root.path(), &options).expect("open");
         let stream = log.stream("sizes").expect("stream");
-        let sizes = [1, 2, 3, 4, 5, 100, 4096, 131_071, 131_072, 1 << 20, log::PAYLOAD_BYTES_MAX];
+        let sizes =
+            [1, 2, 3, 4, 5, 100, 4096, 131_071, 131_072, 1 << 20, onejournal::PAYLOAD_BYTES_MAX];
         for (number, len_bytes) in sizes.into_iter().enumerate() {
             let lsn = stream.append(&payload(number as u64, len_bytes)).expect("append");
             stream.sync(lsn).expect("sync");
         }
-        for wrong in [0, log::PAYLOAD_BYTES_MAX + 1] {
+        for wrong in [0, onejournal::PAYLOAD_BYTES_MAX + 1] {
             let error = stream.append(&vec![0; wrong]).expect_err("no such record");
             assert!(matches!(error, LogError::Usage(_)), "{error}");
         }
@@ -173,7 +197,7 @@ fn a_reader_follows_the_writer() {
         let log = place.open();
         let stream = log.stream("r").expect("stream");
         let mut reader = stream.read_from(Lsn(0)).expect("reader");
-        let mut usn = log::Usn(0);
+        let mut usn = onejournal::Usn(0);
         for number in 0..500 {
             let bytes = payload(number, 2000);
             let lsn = stream.append(&bytes).expect("append");
@@ -639,7 +663,7 @@ fn memory_that_is_full_is_an_error_and_no_signal() {
 fn a_service_that_was_closed_has_used_up_no_more_usns_than_it_gave() {
     on_both(|place| {
         let mut before = 0;
-        let mut last = log::Usn(0);
+        let mut last = onejournal::Usn(0);
         for life in 0..4 {
             let log = place.open();
             let stream = log.stream("a").expect("stream");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use device::Durability;
 use fastrand::Rng;
-use log::{ConnectOptions, Log, LogError, Lsn, Options, Server, ServerOptions, Stream};
+use onejournal::{ConnectOptions, Log, LogError, Lsn, Options, Server, ServerOptions, Stream};
 
 const CLIENTS: usize = 2;
 const ROUNDS: usize = 25;

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use common::{Place, on_both, payload, records};
-use log::{Log, LogError, Options};
+use onejournal::{Log, LogError, Options};
 
 fn open(path: &Path, options: &Options) -> Log {
     Log::open(path, options).expect("open")

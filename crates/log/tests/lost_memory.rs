@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use common::{Place, payload, records};
-use log::{ConnectOptions, Log, LogError, Options, Server, ServerOptions, Stream};
+use onejournal::{ConnectOptions, Log, LogError, Options, Server, ServerOptions, Stream};
 
 /// A process of the tests below: appends and syncs until something fails, and says how far it came.
 #[test]
@@ -25,7 +25,7 @@ fn a_writer() {
         ..Options::default()
     };
     let directory = PathBuf::from(directory);
-    let log = match log::names_socket(&directory) {
+    let log = match onejournal::names_socket(&directory) {
         true => Log::connect_with(&directory, &ConnectOptions::default()),
         false => Log::open(&directory, &options),
     };

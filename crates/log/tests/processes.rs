@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use device::Durability;
-use log::{Log, LogError, Options, Stream};
+use onejournal::{Log, LogError, Options, Stream};
 
 const SHARED: [&str; 2] = ["shared-0", "shared-1"];
 const WORKER_COUNT: usize = 5;
@@ -137,7 +137,7 @@ impl Place {
         for name in log.stream_names().expect("names") {
             let stream = log.stream(name.as_str()).expect("stream");
             let mut newest: HashMap<u64, u64> = HashMap::new();
-            let mut usn = log::Usn(0);
+            let mut usn = onejournal::Usn(0);
             for record in stream.read_from(stream.head()).expect("reader") {
                 let record = record.unwrap_or_else(|e| panic!("{name}: {e}"));
                 let text = String::from_utf8(record.payload.clone()).expect("text");

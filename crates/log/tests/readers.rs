@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use device::Durability;
-use log::{Log, LogError, Lsn, Options, Reader, Stream};
+use onejournal::{Log, LogError, Lsn, Options, Reader, Stream};
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
@@ -87,7 +87,7 @@ fn at_head(stream: &Stream) -> Reader {
 /// truncation begins again at the head.
 fn read(stream: &Stream, is_done: &AtomicBool, durable: &AtomicU64) -> u64 {
     let mut reader = at_head(stream);
-    let (mut next, mut usn) = (None, log::Usn(0));
+    let (mut next, mut usn) = (None, onejournal::Usn(0));
     loop {
         // Read before the record, or the writer could be done in between.
         let is_last = is_done.load(Ordering::SeqCst);

@@ -1,7 +1,7 @@
 //! Users of one daemon that do not trust each other. In a program of its own: it starts another one, and
 //! between fork and exec a child holds the locks of whatever this process has open.
 
-use log::{Log, LogError, Lsn, Options, Server, ServerOptions, Stream};
+use onejournal::{Log, LogError, Lsn, Options, Server, ServerOptions, Stream};
 
 fn records(stream: &Stream) -> Vec<Vec<u8>> {
     let reader = stream.read_from(stream.head()).expect("reader");

@@ -263,6 +263,21 @@ wire! {
     }
 }
 
+impl FuseAttr {
+    /// Of a file or directory that is made up: one name, no times, owned by root.
+    pub fn made_up(node: u64, mode: u32, size_bytes: u64) -> FuseAttr {
+        FuseAttr {
+            ino: node,
+            size: size_bytes,
+            blocks: size_bytes / 512,
+            mode,
+            nlink: 1,
+            blksize: 4096,
+            ..FuseAttr::default()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

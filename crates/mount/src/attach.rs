@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use device::{MountEntry, own_mounts};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -18,7 +19,6 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
-use crate::mount_table::{MountEntry, own_mounts};
 use crate::options::{MountError, MountOptions, Source};
 use crate::read_ahead::READ_BYTES_MAX;
 
@@ -71,6 +71,11 @@ impl MountHandle {
     /// The directory, without symbolic links.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Device number of the file system, if it is known.
+    pub fn device(&self) -> Option<(u32, u32)> {
+        self.device
     }
 
     /// Whether it is what is mounted on the directory now, as far as that can be known.
@@ -170,12 +175,18 @@ pub fn is_daemon_gone(errno: Errno) -> bool {
 /// The directory without symbolic links, if something can be mounted on it.
 pub fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
     let refuse = |why: String| MountError::Directory { dir: dir.to_owned(), why };
+    // The kernel asks the daemon for these numbers each time; it still has the attributes when the daemon is dead.
+    if rustix::fs::statfs(dir).is_err_and(is_daemon_gone) {
+        return Err(refuse(DAEMON_GONE.into()));
+    }
     match std::fs::metadata(dir) {
-        Err(error) if Errno::from_io_error(&error).is_some_and(is_daemon_gone) => {
-            Err(refuse(DAEMON_GONE.into()))
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(refuse(format!("does not exist; to make it: mkdir -p {}", dir.display())))
         }
         Err(error) => Err(refuse(error.to_string())),
-        Ok(metadata) if !metadata.is_dir() => Err(refuse("is not a directory".into())),
+        Ok(metadata) if !metadata.is_dir() => {
+            Err(refuse("is not a directory: give an empty one to mount on".into()))
+        }
         Ok(_) => dir.canonicalize().map_err(|error| refuse(error.to_string())),
     }
 }
@@ -218,6 +229,15 @@ fn attach_as_root(
         },
     )?;
     Ok(device)
+}
+
+/// Changes the flags of what is mounted on `dir`: `ro`, `nosuid`, `nodev` and `noexec`. How access times are kept stays.
+pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
+    let flags = mount_flags(options).difference(MountFlags::NOATIME);
+    rustix::mount::mount_remount(dir, flags, "").map_err(|errno| match errno {
+        Errno::BUSY => MountError::MountBusy(dir.to_owned()),
+        errno => MountError::Remount { dir: dir.to_owned(), errno },
+    })
 }
 
 fn mount_flags(options: &MountOptions) -> MountFlags {
@@ -335,7 +355,7 @@ mod tests {
         let message = check_directory(&file).unwrap_err().to_string();
         assert!(message.contains("file: is not a directory"), "{message}");
         let message = check_directory(&dir.path().join("none")).unwrap_err().to_string();
-        assert!(message.contains("No such file"), "{message}");
+        assert!(message.contains("none: does not exist; to make it: mkdir -p /"), "{message}");
         assert!(check_directory(dir.path()).is_ok());
     }
 

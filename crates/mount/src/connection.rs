@@ -253,7 +253,7 @@ fn negotiate(request: &Request<'_>, wanted: u64) -> Result<Handshake, MountError
 
 /// Without `ASYNC_DIO`: the kernel drops no pages when an asynchronous direct write ends, and a page that was
 /// read meanwhile would stay. Telling it to drop them is no way out: a daemon that is killed while the kernel
-/// waits for such a page never ends.
+/// waits for such a page ends only by its guard ([`crate::guard`]), which may be killed with it.
 fn wanted_flags(options: &MountOptions) -> u64 {
     let mut wanted = init::ASYNC_READ
         | init::EXPORT_SUPPORT

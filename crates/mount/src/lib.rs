@@ -12,10 +12,10 @@ mod capabilities;
 mod connection;
 mod convert;
 mod errno;
+mod guard;
 mod handoff;
 mod metrics;
 mod metrics_server;
-mod mount_table;
 mod namespace;
 mod notifier;
 mod one_file;
@@ -30,16 +30,19 @@ mod stat;
 mod workers;
 
 pub use attach::{
-    DAEMON_GONE, MountHandle, Unmounter, check_directory, is_daemon_gone, unmount_here,
+    DAEMON_GONE, MountHandle, Unmounter, check_directory, is_daemon_gone, remount, unmount_here,
 };
 pub use connection::{Connection, MAX_TRANSFER_BYTES, Serve};
 pub use errno::errno;
-pub use metrics_server::listen as listen_for_metrics;
-pub use mount_table::{MountEntry, mounts_in, own_mounts, parse_mounts};
+pub use guard::Guard;
+pub use metrics::MetricsText;
+pub use metrics_server::{listen as listen_for_metrics, serve_during as serve_metrics_during};
 pub use one_file::{MountedFile, OneFile};
 pub use options::{IoUring, MountError, MountOptions, Source};
 pub use polled::{Polled, Taken};
 pub use reply::{Answer, Reply};
 pub use request::{Body, Request};
 pub use session::{CLOSING_NAME, Closer, Session, SessionError};
-pub use stat::{FILE_XATTR, JournalCounters, MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource};
+pub use stat::{
+    FILE_XATTR, FILES_XATTR, JournalCounters, MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource,
+};

@@ -12,9 +12,16 @@ const LATENCY_LOG2: std::ops::RangeInclusive<u32> = 10..=36;
 /// Bounds of group sizes: 1, 3, 7, up to 1023.
 const GROUP_LOG2: std::ops::RangeInclusive<u32> = 1..=10;
 
-struct Text(String);
+/// A page of metrics. All names begin with `onejournal_`, which callers leave out.
+#[derive(Debug, Default)]
+pub struct MetricsText(String);
 
-impl Text {
+impl MetricsText {
+    /// What was put in.
+    pub fn into_string(self) -> String {
+        self.0
+    }
+
     fn head(&mut self, name: &str, kind: &str, help: &str) {
         self.line(format_args!("# HELP onejournal_{name} {help}"));
         self.line(format_args!("# TYPE onejournal_{name} {kind}"));
@@ -29,8 +36,22 @@ impl Text {
         self.line(format_args!("onejournal_{name} {value}"));
     }
 
-    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+    /// A number that only grows.
+    pub fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.single(name, "counter", help, value);
+    }
+
+    /// A number that also becomes smaller.
+    pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.single(name, "gauge", help, value);
+    }
+
+    /// A 1 whose labels tell what is measured.
+    pub fn info(&mut self, name: &str, help: &str, labels: &[(&str, &str)]) {
+        self.head(name, "gauge", help);
+        let labels = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escape(value)));
+        let labels: Vec<String> = labels.collect();
+        self.line(format_args!("onejournal_{name}{{{}}} 1", labels.join(",")));
     }
 
     fn by_form(&mut self, name: &str, help: &str, forms: Forms) {
@@ -69,20 +90,20 @@ impl Text {
 
 /// Everything that [`Stat`] has, but for its texts and what can be computed.
 pub(crate) fn render(stat: &Stat<'_>) -> String {
-    let mut text = Text(String::with_capacity(8 << 10));
+    let mut text = MetricsText(String::with_capacity(8 << 10));
     put_identity(&mut text, stat);
     put_requests(&mut text, stat);
     put_commits(&mut text, stat);
     put_bytes(&mut text, stat);
     put_device(&mut text, stat);
+    put_space(&mut text, stat);
     if let Some(medium) = &stat.journal_medium {
         put_journal_medium(&mut text, medium);
     }
     text.0
 }
 
-fn put_identity(text: &mut Text, stat: &Stat<'_>) {
-    text.head("info", "gauge", "What is mounted and how.");
+fn put_identity(text: &mut MetricsText, stat: &Stat<'_>) {
     let labels = [
         ("version", stat.version),
         ("target", stat.target),
@@ -91,13 +112,26 @@ fn put_identity(text: &mut Text, stat: &Stat<'_>) {
         ("transport", stat.transport),
         ("writeback_cache", if stat.writeback_cache { "1" } else { "0" }),
     ];
-    let labels = labels.map(|(name, value)| format!("{name}=\"{}\"", escape(value)));
-    text.line(format_args!("onejournal_info{{{}}} 1", labels.join(",")));
+    text.info("info", "What is mounted and how.", &labels);
     let read_only = u8::from(stat.read_only);
-    text.single("read_only", "gauge", "1 after a failed write, or if asked for.", read_only);
+    text.gauge("read_only", "1 after a failed write, or if asked for.", read_only);
+    let has_error = u8::from(stat.last_error.is_some());
+    text.gauge("has_error", "1 after a grave error: see last_error of stat.", has_error);
+    let help = "When the volume was ready, in seconds since 1970.";
+    text.gauge("mount_time_seconds", help, stat.mount_time_s);
 }
 
-fn put_requests(text: &mut Text, stat: &Stat<'_>) {
+fn put_space(text: &mut MetricsText, stat: &Stat<'_>) {
+    text.gauge("journal_size_bytes", "Size of the journal.", stat.journal_size_bytes);
+    text.gauge("space_bytes", "Space for files.", stat.space_bytes);
+    text.gauge("free_bytes", "Free space.", stat.free_bytes);
+    let help = "Free space that is not reserved for root.";
+    text.gauge("available_bytes", help, stat.available_bytes);
+    text.gauge("inodes", "Inodes.", stat.inodes);
+    text.gauge("free_inodes", "Free inodes.", stat.free_inodes);
+}
+
+fn put_requests(text: &mut MetricsText, stat: &Stat<'_>) {
     text.counter("requests_total", "Requests of the kernel.", stat.requests);
     text.counter("fsyncs_total", "Calls of fsync and fdatasync.", stat.fsyncs);
     text.counter("app_writes_total", "Writes of applications.", stat.app_writes);
@@ -106,7 +140,7 @@ fn put_requests(text: &mut Text, stat: &Stat<'_>) {
     text.counter("atomic_aborts_total", "Atomic writes given up.", stat.atomic_aborts);
 }
 
-fn put_commits(text: &mut Text, stat: &Stat<'_>) {
+fn put_commits(text: &mut MetricsText, stat: &Stat<'_>) {
     text.counter("commits_total", "Transactions made durable.", stat.commits);
     text.counter("handles_total", "Operations in them.", stat.handles);
     text.counter("syncs_total", "Syncs asked of the journal.", stat.syncs);
@@ -132,7 +166,7 @@ fn put_commits(text: &mut Text, stat: &Stat<'_>) {
     text.counter("stall_seconds_total", "Time of those waits.", seconds);
 }
 
-fn put_bytes(text: &mut Text, stat: &Stat<'_>) {
+fn put_bytes(text: &mut MetricsText, stat: &Stat<'_>) {
     let help = "Changes logged by record form, before packing and padding.";
     text.by_form("journal_bytes_total", help, stat.journal_bytes_by_form);
     let help = "Bytes written to the journal, padding included.";
@@ -150,7 +184,7 @@ fn put_bytes(text: &mut Text, stat: &Stat<'_>) {
     text.counter("cancelled_blocks_total", help, stat.cancelled_blocks);
 }
 
-fn put_device(text: &mut Text, stat: &Stat<'_>) {
+fn put_device(text: &mut MetricsText, stat: &Stat<'_>) {
     text.counter("device_reads_total", "Reads of the device.", stat.device_reads);
     text.counter("device_read_bytes_total", "Bytes of them.", stat.device_bytes_read);
     text.counter("device_writes_total", "Writes to the device.", stat.device_writes);
@@ -158,9 +192,13 @@ fn put_device(text: &mut Text, stat: &Stat<'_>) {
     let help = "Those of the writes that were durable when they returned.";
     text.counter("device_durable_writes_total", help, stat.device_durable_writes);
     text.counter("device_flushes_total", "Flushes, with durable writes.", stat.device_flushes);
+    let help = "Of the written bytes, those of opening: recovery, zeros of a new journal.";
+    text.gauge("opening_bytes", help, stat.opening_bytes);
+    let help = "Of the flushes of device and journal medium, those of opening.";
+    text.gauge("opening_flushes", help, stat.opening_flushes);
 }
 
-fn put_journal_medium(text: &mut Text, medium: &JournalMedium) {
+fn put_journal_medium(text: &mut MetricsText, medium: &JournalMedium) {
     let (JournalMedium::Block { reads, bytes_read, .. }
     | JournalMedium::Nvram { reads, bytes_read, .. }) = medium;
     text.counter("journal_medium_reads_total", "Reads of the journal's own medium.", reads);
@@ -200,7 +238,7 @@ mod tests {
             buckets: vec![(1023, 1), (1087, 2), (2047, 1), (1 << 40, 2)],
             ..Default::default()
         });
-        let mut text = Text(String::new());
+        let mut text = MetricsText::default();
         let bounds = [(1024, "a".into()), (2048, "b".into())];
         text.histogram("x_seconds", "Help.", &spread, bounds.into_iter(), 1e9);
         assert_eq!(

@@ -42,7 +42,7 @@ pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 /// Serves what `render` gives (nothing: not now) in a thread of its own while `work` runs.
-pub(crate) fn serve_during<T>(
+pub fn serve_during<T>(
     listener: &TcpListener,
     render: &(dyn Fn() -> Option<String> + Sync),
     work: impl FnOnce() -> T,

@@ -2,7 +2,7 @@
 //!
 //! The kernel drops pages only when no request for them is under way any more, so the thread that
 //! tells it must not be needed to answer one: a thread of its own does. To drop attributes waits for
-//! nothing and is done by any thread.
+//! nothing and is done by any thread. What happens if the process is killed while it waits: [`crate::guard`].
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInodeOut, OutHeader};
+use crate::guard::Guarded;
 
 /// What is to be dropped: bytes of one node, from and how many. 0 bytes: up to the end.
 pub(crate) type Range = (u64, u64);
@@ -33,6 +34,7 @@ type SendMessage = Arc<dyn Fn(&[u8]) + Send + Sync>;
 /// The thread that tells the kernel; it ends with the value.
 pub(crate) struct Notifier {
     send: SendMessage,
+    guarded: Guarded,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -64,14 +66,17 @@ impl Notifier {
         let send: SendMessage = Arc::new(send);
         let (jobs, incoming) = channel::<Job>();
         let sender = send.clone();
+        let guarded = Guarded::default();
+        let guard = guarded.clone();
         let thread = std::thread::Builder::new().name("notifier".into()).spawn(move || {
             for job in incoming {
+                guard.watch();
                 job.ranges.iter().for_each(|range| sender(&message(job.node, *range)));
                 // Nobody need be waiting.
                 let _ = job.done.send(());
             }
         })?;
-        Ok(Notifier { send, jobs: Some(jobs), thread: Some(thread) })
+        Ok(Notifier { send, guarded, jobs: Some(jobs), thread: Some(thread) })
     }
 
     /// Has these bytes of a node dropped from the cache, and its attributes.
@@ -85,7 +90,13 @@ impl Notifier {
     /// [`Notifier::drop_pages`] in this thread, which returns when the pages are gone. Requests for them must
     /// find a thread meanwhile.
     pub(crate) fn drop_pages_here(&self, node: u64, range: Range) {
+        self.guarded.watch();
         (self.send)(&message(node, range));
+    }
+
+    /// Its guard, to be set.
+    pub(crate) fn guarded(&self) -> Guarded {
+        self.guarded.clone()
     }
 
     /// Has the attributes of a node asked for anew. Any thread may call it.

@@ -168,14 +168,8 @@ fn attr(node: u64, size_bytes: u64) -> FuseAttr {
         _ => (0o040_700, 0),
     };
     FuseAttr {
-        ino: node,
-        size,
-        blocks: size / 512,
-        mode,
-        nlink: 1,
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
-        blksize: 4096,
-        ..Default::default()
+        ..FuseAttr::made_up(node, mode, size)
     }
 }

@@ -119,6 +119,14 @@ pub enum MountError {
         /// What mount(2) said.
         errno: Errno,
     },
+    /// The kernel refused to change a mount.
+    #[error("{}: remount: {errno}{}", dir.display(), if *errno == Errno::PERM { " (needs root)" } else { "" })]
+    Remount {
+        /// The directory.
+        dir: PathBuf,
+        /// What mount(2) said.
+        errno: Errno,
+    },
     /// There is no fusermount3, which those who are not root need.
     #[error("fusermount3 is not installed (apt install fuse3), and only root can do without it")]
     NoFusermount,
@@ -143,7 +151,7 @@ pub enum MountError {
         why: String,
     },
     /// The mount is in use.
-    #[error("{}: in use by a program (fuser -vm shows which)", .0.display())]
+    #[error("{dir}: in use by a program; to see which: fuser -vm {dir}", dir = .0.display())]
     MountBusy(PathBuf),
     /// Any other failing system call.
     #[error("{what}: {errno}")]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use crate::adapter::{Adapter, AtomicWrites};
 use crate::attach::MountHandle;
 use crate::connection::Connection;
+use crate::guard::{Guard, Guarded};
 use crate::metrics_server::serve_during;
 use crate::notifier::Notifier;
 use crate::options::{MountError, MountOptions, Source};
@@ -31,6 +32,7 @@ pub struct Session {
     /// Before the connection: it may have the descriptor, too.
     adapter: Adapter,
     connection: Connection,
+    guarded: Guarded,
     metrics: Option<TcpListener>,
     closer: Closer,
 }
@@ -72,11 +74,13 @@ impl Session {
                 let atomic =
                     has_atomic.then(|| AtomicWrites::new(&volume, notifier.clone(), file_limit));
                 let agreed_flags = connection.agreed_flags();
+                let guarded = notifier.guarded();
                 let mut adapter =
                     Adapter::new(volume, stat_source, agreed_flags, Some(notifier), atomic);
                 adapter.limit_waiters(connection.waiter_limit());
                 adapter.limit_settling(settling_limit);
-                Ok(Session { adapter, connection, metrics: None, closer: Closer::default() })
+                let closer = Closer::default();
+                Ok(Session { adapter, connection, guarded, metrics: None, closer })
             }
             Err(error) => {
                 if let Err(error) = volume.close() {
@@ -90,6 +94,13 @@ impl Session {
     /// Metrics are served to those who connect while [`Session::run`] runs.
     pub fn serve_metrics(&mut self, listener: TcpListener) {
         self.metrics = Some(listener);
+    }
+
+    /// `guard` watches over the connection from when pages are dropped for the first time.
+    pub fn guarded_by(&self, guard: Arc<dyn Guard>) {
+        if let Some(device) = self.connection.handle().device() {
+            self.guarded.by(guard, device);
+        }
     }
 
     /// With it any thread can unmount, which ends [`Session::run`].
@@ -116,7 +127,7 @@ impl Session {
     /// On a `fuseblk` mount closing happens inside of umount(2); elsewhere the kernel only hangs
     /// up, and closing happens after umount(2) has returned.
     pub fn run(self) -> Result<(), SessionError> {
-        let Session { adapter, connection, metrics, closer } = self;
+        let Session { adapter, connection, metrics, closer, .. } = self;
         let adapter = Arc::new(adapter);
         *closer.0.lock() = Arc::downgrade(&adapter);
         let serve = || connection.run(&*adapter);

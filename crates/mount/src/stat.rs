@@ -1,11 +1,12 @@
 //! What the mount tells about itself through extended attributes: `user.onejournal.stat` (counters, as
 //! JSON), `user.onejournal.pid` (the serving process) and `user.onejournal.mode` (the data mode that
-//! holds) of every file and directory, and `user.onejournal.file` (counters of the file, as JSON) of
-//! regular files.
+//! holds) of every file and directory, `user.onejournal.file` (counters of the file, as JSON) of
+//! regular files, and `user.onejournal.files` (the files for which most was written, as JSON).
 //! They are not listed and cannot be set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -16,6 +17,8 @@ pub const STAT_XATTR: &[u8] = b"user.onejournal.stat";
 pub const MODE_XATTR: &[u8] = b"user.onejournal.mode";
 /// The attribute of a regular file that holds its own counters.
 pub const FILE_XATTR: &[u8] = b"user.onejournal.file";
+/// The attribute that holds the counters of the files for which most was written.
+pub const FILES_XATTR: &[u8] = b"user.onejournal.files";
 /// The attribute that holds the process number.
 pub const PID_XATTR: &[u8] = b"user.onejournal.pid";
 
@@ -52,9 +55,43 @@ pub(crate) struct AdapterCounters {
     pub(crate) app_bytes: AtomicU64,
     pub(crate) atomic_commits: AtomicU64,
     pub(crate) atomic_aborts: AtomicU64,
-    /// What opening the volume had written to the device.
-    pub(crate) opening_bytes: u64,
+    pub(crate) opening: Opening,
     pub(crate) last_error: Mutex<Option<String>>,
+}
+
+/// What had been done when the volume was ready: recovery, and the zeros of a new journal.
+#[derive(Default)]
+pub(crate) struct Opening {
+    /// Written to the device.
+    bytes: u64,
+    /// Flushes of the device and of the journal's own medium.
+    flushes: u64,
+    /// Seconds since 1970.
+    time_s: u64,
+}
+
+impl Opening {
+    /// All that `source` has counted until now.
+    pub(crate) fn so_far(source: &StatSource) -> Opening {
+        let device = (source.device_counters)();
+        let journal = source.journal_counters.as_ref().map(|counters| counters());
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        Opening {
+            bytes: device.write_bytes,
+            flushes: device.flush_count + journal.map_or(0, JournalCounters::flush_count),
+            time_s: since_1970.map_or(0, |since| since.as_secs()),
+        }
+    }
+}
+
+impl JournalCounters {
+    /// Flushes; of NVRAM fences, of which each makes a write durable.
+    fn flush_count(self) -> u64 {
+        match self {
+            JournalCounters::Block(counters) => counters.flush_count,
+            JournalCounters::Nvram(counters) => counters.fence_count,
+        }
+    }
 }
 
 impl AdapterCounters {
@@ -75,6 +112,8 @@ pub(crate) struct Stat<'a> {
     /// Whether the kernel keeps writes back, and sends them in its own order.
     pub(crate) writeback_cache: bool,
     pub(crate) read_only: bool,
+    /// When the volume was ready, in seconds since 1970.
+    pub(crate) mount_time_s: u64,
     pub(crate) requests: u64,
     pub(crate) fsyncs: u64,
     pub(crate) app_writes: u64,
@@ -106,11 +145,24 @@ pub(crate) struct Stat<'a> {
     pub(crate) device_bytes_written: u64,
     pub(crate) device_durable_writes: u64,
     pub(crate) device_flushes: u64,
+    /// Of `device_bytes_written`, what was written before the volume was ready.
+    pub(crate) opening_bytes: u64,
+    /// Of the flushes of the device and of the journal's medium, those before the volume was ready.
+    pub(crate) opening_flushes: u64,
     /// The journal's own medium; nothing when the journal is on the device.
     pub(crate) journal_medium: Option<JournalMedium>,
     /// Bytes that reached the device since the volume was opened for each that an application wrote;
     /// nothing before the first.
     pub(crate) write_amplification: Option<f64>,
+    /// Size of the journal; 0 if the mount is read-only from the start.
+    pub(crate) journal_size_bytes: u64,
+    /// Space for files.
+    pub(crate) space_bytes: u64,
+    pub(crate) free_bytes: u64,
+    /// Of `free_bytes`, what is not reserved for root.
+    pub(crate) available_bytes: u64,
+    pub(crate) inodes: u64,
+    pub(crate) free_inodes: u64,
     pub(crate) last_error: Option<String>,
 }
 
@@ -216,6 +268,8 @@ impl<'a> Stat<'a> {
         let journal = volume.journal().stats();
         let (latency, group) = volume.journal().distributions();
         let device = (source.device_counters)();
+        let space = volume.stat_fs().unwrap_or_default();
+        let bytes = |block_count: u64| block_count * u64::from(space.block_bytes);
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stat {
             version: &source.version,
@@ -225,6 +279,7 @@ impl<'a> Stat<'a> {
             transport,
             writeback_cache,
             read_only: volume.is_read_only(),
+            mount_time_s: counters.opening.time_s,
             requests: load(&counters.requests),
             fsyncs: load(&counters.fsyncs),
             app_writes: load(&counters.app_writes),
@@ -266,11 +321,19 @@ impl<'a> Stat<'a> {
             device_bytes_written: device.write_bytes,
             device_durable_writes: device.durable_write_count,
             device_flushes: device.flush_count,
+            opening_bytes: counters.opening.bytes,
+            opening_flushes: counters.opening.flushes,
             journal_medium: source.journal_counters.as_ref().map(|counters| counters().into()),
             write_amplification: amplification(
-                device.write_bytes.saturating_sub(counters.opening_bytes),
+                device.write_bytes.saturating_sub(counters.opening.bytes),
                 load(&counters.app_bytes),
             ),
+            journal_size_bytes: volume.journal_size_bytes(),
+            space_bytes: bytes(space.block_count),
+            free_bytes: bytes(space.free_block_count),
+            available_bytes: bytes(space.available_block_count),
+            inodes: space.inode_count,
+            free_inodes: space.free_inode_count,
             last_error: counters.last_error.lock().clone(),
         }
     }
@@ -298,7 +361,6 @@ impl FileReport {
     pub(crate) fn new(ino: ext4::InodeNo, stat: &ext4::FileStat) -> FileReport {
         let [block, sparse, extent, delta, xor_lzo] = stat.journal_bytes;
         let journal_bytes = stat.journal_bytes.iter().sum();
-        let written_bytes = journal_bytes + stat.in_place_bytes + stat.home_bytes;
         FileReport {
             ino: ino.0,
             app_writes: stat.app_writes,
@@ -308,7 +370,7 @@ impl FileReport {
             journal_bytes_by_form: Forms { block, sparse, extent, delta, xor_lzo },
             in_place_bytes: stat.in_place_bytes,
             home_bytes: stat.home_bytes,
-            write_amplification: amplification(written_bytes, stat.app_bytes),
+            write_amplification: amplification(stat.written_bytes(), stat.app_bytes),
             may_be_partial: stat.may_be_partial,
         }
     }

@@ -1,7 +1,7 @@
 //! A database that was deleted and made anew is another one: what the log holds of the old one is set aside.
 //!
 //! A database of which the log holds anything has a page on the disk: a period of transactions begins with a sync of a
-//! database that has one, and so does a generation of a WAL. An empty file that the records do not fit is therefore a new
+//! database that has one, and so does a generation of a WAL. An empty file is therefore a new
 //! database. Its records are not brought home, nor are they deleted: they are copied, durably, into a stream of another
 //! name, before the log says that none of them counts.
 
@@ -17,7 +17,7 @@ use crate::vfs::tell;
 const COUNT_MAX: usize = 1000;
 
 impl Database {
-    /// Whether what the log holds, which does not fit, is of a database that was deleted.
+    /// Whether the database is a new one, so that what the log holds is of one that was deleted.
     pub fn is_anew(&self, main: Real) -> Result<bool, Failure> {
         Ok(!self.settings.may_discard && main.size()? == 0)
     }

@@ -40,6 +40,7 @@ pub const SQLITE_LOCK_RESERVED: c_int = 2;
 pub const SQLITE_LOCK_EXCLUSIVE: c_int = 4;
 
 pub const SQLITE_FCNTL_SIZE_HINT: c_int = 5;
+pub const SQLITE_FCNTL_VFSNAME: c_int = 12;
 pub const SQLITE_FCNTL_PRAGMA: c_int = 14;
 pub const SQLITE_FCNTL_HAS_MOVED: c_int = 20;
 pub const SQLITE_FCNTL_COMMIT_PHASETWO: c_int = 22;
@@ -147,6 +148,8 @@ pub struct sqlite3_value {
 }
 
 pub type Function = unsafe extern "C" fn(*mut sqlite3_context, c_int, *mut *mut sqlite3_value);
+/// The entry of an extension: a connection, where a message goes, SQLite's table.
+pub type Entry = unsafe extern "C" fn(*mut sqlite3, *mut *mut c_char, *const c_void) -> c_int;
 pub type Destructor = unsafe extern "C" fn(*mut c_void);
 
 /// `sqlite3_api_routines`, by the places of the functions in it.
@@ -160,6 +163,8 @@ pub mod place {
     pub const CREATE_FUNCTION_V2: usize = 162;
     pub const LOG: usize = 167;
     pub const URI_PARAMETER: usize = 189;
+    pub const AUTO_EXTENSION: usize = 192;
+    pub const URI_KEY: usize = 245;
     pub const FILENAME_DATABASE: usize = 246;
     pub const FILENAME_JOURNAL: usize = 247;
     pub const FILENAME_WAL: usize = 248;
@@ -192,6 +197,8 @@ pub struct Api {
     ) -> c_int,
     pub log: unsafe extern "C" fn(c_int, *const c_char, ...),
     pub uri_parameter: unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char,
+    pub uri_key: unsafe extern "C" fn(*const c_char, c_int) -> *const c_char,
+    pub auto_extension: unsafe extern "C" fn(Option<Entry>) -> c_int,
     pub filename_database: NameOfName,
     pub filename_journal: NameOfName,
     pub filename_wal: NameOfName,
@@ -260,6 +267,12 @@ impl Api {
                 log: std::mem::transmute::<*const c_void, Option<_>>(at(place::LOG)).ok_or(0)?,
                 uri_parameter: std::mem::transmute::<*const c_void, Option<_>>(at(
                     place::URI_PARAMETER,
+                ))
+                .ok_or(0)?,
+                uri_key: std::mem::transmute::<*const c_void, Option<_>>(at(place::URI_KEY))
+                    .ok_or(0)?,
+                auto_extension: std::mem::transmute::<*const c_void, Option<_>>(at(
+                    place::AUTO_EXTENSION,
                 ))
                 .ok_or(0)?,
                 filename_database: std::mem::transmute::<*const c_void, Option<_>>(at(

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_int};
 
 use crate::ffi::*;
-use crate::{guard, stat, vfs};
+use crate::{guard, last_error, stat, vfs};
 
 /// SQLite copies the text (`SQLITE_TRANSIENT`).
 fn transient() -> Option<Destructor> {
@@ -11,13 +11,16 @@ fn transient() -> Option<Destructor> {
     Some(unsafe { std::mem::transmute::<isize, Destructor>(-1) })
 }
 
-/// Adds the functions to a connection.
+/// Adds the functions to a connection, which may have them.
 ///
 /// # Safety
 /// `connection` is open, and used by this thread now.
 pub unsafe fn register(api: Api, connection: *mut sqlite3) -> c_int {
-    let functions: [(&CStr, Function); 2] =
-        [(c"onejournal_version", version), (c"onejournal_stat", stat)];
+    let functions: [(&CStr, Function); 3] = [
+        (c"onejournal_version", version),
+        (c"onejournal_stat", stat),
+        (c"onejournal_last_error", last_error),
+    ];
     for (name, function) in functions {
         let (null, none) = (std::ptr::null_mut(), None);
         // SAFETY: the function lives for good: the library is never unloaded.
@@ -35,7 +38,8 @@ pub unsafe fn register(api: Api, connection: *mut sqlite3) -> c_int {
                 None,
             )
         };
-        if rc != SQLITE_OK {
+        // It has the function already, and a statement runs: `SELECT load_extension(...)` once more.
+        if rc != SQLITE_OK && rc != SQLITE_BUSY {
             return rc;
         }
     }
@@ -66,4 +70,18 @@ unsafe extern "C" fn stat(
 ) {
     // SAFETY: SQLite's call.
     guard((), || unsafe { give(context, &stat::to_json()) });
+}
+
+unsafe extern "C" fn last_error(
+    context: *mut sqlite3_context,
+    _count: c_int,
+    _values: *mut *mut sqlite3_value,
+) {
+    guard((), || {
+        // A function that gives nothing gives NULL.
+        if let Some(text) = last_error::get() {
+            // SAFETY: SQLite's call.
+            unsafe { give(context, &text) }
+        }
+    });
 }

@@ -8,13 +8,15 @@
 //!
 //! `.load ./libonejournal_sqlite` in the `sqlite3` program, or `sqlite3_load_extension`; the entry is
 //! `sqlite3_onejournal_init`. It stays loaded, registers the VFS `onejournal` over what is the default VFS then,
-//! and adds the SQL functions `onejournal_version()` and `onejournal_stat()` (JSON) to the connection.
+//! and adds the SQL functions `onejournal_version()`, `onejournal_stat()` (JSON) and `onejournal_last_error()` to this
+//! connection and to all that are opened later. A process may have several copies of SQLite; the extension serves the
+//! first that loads it.
 //!
 //! # USING
 //!
 //! `file:app.db?vfs=onejournal[&log=DIR][&nvram=DIR&durability=process][&memory=DIR][&recover=discard]` in WAL
 //! mode. Without `log` (or the environment's `ONEJOURNAL_LOG`) the log is `.onejournal` beside the database, one for
-//! all databases there, so that their commits share device writes. `docs/sqlite.md` is for users.
+//! all databases there, so that their commits share device writes. `docs/reference/sqlite.md` is for users.
 //!
 //! # NOTES: how it works
 //!
@@ -97,10 +99,12 @@ mod frames;
 mod functions;
 mod home;
 mod known;
+mod last_error;
 mod main_file;
 mod names;
 mod note;
 mod page;
+mod parameters;
 mod pending;
 mod place;
 mod real;
@@ -119,7 +123,7 @@ mod wal;
 mod wal_file;
 mod wal_index;
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use failure::Failure;
@@ -137,22 +141,47 @@ fn guard<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sqlite3_onejournal_init(
     connection: *mut sqlite3,
-    _message: *mut *mut c_char,
+    message: *mut *mut c_char,
     table: *const c_void,
 ) -> c_int {
     guard(SQLITE_ERROR, || {
         // SAFETY: SQLite's table.
         let Ok(api) = (unsafe { Api::from_table(table) }) else { return SQLITE_ERROR };
+        if vfs::is_of_another_sqlite(api) {
+            if !message.is_null() {
+                // SAFETY: the format takes no argument; the SQLite that calls frees what this returns.
+                unsafe { *message = (api.mprintf)(ANOTHER_SQLITE.as_ptr()) };
+            }
+            return SQLITE_ERROR;
+        }
         let rc = vfs::register(api);
         if rc != SQLITE_OK {
             return rc;
         }
-        // SAFETY: SQLite's connection.
-        match unsafe { functions::register(api, connection) } {
-            SQLITE_OK => SQLITE_OK_LOAD_PERMANENTLY,
-            rc => rc,
+        // SAFETY: the entry lives for good; SQLite's connection.
+        let (later, now) = unsafe {
+            ((api.auto_extension)(Some(add_functions)), functions::register(api, connection))
+        };
+        match (later, now) {
+            (SQLITE_OK, SQLITE_OK) => SQLITE_OK_LOAD_PERMANENTLY,
+            (SQLITE_OK, rc) | (rc, _) => rc,
         }
     })
+}
+
+/// What a second copy of SQLite in the process is told.
+const ANOTHER_SQLITE: &CStr = c"onejournal: another copy of SQLite in this process has loaded the extension already, and \
+    it serves one copy only: open all databases with vfs=onejournal through that copy (in Python: through sqlite3 or \
+    through apsw, not both)";
+
+/// SQLite calls this for every connection that is opened.
+unsafe extern "C" fn add_functions(
+    connection: *mut sqlite3,
+    _message: *mut *mut c_char,
+    _table: *const c_void,
+) -> c_int {
+    // SAFETY: SQLite's connection, which no other thread has yet.
+    guard(SQLITE_ERROR, || unsafe { functions::register(vfs::loaded().api, connection) })
 }
 
 /// The same, under the name that SQLite looks for first.

@@ -1,7 +1,7 @@
 //! The methods of a database's file that `batch` has a say in; they are those of all files, and other files' calls are
 //! passed on.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 use crate::Failure;
 use crate::batch::{self, Connection, Then};
@@ -9,7 +9,7 @@ use crate::ffi::*;
 use crate::file::{File, Role, real_file, real_of, role, role_if_ours, settle};
 use crate::guard;
 use crate::real::{Real, call};
-use crate::vfs::tell;
+use crate::vfs::{NAME, loaded, tell};
 
 /// The connection that the open database `file` is of; nothing when the file is none of ours.
 ///
@@ -110,9 +110,17 @@ pub unsafe extern "C" fn file_control(
     let then = unsafe {
         before(file, SQLITE_IOERR, |it, real| batch::control(it, real, operation, argument))
     };
-    match then {
-        Then::Return(code) => code,
-        // SAFETY: as above.
-        Then::Below => call!(unsafe { real_of(file.cast()) }, xFileControl, operation, argument),
+    if let Then::Return(code) = then {
+        return code;
     }
+    // SAFETY: as above.
+    let rc = call!(unsafe { real_of(file.cast()) }, xFileControl, operation, argument);
+    if operation == SQLITE_FCNTL_VFSNAME && rc == SQLITE_OK {
+        // SAFETY: the argument of this control: a pointer to a text of SQLite's allocator, which `%z` frees.
+        unsafe {
+            let name: *mut *mut c_char = argument.cast();
+            *name = (loaded().api.mprintf)(c"%s/%z".as_ptr(), NAME.as_ptr(), *name);
+        }
+    }
+    rc
 }

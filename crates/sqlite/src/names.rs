@@ -76,12 +76,25 @@ pub unsafe fn owner_of(name: *const c_char) -> Owner {
     let main = MAINS.lock().as_ref().and_then(|mains| mains.get(&database.addr()).copied());
     let Some(main) = main else { return Owner::Unknown };
     let file: *mut File = std::ptr::with_exposed_provenance_mut(main.file);
-    if !main.is_of_pager {
-        return Owner::Below(file);
-    }
-    // SAFETY: the pager's name, of a journal or WAL.
+    // SAFETY: the name is one of the pager's, if the database's is.
+    let is_direct = main.is_of_pager && unsafe { is_top(name, file) };
+    if is_direct { Owner::Direct(file) } else { Owner::Below(file) }
+}
+
+/// Whether SQLite itself opens the database with this name in `file`, and no other VFS is between.
+pub fn is_direct(name: *const c_char, file: *mut File) -> bool {
+    // SAFETY: the pager made the name.
+    is_of_pager(name, file) && unsafe { is_top(name, file) }
+}
+
+/// Whether `file` is what SQLite has as the database.
+///
+/// # Safety
+/// The pager made the name, of a database, a journal or a WAL.
+unsafe fn is_top(name: *const c_char, file: *mut File) -> bool {
+    // SAFETY: the caller's promise.
     let top = unsafe { (loaded().api.database_file_object)(name) };
-    if top.addr() == main.file { Owner::Direct(file) } else { Owner::Below(file) }
+    top.addr() == file.addr()
 }
 
 /// Whether a database's name leads to a journal and a WAL that are named like it. If not, nobody knows what becomes of them.

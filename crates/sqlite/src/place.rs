@@ -54,6 +54,18 @@ impl Settings {
             let good = "a directory, or a socket that is named socket, NAME.sock or NAME.socket";
             return Err(wrong("log", &directory.display().to_string(), good));
         }
+        let missing = |name: &str, value: &Path, parent: &Path| {
+            let (value, parent) = (value.display(), parent.display());
+            Failure::CannotOpen(format!("{name}={value}: there is no directory {parent}"))
+        };
+        if let Some(parent) =
+            directory.parent().filter(|it| is_named && !is_socket && !is_directory(it))
+        {
+            return Err(missing("log", &directory, parent));
+        }
+        if let Some(nvram) = nvram.as_ref().filter(|nvram| !is_directory(nvram)) {
+            return Err(missing("nvram", nvram, nvram));
+        }
         let known = |name: String| {
             let unknown = || wrong("durability", &name, "power, reboot or process");
             Durability::from_name(&name).ok_or_else(unknown)
@@ -97,9 +109,9 @@ impl Settings {
             (Err(e), None) if e.kind() == ErrorKind::NotFound => Ok(()),
             (Err(e), Some(_)) if e.kind() == ErrorKind::NotFound && self.is_named => Ok(()),
             (Err(e), Some(uid)) => Err(Failure::CannotOpen(format!(
-                "the log {}: {e}. The database belongs to user {uid}; when several users write a database, only the \
-                 owner and root can use a log beside it. Let a daemon serve one to all of them: onejournal logd --dir \
-                 DIR, and log=DIR/socket in the URI",
+                "the log {}: {e}. The database belongs to user {uid}, and only that user and root can write it with this \
+                 extension. For several users, let a daemon serve a log (onejournal logd --dir DIR, and log=DIR/socket in \
+                 the URI) and permit them the database's stream (docs/how-to/share-a-log.md)",
                 self.directory.display()
             ))),
             (Err(e), None) => Err(LogError::system(self.directory.display().to_string(), e).into()),
@@ -130,6 +142,11 @@ impl Settings {
         let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix);
         format!("db-{plain}-{hash:016x}")
     }
+}
+
+/// Whether there is such a directory; a name without one is of the working directory.
+fn is_directory(path: &Path) -> bool {
+    path.as_os_str().is_empty() || path.is_dir()
 }
 
 /// One log a directory or socket.
@@ -165,12 +182,17 @@ pub fn close_log(log: Arc<Log>) -> Result<(), Failure> {
     }
 }
 
+/// Bytes of the group log beside a database. A larger one is drained less often, which costs one sync a stream; a smaller one
+/// takes less of the disk.
+const GROUP_BYTES: u64 = 4 << 20;
+
 /// What a log is made with.
 fn options(settings: &Settings) -> Options {
     let mut options = Options {
         nvram: settings.nvram.clone(),
         durability: settings.durability,
         owner: settings.owner,
+        group_bytes: GROUP_BYTES,
         ..Options::default()
     };
     if let Some(memory) = &settings.memory {

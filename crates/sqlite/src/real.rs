@@ -86,6 +86,13 @@ impl Real {
         check(call!(self.0, xTruncate, offset(size)?), "truncating")
     }
 
+    /// Says how large it will be, for a file that grows in chunks. As in SQLite itself, an error is not one: the write says it.
+    pub fn hint_size(&self, bytes: i64) {
+        let mut bytes = bytes;
+        let argument: *mut i64 = &mut bytes;
+        let _ = call!(self.0, xFileControl, SQLITE_FCNTL_SIZE_HINT, argument.cast());
+    }
+
     /// Whether its path is that of another file, or nobody can say.
     pub fn has_moved(&self) -> bool {
         let mut has_moved: c_int = 1;

@@ -13,7 +13,7 @@
 //! steps may be cut and done again: until the log is closed it gives the same versions over any mixture
 //! of the old and new pages, and the stale WAL is not read by anybody before.
 //!
-//! A *conflict* is found before anything is written. With an empty database it is none: that one is new (`aside`).
+//! A *conflict* is found before anything is written. An empty database is a new one, whatever there is (`aside`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -74,9 +74,28 @@ impl Database {
                 }
                 std::thread::sleep(Duration::from_millis(10));
             }
-            Ok(())
+            if is_writable { self.begin_anew(log, stream, main) } else { Ok(()) }
         })?;
         done.map_or(Ok(()), Ok)
+    }
+
+    /// When the database was deleted while the machine ran on, sets aside what the log holds of the old one.
+    fn begin_anew(&self, log: &Log, stream: &Stream, main: Real) -> Result<(), Failure> {
+        let is_due = || Ok(self.is_anew(main)? && holds_records(stream)?);
+        // Who has it locked began it.
+        if !is_due()? || !main.lock_exclusive()? {
+            return Ok(());
+        }
+        let done = is_due().and_then(|is_due| match is_due {
+            true => {
+                let _lease = Lease::take(stream)?;
+                self.set_aside(log, stream)?;
+                stream::close(stream)
+            }
+            false => Ok(()),
+        });
+        main.unlock()?;
+        done
     }
 
     /// Whether it is done; `false`: somebody else has the database open, and it is not the last try.
@@ -114,6 +133,10 @@ impl Database {
         live: &Live,
         may_write: bool,
     ) -> Result<(), Failure> {
+        if may_write && self.is_anew(main)? {
+            self.set_aside(log, stream)?;
+            return self.settle(stream);
+        }
         if !live.batches.is_empty() {
             return self.recover_batches(log, stream, main, live, may_write);
         }
@@ -135,9 +158,6 @@ impl Database {
                 COUNTERS.recovery();
             }
             Verdict::Conflict(_) if self.settings.may_discard && may_write => {}
-            Verdict::Conflict(_) if may_write && self.is_anew(main)? => {
-                self.set_aside(log, stream)?;
-            }
             Verdict::Conflict(what) => return Err(conflict(&self.path, &what)),
         }
         if !may_write {
@@ -199,6 +219,15 @@ impl Database {
             Found::Torn | Found::Note(_) => Ok(()),
         }
     }
+}
+
+/// Whether the stream may hold what is not in the database.
+fn holds_records(stream: &Stream) -> Result<bool, Failure> {
+    Ok(match stream::find_note(stream)? {
+        Found::Note(note) => note.has_frames || note.has_pages,
+        Found::Torn => read_live(stream)?.is_some(),
+        Found::Nothing => false,
+    })
 }
 
 /// What was changed is refused.

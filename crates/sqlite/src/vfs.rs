@@ -13,8 +13,10 @@ use crate::ffi::*;
 use crate::file::{self, File, Role};
 use crate::guard;
 use crate::known::Known;
+use crate::last_error;
 use crate::main_file;
 use crate::names::{self, Owner};
+use crate::parameters;
 use crate::place::Settings;
 use crate::real::Real;
 use crate::volume::{self, Volume};
@@ -55,8 +57,19 @@ pub fn loaded() -> &'static Loaded {
     LOADED.get().expect("the VFS is registered after it")
 }
 
-/// Tells SQLite's error log.
+/// Whether another copy of SQLite in this process loaded the extension before: what was fixed is that one's.
+pub fn is_of_another_sqlite(api: Api) -> bool {
+    LOADED.get().is_some_and(|loaded| {
+        let places = [loaded.api, api].map(|api| (api.vfs_register as *const ()).addr());
+        places[0] != places[1]
+    })
+}
+
+/// Tells SQLite's error log and `onejournal_last_error()`.
 pub fn tell(code: c_int, text: &str) {
+    if code & 0xff != SQLITE_WARNING {
+        last_error::note(text);
+    }
     let text = CString::new(text.replace('\0', " ")).expect("no zeros");
     // SAFETY: the format takes one string, which ends with a zero.
     unsafe { (loaded().api.log)(code, c"onejournal: %s".as_ptr(), text.as_ptr()) };
@@ -184,6 +197,20 @@ unsafe fn parameter(name: *const c_char, key: &str) -> Option<String> {
     Some(unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned())
 }
 
+/// The names of a database's parameters.
+///
+/// # Safety
+/// As [`parameter`].
+unsafe fn parameter_names(name: *const c_char) -> Vec<String> {
+    let names = (0..).map_while(|index| {
+        // SAFETY: the caller's promise is what `sqlite3_uri_key` needs, which answers null behind the last one.
+        let key = unsafe { (loaded().api.uri_key)(name, index) };
+        // SAFETY: SQLite's strings end with a zero.
+        (!key.is_null()).then(|| unsafe { CStr::from_ptr(key) }.to_string_lossy().into_owned())
+    });
+    names.collect()
+}
+
 unsafe extern "C" fn open(
     _vfs: *mut sqlite3_vfs,
     name: *const c_char,
@@ -194,6 +221,9 @@ unsafe extern "C" fn open(
     let file = file.cast::<File>();
     // SAFETY: SQLite gives `szOsFile` bytes of memory.
     unsafe { (*file).base.pMethods = std::ptr::null() };
+    if flags & SQLITE_OPEN_MAIN_DB != 0 {
+        last_error::forget();
+    }
     let below = loaded().below.0;
     let mut found_flags = flags;
     // SAFETY: the file below lies in the same memory, with room for what its VFS asked for; the name
@@ -256,7 +286,14 @@ unsafe fn role_of(
     if flags & SQLITE_OPEN_MAIN_DB != 0 {
         // SAFETY: the name of a database, by the flag.
         let find = |key: &str| unsafe { parameter(name, key) };
-        let mut settings = Settings::new(&path, find).map_err(|e| report(&e))?;
+        let settings = match names::is_direct(name, file) {
+            // SAFETY: as above.
+            true => parameters::check(unsafe { parameter_names(name) }),
+            // The VFS over this one has parameters of its own.
+            false => Ok(()),
+        }
+        .and_then(|()| Settings::new(&path, find));
+        let mut settings = settings.map_err(|e| report(&e))?;
         if !settings.is_named && !settings.exists() && volume::is_on_volume(&path) {
             return Ok(Role::Volume(Volume::main(&path, is_writable)));
         }

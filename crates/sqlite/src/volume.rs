@@ -1,7 +1,7 @@
 //! Files on a OneJournal volume, which need no log: the volume's history is a prefix of what was written.
 //!
 //! SQLite is told so (`SEQUENTIAL`, `SAFE_APPEND`, `POWERSAFE_OVERWRITE`) where it is true: in a data mode that
-//! promises it (`docs/modes.md`), for the database and for the rollback journals that will be made beside
+//! promises it (`docs/reference/modes.md`), for the database and for the rollback journals that will be made beside
 //! it, and without a writeback cache in the kernel, which sends writes in its own order. A database and a
 //! WAL in another mode get `delta`. A journal gets it only when SQLite was told: to change a mode, the
 //! volume brings home all that it holds, and with `journal_mode=DELETE` each transaction makes a journal.

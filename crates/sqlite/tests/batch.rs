@@ -8,8 +8,8 @@ mod common;
 use std::sync::{Mutex, MutexGuard};
 
 use common::crash_vfs::{self, Event, Recorder};
-use common::{Place, count, is_sound, load, stat};
-use rusqlite::Connection;
+use common::{Place, copy_tree, count, is_sound, load, stat};
+use rusqlite::{Connection, ffi};
 
 /// What happens is recorded for the process.
 fn alone() -> MutexGuard<'static, ()> {
@@ -255,6 +255,76 @@ fn the_log_is_bounded_and_nobody_waits_for_that() {
     let after = counts();
     assert!(after[0] == before[0] && after[1] > before[1], "{before:?}, {after:?}");
     assert!((4 << 20..64 << 20).contains(&most), "{most}");
+}
+
+/// Bytes by which a database's file is to grow (`SQLITE_FCNTL_CHUNK_SIZE`).
+fn set_chunk(connection: &Connection, bytes: std::ffi::c_int) {
+    let mut bytes = bytes;
+    let argument: *mut std::ffi::c_int = &mut bytes;
+    let operation = ffi::SQLITE_FCNTL_CHUNK_SIZE;
+    // SAFETY: an open connection, and the argument of this control.
+    let rc = unsafe {
+        ffi::sqlite3_file_control(connection.handle(), c"main".as_ptr(), operation, argument.cast())
+    };
+    assert_eq!(rc, ffi::SQLITE_OK);
+}
+
+const CHUNK_BYTES: u64 = 1 << 20;
+
+#[test]
+fn regression_a_database_grows_in_the_chunks_that_were_set() {
+    let _alone = alone();
+    let place = Place::new(false);
+    let connection = rollback(&place, "a.db", "DELETE");
+    set_chunk(&connection, CHUNK_BYTES as i32);
+    insert(&connection, 1);
+    let file_bytes = || std::fs::metadata(place.path("a.db")).expect("database").len();
+    for chunks in 1..4 {
+        let before = number(&connection, "transactions");
+        connection.execute("INSERT INTO t(v) VALUES (zeroblob(900 * 1024))", []).expect("insert");
+        assert_eq!(number(&connection, "transactions") - before, 1, "a record");
+        assert_eq!(file_bytes(), chunks * CHUNK_BYTES);
+    }
+    is_sound(&connection);
+}
+
+/// A file that grows in chunks keeps old pages behind the database's end. A transaction that takes such a page and does not
+/// write it leaves zeros there: the next record of that page says how it differs from them.
+#[test]
+fn regression_old_pages_behind_the_end_of_the_database_are_zeros_in_its_records() {
+    let _alone = alone();
+    let (place, after) = (Place::new(false), Place::new(false));
+    let connection = place.open("a.db");
+    set(&connection, "CREATE TABLE t(id INTEGER PRIMARY KEY, v)");
+    set_chunk(&connection, CHUNK_BYTES as i32);
+    // Of a size that leaves little of it beside the row: the last page of the database is one of the last blob.
+    let blob = "CAST(printf('%.*c', 196900, 'x') AS BLOB)";
+    let insert_blobs = || {
+        for id in [1, 2, 4] {
+            set(&connection, &format!("INSERT INTO t VALUES ({id}, {blob})"));
+        }
+    };
+    insert_blobs();
+    set(&connection, "DELETE FROM t");
+    set(&connection, "VACUUM");
+    let pages = connection.query_row("PRAGMA page_count", [], |row| row.get::<_, u64>(0));
+    let file_bytes = std::fs::metadata(place.path("a.db")).expect("database").len();
+    assert!(pages.expect("count") < 10 && file_bytes == CHUNK_BYTES, "old pages are in the file");
+    let before = number(&connection, "transactions");
+    set(&connection, "BEGIN");
+    insert_blobs();
+    set(&connection, "DELETE FROM t WHERE id = 2");
+    set(&connection, "COMMIT");
+    set(&connection, &format!("INSERT INTO t VALUES (3, {blob})"));
+    assert_eq!(number(&connection, "transactions") - before, 2, "records");
+    // The machine stops.
+    std::fs::remove_dir_all(&after.root).expect("empty");
+    copy_tree(&place.root, &after.root);
+    let recovered = after.open("a.db");
+    assert_eq!(count(&recovered), 3);
+    is_sound(&recovered);
+    let sum = "SELECT count(*) FROM t WHERE v = ".to_owned() + blob;
+    assert_eq!(recovered.query_row(&sum, [], |row| row.get(0)), Ok(3));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Place, count, is_sound, load, stat};
-use rusqlite::Connection;
+use rusqlite::{Connection, ffi};
 
 /// The counters are those of the process.
 fn alone() -> std::sync::MutexGuard<'static, ()> {
@@ -36,6 +36,31 @@ fn commits_become_records_and_the_closed_database_is_plain() {
         assert_eq!(count(&plain), 50);
         is_sound(&plain);
     }
+}
+
+/// As `.vfsname` of SQLite's shell asks.
+fn vfs_name(connection: &Connection) -> String {
+    let mut name: *mut std::ffi::c_char = std::ptr::null_mut();
+    let argument: *mut *mut std::ffi::c_char = &mut name;
+    let operation = ffi::SQLITE_FCNTL_VFSNAME;
+    // SAFETY: an open connection; the control sets the pointer to a text, which is the caller's.
+    unsafe {
+        let handle = connection.handle();
+        let rc = ffi::sqlite3_file_control(handle, c"main".as_ptr(), operation, argument.cast());
+        assert_eq!(rc, ffi::SQLITE_OK);
+        let text = std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned();
+        ffi::sqlite3_free(name.cast());
+        text
+    }
+}
+
+#[test]
+fn a_database_names_the_vfs_and_what_is_below() {
+    let _alone = alone();
+    let place = Place::new(false);
+    assert_eq!(vfs_name(&place.wal("a.db")), "onejournal/unix");
+    let plain = Connection::open(place.path("a.db")).expect("plain");
+    assert_eq!(vfs_name(&plain), "unix");
 }
 
 #[test]

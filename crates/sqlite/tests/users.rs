@@ -284,7 +284,7 @@ fn root_and_the_owner_of_a_database_use_it_together() {
     }
     let third = act(&place, NOBODY, "owner_writes", &[]);
     assert!(
-        said(&third).contains("several users") && said(&third).contains("onejournal logd"),
+        said(&third).contains("For several users") && said(&third).contains("onejournal logd"),
         "{}",
         said(&third)
     );
@@ -292,11 +292,54 @@ fn root_and_the_owner_of_a_database_use_it_together() {
     std::fs::remove_dir_all(place.path(".onejournal")).expect("removed");
     let third = act(&place, NOBODY, "owner_writes", &[]);
     assert!(
-        said(&third).contains("several users") && !said(&third).contains("written"),
+        said(&third).contains("For several users") && !said(&third).contains("written"),
         "{}",
         said(&third)
     );
     assert!(!place.path(".onejournal").exists());
+}
+
+#[test]
+fn a_daemon_admits_another_user_when_the_stream_says_so() {
+    if !is_root() {
+        return;
+    }
+    load();
+    let place = public_place();
+    let options = log::Options { memory: place.memory.clone(), ..log::Options::default() };
+    let serve = || {
+        let server = log::ServerOptions::at(place.path("socket"));
+        log::Server::start(place.path("log"), &options, &server).expect("serve")
+    };
+    let act_through = |uid, step| {
+        let socket = place.path("socket").display().to_string();
+        said(&act(&place, uid, step, &[("ONEJOURNAL_LOG", &socket)]))
+    };
+    let server = serve();
+    let made = act_through(OTHER, "owner_makes_the_database");
+    assert!(made.contains("made"), "{made}");
+    let written = act_through(OTHER, "owner_writes");
+    assert!(written.contains("written"), "{written}");
+    permit(&place.path("a.db"), 0o666);
+    let refused = act_through(NOBODY, "owner_writes");
+    assert!(refused.contains("user 65533 made it") && refused.contains("stream.json"), "{refused}");
+    server.stop().expect("stopped");
+    let streams = std::fs::read_dir(place.path("log/streams")).expect("streams");
+    for stream in streams {
+        let path = stream.expect("entry").path().join("stream.json");
+        let text = std::fs::read_to_string(&path).expect("its settings");
+        let mut meta: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        meta["mode"] = 0o666.into();
+        std::fs::write(&path, meta.to_string()).expect("written");
+    }
+    let server = serve();
+    for uid in [NOBODY, OTHER] {
+        let written = act_through(uid, "owner_writes");
+        assert!(written.contains("written"), "{written}");
+    }
+    server.stop().expect("stopped");
+    let rows = Connection::open(place.path("a.db")).expect("plain");
+    assert_eq!(count(&rows), 3);
 }
 
 #[test]

@@ -13,7 +13,8 @@
     memory      a tmpfs for the log's shared memory, /dev/shm by default; the same in all processes
     recover     "discard": give up what is logged when the database was changed behind the extension's back
 
-Everything else is handed to sqlite3.connect().
+Everything else is handed to sqlite3.connect(). When the extension refuses the database, the exception says why. Later errors
+are explained by `SELECT onejournal_last_error()`, in the thread that met them. A database in memory (":memory:") is an ordinary one.
 """
 
 import os
@@ -38,7 +39,8 @@ def loadable_path():
 
 def load(connection):
     """Loads the extension through `connection` (of sqlite3 or apsw). From then on, every connection that this copy of
-    SQLite opens in this process can use the VFS."""
+    SQLite opens in this process can use the VFS and has the SQL functions. A second copy of SQLite in the process (apsw
+    brings its own) is refused."""
     if hasattr(connection, "enableloadextension"):  # apsw
         connection.enableloadextension(True)
         try:
@@ -59,6 +61,22 @@ def load(connection):
         connection.enable_load_extension(False)
 
 
+def _explained(error, module):
+    """The error with the extension's own text, if it has one; SQLite's is "unable to open database file"."""
+    asking = module.connect(":memory:")
+    try:
+        text = asking.execute("SELECT onejournal_last_error()").fetchone()[0]
+    finally:
+        asking.close()
+    if text is None:
+        return error
+    explained = type(error)(text)
+    for name in ("sqlite_errorcode", "sqlite_errorname"):
+        if hasattr(error, name):
+            setattr(explained, name, getattr(error, name))
+    return explained
+
+
 def connect(database, *, log=None, nvram=None, durability=None, memory=None, recover=None, module=None, **options):
     """Opens `database` through the VFS. `module`: sqlite3 (default) or one with the same interface."""
     if module is None:
@@ -70,13 +88,21 @@ def connect(database, *, log=None, nvram=None, durability=None, memory=None, rec
         finally:
             opener.close()
         _loaded_modules.add(module)
-    wanted = {"vfs": "onejournal", "log": log, "nvram": nvram, "durability": durability, "memory": memory, "recover": recover}
-    query = urllib.parse.urlencode({k: os.fspath(v) for k, v in wanted.items() if v is not None}, quote_via=urllib.parse.quote)
-    path = urllib.parse.quote(os.path.abspath(os.fspath(database)))
-    connection = module.connect(f"file:{path}?{query}", uri=True, **options)
+    name = os.fsdecode(database)
+    if name.startswith("file:"):
+        raise ValueError(f"{name}: give the path of the database, and options by name; URIs are for sqlite3.connect()")
+    wanted = {"log": log, "nvram": nvram, "durability": durability, "memory": memory, "recover": recover}
+    wanted = {k: os.fspath(v) for k, v in wanted.items() if v is not None}
+    if name in ("", ":memory:"):
+        if wanted:
+            raise ValueError(f"a database that is not kept has no log: {', '.join(wanted)} cannot be given")
+        return module.connect(name, **options)
+    query = urllib.parse.urlencode({"vfs": "onejournal", **wanted}, quote_via=urllib.parse.quote)
+    path = urllib.parse.quote(os.path.abspath(name))
     try:
-        load(connection)  # The VFS is there for all connections, the SQL functions only where it is loaded.
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+        return module.connect(f"file:{path}?{query}", uri=True, **options)
+    except module.Error as error:
+        explained = _explained(error, module)
+        if explained is error:
+            raise
+        raise explained from error

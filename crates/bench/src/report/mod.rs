@@ -9,6 +9,7 @@ mod markdown;
 mod number;
 mod palette;
 mod sections;
+mod summary;
 
 use std::fs;
 use std::path::Path;
@@ -40,4 +41,22 @@ pub fn write(dir: &Path, files: &[SectionFile]) -> Result<()> {
 
 fn save(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).map_err(Error::at(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::EXPERIMENTS;
+    use crate::results;
+
+    /// `onejournal-bench report docs/results` has been run since the results or the report's code changed.
+    #[test]
+    fn the_stored_report_is_drawn_from_the_stored_results() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+        let ids = EXPERIMENTS.iter().map(|experiment| experiment.id);
+        let files = results::read_all(&dir, ids).expect("the stored results");
+        let blocks = sections::report(&files, &Palette::of(&files)).expect("a report");
+        let stored = fs::read_to_string(dir.join("README.md")).expect("the stored report");
+        assert!(stored == markdown::render(&blocks), "run: onejournal-bench report docs/results");
+    }
 }

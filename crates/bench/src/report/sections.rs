@@ -1,24 +1,33 @@
-//! What the page says: the machine, all verdicts, and a section for each experiment.
+//! What the page says: the first screen, all verdicts, the machine, and a section for each experiment.
 
 use super::chart;
 use super::document::{Block, Table};
 use super::number::shown;
 use super::palette::Palette;
+use super::summary;
 use crate::error::Result;
 use crate::results::{Build, Disturbance, Machine, Outcome, Row, Section, SectionFile};
 
 /// The whole page.
 pub fn report(files: &[SectionFile], palette: &Palette) -> Result<Vec<Block>> {
     let mut blocks = vec![Block::heading(1, "OneJournal: measurements", "top")];
+    blocks.extend(summary::blocks(files));
+    blocks.push(Block::heading(2, "Claims and what was measured", "verdicts"));
     blocks.push(Block::Paragraph(
-        "Each experiment of the papers, done again with OneJournal and with what one would use instead. Systems take turns in \
-         each round; values are medians over the rounds, in brackets the quartiles; whiskers are quartiles too. Counts are \
-         what the device was asked for, for each operation. Drawn by `onejournal-bench` from the JSON files beside this page."
+        "One line for each claim. *Paper* is the value that the paper reports. *Missed* means that OneJournal did not reach \
+         its goal; *shown* means that there was no goal."
+            .into(),
+    ));
+    blocks.push(Block::Table(all_verdicts(files)));
+    blocks.push(Block::heading(2, "How it was measured", "how"));
+    blocks.push(Block::Paragraph(
+        "Each experiment of the papers is repeated with OneJournal and with its alternatives. The systems take turns in each \
+         round. A value is the median of the rounds; its quartiles are in brackets, and the whiskers of a figure show them too. \
+         Counts are device requests for each operation. `onejournal-bench report DIR` draws this page from the JSON files \
+         beside it."
             .into(),
     ));
     blocks.extend(machines(files));
-    blocks.push(Block::heading(2, "Claims and what was measured", "verdicts"));
-    blocks.push(Block::Table(all_verdicts(files)));
     for file in files {
         blocks.extend(section(file, palette)?);
     }

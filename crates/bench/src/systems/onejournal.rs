@@ -113,8 +113,7 @@ impl System for OneJournal {
             // It has to be said: what is in a tmpfs survives the process only.
             options.push("durability=process".into());
         }
-        let log = lab.scratch().join(format!("{}.log", running.label));
-        let mount = onejournal().args(["mount", "-o", &options.join(","), "--log"]).arg(log);
+        let mount = onejournal().args(["mount", "-o", &options.join(",")]);
         let mount = mount.arg(running.block()).arg(&running.dir);
         running.mount(mount, onejournal().arg("umount"))?;
         running.has_stat();

@@ -10,8 +10,7 @@
 //! this operation and all after it fail. Against the first, everything is mapped writable at
 //! opening, which fails for pages that are known to be bad; against a full file system,
 //! everything is allocated then; against the second there is a lock, which only keeps away those
-//! who ask for it. The length of a file that is used alone is looked at before each access, so that one
-//! that was cut where nobody touches it is noticed, too.
+//! who ask for it. A file that is used alone is watched (`cut`), so that a cut in a part without stores is noticed, too.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,15 +19,14 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::cut::CutWatch;
 use super::mapping::{Mapping, Sharing};
 use super::medium::{Medium, Promise};
 use super::persist::{self, STREAM_FROM_BYTES};
 use super::processor::{Native, Processor};
 use super::{Nvram, check_span, failed, total_bytes};
 use crate::claim::{self, Access, refused};
-use crate::length::Length;
-use crate::trusted_users::TrustedUsers;
-use crate::{DeviceError, Durability, Operation, Result};
+use crate::{DeviceError, Durability, Operation, Result, Trust};
 
 /// What became of memory that is gone.
 pub(crate) const LOST: &str =
@@ -44,7 +42,7 @@ pub struct MappedNvram {
     /// Holds the lock.
     fd: Option<OwnedFd>,
     /// Of a file that is used alone.
-    length: Option<Length>,
+    watch: Option<CutWatch>,
 }
 
 impl MappedNvram {
@@ -67,7 +65,7 @@ impl MappedNvram {
         path: impl AsRef<Path>,
         access: Access,
         asked: Option<Durability>,
-        trust: &TrustedUsers,
+        trust: Trust,
     ) -> Result<MappedNvram> {
         Self::open_with(path.as_ref(), access, asked, Some(trust))
     }
@@ -76,7 +74,7 @@ impl MappedNvram {
         path: &Path,
         access: Access,
         asked: Option<Durability>,
-        trust: Option<&TrustedUsers>,
+        trust: Option<Trust>,
     ) -> Result<MappedNvram> {
         let last = trust.map(|trust| trust.follow(path)).transpose()?;
         let follow = if last.is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };
@@ -129,7 +127,7 @@ impl MappedNvram {
     ) -> Result<MappedNvram> {
         // Those who share it see to its length.
         let shared = Self::of_fd(path.as_ref(), fd, access, asked)?;
-        Ok(MappedNvram { length: None, ..shared })
+        Ok(MappedNvram { watch: None, ..shared })
     }
 
     /// `len_bytes` zeros in this process's own memory, which survive nothing: for tests and
@@ -166,10 +164,13 @@ impl MappedNvram {
         if access == Access::ReadWrite {
             reserve(path, &fd, &medium, &mapping)?;
         }
-        let is_file = medium == Medium::File;
-        let length = is_file.then(|| Length::of_itself(mapping.len_bytes() as u64));
+        let block_bytes = usize::try_from(stat.st_blksize).unwrap_or(0);
+        let watch = (medium == Medium::File)
+            .then(|| CutWatch::of_file(&fd, len_bytes, block_bytes))
+            .transpose()
+            .map_err(|e| claim::errno(path, e))?;
         let opened = Self::of_mapping(mapping, access, durability, Some(fd));
-        Ok(MappedNvram { length, ..opened })
+        Ok(MappedNvram { watch, ..opened })
     }
 
     fn of_mapping(
@@ -180,8 +181,8 @@ impl MappedNvram {
     ) -> Self {
         let processor = Native::detect();
         let stream_from_bytes = STREAM_FROM_BYTES;
-        let length = None;
-        MappedNvram { mapping, access, durability, processor, stream_from_bytes, fd, length }
+        let watch = None;
+        MappedNvram { mapping, access, durability, processor, stream_from_bytes, fd, watch }
     }
 
     /// An error when the memory is gone. Behind every access: what was read means nothing then, and what was stored is
@@ -204,17 +205,18 @@ impl MappedNvram {
             let why = io::Error::new(ErrorKind::PermissionDenied, "opened for reading only");
             return Err(DeviceError::new(operation, offset, len_bytes, why));
         }
-        self.check_length(operation, offset, len_bytes)?;
+        self.check_whole(operation, offset, len_bytes)?;
         let offset = usize::try_from(offset).expect("not more than the length of the mapping");
         Ok(self.mapping.at(offset))
     }
 
-    /// An error when the file has become shorter, wherever that is.
-    fn check_length(&self, operation: Operation, offset: u64, len_bytes: usize) -> Result<()> {
-        let (Some(length), Some(fd)) = (&self.length, &self.fd) else { return Ok(()) };
+    /// An error when the file has become shorter: for a read, so that bytes of the span are lost; else, wherever.
+    fn check_whole(&self, operation: Operation, offset: u64, len_bytes: usize) -> Result<()> {
+        let (Some(watch), Some(fd)) = (&self.watch, &self.fd) else { return Ok(()) };
+        let end = offset + len_bytes as u64;
         match operation {
-            Operation::Read => length.check_up_to(fd, offset + len_bytes as u64),
-            _ => length.check(fd),
+            Operation::Read => watch.check_read(fd, end),
+            _ => watch.check_store(fd, end),
         }
         .map_err(|error| DeviceError::new(operation, offset, len_bytes, error))
     }
@@ -246,7 +248,7 @@ impl Nvram for MappedNvram {
 
     fn persist(&self) -> Result<()> {
         self.processor.fence();
-        self.check_length(Operation::Flush, 0, 0)?;
+        self.check_whole(Operation::Flush, 0, 0)?;
         self.check(Operation::Flush, 0, 0)
     }
 

@@ -42,6 +42,17 @@ impl Mapping {
         access: Access,
         sharing: Sharing,
     ) -> rustix::io::Result<Self> {
+        Self::of_file_from(fd, 0, len_bytes, access, sharing)
+    }
+
+    /// The same from `offset`, a multiple of what the file system maps at once.
+    pub(crate) fn of_file_from(
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        len_bytes: usize,
+        access: Access,
+        sharing: Sharing,
+    ) -> rustix::io::Result<Self> {
         let protection = match access {
             Access::ReadOnly => ProtFlags::READ,
             Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
@@ -52,7 +63,7 @@ impl Mapping {
             Sharing::PageCache => MapFlags::SHARED,
         };
         // SAFETY: the kernel chooses an address where nothing is mapped.
-        let start = unsafe { mm::mmap(ptr::null_mut(), len_bytes, protection, flags, fd, 0) }?;
+        let start = unsafe { mm::mmap(ptr::null_mut(), len_bytes, protection, flags, fd, offset) }?;
         let start = start.cast::<u8>();
         // The handler makes a pointer of the number.
         let _ = start.expose_provenance();
@@ -64,6 +75,14 @@ impl Mapping {
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
         self.span.is_some_and(Span::is_lost)
+    }
+
+    /// Loads the last byte, and says whether the mapping is still there ([`Mapping::is_lost`]).
+    #[inline]
+    pub(crate) fn is_last_byte_there(&self) -> bool {
+        // SAFETY: the byte is the mapping's, which is readable; no reference to it is made.
+        unsafe { self.start.add(self.len_bytes - 1).read_volatile() };
+        !self.is_lost()
     }
 
     /// Maps zeros that belong to nothing.

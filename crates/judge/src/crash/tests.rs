@@ -13,7 +13,12 @@ fn bytes(byte: u8, len_bytes: usize) -> Data {
 fn trace(work: impl FnOnce(&Recorder)) -> Trace {
     let recorder = Recorder::default();
     work(&recorder);
-    Trace { bases: vec![Image::zeroed(1 << 16); 2], events: recorder.take(), has_nvram: false }
+    Trace {
+        bases: vec![Image::zeroed(1 << 16); 2],
+        events: recorder.take(),
+        has_nvram: false,
+        has_kernel_ext4: false,
+    }
 }
 
 fn after(trace: &Trace, cut: usize, survival: Survival, fault: Fault) -> Vec<Image> {

@@ -170,7 +170,8 @@ impl Client {
             Unanswered::Wrong(text) => Err(LogError::Daemon(format!("{socket}: {text}"))),
             Unanswered::Gone(e) if matches!(e.kind(), ErrorKind::WouldBlock) => {
                 let waited = ANSWER_WAIT.as_secs();
-                Err(LogError::Daemon(format!("{socket}: no answer for {waited} s")))
+                let text = format!("{socket}: no answer for {waited} s: is the daemon stopped?");
+                Err(LogError::Daemon(text))
             }
             Unanswered::Gone(e) if begin.elapsed() >= options.retry => {
                 let waited = options.retry.as_secs_f32();

@@ -53,7 +53,11 @@ pub(super) fn check(name: &StreamName, meta: &StreamMeta, peer: &Peer, wish: Wis
                 Wish::Know => "opening",
                 Wish::Own => "removing or repairing",
             };
-            Err(LogError::Denied(format!("stream {name}: {wish}, as user {}", peer.uid)))
+            Err(LogError::Denied(format!(
+                "stream {name}: {wish}, as user {}; user {} made it. To permit others, stop the daemon and change owner, \
+                 group or mode in the log's streams/{name}/stream.json",
+                peer.uid, meta.uid
+            )))
         }
     }
 }

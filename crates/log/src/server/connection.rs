@@ -68,6 +68,11 @@ impl Connections {
         }
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().open.len()
+    }
+
     fn end(&self, number: u64) {
         let mut table = self.0.lock();
         if let Some(mut open) = table.open.remove(&number) {

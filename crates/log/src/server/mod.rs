@@ -39,7 +39,7 @@ use rustix::net::{SocketAddrUnix, SocketFlags};
 use crate::options::Options;
 use crate::service::Service;
 use crate::worker::Worker;
-use crate::{LogError, Result, transport};
+use crate::{LogError, LogStat, Result, transport};
 
 use connection::{Connections, Turns};
 use desk::Desk;
@@ -149,6 +149,21 @@ impl Server {
     /// Where clients connect to.
     pub fn socket(&self) -> &Path {
         &self.socket
+    }
+
+    /// Counters of the service.
+    pub fn stat(&self) -> LogStat {
+        self.shared.desk.service.stat()
+    }
+
+    /// Connections of clients.
+    pub fn connection_count(&self) -> usize {
+        self.shared.connections.count()
+    }
+
+    /// Streams that the daemon has open.
+    pub fn open_stream_count(&self) -> usize {
+        self.shared.desk.service.open_lanes().len()
     }
 
     /// Ends: no request is carried out any more when this returns, and all that was appended is in

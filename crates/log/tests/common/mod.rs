@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use device::Durability;
-use log::{Options, Stream};
+use onejournal::{Options, Stream};
 
 /// A directory for a service, one for its shared memory, one that stands for NVRAM.
 pub struct Place {

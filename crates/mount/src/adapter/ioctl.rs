@@ -19,7 +19,7 @@ const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
 const FS_IOC_SETFSLABEL: u32 = 0x4100_9432;
 /// Bytes of a label in these calls (`FSLABEL_MAX`).
 const LABEL_ARGUMENT_BYTES: usize = 256;
-/// `_IOR('O', 0xE0, __u32)`: the data mode that holds for a file (`docs/modes.md`).
+/// `_IOR('O', 0xE0, __u32)`: the data mode that holds for a file (`docs/reference/modes.md`).
 const OJ_IOC_GET_MODE: u32 = 0x8004_4fe0;
 /// `_IOW('O', 0xE1, __u32)`: sets a file's data mode; 0 is the volume's.
 const OJ_IOC_SET_MODE: u32 = 0x4004_4fe1;

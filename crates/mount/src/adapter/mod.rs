@@ -43,7 +43,7 @@ use crate::notifier::Notifier;
 use crate::reply::{Answer, Reply};
 use crate::request::{Body, Request};
 use crate::session::mark_closing;
-use crate::stat::{AdapterCounters, Stat, StatSource};
+use crate::stat::{AdapterCounters, Opening, Stat, StatSource};
 
 /// The volume as a FUSE server.
 pub(crate) struct Adapter {
@@ -71,11 +71,11 @@ impl Adapter {
         notifier: Option<Arc<Notifier>>,
         atomic: Option<AtomicWrites>,
     ) -> Adapter {
-        let opening_bytes = (stat_source.device_counters)().write_bytes;
+        let opening = Opening::so_far(&stat_source);
         Adapter {
             volume: RwLock::new(Some(volume)),
             close_result: Mutex::new(None),
-            counters: AdapterCounters { opening_bytes, ..AdapterCounters::default() },
+            counters: AdapterCounters { opening, ..AdapterCounters::default() },
             forgets: Forgets::default(),
             capabilities: Capabilities::default(),
             notifier,

@@ -241,16 +241,37 @@ impl Transaction<'_> {
         if self.head.pages_behind <= self.head.pages_before {
             return Ok(());
         }
-        // What is not written of the new pages is zeros, in the file as in replay.
-        if self.file_bytes > self.bytes_before() {
-            main.truncate(self.bytes_before())?;
-        }
-        let written = self.write(main, |page| page > self.head.pages_before);
-        if written.is_err() {
+        let extended = self.write_new_pages(main);
+        if extended.is_err() {
             // It says no more than that it is full.
             let _ = main.truncate(self.bytes_before());
         }
-        written
+        extended
+    }
+
+    fn write_new_pages(&self, main: Real) -> Result<(), Failure> {
+        if self.file_bytes > self.bytes_before() {
+            main.truncate(self.bytes_before())?;
+            self.blank(main)?;
+        }
+        if let Some(bytes) = self.held.size_hint {
+            main.hint_size(bytes);
+        }
+        self.write(main, |page| page > self.head.pages_before)
+    }
+
+    /// Makes the new pages that the transaction does not write zeros, as replay takes them to be. A file that grows in chunks
+    /// (`SQLITE_FCNTL_CHUNK_SIZE`) is cut at the end of a chunk, and has old pages up to there.
+    fn blank(&self, main: Real) -> Result<(), Failure> {
+        let end = main.size()?.min(self.bytes_behind());
+        let zeros = vec![0; self.head.page_bytes];
+        let new = self.head.pages_before + 1..=self.head.pages_behind;
+        for page in new.take_while(|page| self.at(*page) < end) {
+            if !self.held.has(page) {
+                main.write(self.at(page), &zeros)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes the other pages.

@@ -354,8 +354,6 @@ impl Connection {
                 self.is_journal_unsynced = true;
                 Then::Return(SQLITE_OK)
             }
-            // It would change the file.
-            SQLITE_FCNTL_SIZE_HINT if self.held.is_some() => Then::Return(SQLITE_OK),
             SQLITE_FCNTL_SIZE_HINT => {
                 self.direct(main)?;
                 Then::Below
@@ -409,6 +407,14 @@ pub unsafe fn control(
             *message = unsafe { (loaded().api.mprintf)(c"%s".as_ptr(), text.as_ptr()) };
             return Ok(Then::Return(SQLITE_ERROR));
         }
+    }
+    if operation == SQLITE_FCNTL_SIZE_HINT
+        && let Some(held) = &mut connection.held
+    {
+        // The file below hears it when the transaction commits.
+        // SAFETY: the argument of this control: a number of bytes.
+        held.size_hint = Some(unsafe { *argument.cast::<i64>() });
+        return Ok(Then::Return(SQLITE_OK));
     }
     connection.control(main, operation)
 }

@@ -12,6 +12,8 @@ pub struct Held {
     /// Where each page's bytes begin.
     places: BTreeMap<u32, usize>,
     bytes: Vec<u8>,
+    /// How many bytes SQLite says the database will have, if it said so.
+    pub size_hint: Option<i64>,
 }
 
 impl Held {
@@ -46,6 +48,11 @@ impl Held {
     /// The pages, by number.
     pub fn pages(&self) -> impl DoubleEndedIterator<Item = (u32, &[u8])> {
         self.places.iter().map(|(page, at)| (*page, &self.bytes[*at..at + self.page_bytes]))
+    }
+
+    /// Whether the transaction writes this page.
+    pub fn has(&self, page: u32) -> bool {
+        self.places.contains_key(&page)
     }
 
     /// Page 1.

@@ -292,3 +292,52 @@ fn regression_a_file_that_was_cut_is_stored_to_no_more() {
     nvram.read(0, &mut found).expect("it is left");
     assert_eq!(found, [1; 100]);
 }
+
+fn cut(path: &Path, len_bytes: u64) {
+    File::options().write(true).open(path).and_then(|file| file.set_len(len_bytes)).expect("cut");
+}
+
+/// Whichever access notices the cut, none succeeds afterwards in storing.
+#[test]
+fn regression_a_file_that_was_cut_and_grown_is_stored_to_no_more() {
+    let Some(directory) = memory_directory() else { return };
+    let noticed_by: [fn(&MappedNvram) -> Result<()>; 3] = [
+        |nvram| nvram.store(0, &[2; 100]),
+        |nvram| nvram.read(LEN_BYTES - 100, &mut [0; 100]),
+        MappedNvram::persist,
+    ];
+    for notice in noticed_by {
+        let path = file_of(directory.path(), LEN_BYTES);
+        let nvram = MappedNvram::open(&path, Access::ReadWrite, Some(Process)).expect("open");
+        nvram.write_durable(0, &[&[1; 100]]).expect("whole");
+        cut(&path, LEN_BYTES / 2);
+        notice(&nvram).expect_err("it was cut");
+        cut(&path, LEN_BYTES);
+        for offset in [0, LEN_BYTES / 2, LEN_BYTES - 100] {
+            let stored = nvram.write_durable(offset, &[&[2; 100]]);
+            assert!(stored.expect_err("it was cut").is_shrunk());
+        }
+        nvram.read(LEN_BYTES - 100, &mut [0; 100]).expect_err("it was lost");
+        let mut found = [0; 100];
+        nvram.read(0, &mut found).expect("it is left");
+        assert_eq!(found, [1; 100]);
+    }
+}
+
+/// No load can show this cut: the page is still there.
+#[test]
+fn a_cut_inside_the_last_page_is_noticed_there() {
+    let Some(directory) = memory_directory() else { return };
+    for len_bytes in [LEN_BYTES, LEN_BYTES - 1000] {
+        let path = file_of(directory.path(), len_bytes);
+        let nvram = MappedNvram::open(&path, Access::ReadWrite, Some(Process)).expect("open");
+        nvram.write_durable(len_bytes - 200, &[&[1; 200]]).expect("whole");
+        cut(&path, len_bytes - 10);
+        let page_start = LEN_BYTES - rustix::param::page_size() as u64;
+        nvram.write_durable(page_start, &[&[2]]).expect_err("it was cut");
+        nvram.read(len_bytes - 100, &mut [0; 100]).expect_err("it is lost");
+        nvram.read(len_bytes - 100, &mut [0; 90]).expect("it is left");
+        nvram.write_durable(0, &[&[2]]).expect_err("it was noticed");
+        fs::remove_file(&path).expect("remove");
+    }
+}

@@ -1,0 +1,246 @@
+//! The first screen of the report, for a reader who has never seen the project: what is gained, against what, and when not
+//! to use it. Each line names two measured values; a line whose experiment is not among the results is left out.
+
+use super::document::{Block, Table};
+use super::number::shown;
+use crate::results::{Better, Outcome, Row, SectionFile};
+
+const PEER: &str = "ext4 ordered";
+const OURS: &str = "OneJournal";
+
+/// A line of the first screen: one value of OneJournal beside one of its peer.
+struct Line {
+    what: &'static str,
+    id: &'static str,
+    panel: &'static str,
+    case: &'static str,
+    metric: &'static str,
+    /// A count of the device in place of the metric.
+    count: Option<&'static str>,
+    unit: &'static str,
+    peer: &'static str,
+    ours: &'static str,
+}
+
+impl Line {
+    const fn of(
+        what: &'static str,
+        id: &'static str,
+        panel: &'static str,
+        case: &'static str,
+    ) -> Line {
+        Line {
+            what,
+            id,
+            panel,
+            case,
+            metric: "transaction time",
+            count: None,
+            unit: "ms",
+            peer: PEER,
+            ours: OURS,
+        }
+    }
+
+    const fn metric(self, metric: &'static str, unit: &'static str) -> Line {
+        Line { metric, unit, ..self }
+    }
+
+    const fn count(self, count: &'static str, unit: &'static str) -> Line {
+        Line { count: Some(count), unit, ..self }
+    }
+
+    const fn ours(self, ours: &'static str) -> Line {
+        Line { ours, ..self }
+    }
+
+    const fn systems(self, peer: &'static str, ours: &'static str) -> Line {
+        Line { peer, ours, ..self }
+    }
+}
+
+/// Where OneJournal is ahead.
+const GAINED: [Line; 6] = [
+    Line::of(
+        "SQLite with a WAL, insert of one row, SATA SSD: bytes written to the device for one transaction",
+        "sqlite-one-row",
+        "ssd311: WAL",
+        "insert",
+    )
+    .count("written KiB", "KiB"),
+    Line::of(
+        "The same transaction: time of the commit",
+        "sqlite-one-row",
+        "ssd311: WAL",
+        "insert",
+    ),
+    Line::of(
+        "SQLite in DELETE mode with `-o atomic_writes`, update of one row, eMMC: time of the commit",
+        "atomic-writes",
+        "emmc: DELETE",
+        "update",
+    )
+    .ours("OneJournal, atomic_writes"),
+    Line::of(
+        "SQLite extension on kernel ext4 (nothing mounted), 8 processes with 64 databases, SATA SSD",
+        "sqlite-extension",
+        "ssd311",
+        "8 processes, 64 databases",
+    )
+    .metric("transactions of all writers", "commits/s")
+    .ours("ext4 ordered, SQLite extension"),
+    Line::of(
+        "16 processes that append 200 bytes and call `fsync`, SATA SSD",
+        "group-commit",
+        "ssd311: append 200 bytes and fsync",
+        "16",
+    )
+    .metric("syncs a second", "syncs/s"),
+    Line::of(
+        "Mount after a crash with a full journal, against ext4 with `data=journal`, SATA SSD",
+        "okeanos-recovery",
+        "ssd311",
+        "full journal, 4 KiB",
+    )
+    .metric("time to mount", "ms")
+    .systems("ext4 journal, ext. journal", "OneJournal, ext. journal"),
+];
+
+/// Where it is behind.
+const LOST: [Line; 4] = [
+    Line::of("PostgreSQL (pgbench) with 16 clients, SATA SSD", "pgbench", "ssd840", "16")
+        .metric("transactions a second", "transactions/s"),
+    Line::of(
+        "Unpacking an archive of 10,000 small files, a disk in memory",
+        "bulk",
+        "small files",
+        "unpack",
+    )
+    .metric("time", "s"),
+    Line::of("Reading a file of 1 GiB, a disk in memory", "bulk", "large file", "read")
+        .metric("time", "s"),
+    Line::of("Random writes of 4 KiB without any `fsync`, SATA SSD", "djfs-fio", "ssd840", "never")
+        .metric("writes a second", "writes/s"),
+];
+
+/// The first screen. Nothing when none of its experiments is among the results.
+pub fn blocks(files: &[SectionFile]) -> Vec<Block> {
+    let (gained, lost) = (rows(files, &GAINED), rows(files, &LOST));
+    if gained.is_empty() && lost.is_empty() {
+        return Vec::new();
+    }
+    let mut blocks = vec![
+        Block::heading(2, "In one screen", "summary"),
+        Block::Paragraph(
+            "OneJournal makes `fsync` cheap: it writes a commit with one device write and one flush, and writes only the bytes \
+             that changed. The peer is the kernel's ext4 with its default, `data=ordered`, unless a line names another. \
+             OneJournal runs in user space, so a program that rarely calls `fsync` is slower on it."
+                .into(),
+        ),
+    ];
+    for (title, factor, rows) in
+        [("Faster, or fewer bytes", "gain", gained), ("Slower", "speed", lost)]
+    {
+        if !rows.is_empty() {
+            blocks.push(Block::Paragraph(format!("**{title}**")));
+            let header =
+                ["workload", "kernel ext4", "OneJournal", factor].map(str::to_owned).to_vec();
+            blocks.push(Block::Table(Table { header, rows, left_columns: 1 }));
+        }
+    }
+    blocks.push(Block::Paragraph(
+        "**Do not use it** for build trees, mail folders and other directories of many small files, for files that are \
+         only read, for programs that never call `fsync`, and where the kernel's ext4 is fast enough already."
+            .into(),
+    ));
+    blocks.push(Block::Paragraph(
+        "The SSDs and the eMMC are emulated with the latencies of real devices, which the experiments name. The bytes of one \
+         transaction leave out what both sides bring to its final place later, for many transactions at once."
+            .into(),
+    ));
+    blocks.push(Block::Paragraph(tally(files)));
+    blocks
+}
+
+fn rows(files: &[SectionFile], lines: &[Line]) -> Vec<Vec<String>> {
+    lines.iter().filter_map(|line| cells(files, line)).collect()
+}
+
+fn cells(files: &[SectionFile], line: &Line) -> Option<Vec<String>> {
+    let section = &files.iter().find(|file| file.section.id == line.id)?.section;
+    let of = |system: &str| {
+        let is_it = |row: &&Row| {
+            (row.panel.as_str(), row.case.as_str()) == (line.panel, line.case)
+                && (row.metric.as_str(), row.system.as_str()) == (line.metric, system)
+        };
+        section.rows.iter().find(is_it)
+    };
+    let value = |row: &Row| match line.count {
+        Some(name) => row.counts.get(name).copied(),
+        None => Some(row.median),
+    };
+    let (peer, ours) = (of(line.peer)?, of(line.ours)?);
+    let is_lower_good = line.count.is_some() || ours.better == Better::Lower;
+    let (peer, ours) = (value(peer)?, value(ours)?);
+    let factor = if is_lower_good { peer / ours } else { ours / peer };
+    let factor = match factor >= 1.0 {
+        true => format!("{}×", shown(factor)),
+        false => format!("{} %", shown(100.0 * factor)),
+    };
+    let with_unit = |value: f64| format!("{} {}", shown(value), line.unit);
+    let what = format!("{} ([details](#{}))", line.what, line.id);
+    Some(vec![what, with_unit(peer), with_unit(ours), factor])
+}
+
+/// How many claims were reached.
+fn tally(files: &[SectionFile]) -> String {
+    let verdicts = || files.iter().flat_map(|file| &file.section.verdicts);
+    let count = |wanted: Outcome| verdicts().filter(|verdict| verdict.outcome == wanted).count();
+    format!(
+        "This report holds {} claims, of four papers and of our own, against measurements: {} are reached, {} are missed, and \
+         {} are shown without a goal. The [table](#verdicts) lists all of them, [Open gaps](../developers/benchmarks.md#open-gaps) \
+         explains each missed one.",
+        verdicts().count(),
+        count(Outcome::Reached),
+        count(Outcome::Missed),
+        count(Outcome::Shown)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::experiments::EXPERIMENTS;
+    use crate::results;
+
+    fn stored() -> Vec<SectionFile> {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+        let ids = EXPERIMENTS.iter().map(|experiment| experiment.id);
+        results::read_all(&dir, ids).expect("the stored results")
+    }
+
+    #[test]
+    fn every_line_has_its_values_in_the_stored_results() {
+        let files = stored();
+        assert_eq!(rows(&files, &GAINED).len(), GAINED.len());
+        assert_eq!(rows(&files, &LOST).len(), LOST.len());
+    }
+
+    #[test]
+    fn gains_are_gains_and_losses_are_losses() {
+        let files = stored();
+        let is_gain = |cells: &Vec<String>| cells[3].ends_with('×');
+        assert!(rows(&files, &GAINED).iter().all(is_gain));
+        assert!(!rows(&files, &LOST).iter().any(is_gain));
+    }
+
+    #[test]
+    fn a_line_without_results_is_left_out() {
+        let files: Vec<SectionFile> =
+            stored().into_iter().filter(|file| file.section.id == "bulk").collect();
+        assert_eq!((rows(&files, &GAINED).len(), rows(&files, &LOST).len()), (0, 2));
+        assert!(blocks(&[]).is_empty());
+    }
+}

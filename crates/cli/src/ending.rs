@@ -1,0 +1,59 @@
+//! How a serving process is asked to end: SIGTERM, SIGINT and SIGHUP.
+//!
+//! The first signal unmounts. While programs use the mount it is detached, and the process ends with the last of them.
+//! When it is detached already, a signal closes the volume under these programs.
+
+use mount::{Closer, MountHandle};
+use signal_hook::iterator::Signals;
+
+use crate::service_manager::notify;
+use crate::{CliError, Result, error, users};
+
+/// Serves the signals from a thread of its own. `tell` is given each message for the person who waits.
+pub fn on_signals(
+    mut signals: Signals,
+    handle: MountHandle,
+    closer: Closer,
+    tell: fn(&str),
+) -> Result<()> {
+    let body = move || {
+        for _ in signals.forever() {
+            // Once it is gone or detached, another file system may be mounted there.
+            if handle.is_mounted() {
+                end(&handle, tell);
+            } else {
+                close_and_end(&closer);
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("oj-signals".into()).spawn(body);
+    thread.map(|_| ()).map_err(|error| CliError::new(format!("signals: {error}")))
+}
+
+fn end(handle: &MountHandle, tell: fn(&str)) {
+    notify("STOPPING=1\nSTATUS=unmounting");
+    if handle.unmount().is_ok() {
+        return;
+    }
+    let users = handle.device().map(users::of);
+    if let Err(error) = handle.unmount_lazily() {
+        tracing::error!("unmounting: {error}");
+        return;
+    }
+    let users = users.unwrap_or_else(|| "unknown".into());
+    let text = format!("waiting for programs that still use it: {users}");
+    notify(&format!("STATUS={text}"));
+    tell(&format!("{text}; another signal closes the volume, and they get errors"));
+}
+
+/// Ends the process when the volume is closed. Before it is served, it goes on.
+fn close_and_end(closer: &Closer) {
+    match closer.close() {
+        Some(Ok(())) => std::process::exit(0),
+        Some(Err(error)) => {
+            tracing::error!("{error}");
+            std::process::exit(error::OPERATIONAL.into())
+        }
+        None => {}
+    }
+}

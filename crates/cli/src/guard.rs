@@ -1,0 +1,130 @@
+//! The guard of a mount: a process that aborts the connection to the kernel when the daemon dies.
+//!
+//! It learns of that by the signal that the kernel sends to the children of a thread that ends (`PR_SET_PDEATHSIG`). The
+//! thread that starts the guard only waits for the guard's end, so a killed daemon always loses that thread, whatever
+//! its other threads are blocked in. A pipe would tell nothing: a blocked thread keeps all files of the daemon open.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use mount::Guard;
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+
+use crate::{CliError, GuardArgs, Result};
+
+const WATCHING: &str = "watching";
+
+/// Where the kernel's connections can be aborted, if that file system is mounted.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
+/// How the daemon starts its guard.
+#[derive(Debug, Default)]
+pub struct ByProcess(Mutex<State>);
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    NotNeededYet,
+    /// The thread lives as long as the guard.
+    Watched(JoinHandle<()>),
+    /// It could not be started, and is not tried again.
+    None,
+}
+
+impl Guard for ByProcess {
+    fn watch(&self, device: (u32, u32)) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            State::Watched(thread) if !thread.is_finished() => return,
+            State::None => return,
+            _ => {}
+        }
+        *state = start(device).map_or_else(
+            |error| {
+                tracing::warn!("no guard: {error}. If this process is killed, it may have to be ended by umount -f");
+                State::None
+            },
+            State::Watched,
+        );
+    }
+}
+
+/// Starts the guard and returns when it watches.
+fn start(device: (u32, u32)) -> io::Result<JoinHandle<()>> {
+    let (told, begun) = channel();
+    let builder = std::thread::Builder::new().name("oj-guard".into());
+    let thread = builder.spawn(move || keep(device, &told))?;
+    begun.recv().map_err(|_| io::Error::other("its thread ended"))??;
+    Ok(thread)
+}
+
+/// Runs the guard to its end; the guard ends with this thread. Tells when it watches.
+fn keep((major, minor): (u32, u32), told: &Sender<io::Result<()>>) {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("guard").arg(format!("{major}:{minor}"));
+    let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let begun = spawned.and_then(|mut child| {
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("it was asked for")).read_line(&mut line)?;
+        if line.trim() == WATCHING {
+            return Ok(child);
+        }
+        let status = child.wait()?;
+        Err(io::Error::other(format!("it ended early: {status}")))
+    });
+    match begun {
+        Ok(mut child) => {
+            let _ = told.send(Ok(()));
+            let ended = child.wait();
+            tracing::warn!("the guard has ended: {ended:?}");
+        }
+        // Who waits for it is told.
+        Err(error) => drop(told.send(Err(error))),
+    }
+}
+
+/// `onejournal guard`: aborts the connection of the file system when the process that started this one dies.
+pub fn run(args: &GuardArgs) -> Result<u8> {
+    let failed = |what: &str, error: io::Error| CliError::new(format!("guard: {what}: {error}"));
+    // Those that end the daemon come to its whole group, and it may take long to end.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]);
+    let mut signals = signals.map_err(|error| failed("signals", error))?;
+    let mut abort = open_abort(args.device).map_err(|error| failed("fusectl", error))?;
+    std::env::set_current_dir("/").map_err(|error| failed("/", error))?;
+    // A signal to the daemon's process group is not meant for the guard.
+    let _ = rustix::process::setsid();
+    set_parent_process_death_signal(Some(Signal::USR1))
+        .map_err(|errno| failed("prctl", errno.into()))?;
+    // Fails if the daemon has died before the signal was asked for.
+    let mut stdout = io::stdout();
+    writeln!(stdout, "{WATCHING}")
+        .and_then(|()| stdout.flush())
+        .map_err(|error| failed("its daemon", error))?;
+    signals.forever().find(|signal| *signal == SIGUSR1);
+    // Nothing happens if the connection has ended: the open file belongs to it, even if the number was given away again.
+    abort.write_all(b"1").map_err(|error| failed("fusectl", error))?;
+    Ok(0)
+}
+
+/// The file that aborts the connection. It belongs to the user who mounted; root needs no mounted `fusectl`.
+fn open_abort((major, minor): (u32, u32)) -> io::Result<File> {
+    let name = format!("{}/abort", u64::from(major) << 20 | u64::from(minor));
+    match OpenOptions::new().write(true).open(format!("{CONNECTIONS}/{name}")) {
+        Err(_) if rustix::process::geteuid().is_root() => {}
+        opened => return opened,
+    }
+    let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    let root = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    let abort = rustix::fs::openat(&root, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(File::from(abort))
+}

@@ -1,0 +1,141 @@
+//! The files of a volume for which most was written, and their names.
+//!
+//! The mount counts by inode. A name comes from the files that programs have open, which `/proc` shows, or else from the
+//! volume's directories, of which so many are read and no more. Both show only what this user may see.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::counters::read_attribute;
+use crate::namespaces;
+
+/// Entries of directories that one search reads at most.
+const ENTRY_LIMIT: usize = 20_000;
+/// A name that was not found is searched again after this time.
+const SEARCH_EVERY: Duration = Duration::from_secs(30);
+
+/// Counters of a file, as `user.onejournal.files` has them.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct FileCounters {
+    pub ino: u64,
+    pub app_bytes: u64,
+    pub fsyncs: u64,
+    pub journal_bytes: u64,
+    pub in_place_bytes: u64,
+    pub home_bytes: u64,
+    pub write_amplification: Option<f64>,
+    /// Below the volume's root.
+    pub name: Option<String>,
+}
+
+/// None, if they cannot be had: the volume was unmounted, for example.
+pub fn files_of(dir: &Path, names: &mut FileNames) -> Vec<FileCounters> {
+    let text = read_attribute(dir, mount::FILES_XATTR).unwrap_or_default();
+    let mut files: Vec<FileCounters> = serde_json::from_str(&text).unwrap_or_default();
+    let inodes: Vec<u64> = files.iter().map(|file| file.ino).collect();
+    names.find(dir, &inodes);
+    for file in &mut files {
+        file.name = names.names.get(&file.ino).map(|name| name.to_string_lossy().into_owned());
+    }
+    files
+}
+
+/// Names that were found on a volume.
+#[derive(Default)]
+pub struct FileNames {
+    names: HashMap<u64, PathBuf>,
+    searched: Option<Instant>,
+}
+
+impl FileNames {
+    /// Looks for the names of these inodes on the volume that is mounted on `dir`, relative to it.
+    fn find(&mut self, dir: &Path, inodes: &[u64]) {
+        // A name may have gone to another file since.
+        self.names.retain(|ino, name| inode_of(&dir.join(name)) == Some(*ino));
+        let wanted = self.missing(inodes);
+        if !wanted.is_empty() {
+            self.names.extend(open_files(dir, &wanted));
+        }
+        let wanted = self.missing(inodes);
+        if !wanted.is_empty() && self.searched.is_none_or(|at| at.elapsed() >= SEARCH_EVERY) {
+            self.names.extend(search(dir, &wanted));
+            self.searched = Some(Instant::now());
+        }
+    }
+
+    fn missing(&self, inodes: &[u64]) -> Vec<u64> {
+        inodes.iter().copied().filter(|ino| !self.names.contains_key(ino)).collect()
+    }
+}
+
+fn inode_of(path: &Path) -> Option<u64> {
+    fs::symlink_metadata(path).ok().map(|found| found.ino())
+}
+
+/// Names of files that a process has open.
+fn open_files(dir: &Path, wanted: &[u64]) -> Vec<(u64, PathBuf)> {
+    let mut found = Vec::new();
+    for pid in namespaces::processes() {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        for path in files.filter_map(|file| fs::read_link(file.path()).ok()) {
+            let Ok(name) = path.strip_prefix(dir) else { continue };
+            // A deleted file's path ends differently, and has no inode.
+            if let Some(ino) = inode_of(&path).filter(|ino| wanted.contains(ino)) {
+                found.push((ino, name.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+/// Names in the directories of the volume, those near its root first.
+fn search(dir: &Path, wanted: &[u64]) -> Vec<(u64, PathBuf)> {
+    let mut found = Vec::new();
+    let mut directories = std::collections::VecDeque::from([PathBuf::new()]);
+    let mut left = ENTRY_LIMIT;
+    while let Some(directory) = directories.pop_front() {
+        for entry in fs::read_dir(dir.join(&directory)).into_iter().flatten().flatten() {
+            if left == 0 || found.len() == wanted.len() {
+                return found;
+            }
+            left -= 1;
+            let name = directory.join(entry.file_name());
+            if wanted.contains(&entry.ino()) {
+                found.push((entry.ino(), name));
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                directories.push_back(name);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_directories_and_forgotten_with_their_files() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("d")).unwrap();
+        let path = dir.path().join("d/f");
+        fs::write(&path, "x").unwrap();
+        let ino = inode_of(&path).unwrap();
+        let mut names = FileNames::default();
+        names.find(dir.path(), &[ino, 1]);
+        assert_eq!(names.names, HashMap::from([(ino, PathBuf::from("d/f"))]));
+        fs::rename(&path, dir.path().join("g")).unwrap();
+        // It is not searched again so soon, but found where it is open.
+        names.find(dir.path(), &[ino]);
+        assert!(names.names.is_empty());
+        let open = fs::File::open(dir.path().join("g")).unwrap();
+        names.find(dir.path(), &[ino]);
+        assert_eq!(names.names[&ino], Path::new("g"));
+        drop(open);
+    }
+}

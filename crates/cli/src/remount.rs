@@ -1,0 +1,96 @@
+//! `mount -o remount`: changes what the kernel decides of a mounted volume, and refuses all else by name.
+//!
+//! mount(8) passes the options of the fstab entry as well. One that the mount has already is no change.
+
+use std::path::Path;
+
+use clap::Parser;
+use mount::MountOptions;
+use rustix::fs::StatVfsMountFlags;
+
+use crate::counters::{parse, read_attribute};
+use crate::mount_options::{self, Parsed, split, words};
+use crate::volumes::ServedVolume;
+use crate::{Cli, CliError, Command, Result, umount};
+
+/// What the kernel decides.
+const CHANGEABLE: [&str; 8] = ["ro", "rw", "nosuid", "suid", "nodev", "dev", "noexec", "exec"];
+
+/// What the kernel shows of each FUSE mount in the mount table, where mount(8) takes options from as well.
+const SHOWN: [&str; 4] = ["user_id", "group_id", "max_read", "blksize"];
+
+pub fn run(dir: &Path, options: &[String]) -> Result<u8> {
+    let Some(volume) = ServedVolume::mounted_on(dir)? else {
+        return Err(umount::not_mounted(dir));
+    };
+    let Some(daemon) = volume.daemon()? else {
+        return Err(CliError::at(dir, mount::DAEMON_GONE));
+    };
+    let mut flags = flags_of(dir)?;
+    let has_been = flags.read_only;
+    let now = options_of(daemon.pid)?;
+    let is_told = |option: &&str| *option != "remount" && !SHOWN.contains(&split(option).0);
+    for option in words(options).filter(is_told) {
+        if CHANGEABLE.contains(&split(option).0) {
+            let mut parsed = Parsed { mount: flags, ..Parsed::default() };
+            parsed.set(option)?;
+            flags = parsed.mount;
+        } else if !is_so(&now, option)? {
+            let text =
+                format!("option {option} cannot be changed by remount: unmount, and mount with it");
+            return Err(CliError::usage(text));
+        }
+    }
+    if has_been && !flags.read_only {
+        check_writable(dir)?;
+    }
+    mount::remount(dir, &flags).map_err(|error| CliError::new(error.to_string()))?;
+    Ok(0)
+}
+
+/// The flags of the mount.
+fn flags_of(dir: &Path) -> Result<MountOptions> {
+    let found = rustix::fs::statvfs(dir).map_err(|errno| CliError::at(dir, errno))?.f_flag;
+    Ok(MountOptions {
+        read_only: found.contains(StatVfsMountFlags::RDONLY),
+        nosuid: found.contains(StatVfsMountFlags::NOSUID),
+        nodev: found.contains(StatVfsMountFlags::NODEV),
+        noexec: found.contains(StatVfsMountFlags::NOEXEC),
+        ..MountOptions::default()
+    })
+}
+
+/// The options with which the process serves.
+fn options_of(pid: i32) -> Result<Parsed> {
+    let failed = |why: String| CliError::new(format!("process {pid}: {why}"));
+    let line = std::fs::read(format!("/proc/{pid}/cmdline"));
+    let line = line.map_err(|error| failed(error.to_string()))?;
+    let line = String::from_utf8_lossy(&line);
+    let line = line.trim_end_matches('\0').split('\0');
+    match Cli::try_parse_from(line).map(|cli| cli.command) {
+        Ok(Command::Mount(args)) => mount_options::parse(&args.options),
+        _ => Err(failed("it does not serve a mount".into())),
+    }
+}
+
+/// Whether setting the option changes nothing.
+fn is_so(now: &Parsed, option: &str) -> Result<bool> {
+    let mut with = now.clone();
+    with.set(option)?;
+    Ok(with == *now)
+}
+
+/// A volume that its daemon has opened read-only, or that an error has made so, stays read-only.
+fn check_writable(dir: &Path) -> Result<()> {
+    let stat = parse(dir, &read_attribute(dir, mount::STAT_XATTR)?)?;
+    if stat["read_only"] != true {
+        return Ok(());
+    }
+    let why = match stat["last_error"].as_str() {
+        Some(error) => format!(
+            "an error has made it read-only ({error}): unmount it, and run onejournal fsck on it"
+        ),
+        None => "it was mounted read-only: unmount it, and mount it again without ro".into(),
+    };
+    Err(CliError::at(dir, format!("cannot be made writable: {why}")))
+}

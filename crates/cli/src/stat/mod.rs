@@ -1,0 +1,98 @@
+//! `onejournal stat`: the counters of a mounted volume or of a file, through a virtual attribute.
+
+mod groups;
+mod summary;
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value};
+
+use crate::counters::Counters;
+use crate::inventory::{Subject, ask_once};
+use crate::volumes::ServedVolume;
+use crate::{CliError, Result, StatArgs, say, watch};
+
+pub use summary::{Amplification, Flushes, written_since_ready};
+
+pub fn run(args: &StatArgs) -> Result<u8> {
+    if let Some(seconds) = args.watch {
+        return watch::run(&args.path, seconds, args.json);
+    }
+    // Everything below that asks the volume does so after it has answered.
+    let answer = ask_once(&args.path, Subject::File)?;
+    let (stat, place) = match answer.error {
+        None => (answer.counters, place_of(&args.path, answer.pid)),
+        Some(error) => read_of_target(&args.path)?.ok_or_else(|| CliError::new(error))?,
+    };
+    if args.json {
+        say!("{}", Value::Object(stat));
+        return Ok(0);
+    }
+    let is_volume = stat.contains_key("version");
+    if args.all || !is_volume {
+        say!("{}", table("", &flatten("", &stat)).trim_end());
+        return Ok(0);
+    }
+    let counters = Counters(stat);
+    say!("{}", describe(&counters, place).trim_end());
+    Ok(0)
+}
+
+/// The summary, then the groups.
+fn describe(counters: &Counters, place: String) -> String {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let summary = [vec![("served by".into(), place)], summary::lines(counters, now_s)].concat();
+    let target = counters.text("target").unwrap_or_default();
+    let mut text = format!("{target}\n{}", table("  ", &summary));
+    for (title, lines) in groups::groups(counters) {
+        text.push_str(&format!("\n{title}\n{}", table("  ", &lines)));
+    }
+    text
+}
+
+fn table(indent: &str, lines: &[(String, String)]) -> String {
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let lines = lines.iter().map(|(name, value)| format!("{indent}{name:width$}  {value}\n"));
+    lines.collect()
+}
+
+/// The process that serves the volume at `path`, for a person.
+fn place_of(path: &Path, pid: Option<i32>) -> String {
+    let pid = pid.map_or_else(|| "-".into(), |pid| pid.to_string());
+    let volume = ServedVolume::mounted_on(path).ok().flatten();
+    match volume.and_then(|volume| volume.dirs.last().cloned()) {
+        Some(dir) => format!("process {pid}, mounted on {}", dir.display()),
+        None => format!("process {pid}"),
+    }
+}
+
+/// The counters of the volume in an image or on a device that is being served, and by which process and where it is.
+/// `None` if it is not served.
+fn read_of_target(path: &Path) -> Result<Option<(Map<String, Value>, String)>> {
+    let Some(volume) = ServedVolume::on_target(path)? else { return Ok(None) };
+    let Some(daemon) = volume.daemon()? else { return Ok(None) };
+    let place = format!("process {}, {}", daemon.pid, volume.whereabouts());
+    let dirs: Vec<PathBuf> = volume.reachable_dirs();
+    let answers = dirs.iter().filter_map(|dir| ask_once(dir, Subject::Volume).ok());
+    match answers.map(|answer| answer.counters).find(|counters| !counters.is_empty()) {
+        Some(counters) => Ok(Some((counters, place))),
+        None => Err(CliError::at(path, format!("{place}: its counters cannot be read"))),
+    }
+}
+
+/// Names and values to print, those of an object as `outer.inner`; buckets are for programs.
+fn flatten(prefix: &str, stat: &Map<String, Value>) -> Vec<(String, String)> {
+    let mut lines = Vec::new();
+    for (name, value) in stat {
+        let name = format!("{prefix}{name}");
+        match value {
+            Value::Object(inner) => lines.extend(flatten(&format!("{name}."), inner)),
+            Value::Array(_) => {}
+            Value::String(text) => lines.push((name, text.clone())),
+            Value::Null => lines.push((name, "-".into())),
+            other => lines.push((name, other.to_string())),
+        }
+    }
+    lines
+}

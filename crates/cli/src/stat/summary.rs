@@ -1,0 +1,213 @@
+//! The first lines of `onejournal stat`: what a person wants to know of a volume.
+//!
+//! A ratio of small numbers says nothing: one row in a fresh volume costs a hundred times its bytes, because a write
+//! takes at least a sector. Below [`RATIO_BYTES`] and [`RATIO_FSYNCS`] the numbers are printed without their ratio.
+
+use crate::counters::Counters;
+use crate::units::{bytes, count, nanoseconds, ratio, span, times};
+
+/// Bytes of applications from which on write amplification is printed.
+const RATIO_BYTES: u64 = 1 << 20;
+/// Fsyncs from which on flushes per fsync are printed.
+const RATIO_FSYNCS: u64 = 100;
+
+/// What reached the device for what applications wrote.
+#[derive(Debug, Clone, Copy)]
+pub struct Amplification {
+    pub device_bytes: u64,
+    pub app_bytes: u64,
+}
+
+impl Amplification {
+    pub fn of(counters: &Counters) -> Amplification {
+        let app_bytes = counters.number("app_bytes");
+        Amplification { device_bytes: written_since_ready(counters), app_bytes }
+    }
+
+    /// `None` where too little was written.
+    pub fn ratio(self) -> Option<f64> {
+        let is_enough = self.app_bytes >= RATIO_BYTES;
+        is_enough.then(|| self.device_bytes as f64 / self.app_bytes as f64)
+    }
+
+    fn describe(self) -> String {
+        let of = format!(
+            "{} to the device so far, {} written by programs",
+            bytes(self.device_bytes),
+            bytes(self.app_bytes)
+        );
+        match self.ratio() {
+            Some(value) => format!("{} ({of})", ratio(value)),
+            None => format!("- ({of}: too little for a ratio)"),
+        }
+    }
+}
+
+/// Bytes written to the device since the volume was ready.
+pub fn written_since_ready(counters: &Counters) -> u64 {
+    let opening_bytes = counters.number("opening_bytes");
+    counters.number("device_bytes_written").saturating_sub(opening_bytes)
+}
+
+/// Flushes of the device and of the journal's medium for the calls of fsync.
+#[derive(Debug, Clone, Copy)]
+pub struct Flushes {
+    pub flush_count: u64,
+    pub fsync_count: u64,
+    /// A journal on NVRAM has fences instead of flushes.
+    has_fences: bool,
+}
+
+impl Flushes {
+    pub fn of(counters: &Counters) -> Flushes {
+        let fence_count = counters.number("journal_medium.fences");
+        let all = ["device_flushes", "journal_medium.flushes", "journal_medium.fences"];
+        let flush_count: u64 = all.into_iter().map(|name| counters.number(name)).sum();
+        Flushes {
+            flush_count: flush_count.saturating_sub(counters.number("opening_flushes")),
+            fsync_count: counters.number("fsyncs"),
+            has_fences: fence_count > 0,
+        }
+    }
+
+    /// `None` where there were too few fsyncs.
+    pub fn ratio(self) -> Option<f64> {
+        let is_enough = self.fsync_count >= RATIO_FSYNCS;
+        is_enough.then(|| self.flush_count as f64 / self.fsync_count as f64)
+    }
+
+    fn describe(self) -> String {
+        let flushes = match self.has_fences {
+            true => format!("{} flushes and fences", count(self.flush_count)),
+            false => times(self.flush_count, "flush", "flushes"),
+        };
+        let of = format!("{flushes}, {}", times(self.fsync_count, "fsync", "fsyncs"));
+        match self.ratio() {
+            Some(value) => format!("{} ({of})", ratio(value)),
+            None => format!("- ({of}: too few for a ratio)"),
+        }
+    }
+}
+
+/// Labels and values; `now_s`: seconds since 1970.
+pub fn lines(counters: &Counters, now_s: u64) -> Vec<(String, String)> {
+    let mounted_s = now_s.saturating_sub(counters.number("mount_time_s"));
+    let mut lines = vec![
+        ("mounted", format!("{} ago, {}", span(mounted_s), state(counters))),
+        ("durability", durability(counters)),
+        ("flushes per fsync", Flushes::of(counters).describe()),
+        ("write amplification", Amplification::of(counters).describe()),
+        (
+            "written since the mount",
+            format!("{} to the device", bytes(written_since_ready(counters))),
+        ),
+    ];
+    if let Some(text) = journal_medium(counters) {
+        lines.push(("", text));
+    }
+    let opening_bytes = counters.number("opening_bytes");
+    if opening_bytes > 0 {
+        let what = "zeros of a new journal, recovery, marks; in no number above";
+        lines.push(("written while mounting", format!("{} ({what})", bytes(opening_bytes))));
+    }
+    lines.push(("stalls", stalls(counters)));
+    lines.push(("last error", counters.text("last_error").unwrap_or("none").into()));
+    lines.into_iter().map(|(label, value)| (label.to_owned(), value)).collect()
+}
+
+/// How it can be used.
+fn state(counters: &Counters) -> &'static str {
+    match (counters.is_set("read_only"), counters.text("last_error")) {
+        (false, _) => "read-write",
+        (true, None) => "read-only",
+        (true, Some(_)) => "read-only after an error",
+    }
+}
+
+fn durability(counters: &Counters) -> String {
+    let class = counters.text("durability").unwrap_or_default();
+    let meaning = match class {
+        "power" => "an fsync survives a power cut",
+        "reboot" => "an fsync survives a reboot, no power cut",
+        "process" => "an fsync survives the end of the process, no reboot and no power cut",
+        _ => "unknown",
+    };
+    format!("{class} ({meaning})")
+}
+
+fn journal_medium(counters: &Counters) -> Option<String> {
+    let name = match counters.text("journal_medium.kind")? {
+        "nvram" => "journal_medium.bytes_stored",
+        _ => "journal_medium.bytes_written",
+    };
+    Some(format!("{} to the journal's own medium, with its zeros", bytes(counters.number(name))))
+}
+
+fn stalls(counters: &Counters) -> String {
+    match counters.number("stalls") {
+        0 => "none".into(),
+        stalls => format!(
+            "{} waited {} in all for a free region: a larger journal or a faster device would help",
+            times(stalls, "commit", "commits"),
+            nanoseconds(counters.number("stall_ns"))
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(text: &str) -> Counters {
+        Counters(serde_json::from_str(text).unwrap())
+    }
+
+    fn line(counters: &Counters, label: &str) -> String {
+        let mut lines = lines(counters, 9_000).into_iter();
+        lines.find(|(found, _)| found == label).map_or(String::new(), |(_, value)| value)
+    }
+
+    #[test]
+    fn regression_one_small_write_has_no_amplification() {
+        let fresh = counters(
+            r#"{"durability":"power","mount_time_s":1000,"app_bytes":241,"fsyncs":1,"device_flushes":8,
+                "opening_flushes":6,"device_bytes_written":16818176,"opening_bytes":16777216}"#,
+        );
+        assert_eq!(line(&fresh, "mounted"), "2 h 13 min ago, read-write");
+        let amplification = line(&fresh, "write amplification");
+        assert_eq!(
+            amplification,
+            "- (41.0 kB to the device so far, 241 B written by programs: too little for a ratio)"
+        );
+        let flushes = line(&fresh, "flushes per fsync");
+        assert_eq!(flushes, "- (2 flushes, 1 fsync: too few for a ratio)");
+        assert!(line(&fresh, "written while mounting").starts_with("16.8 MB ("));
+        assert_eq!(line(&fresh, "written since the mount"), "41.0 kB to the device");
+        assert_eq!(
+            (line(&fresh, "stalls"), line(&fresh, "last error")),
+            ("none".into(), "none".into())
+        );
+    }
+
+    #[test]
+    fn ratios_say_what_they_are_made_of() {
+        let used = counters(
+            r#"{"durability":"process","read_only":true,"last_error":"a write failed","app_bytes":2000000,
+                "fsyncs":2000,"device_flushes":60,"opening_flushes":70,"device_bytes_written":4000000,
+                "stalls":2,"stall_ns":5000000,
+                "journal_medium":{"kind":"nvram","fences":2030,"bytes_stored":3000}}"#,
+        );
+        assert_eq!(
+            line(&used, "write amplification"),
+            "2.00 (4.0 MB to the device so far, 2.0 MB written by programs)"
+        );
+        let flushes = line(&used, "flushes per fsync");
+        assert_eq!(flushes, "1.01 (2,020 flushes and fences, 2,000 fsyncs)");
+        assert!(line(&used, "durability").contains("no power cut"));
+        assert!(line(&used, "mounted").ends_with("read-only after an error"));
+        assert_eq!(line(&used, ""), "3.0 kB to the journal's own medium, with its zeros");
+        assert!(line(&used, "stalls").starts_with("2 commits waited 5.0 ms"));
+        assert_eq!(line(&used, "last error"), "a write failed");
+        assert_eq!(line(&used, "written while mounting"), "");
+    }
+}

@@ -1,0 +1,157 @@
+//! `onejournal top`: what volumes, their files and logs do, again and again.
+//!
+//! A thread of its own takes samples, so that keys are answered while a daemon does not answer. With `-b` the same
+//! picture is printed as text.
+
+mod draw;
+mod rows;
+mod sample;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::io::{ErrorKind, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use self::sample::Sample;
+use self::view::View;
+use crate::inventory::Mounts;
+use crate::{CliError, Result, say};
+
+/// How often keys and signals are looked for.
+const KEY_WAIT: Duration = Duration::from_millis(100);
+/// Width of the text of `-b`, where the environment does not say `COLUMNS`.
+const BATCH_WIDTH: u16 = 120;
+
+#[derive(Args)]
+pub struct TopArgs {
+    /// Print text, without a terminal and without keys
+    #[arg(short = 'b', long)]
+    batch: bool,
+    /// End after so many samples
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Seconds from one sample to the next
+    #[arg(short = 'd', long, value_name = "SECONDS", default_value = "2", value_parser = crate::parse_interval)]
+    delay: f64,
+}
+
+pub fn run(args: &TopArgs) -> Result<u8> {
+    let failed = |error: std::io::Error| CliError::new(format!("signals: {error}"));
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, ended.clone()).map_err(failed)?;
+    }
+    if !args.batch && !std::io::stdout().is_terminal() {
+        return Err(CliError::usage("standard output is no terminal: use -b"));
+    }
+    let (sender, samples) = sync_channel(1);
+    let delay = Duration::from_secs_f64(args.delay);
+    let thread = std::thread::Builder::new().name("oj-samples".into());
+    let body = move || take_samples(&sender, delay);
+    thread.spawn(body).map_err(|error| CliError::new(format!("a thread: {error}")))?;
+    let count = args.count.unwrap_or(u64::MAX);
+    if args.batch {
+        print(&samples, &ended, count)?;
+    } else {
+        let failed = |error: std::io::Error| CliError::new(format!("the terminal: {error}"));
+        show(&samples, &ended, count).map_err(failed)?;
+    }
+    Ok(0)
+}
+
+/// Until the receiver is gone.
+fn take_samples(sender: &SyncSender<Sample>, delay: Duration) {
+    let mut mounts = Mounts::with_files();
+    loop {
+        let begin = Instant::now();
+        if sender.send(Sample::take(&mut mounts)).is_err() {
+            return;
+        }
+        std::thread::sleep(delay.saturating_sub(begin.elapsed()));
+    }
+}
+
+/// On the terminal, which is left as it was.
+fn show(samples: &Receiver<Sample>, ended: &AtomicBool, count: u64) -> std::io::Result<()> {
+    let mut terminal = ratatui::try_init()?;
+    let result = show_on(&mut terminal, samples, ended, count);
+    ratatui::try_restore()?;
+    result
+}
+
+fn show_on(
+    terminal: &mut ratatui::DefaultTerminal,
+    samples: &Receiver<Sample>,
+    ended: &AtomicBool,
+    count: u64,
+) -> std::io::Result<()> {
+    let mut view = View::default();
+    let mut seen = 0;
+    while !ended.load(Ordering::Relaxed) {
+        match samples.try_recv() {
+            Ok(_) if seen == count => return Ok(()),
+            Ok(sample) => {
+                view.take(sample);
+                seen += 1;
+            }
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return Err(ErrorKind::BrokenPipe.into()),
+        }
+        terminal.draw(|frame| draw::draw(frame, &mut view))?;
+        if !event::poll(KEY_WAIT)? {
+            continue;
+        }
+        if let Event::Key(key) = event::read()?
+            && key.kind == KeyEventKind::Press
+            && view.press(key)
+        {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// As text, until `count` samples were printed or the reader is gone.
+fn print(samples: &Receiver<Sample>, ended: &AtomicBool, count: u64) -> Result<()> {
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let width = columns.unwrap_or(BATCH_WIDTH).clamp(20, 1000);
+    let mut view = View::default();
+    for index in 0..count {
+        let sample = loop {
+            match samples.recv_timeout(KEY_WAIT) {
+                Ok(sample) => break sample,
+                Err(_) if ended.load(Ordering::Relaxed) => return Ok(()),
+                Err(_) => {}
+            }
+        };
+        view.take(sample);
+        let blank = if index > 0 { "\n" } else { "" };
+        say!("{blank}{}", text(&mut view, width).trim_end());
+    }
+    Ok(())
+}
+
+/// All parts with all their lines.
+fn text(view: &mut View, width: u16) -> String {
+    let height = draw::whole_height(view);
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("it is in memory");
+    terminal.draw(|frame| draw::draw_whole(frame, view)).expect("it is in memory");
+    let buffer = terminal.backend().buffer();
+    let mut text = String::new();
+    for row in buffer.content().chunks(usize::from(width)) {
+        let line: String = row.iter().map(|cell| cell.symbol()).collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,28 @@
+//! What is known at one time of all volumes and logs.
+
+use std::collections::HashSet;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::inventory::{Mounts, SeenLog, SeenMount, logs_with_counters};
+
+/// All that is shown.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    pub at: Instant,
+    /// Seconds since 1970.
+    pub now_s: u64,
+    /// Each once, wherever it is mounted.
+    pub volumes: Vec<SeenMount>,
+    pub logs: Vec<SeenLog>,
+}
+
+impl Sample {
+    pub fn take(mounts: &mut Mounts) -> Sample {
+        let mut volumes = mounts.look();
+        let (at, now) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH));
+        let mut seen = HashSet::new();
+        volumes.retain(|mount| seen.insert(mount.device));
+        let now_s = now.map_or(0, |now| now.as_secs());
+        Sample { at, now_s, volumes, logs: logs_with_counters() }
+    }
+}

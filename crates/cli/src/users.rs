@@ -1,0 +1,52 @@
+//! Which programs use a mounted volume. The volume is asked nothing: its daemon may be the one who looks.
+//!
+//! Processes that `/proc` does not show us (of another user, or outside of our PID namespace) are not found.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+
+use crate::namespaces::{processes, program};
+
+/// More programs than this are counted only.
+const NAMED_COUNT: usize = 8;
+
+/// The programs that have something of the file system with the number `device` open, mapped or as their directory, by
+/// name and process; with how many more there are.
+pub fn of(device: (u32, u32)) -> String {
+    let users: Vec<i32> = processes().into_iter().filter(|pid| uses(*pid, device)).collect();
+    if users.is_empty() {
+        return "none that is visible from here; perhaps a mount below it, or swap".into();
+    }
+    let named: Vec<String> =
+        users.iter().take(NAMED_COUNT).map(|pid| format!("{} ({pid})", program(*pid))).collect();
+    let more = match users.len().saturating_sub(NAMED_COUNT) {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    named.join(", ") + &more
+}
+
+fn uses(pid: i32, device: (u32, u32)) -> bool {
+    let process = Path::new("/proc").join(pid.to_string());
+    let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    let mut links = ["cwd", "root"].map(|name| process.join(name)).into_iter();
+    links.any(|link| is_on(&link, device))
+        || files.into_iter().any(|file| is_on(&file.path(), device))
+        || maps(&process, device)
+}
+
+/// Whether what a link of `/proc` leads to is on the file system. Answered from what the kernel has cached.
+fn is_on(link: &Path, (major, minor): (u32, u32)) -> bool {
+    let found = statx(CWD, link, AtFlags::STATX_DONT_SYNC, StatxFlags::empty());
+    found.is_ok_and(|found| (found.stx_dev_major, found.stx_dev_minor) == (major, minor))
+}
+
+/// Programs and mapped files.
+fn maps(process: &Path, (major, minor): (u32, u32)) -> bool {
+    let number = format!("{major:02x}:{minor:02x}");
+    let table = fs::read(process.join("maps")).unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
+    table.lines().any(|line| line.split_whitespace().nth(3) == Some(number.as_str()))
+}

@@ -1,0 +1,136 @@
+//! The kernel's ext4 on a disk, with the programs that use the log service there.
+
+use std::ffi::OsString;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::case::How;
+use crate::command::spawn;
+use crate::history::Found;
+use crate::scenario::{LogPlace, Scenario};
+use crate::space::Space;
+use crate::worker::{self, Hand, Worker, log_dir};
+
+/// Longest that the daemon may take to begin.
+const BEGIN_LIMIT: Duration = Duration::from_secs(60);
+
+/// The programs that a judge starts.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    /// The command under test.
+    pub onejournal: PathBuf,
+    /// A program, with its arguments, that calls [`worker::run`].
+    pub worker: Vec<OsString>,
+}
+
+/// A mounted disk; taken down in this order.
+pub struct Host {
+    workers: Vec<Worker>,
+    daemon: Option<Daemon>,
+    space: Space,
+    programs: Programs,
+}
+
+impl Host {
+    /// Mounts the disk `device`, and starts the daemon if there is to be one.
+    pub fn start(device: &Path, programs: &Programs, is_served: bool) -> Result<Host, String> {
+        let space = Space::start(device)?;
+        let daemon = is_served.then(|| Daemon::start(&space, &programs.onejournal)).transpose()?;
+        Ok(Host { workers: Vec::new(), daemon, space, programs: programs.clone() })
+    }
+
+    /// The same for a run of this scenario.
+    pub fn of(device: &Path, programs: &Programs, scenario: &Scenario) -> Result<Host, String> {
+        let is_served = scenario.hosted.is_some_and(|hosted| hosted.log == LogPlace::Daemon);
+        Host::start(device, programs, is_served)
+    }
+
+    /// Starts the processes that write. What each actor finds.
+    pub fn hire(&mut self, scenario: &Scenario) -> Result<Vec<u64>, String> {
+        let actors: Vec<usize> = (0..scenario.actors.len()).collect();
+        let is_one = scenario.hosted.is_some_and(|hosted| hosted.is_one_process);
+        for actors in actors.chunks(if is_one { actors.len() } else { 1 }) {
+            self.workers.push(Worker::hire(&self.space, &self.programs.worker, scenario, actors)?);
+        }
+        let mut counts = vec![0; scenario.actors.len()];
+        for (actor, count) in self.workers.iter().flat_map(Worker::ready) {
+            counts[*actor] = *count;
+        }
+        Ok(counts)
+    }
+
+    /// The way to an actor.
+    pub fn hand(&mut self, actor: usize) -> Hand {
+        let hand = self.workers.iter_mut().find_map(|worker| worker.hand(actor));
+        hand.expect("each actor has a worker, and is asked for once")
+    }
+
+    /// What is found by a process that was not there before.
+    pub fn check(&self, scenario: &Scenario, how: How) -> Result<Vec<Found>, String> {
+        let counts = worker::check(&self.space, &self.programs.worker, scenario, how)?;
+        Ok(counts.into_iter().map(Found::Count).collect())
+    }
+
+    /// Ends all programs, and unmounts.
+    pub fn stop(mut self) -> Result<(), String> {
+        self.workers.drain(..).try_for_each(Worker::dismiss)?;
+        if let Some(daemon) = self.daemon.take() {
+            daemon.stop()?;
+        }
+        self.space.umount()
+    }
+}
+
+/// `onejournal logd`.
+struct Daemon {
+    child: Child,
+    /// It tells here that it began, and that it ends.
+    news: UnixDatagram,
+}
+
+impl Daemon {
+    fn start(space: &Space, onejournal: &Path) -> Result<Daemon, String> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("onejournal-judge-{}-{number}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).map_err(|e| e.to_string())?;
+        let news = UnixDatagram::bind_addr(&address).map_err(|e| e.to_string())?;
+        news.set_read_timeout(Some(Duration::from_millis(50))).map_err(|e| e.to_string())?;
+        let mut logd = space.command(onejournal);
+        logd.args(["logd", "--pool", "1M", "--segment", "64K", "--dir"]).arg(log_dir());
+        logd.env("NOTIFY_SOCKET", format!("@{name}")).stdin(Stdio::null()).stdout(Stdio::null());
+        let child = spawn(&mut logd).map_err(|e| format!("{logd:?}: {e}"))?;
+        let mut daemon = Daemon { child, news };
+        let begin = Instant::now();
+        while !matches!(daemon.news.recv(&mut [0; 64]), Ok(1..)) {
+            let ended = daemon.child.try_wait().map_err(|e| e.to_string())?;
+            if let Some(status) = ended {
+                return Err(format!("onejournal logd ended with {status}"));
+            }
+            if begin.elapsed() > BEGIN_LIMIT {
+                return Err("onejournal logd does not begin".into());
+            }
+        }
+        Ok(daemon)
+    }
+
+    fn stop(mut self) -> Result<(), String> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).map_err(|e| e.to_string())?;
+        let status = self.child.wait().map_err(|e| e.to_string())?;
+        if status.success() { Ok(()) } else { Err(format!("onejournal logd ended with {status}")) }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // At its end already, or the run has failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,127 @@
+//! A mount namespace in which the kernel's ext4 has a disk, as if the machine had just been started.
+//!
+//! After a power cut the machine has another boot id and nothing in `/dev/shm`. The log service tells a power cut from the death
+//! of a process by these, so programs that find a crash image run here: another file is mounted over the kernel's boot id, and
+//! an empty tmpfs over `/dev/shm`. The disk is always at the same path, from which the extension derives names.
+//!
+//! A new namespace has copies of all mounts, and a mount is not gone before its copies are. So the namespace lets go of those of
+//! FUSE at once, and until it has, no thread of this process unmounts one.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use crate::command::{COPYING, LET_GO, spawn, tool};
+
+/// Where the disk is mounted.
+pub const ROOT: &str = "/dev/shm/volume";
+
+/// After [`LET_GO`].
+const SCRIPT: &str = r#"
+mount -t tmpfs -o mode=1777 none /dev/shm
+cat /proc/sys/kernel/random/uuid >/dev/shm/boot_id
+mount --bind /dev/shm/boot_id /proc/sys/kernel/random/boot_id
+mkdir /dev/shm/volume
+mount -t ext4 "$1" /dev/shm/volume
+echo ready
+read -r how
+umount /dev/shm/volume
+"#;
+
+/// The namespace. A process holds it until the end.
+pub struct Space {
+    holder: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Space {
+    /// Mounts a device.
+    pub fn start(device: &Path) -> Result<Space, String> {
+        let mut unshare = Command::new("unshare");
+        unshare
+            .args([
+                "--mount",
+                "--propagation",
+                "private",
+                "sh",
+                "-c",
+                &format!("{LET_GO}{SCRIPT}"),
+                "sh",
+            ])
+            .arg(device);
+        unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let _nobody_unmounts = COPYING.write();
+        let mut holder = spawn(&mut unshare).map_err(|e| format!("unshare: {e}"))?;
+        let output = BufReader::new(holder.stdout.take().expect("it was asked for"));
+        let mut space = Space { holder, output };
+        let mut line = String::new();
+        space.output.read_line(&mut line).map_err(|e| e.to_string())?;
+        if line == "ready\n" { Ok(space) } else { Err(format!("mounting: {}", space.complaint())) }
+    }
+
+    /// A program in it.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = tool("nsenter");
+        command.arg("--target").arg(self.holder.id().to_string()).arg("--mount").arg("--");
+        command.arg(program);
+        command
+    }
+
+    /// Unmounts. All programs have to be at their end.
+    pub fn umount(mut self) -> Result<(), String> {
+        let told = self.holder.stdin.take().expect("until here").write_all(b"umount\n");
+        told.map_err(|e| e.to_string())?;
+        let text = self.complaint();
+        let status = self.holder.wait().map_err(|e| e.to_string())?;
+        if status.success() { Ok(()) } else { Err(format!("unmounting: {text}")) }
+    }
+
+    /// What the holder says until its end.
+    fn complaint(&mut self) -> String {
+        let mut text = String::new();
+        if let Some(mut stderr) = self.holder.stderr.take() {
+            let _ = stderr.read_to_string(&mut text);
+        }
+        text.trim_end().to_owned()
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        // At its end already, or the run has failed: with its last process the namespace goes, and what is mounted in it.
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::run;
+    use crate::rig::Loop;
+
+    #[test]
+    fn a_space_looks_like_a_machine_that_was_just_started() {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+            eprintln!("skipped: needs root and loop devices");
+            return;
+        }
+        let here = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
+        let image = tempfile::NamedTempFile::new().unwrap();
+        image.as_file().set_len(8 << 20).unwrap();
+        run(tool("mkfs.ext4").args(["-q", "-b", "4096"]).arg(image.path())).unwrap();
+        let device = Loop::attach(image.path(), 512, false).unwrap();
+        let space = Space::start(&device.path).unwrap();
+        let boot_id = "/proc/sys/kernel/random/boot_id";
+        let outside = std::fs::read_to_string(boot_id).unwrap();
+        let inside = run(space.command("cat").arg(boot_id)).unwrap();
+        assert!(inside.len() == 36 && inside != outside.trim(), "{inside:?} and {outside:?}");
+        assert!(run(space.command("ls").arg(here.path())).is_err(), "memory of before is there");
+        run(space.command("ls").arg(Path::new(ROOT).join("lost+found"))).unwrap();
+        let mounts = run(space.command("cat").arg("/proc/self/mounts")).unwrap();
+        assert!(!mounts.lines().any(|line| line.contains(" fuse")), "{mounts}");
+        space.umount().unwrap();
+        assert!(!Path::new(ROOT).exists(), "the mount is for the space only");
+    }
+}

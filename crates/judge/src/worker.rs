@@ -1,0 +1,341 @@
+//! A process of its own that writes databases and streams, or looks at what a crash left of them.
+//!
+//! It is this program once more, told by its environment what to do ([`run`]). Its standard input is a socket, on which it is
+//! asked and answers in lines. Asked is `ACTOR NUMBER`: commit this transaction. The answers are `ACTOR ready COUNT`, once when
+//! the actor has opened what it writes, `ACTOR done` and `ACTOR failed WHY`.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use parking_lot::Mutex;
+
+use crate::case::How;
+use crate::command::spawn;
+use crate::database::{self, Client, Place};
+use crate::hands::database_dir;
+use crate::scenario::{Actor, Database, LogPlace, Scenario};
+use crate::space::{ROOT, Space};
+use crate::streams;
+
+/// What a worker is to do: `work SCENARIO ACTOR...` or `check SCENARIO opened|served`.
+const TASK: &str = "ONEJOURNAL_JUDGE_TASK";
+
+/// The log that programs share.
+pub fn log_dir() -> PathBuf {
+    Path::new(ROOT).join("log")
+}
+
+fn log_path(is_served: bool) -> PathBuf {
+    if is_served { log_dir().join("socket") } else { log_dir() }
+}
+
+/// A worker, seen by the judge.
+pub struct Worker {
+    child: Child,
+    to: Option<Arc<Mutex<UnixStream>>>,
+    ready: Vec<(usize, u64)>,
+    hands: HashMap<usize, Hand>,
+}
+
+/// The way to one actor of a worker.
+pub struct Hand {
+    actor: usize,
+    to: Arc<Mutex<UnixStream>>,
+    answers: Receiver<String>,
+}
+
+impl Worker {
+    /// Starts a worker for these actors; they have opened what they write when this returns.
+    pub fn hire(
+        space: &Space,
+        program: &[OsString],
+        scenario: &Scenario,
+        actors: &[usize],
+    ) -> Result<Worker, String> {
+        let names: Vec<String> = actors.iter().map(usize::to_string).collect();
+        let task = format!("work {} {}", scenario.name, names.join(" "));
+        let (child, socket) = start(space, program, &task)?;
+        let mut lines = BufReader::new(socket.try_clone().map_err(|e| e.to_string())?).lines();
+        let to = Arc::new(Mutex::new(socket));
+        let mut worker =
+            Worker { child, to: Some(to.clone()), ready: Vec::new(), hands: HashMap::new() };
+        while worker.ready.len() < actors.len() {
+            let line = lines.next().and_then(Result::ok).ok_or("a worker ended early")?;
+            worker.ready.push(count(&line)?);
+        }
+        let mut ways: HashMap<usize, Sender<String>> = HashMap::new();
+        for &actor in actors {
+            let (sender, answers) = channel();
+            ways.insert(actor, sender);
+            worker.hands.insert(actor, Hand { actor, to: to.clone(), answers });
+        }
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let Some((actor, answer)) = split(&line) else { return };
+                // Who does not listen any more has failed already.
+                let _ = ways.get(&actor).map(|way| way.send(answer.to_owned()));
+            }
+        });
+        Ok(worker)
+    }
+
+    /// What each actor found when it opened.
+    pub fn ready(&self) -> &[(usize, u64)] {
+        &self.ready
+    }
+
+    /// The way to an actor, once.
+    pub fn hand(&mut self, actor: usize) -> Option<Hand> {
+        self.hands.remove(&actor)
+    }
+
+    /// Lets it close everything, and waits for its end.
+    pub fn dismiss(mut self) -> Result<(), String> {
+        self.hands.clear();
+        if let Some(to) = self.to.take() {
+            to.lock().shutdown(std::net::Shutdown::Write).map_err(|e| e.to_string())?;
+        }
+        let status = self.child.wait().map_err(|e| e.to_string())?;
+        if status.success() { Ok(()) } else { Err(format!("a worker ended with {status}")) }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // At its end already, or the run has failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Hand {
+    /// Commits.
+    pub fn commit(&mut self, number: u64) -> Result<(), String> {
+        let line = format!("{} {number}\n", self.actor);
+        self.to.lock().write_all(line.as_bytes()).map_err(|e| format!("a worker: {e}"))?;
+        match self.answers.recv().as_deref() {
+            Ok("done") => Ok(()),
+            Ok(answer) => Err(answer.to_owned()),
+            Err(_) => Err("a worker ended early".into()),
+        }
+    }
+}
+
+/// What each actor of a scenario finds on the disk that is mounted in `space`.
+pub fn check(
+    space: &Space,
+    program: &[OsString],
+    scenario: &Scenario,
+    how: How,
+) -> Result<Vec<u64>, String> {
+    let how = if how == How::Served { "served" } else { "opened" };
+    let (mut child, socket) = start(space, program, &format!("check {} {how}", scenario.name))?;
+    let lines: Result<Vec<String>, _> = BufReader::new(socket).lines().collect();
+    let status = child.wait().map_err(|e| e.to_string())?;
+    let found: Vec<(usize, u64)> = lines
+        .map_err(|e| e.to_string())?
+        .iter()
+        .map(|line| count(line))
+        .collect::<Result<_, _>>()?;
+    if !status.success() || found.len() != scenario.actors.len() {
+        return Err(format!("who opens it ends with {status}"));
+    }
+    Ok(found.into_iter().map(|(_, count)| count).collect())
+}
+
+fn start(space: &Space, program: &[OsString], task: &str) -> Result<(Child, UnixStream), String> {
+    let (mine, other) = UnixStream::pair().map_err(|e| e.to_string())?;
+    let (first, arguments) = program.split_first().ok_or("there is no program for workers")?;
+    let mut command = space.command(first);
+    command.args(arguments).env(TASK, task);
+    command.stdin(OwnedFd::from(other)).stdout(Stdio::null());
+    let child = spawn(&mut command).map_err(|e| format!("{command:?}: {e}"))?;
+    Ok((child, mine))
+}
+
+fn split(line: &str) -> Option<(usize, &str)> {
+    let (actor, rest) = line.split_once(' ')?;
+    Some((actor.parse().ok()?, rest))
+}
+
+/// `ACTOR ready COUNT`; an error otherwise.
+fn count(line: &str) -> Result<(usize, u64), String> {
+    let (actor, answer) = split(line).ok_or_else(|| format!("a worker says {line:?}"))?;
+    let count = answer.strip_prefix("ready ").and_then(|count| count.parse().ok());
+    count.map(|count| (actor, count)).ok_or_else(|| format!("actor {actor}: {answer}"))
+}
+
+/// What an actor writes.
+enum Work {
+    Database(Client),
+    Stream(streams::Writer),
+}
+
+/// Does what the environment says, as a process of its own. An error is not expected of a sound machine.
+pub fn run() -> Result<(), String> {
+    #[cfg(feature = "canary")]
+    break_extension()?;
+    let task = std::env::var(TASK).map_err(|_| format!("{TASK} is not set"))?;
+    let words: Vec<&str> = task.split(' ').collect();
+    let socket = rustix::io::dup(rustix::stdio::stdin()).map_err(|e| e.to_string())?;
+    let socket = UnixStream::from(socket);
+    match words[..] {
+        ["work", scenario, ref actors @ ..] => work(Scenario::named(scenario)?, actors, socket),
+        ["check", scenario, how] => look(Scenario::named(scenario)?, how == "served", socket),
+        _ => Err(format!("{task:?} is no task")),
+    }
+}
+
+/// Builds the fault into the extension that the environment names.
+#[cfg(feature = "canary")]
+fn break_extension() -> Result<(), String> {
+    use onejournal_sqlite::canary::{Broken, break_it};
+    let broken = match std::env::var("ONEJOURNAL_JUDGE_BROKEN").as_deref() {
+        Err(_) | Ok("nothing") => Broken::Nothing,
+        Ok("skips-append") => Broken::SkipsAppend,
+        Ok("skips-record-sync") => Broken::SkipsRecordSync,
+        Ok(other) => return Err(format!("no fault {other}")),
+    };
+    break_it(broken);
+    Ok(())
+}
+
+/// All actors at work, each in a thread, until the judge has no more to ask.
+fn work(scenario: &'static Scenario, actors: &[&str], socket: UnixStream) -> Result<(), String> {
+    let lines = BufReader::new(socket.try_clone().map_err(|e| e.to_string())?).lines();
+    let out = Mutex::new(socket);
+    let say = |actor: usize, answer: &str| {
+        let line = format!("{actor} {}\n", answer.replace('\n', "; "));
+        out.lock().write_all(line.as_bytes()).map_err(|e| e.to_string())
+    };
+    let say = &say;
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        let mut ways = HashMap::new();
+        for actor in actors {
+            let actor: usize = actor.parse().map_err(|_| "an actor is a number")?;
+            let (sender, numbers) = channel::<u64>();
+            ways.insert(actor, sender);
+            threads.push(scope.spawn(move || {
+                let (mut work, count) = match open(scenario, actor) {
+                    Ok(opened) => opened,
+                    Err(why) => return say(actor, &format!("failed {why}")),
+                };
+                say(actor, &format!("ready {count}"))?;
+                for number in numbers {
+                    match work.commit(number) {
+                        Ok(()) => say(actor, "done")?,
+                        Err(why) => say(actor, &format!("failed {why}"))?,
+                    }
+                }
+                work.close()
+            }));
+        }
+        for line in lines.map_while(Result::ok) {
+            let (actor, number) = split(&line).ok_or("a line is ACTOR NUMBER")?;
+            let number = number.parse().map_err(|_| "a line is ACTOR NUMBER")?;
+            let _ = ways.get(&actor).map(|way| way.send(number));
+        }
+        drop(ways);
+        let ended = threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err("a panic".into())));
+        ended.collect()
+    })
+}
+
+/// Where the database of an actor is, if it has one.
+fn database_of(scenario: &Scenario, actor: usize) -> Option<(PathBuf, &'static Database, usize)> {
+    let root = Path::new(ROOT);
+    match scenario.actors[actor] {
+        Actor::Database(how) => Some((database_dir(root, actor), how, 0)),
+        Actor::Together(how) => Some((root.join("together"), how, actor)),
+        _ => None,
+    }
+}
+
+fn open(scenario: &Scenario, actor: usize) -> Result<(Work, u64), String> {
+    let place = scenario.hosted.expect("workers are for these").log;
+    let log = log_path(place == LogPlace::Daemon);
+    let Some((dir, how, owner)) = database_of(scenario, actor) else {
+        let (writer, count) = streams::Writer::open(&log, actor)?;
+        return Ok((Work::Stream(writer), count));
+    };
+    let log = (place != LogPlace::Beside).then_some(log.as_path());
+    let place = Place { dir: &dir, log, owner };
+    let made = dir.join(format!("made{actor}"));
+    if !made.exists() {
+        make(place, how, &made).map_err(|e| format!("making a database: {e}"))?;
+    }
+    let client = Client::open(place, how)?;
+    let count = client.count()?;
+    Ok((Work::Database(client), count))
+}
+
+/// Makes the tables of a database and, when they are durable, the file that says so.
+fn make(place: Place<'_>, how: &Database, made: &Path) -> Result<(), String> {
+    let text = |e: std::io::Error| e.to_string();
+    fs::create_dir_all(place.dir).map_err(text)?;
+    File::open(ROOT).and_then(|root| root.sync_all()).map_err(text)?;
+    Client::make(place, how)?;
+    File::create(made).map_err(text)?;
+    File::open(place.dir).and_then(|dir| dir.sync_all()).map_err(text)
+}
+
+impl Work {
+    fn commit(&mut self, number: u64) -> Result<(), String> {
+        match self {
+            Work::Database(client) => client.commit(number),
+            Work::Stream(writer) => writer.commit(number),
+        }
+    }
+
+    fn close(self) -> Result<(), String> {
+        match self {
+            Work::Database(client) => client.close(),
+            Work::Stream(writer) => writer.close(),
+        }
+    }
+}
+
+/// Says what each actor finds.
+fn look(scenario: &'static Scenario, is_served: bool, mut out: UnixStream) -> Result<(), String> {
+    let found = if scenario.begins_empty() {
+        streams::count_all(log_path(is_served), scenario.actors.len())
+    } else {
+        (0..scenario.actors.len()).map(|actor| look_at(scenario, actor, is_served)).collect()
+    };
+    let lines: String = match found {
+        Ok(counts) => counts
+            .iter()
+            .enumerate()
+            .map(|(actor, count)| format!("{actor} ready {count}\n"))
+            .collect(),
+        Err(why) => format!("0 failed {}\n", why.replace('\n', "; ")),
+    };
+    out.write_all(lines.as_bytes()).map_err(|e| e.to_string())
+}
+
+/// The transactions that are found with the extension, and after it without.
+fn look_at(scenario: &Scenario, actor: usize, is_served: bool) -> Result<u64, String> {
+    let (dir, how, owner) = database_of(scenario, actor).expect("the rest has databases");
+    let place = scenario.hosted.expect("workers are for these").log;
+    let log = log_path(is_served);
+    let log = (place != LogPlace::Beside).then_some(log.as_path());
+    let place = Place { dir: &dir, log, owner };
+    let context = |why: String| format!("database of actor {actor}: {why}");
+    let client = Client::open(place, how).map_err(context)?;
+    let count = client.count().map_err(context)?;
+    client.close().map_err(context)?;
+    let plain = database::count(place, how).map_err(context)?;
+    if plain != count {
+        return Err(context(format!("{count} transactions with the extension, {plain} without")));
+    }
+    Ok(count)
+}

@@ -1,0 +1,143 @@
+//! Shared memory that killed processes left, brought home and removed.
+//!
+//! Records that were appended and not synced are in shared memory only, and a process that is killed must not lose them.
+//! So memory is removed in one way only: the log that it belongs to is opened and closed, which brings everything to
+//! the log files and gives the memory back. Memory whose log cannot be opened stays: the log's directory may be on a file
+//! system that is not mounted, or may have been moved. A directory on NVRAM stays in any case. The user may name what
+//! is to be given up.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use device::{Access, Folder, Trust};
+use rustix::fs::FlockOperation;
+
+use crate::files::{at, within};
+use crate::life::{Content, content_of, is_memory_of, is_named_as_ours, remove_memory};
+use crate::served::refuse_if_served;
+use crate::slots::Slots;
+use crate::{Log, Options, Result};
+
+/// Shared memory of a log, or its directory on NVRAM, and what was done with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Orphan {
+    /// The directory in `/dev/shm`.
+    pub path: PathBuf,
+    /// What was done.
+    pub outcome: Outcome,
+}
+
+/// What was done with shared memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its records are in the files of the log in this directory, and it is removed.
+    BroughtHome(PathBuf),
+    /// It is removed with all that it held.
+    GivenUp,
+    /// A process uses it.
+    InUse,
+    /// It may hold records that are nowhere else.
+    Kept {
+        /// Why it was not brought home.
+        why: String,
+    },
+}
+
+/// Looks at each directory of this user in `memory` that a log made, and brings home what no process uses. `given_up` names
+/// those that are removed whatever they hold; `is_open` says whether a process has a file in a directory open.
+///
+/// # Errors
+/// If `memory` cannot be read, or what was given up not removed.
+pub fn collect_orphans(
+    memory: &Path,
+    given_up: &[PathBuf],
+    is_open: impl Fn(&Path) -> bool,
+) -> Result<Vec<Orphan>> {
+    let memory = fs::canonicalize(memory).map_err(at(memory))?;
+    let entries = fs::read_dir(&memory).map_err(at(&memory))?;
+    let own = rustix::process::geteuid().as_raw();
+    let is_own = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.uid() == own);
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| is_named_as_ours(path) && is_own(path));
+    paths.sort_unstable();
+    let mut found = Vec::new();
+    for path in paths {
+        let is_given_up = given_up.iter().any(|named| named.file_name() == path.file_name());
+        let outcome = match outcome_of(&path) {
+            Ok(Outcome::Kept { .. }) | Err(_) if is_given_up => give_up(&path, &is_open)?,
+            Ok(outcome) => outcome,
+            Err(error) => Outcome::Kept { why: error.to_string() },
+        };
+        found.push(Orphan { path, outcome });
+    }
+    Ok(found)
+}
+
+fn outcome_of(path: &Path) -> Result<Outcome> {
+    let kept = |why: String| Ok(Outcome::Kept { why });
+    let folder = Folder::open(path, Trust::own()).map_err(at(path))?;
+    let (log, is_nvram) = match content_of(&folder)? {
+        Content::Memory(log) => (log, false),
+        Content::Nvram(log) => (log, true),
+        Content::Unknown => return kept("it does not say which log it belongs to".into()),
+    };
+    let root = match Folder::open(&log, Trust::own()) {
+        Ok(root) => root,
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let log = log.display();
+            return kept(format!("its log {log} is not there: removed, moved, or not mounted"));
+        }
+        Err(e) => return Err(at(&log)(e)),
+    };
+    let is_joined = refuse_if_served(&root).is_err() || Slots::open(&root)?.is_joined(None);
+    // A client waits for the next daemon, and goes on appending meanwhile.
+    if is_joined || has_client(&folder)? {
+        return Ok(Outcome::InUse);
+    }
+    if is_nvram {
+        return kept(format!("it is the NVRAM of the log {}", log.display()));
+    }
+    if !is_memory_of(&root, path)? {
+        return kept(format!("the log {} has other shared memory", log.display()));
+    }
+    bring_home(&log, path)
+}
+
+/// Opens and closes the log, which removes the memory when all of it is in the log files.
+fn bring_home(log: &Path, memory: &Path) -> Result<Outcome> {
+    let parent = memory.parent().expect("it was found in a directory");
+    let opened = Log::open(log, &Options { memory: parent.into(), ..Options::default() })?;
+    opened.close()?;
+    if !memory.exists() {
+        return Ok(Outcome::BroughtHome(log.into()));
+    }
+    let log = log.display();
+    let why = format!("the log {log} has records in it that cannot be brought to its files");
+    Ok(Outcome::Kept { why })
+}
+
+/// Removes a directory with all that it holds, unless a process uses it.
+fn give_up(path: &Path, is_open: impl Fn(&Path) -> bool) -> Result<Outcome> {
+    let folder = Folder::open(path, Trust::own()).map_err(at(path))?;
+    if is_open(path) || has_client(&folder)? {
+        return Ok(Outcome::InUse);
+    }
+    remove_memory(&folder)?;
+    Ok(Outcome::GivenUp)
+}
+
+/// Whether a client of a daemon lives: it locks the words that it was lent.
+fn has_client(folder: &Folder) -> Result<bool> {
+    for name in folder.names().map_err(within(folder, ""))? {
+        if !name.starts_with("client-") {
+            continue;
+        }
+        let file = folder.file(&name, Access::ReadOnly).map_err(within(folder, &name))?;
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,171 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_onejournal_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_onejournal_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_onejournal_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_onejournal_using_subcommand
+    set -l cmd (__fish_onejournal_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c onejournal -n "__fish_onejournal_needs_command" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_needs_command" -s V -l version -d 'Print version'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "mkfs" -d 'Make an ext4 volume (runs mke2fs with the block and inode size OneJournal needs)'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "mount" -d 'Mount a volume; returns when it is ready'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "umount" -d 'Unmount a volume; returns when everything is home, or says what keeps it or that it was not closed'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "detach" -d 'Take the mounts of a device off in the mount namespace on standard input (internal)'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "guard" -d 'Abort the connection of a file system to its daemon when that dies (internal)'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "probe" -d 'Answer each line of standard input with what a mount says (internal)'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "fsck" -d 'Recover a volume, then check it with e2fsck'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "dump" -d 'Print the journal of a volume; changes nothing'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "stat" -d 'Print the counters of a mounted volume, or of a file on it'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "ls" -d 'List the mounted volumes and the logs in use of this machine'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "top" -d 'Show what volumes and logs do, again and again'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "set-mode" -d 'Set where and in which form the data of files go (docs/reference/modes.md)'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "get-mode" -d 'Print the data mode of files'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "logd" -d 'Serve a log directory to other processes; returns on SIGTERM'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "log" -d 'Look at the streams of a log'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -l size -d 'Size of the volume (e.g. 256M, 4G): a file is made, or set to it' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -l journal-size -d 'Size of the journal (default: what mke2fs chooses, at least 4M)' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -s L -l label -d 'Label of the volume (at most 16 bytes)' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -l force -d 'Overwrite what the target holds'
+complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand mount" -s o -l options -d 'Mount options, separated by commas; `-o help` shows them' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand mount" -s f -l foreground -d 'Stay in the foreground; messages go to standard error instead of syslog'
+complete -c onejournal -n "__fish_onejournal_using_subcommand mount" -l announce -d 'Tell the parent process on standard output that the mount is ready (internal)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand mount" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand umount" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c onejournal -n "__fish_onejournal_using_subcommand detach" -l lazily -d 'Also while programs use them'
+complete -c onejournal -n "__fish_onejournal_using_subcommand detach" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand guard" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l files -d 'With the files for which most was written'
+complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l of-file -d 'Of the file, unless it is a directory'
+complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l journal -d 'The journal, if the volume was mounted with -o journal=PATH' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -s n -d 'Change nothing: say what recovery would do, check what can be checked'
+complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -s p -s a -d 'Recover; check only a volume that is marked as damaged (for boots; without it all is checked)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -s y -d 'Answer yes to all questions of e2fsck (default: repair only what is safe)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l discard-damaged -d 'Where the journal is damaged, give up the history behind the damage'
+complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l takeover -d 'Go on although another machine has not closed the volume: it must not be mounted there'
+complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l journal-lost -d 'That journal is lost: let e2fsck repair what the volume holds without its newest changes'
+complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c onejournal -n "__fish_onejournal_using_subcommand dump" -l journal -d 'The journal, if it is not in the volume' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand dump" -l json -d 'As JSON'
+complete -c onejournal -n "__fish_onejournal_using_subcommand dump" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand stat" -l watch -d 'A line of the volume\'s rates every so many seconds (default 1), until interrupted' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand stat" -l all -d 'Every counter by its name in --json, without units'
+complete -c onejournal -n "__fish_onejournal_using_subcommand stat" -l json -d 'As JSON; with --watch, an object on each line'
+complete -c onejournal -n "__fish_onejournal_using_subcommand stat" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c onejournal -n "__fish_onejournal_using_subcommand ls" -l json -d 'As JSON: an object with `mounts` and `logs`'
+complete -c onejournal -n "__fish_onejournal_using_subcommand ls" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s n -l count -d 'End after so many samples' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s d -l delay -d 'Seconds from one sample to the next' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s b -l batch -d 'Print text, without a terminal and without keys'
+complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c onejournal -n "__fish_onejournal_using_subcommand set-mode" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c onejournal -n "__fish_onejournal_using_subcommand get-mode" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l dir -d 'Directory of the log; made when there is none' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l listen -d 'Socket to listen at, named socket, NAME.sock or NAME.socket (default: DIR/socket)' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l mode -d 'Who may connect, as the permissions of the socket' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l nvram -d 'Directory on NVRAM for the lanes of a new log' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l durability -d 'What that NVRAM survives, if it is not a power cut: process, reboot or power' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l pool -d 'Size of the pool of a new log, shared by all lanes (default: 64M)' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l segment -d 'Size of a log file of a new log, at most (default: 16M)' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l memory -d 'Directory for the memory that processes share, when there is none yet: a tmpfs' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l quota -d 'Bytes of records that a new stream may keep (default: any number)' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l connections -d 'Connections of all users at a time (default: 1024)' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l user-connections -d 'Connections of each user at a time (default: 256)' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l user-chunks -d 'Chunks that each user may hold at a time (default: three quarters of the pool)' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l metrics -d 'Prometheus text at http://ADDRESS:PORT/metrics; loopback addresses only' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "ls" -d 'Print the names of the streams'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "cat" -d 'Print the records of a stream, each with a newline behind it'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "tail" -d 'Print the last records of a stream'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "stat" -d 'Print the counters of the log, or of a stream'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "rm" -d 'Remove a stream and all it holds'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "discard-damaged" -d 'Give up what is damaged of a stream and all behind it, so that it can be written again'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "gc" -d 'Bring home what killed processes left in shared memory, and remove it'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from ls" -l dir -d 'Directory of a log that no daemon serves' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from ls" -l socket -d 'Socket of the daemon' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from ls" -l memory -d 'Directory for the memory that processes share, when there is none yet [default: /dev/shm]' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from ls" -l json -d 'With their counters, a JSON object on each line'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from ls" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from cat" -l dir -d 'Directory of a log that no daemon serves' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from cat" -l socket -d 'Socket of the daemon' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from cat" -l memory -d 'Directory for the memory that processes share, when there is none yet [default: /dev/shm]' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from cat" -l from -d 'Begin with the record at this LSN' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from cat" -l json -d 'A JSON object on each line: lsn, usn, and text or hex'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from cat" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -l dir -d 'Directory of a log that no daemon serves' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -l socket -d 'Socket of the daemon' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -l memory -d 'Directory for the memory that processes share, when there is none yet [default: /dev/shm]' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -s n -d 'So many' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -l json -d 'As `cat --json`'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -s f -l follow -d 'And those that are appended from now on, until interrupted'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from stat" -l dir -d 'Directory of a log that no daemon serves' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from stat" -l socket -d 'Socket of the daemon' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from stat" -l memory -d 'Directory for the memory that processes share, when there is none yet [default: /dev/shm]' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from stat" -l json -d 'As JSON'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from stat" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from rm" -l dir -d 'Directory of a log that no daemon serves' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from rm" -l socket -d 'Socket of the daemon' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from rm" -l memory -d 'Directory for the memory that processes share, when there is none yet [default: /dev/shm]' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from rm" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from discard-damaged" -l dir -d 'Directory of a log that no daemon serves' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from discard-damaged" -l socket -d 'Socket of the daemon' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from discard-damaged" -l memory -d 'Directory for the memory that processes share, when there is none yet [default: /dev/shm]' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from discard-damaged" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from gc" -l memory -d 'Where the logs have their shared memory' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from gc" -l force -d 'Remove this directory whatever it holds, if no process uses it' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from gc" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "ls" -d 'Print the names of the streams'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "cat" -d 'Print the records of a stream, each with a newline behind it'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "tail" -d 'Print the last records of a stream'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "stat" -d 'Print the counters of the log, or of a stream'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "rm" -d 'Remove a stream and all it holds'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "discard-damaged" -d 'Give up what is damaged of a stream and all behind it, so that it can be written again'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "gc" -d 'Bring home what killed processes left in shared memory, and remove it'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "mkfs" -d 'Make an ext4 volume (runs mke2fs with the block and inode size OneJournal needs)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "mount" -d 'Mount a volume; returns when it is ready'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "umount" -d 'Unmount a volume; returns when everything is home, or says what keeps it or that it was not closed'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "detach" -d 'Take the mounts of a device off in the mount namespace on standard input (internal)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "guard" -d 'Abort the connection of a file system to its daemon when that dies (internal)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "probe" -d 'Answer each line of standard input with what a mount says (internal)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "fsck" -d 'Recover a volume, then check it with e2fsck'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "dump" -d 'Print the journal of a volume; changes nothing'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "stat" -d 'Print the counters of a mounted volume, or of a file on it'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "ls" -d 'List the mounted volumes and the logs in use of this machine'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "top" -d 'Show what volumes and logs do, again and again'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "set-mode" -d 'Set where and in which form the data of files go (docs/reference/modes.md)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "get-mode" -d 'Print the data mode of files'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "logd" -d 'Serve a log directory to other processes; returns on SIGTERM'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "log" -d 'Look at the streams of a log'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "ls" -d 'Print the names of the streams'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "cat" -d 'Print the records of a stream, each with a newline behind it'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "tail" -d 'Print the last records of a stream'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "stat" -d 'Print the counters of the log, or of a stream'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "rm" -d 'Remove a stream and all it holds'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "discard-damaged" -d 'Give up what is damaged of a stream and all behind it, so that it can be written again'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "gc" -d 'Bring home what killed processes left in shared memory, and remove it'

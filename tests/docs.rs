@@ -1,0 +1,485 @@
+//! The documents: every link and anchor leads somewhere, the book names every page, and every command of the README, the
+//! tutorials and the how-to pages runs.
+//!
+//! A fenced block whose language is `sh`, `python`, `c`, `cpp` or `rust` belongs to one of these, by the comment in the line
+//! before its fence:
+//!
+//! - no comment, and `sh`: it is run. The blocks of a page run in order, in one shell, as root, in an empty directory;
+//!   commands in a comment that begins with `<!-- setup` run, too, and readers do not see them;
+//! - `<!-- file: NAME -->`: it is saved as NAME there;
+//! - `<!-- same as: PATH -->`: it equals the file of that path in the repository, which other tests compile;
+//! - `<!-- not run: REASON -->`: it is not run; [`blocks_that_are_not_run_say_why`] lists them;
+//! - `<!-- needs: PROGRAM ... -->` before the first block, or before one of them: the page, or the block, is left out
+//!   where a program is missing; `python3:NAME` is a module of Python (`PYTHONPATH` may name where it is).
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::{LET_GO, ONEJOURNAL, alone, can_mount, has, run, scratch_dir};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// All Markdown files below `docs`, and the README.
+fn pages() -> Vec<PathBuf> {
+    let mut found = vec![root().join("README.md")];
+    let mut dirs = vec![root().join("docs")];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A page by its path in the repository.
+fn name(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+/// The lines of a page that are not in a fenced block.
+fn prose(text: &str) -> Vec<&str> {
+    let mut is_code = false;
+    let outside = text.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    });
+    outside.collect()
+}
+
+/// Drops what stands between backticks.
+fn without_code(line: &str) -> String {
+    line.split('`').step_by(2).collect()
+}
+
+/// Targets of links and pictures.
+fn links(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in prose(text) {
+        let line = without_code(line);
+        for part in line.split("](").skip(1) {
+            found.extend(part.split(')').next().map(str::to_owned));
+        }
+    }
+    found
+}
+
+/// What a heading is called in a link, on GitHub and in the book.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().to_lowercase();
+    let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for line in prose(text) {
+        if let Some(id) = line.strip_prefix("<a id=\"") {
+            found.extend(id.split('"').next().map(str::to_owned));
+        } else if line.starts_with('#') {
+            found.insert(anchor(line.trim_start_matches('#')));
+        }
+    }
+    found
+}
+
+/// What is wrong with the links of a page.
+fn dead_links(page: &Path, text: &str) -> Vec<String> {
+    let is_elsewhere = |link: &String| link.starts_with("http://") || link.starts_with("https://");
+    let mut dead = Vec::new();
+    for link in links(text).into_iter().filter(|link| !is_elsewhere(link)) {
+        let (path, fragment) = link.split_once('#').unwrap_or((&link, ""));
+        let target = match path {
+            "" => page.to_owned(),
+            path => page.parent().unwrap().join(path),
+        };
+        let Ok(target) = target.canonicalize() else {
+            dead.push(format!("{}: {link}: there is no such file", name(page)));
+            continue;
+        };
+        let is_page = target.extension().is_some_and(|extension| extension == "md");
+        if !fragment.is_empty() && is_page {
+            let there =
+                if path.is_empty() { text.to_owned() } else { fs::read_to_string(target).unwrap() };
+            if !anchors(&there).contains(fragment) {
+                dead.push(format!("{}: {link}: there is no such heading", name(page)));
+            }
+        }
+    }
+    dead
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let dead: Vec<String> = pages()
+        .iter()
+        .flat_map(|page| dead_links(page, &fs::read_to_string(page).unwrap()))
+        .collect();
+    assert!(dead.is_empty(), "{}", dead.join("\n"));
+}
+
+#[test]
+fn a_dead_link_is_found() {
+    let page = root().join("docs/SUMMARY.md");
+    let text = "# A `b` c\n[good](#a-b-c) [bad](#nothing)\n[gone](gone.md) `[code](code.md)`\n[x](known-defects.md#none)\n";
+    assert_eq!(dead_links(&page, text).len(), 3, "{:?}", dead_links(&page, text));
+}
+
+/// Pages of the book name only files of the book: a link out of `docs` would be dead there.
+#[test]
+fn the_book_links_to_itself_only() {
+    let docs = root().join("docs");
+    for page in pages().iter().filter(|page| page.starts_with(&docs)) {
+        for link in links(&fs::read_to_string(page).unwrap()) {
+            let path = link.split('#').next().unwrap_or_default();
+            if path.is_empty() || path.contains("://") {
+                continue;
+            }
+            let target = page.parent().unwrap().join(path).canonicalize();
+            assert!(target.is_ok_and(|path| path.starts_with(&docs)), "{}: {link}", name(page));
+        }
+    }
+}
+
+#[test]
+fn the_book_names_every_page() {
+    let docs = root().join("docs");
+    let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    let named: BTreeSet<PathBuf> =
+        links(&summary).iter().map(|link| docs.join(link).canonicalize().unwrap()).collect();
+    let all: BTreeSet<PathBuf> = pages()
+        .into_iter()
+        .filter(|page| page.starts_with(&docs) && !page.ends_with("SUMMARY.md"))
+        .collect();
+    let missing: Vec<_> = all.difference(&named).map(|page| name(page)).collect();
+    assert!(missing.is_empty(), "not in docs/SUMMARY.md: {missing:?}");
+}
+
+/// A fenced block.
+#[derive(Debug, PartialEq)]
+struct Block {
+    language: String,
+    /// What the comment before it says: a word and the rest.
+    mark: Option<(String, String)>,
+    /// Where its first line is, from 1.
+    line: usize,
+    text: String,
+}
+
+/// The lines up to the one that begins with `end`.
+fn until<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, end: &str) -> String {
+    lines
+        .take_while(|(_, line)| !line.starts_with(end))
+        .map(|(_, line)| format!("{line}\n"))
+        .collect()
+}
+
+/// The page's own `needs`, and its blocks.
+fn blocks(text: &str) -> (Vec<String>, Vec<Block>) {
+    let (mut needs, mut found) = (Vec::new(), Vec::new());
+    let mut mark = None;
+    let mut lines = text.lines().enumerate();
+    while let Some((index, line)) = lines.next() {
+        if let Some(comment) = line.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->"))
+        {
+            let (word, rest) = comment.split_once(": ").unwrap_or((comment, ""));
+            let is_of_page = word == "needs"
+                && !text.lines().nth(index + 1).is_some_and(|l| l.starts_with("```"));
+            if is_of_page {
+                needs.extend(rest.split_whitespace().map(str::to_owned));
+            } else {
+                mark = Some((word.to_owned(), rest.to_owned()));
+            }
+        } else if line == "<!-- setup" {
+            let text = until(&mut lines, "-->");
+            let mark = Some(("setup".to_owned(), String::new()));
+            found.push(Block { language: "sh".into(), mark, line: index + 2, text });
+        } else if let Some(language) = line.strip_prefix("```") {
+            let text = until(&mut lines, "```");
+            let language = language.trim().to_owned();
+            found.push(Block { language, mark: mark.take(), line: index + 2, text });
+        } else if !line.trim().is_empty() {
+            mark = None;
+        }
+    }
+    (needs, found)
+}
+
+const PROGRAMS: [&str; 5] = ["sh", "python", "c", "cpp", "rust"];
+
+/// Pages whose commands are run.
+fn tried_pages() -> Vec<PathBuf> {
+    let of_users = |page: &PathBuf| {
+        let name = name(page);
+        name == "README.md"
+            || name.starts_with("docs/tutorial/")
+            || name.starts_with("docs/how-to/")
+    };
+    pages().into_iter().filter(of_users).collect()
+}
+
+#[test]
+fn blocks_that_are_not_run_say_why() {
+    let mut run_count = 0;
+    for page in tried_pages() {
+        for block in blocks(&fs::read_to_string(&page).unwrap()).1 {
+            if !PROGRAMS.contains(&block.language.as_str()) {
+                continue;
+            }
+            let place = format!("{}:{}", name(&page), block.line);
+            match &block.mark {
+                None => {
+                    assert_eq!(block.language, "sh", "{place}: say how this is tried, or why not");
+                    run_count += 1;
+                }
+                Some((word, why)) if word == "not run" => {
+                    assert!(!why.is_empty(), "{place}: no reason");
+                    println!("{place}: not run: {why}");
+                }
+                Some((word, rest)) if word == "same as" => {
+                    let file = fs::read_to_string(root().join(rest)).expect(rest);
+                    assert!(file == block.text, "{place} differs from {rest}");
+                }
+                Some((word, _)) => {
+                    assert!(
+                        ["file", "needs", "setup"].contains(&word.as_str()),
+                        "{place}: {word}?"
+                    );
+                    run_count += usize::from(block.language == "sh");
+                }
+            }
+        }
+    }
+    assert!(run_count > 30, "{run_count} blocks are run");
+}
+
+/// The blocks of a page as one script, which says on standard error where it is.
+fn script(page: &Path, blocks: &[Block]) -> String {
+    let mut script = String::from("set -eu\n");
+    for block in blocks {
+        let place = format!("{}:{}", name(page), block.line);
+        let word = block.mark.as_ref().map_or("", |(word, _)| word);
+        let rest = block.mark.as_ref().map_or("", |(_, rest)| rest);
+        match (block.language.as_str(), word) {
+            (_, "not run" | "same as") => {}
+            (_, "file") => {
+                write!(script, "cat >'{rest}' <<'END OF FILE'\n{}END OF FILE\n", block.text)
+                    .unwrap()
+            }
+            ("sh", "needs") if !rest.split_whitespace().all(has_program) => {}
+            ("sh", _) => write!(script, "echo '== {place}' >&2\n{}", block.text).unwrap(),
+            _ => {}
+        }
+    }
+    script
+}
+
+/// The directory of what cargo built.
+fn built() -> &'static Path {
+    Path::new(ONEJOURNAL).parent().unwrap()
+}
+
+/// A library that was built for this test.
+fn library(name: &str) -> PathBuf {
+    let path = built().join("deps").join(name);
+    assert!(path.exists(), "{}", path.display());
+    path
+}
+
+/// A Python whose sqlite3 can load extensions; many are built without.
+fn python() -> Option<&'static str> {
+    let can_load = "import sqlite3; sqlite3.Connection.enable_load_extension";
+    let can = |python: &&str| {
+        Command::new(python)
+            .args(["-c", can_load])
+            .output()
+            .is_ok_and(|output| output.status.success())
+    };
+    ["/usr/bin/python3", "python3"].into_iter().find(can)
+}
+
+/// Whether a program, or a module of Python, is installed; says so when it is not.
+fn has_program(name: &str) -> bool {
+    let Some(module) = name.strip_prefix("python3:") else { return has(name) };
+    let import = format!("import {module}");
+    let has_module = python().is_some_and(|python| {
+        Command::new(python)
+            .args(["-c", &import])
+            .output()
+            .is_ok_and(|output| output.status.success())
+    });
+    if !has_module {
+        eprintln!("skipped: needs {name}");
+    }
+    has_module
+}
+
+/// Everything that a page's commands find, in a directory of their own.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let dir = scratch_dir();
+        let place = Place { dir };
+        let link = |from: &Path, to: &str| {
+            let to = place.dir.path().join(to);
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(from, to).unwrap();
+        };
+        for work in ["source/target/release", "work/target/release"] {
+            for name in
+                ["libonejournal_log.so", "libonejournal_log.so.0", "libonejournal_sqlite.so"]
+            {
+                link(&library(name), &format!("{work}/{name}"));
+            }
+        }
+        link(&root().join("crates"), "source/crates");
+        link(Path::new(ONEJOURNAL), "bin/onejournal");
+        if let Some(python) = python() {
+            link(Path::new(python), "bin/python3");
+        }
+        place
+    }
+
+    /// Runs a script where it can break nothing: with mounts, processes and shared memory of its own, which end with it.
+    fn run(&self, script: &str) -> support::Ran {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let modules = std::env::var("PYTHONPATH").unwrap_or_default();
+        let bin = self.dir.path().join("bin");
+        let _alone = alone();
+        let start = format!("{LET_GO}\nmount -t tmpfs tmpfs /dev/shm && exec bash -c \"$2\" page");
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c"])
+            .args([&start, "sh", "no directory", script])
+            .current_dir(self.dir.path().join("work"))
+            .env("PATH", format!("{}:{path}:/usr/sbin:/sbin", bin.display()))
+            .env("SRC", self.dir.path().join("source"))
+            .env("ONEJOURNAL_LIBRARY", library("libonejournal_sqlite.so"))
+            .env("PYTHONPATH", format!("{}:{modules}", root().join("plugins/python").display()))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env_remove("ONEJOURNAL_LOG")
+            .env_remove("LD_LIBRARY_PATH");
+        run(&mut command)
+    }
+}
+
+#[test]
+fn every_command_runs() {
+    if !can_mount() || !has("unshare") {
+        return;
+    }
+    let mut failed = String::new();
+    for page in tried_pages() {
+        let (needs, blocks) = blocks(&fs::read_to_string(&page).unwrap());
+        let has_python = !needs.iter().any(|program| program == "python3") || python().is_some();
+        if !has_python || !needs.iter().all(|program| has(program)) {
+            eprintln!("skipped: {}", name(&page));
+            continue;
+        }
+        let ran = Place::new().run(&script(&page, &blocks));
+        if ran.code != Some(0) {
+            writeln!(failed, "{}: {:?}\n{}{}", name(&page), ran.code, ran.out, ran.err).unwrap();
+        }
+    }
+    assert!(failed.is_empty(), "{failed}");
+}
+
+#[test]
+fn a_command_that_fails_is_found() {
+    if !can_mount() || !has("unshare") {
+        return;
+    }
+    let page = root().join("docs/x.md");
+    let run = |text: &str| Place::new().run(&script(&page, &blocks(text).1));
+    let ran = run("```sh\ntrue\n```\n\n```sh\nfalse\ntrue\n```\n");
+    assert_eq!((ran.code, ran.err.as_str()), (Some(1), "== docs/x.md:2\n== docs/x.md:6\n"));
+    let ran = run(
+        "<!-- file: a -->\n```c\nb\n```\n<!-- not run: no -->\n```sh\nfalse\n```\n```sh\ncat a\n```\n",
+    );
+    assert_eq!(ran.good(), "b\n");
+}
+
+/// Every command and every mount option has its place in the reference.
+#[test]
+fn commands_and_options_are_explained() {
+    let page = |name: &str| fs::read_to_string(root().join("docs/reference").join(name)).unwrap();
+    let help = support::onejournal(["--help"]).good();
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands = commands.take_while(|line| !line.is_empty());
+    let mut names: Vec<String> = commands
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(|name| format!("`onejournal {name} "))
+        .collect();
+    assert!(names.len() > 8, "{names:?}");
+    let text = page("commands.md");
+    names.retain(|name| !text.contains(name.as_str()));
+    assert!(names.is_empty(), "not in commands.md: {names:?}");
+
+    let help = support::onejournal(["mount", "-o", "help"]).good();
+    let columns = help.lines().filter_map(|line| line.split("  ").next());
+    let options = columns.flat_map(|column| column.split(", "));
+    let mut options: Vec<&str> = options.filter_map(|option| option.split('=').next()).collect();
+    assert!(options.len() > 20, "{options:?}");
+    let text = page("mount-options.md");
+    options.retain(|name| !text.contains(&format!("`{name}")));
+    assert!(options.is_empty(), "not in mount-options.md: {options:?}");
+}
+
+/// All source text, with the lines of a string that goes on joined.
+fn sources() -> String {
+    let (mut text, mut dirs) = (String::new(), vec![root().join("crates")]);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                text.push_str(&fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    let mut pieces = text.split("\\\n");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |joined, piece| joined + piece.trim_start())
+}
+
+/// Messages that the first column of a page's tables quotes, but for those of other programs.
+fn quoted_messages(page: &str) -> Vec<String> {
+    let others = ["`e2fsck`:", "`mount`:", "the kernel:", "SQLite:"];
+    let cells = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+    let ours = cells.filter(|cell| !others.iter().any(|other| cell.starts_with(other)));
+    ours.flat_map(|cell| cell.split('"').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+#[test]
+fn messages_that_are_explained_exist() {
+    let sources = sources();
+    let is_there = |message: &str| message.split("...").all(|part| sources.contains(part.trim()));
+    assert!(!is_there(concat!("no such ", "message, ", "surely")));
+    let mut count = 0;
+    for page in ["docs/reference/messages.md", "docs/how-to/several-machines.md"] {
+        for message in quoted_messages(&fs::read_to_string(root().join(page)).unwrap()) {
+            assert!(is_there(&message), "{page}: {message}: no message has these words");
+            count += 1;
+        }
+    }
+    assert!(count > 12, "{count} messages");
+}

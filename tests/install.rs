@@ -1,0 +1,167 @@
+//! `make install`, from the build of these tests: what it installs works from where it is installed, and `make
+//! uninstall` takes all of it away.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::{Ran, has, run, scratch_dir, system, text};
+
+/// `make ACTION` into `root`: the command and the libraries that were built for these tests.
+fn make(action: &str, root: &Path, variables: &[(&str, &str)]) -> Ran {
+    let built = Path::new(support::ONEJOURNAL).parent().unwrap();
+    let (target, profile) = (built.parent().unwrap(), built.file_name().unwrap());
+    let mut command = Command::new("make");
+    command.arg("-s").arg("-C").arg(source()).arg(action);
+    command.arg(format!("DESTDIR={}", root.display()));
+    command.args(variables.iter().map(|(name, value)| format!("{name}={value}")));
+    command.env("CARGO_TARGET_DIR", target).env("PROFILE", profile);
+    command.env("LIBRARIES", std::env::current_exe().unwrap().parent().unwrap());
+    // Of a `make test` that runs this.
+    run(command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"))
+}
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// All that is below `dir` and no directory, without the head of its path.
+fn files(dir: &Path) -> BTreeSet<String> {
+    let out = system("find", [text(dir), "!", "-type", "d", "-printf", "%P\n"]).good();
+    out.lines().map(String::from).collect()
+}
+
+fn can_install() -> bool {
+    has("make") && has("strip") && has("readelf")
+}
+
+#[test]
+fn a_c_program_is_built_with_pkg_config_from_an_installation() {
+    if !can_install() || !has("pkg-config") || !has("cc") {
+        return;
+    }
+    let place = scratch_dir();
+    let root = place.path().join("root");
+    make("install", &root, &[("PREFIX", "/opt/oj"), ("SBINDIR", "/opt/oj/sbin")]).good();
+    let program = place.path().join("program");
+    for how in ["--shared", "--static"] {
+        let script = r#"
+            export PKG_CONFIG_SYSROOT_DIR="$root" PKG_CONFIG_PATH="$root/opt/oj/lib/pkgconfig"
+            if [ "$how" = --static ]; then rm "$root"/opt/oj/lib/libonejournal_log.so*; fi
+            cc -std=c99 -D_POSIX_C_SOURCE=200809L -o "$program" "$source" $(pkg-config --cflags --libs $how onejournal) -pthread"#;
+        let mut command = Command::new("sh");
+        command.args(["-ec", script]).env("root", &root).env("program", &program).env("how", how);
+        command.env("source", source().join("crates/capi/tests/program.c"));
+        run(&mut command).good();
+        let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let log = place.path().join(format!("log{how}"));
+        let mut command = Command::new(&program);
+        command.args([text(&log), text(memory.path()), ""]);
+        command.env("LD_LIBRARY_PATH", root.join("opt/oj/lib"));
+        run(&mut command).good();
+    }
+}
+
+#[test]
+fn an_installation_is_stripped_complete_and_removed_again() {
+    if !can_install() {
+        return;
+    }
+    let place = scratch_dir();
+    let root = place.path();
+    make("install", root, &[]).good();
+    let found = files(root);
+    for expected in [
+        "usr/local/bin/onejournal",
+        "usr/local/lib/libonejournal_log.so.0",
+        "usr/local/lib/systemd/system/onejournal-volume@.service",
+        "usr/local/lib/sysusers.d/onejournal.conf",
+        "usr/local/share/doc/onejournal/examples/database-on-mount.conf",
+        "sbin/mount.onejournal",
+        "sbin/mount.fuse.onejournal",
+        "sbin/mount.fuseblk.onejournal",
+        "sbin/fsck.onejournal",
+    ] {
+        assert!(found.contains(expected), "no {expected} in {found:?}");
+    }
+    let lib = root.join("usr/local/lib");
+    for name in ["libonejournal_log.so.0", "libonejournal_sqlite.so", "../bin/onejournal"] {
+        let sections = system("readelf", ["-SW", text(&lib.join(name))]).good();
+        assert!(!sections.contains(".debug_info") && !sections.contains(".symtab"), "{name}");
+    }
+    let dynamic = system("readelf", ["-dW", text(&lib.join("libonejournal_log.so"))]).good();
+    assert!(dynamic.contains("[libonejournal_log.so.0]"), "{dynamic}");
+    // Nothing of the place where it was put together is in the texts.
+    for name in ["pkgconfig/onejournal.pc", "systemd/system/onejournal-logd.service"] {
+        let text = fs::read_to_string(lib.join(name)).unwrap();
+        assert!(!text.contains("onejournal-test-") && !text.contains('@'), "{text}");
+    }
+    make("uninstall", root, &[]).good();
+    assert_eq!(files(root), BTreeSet::new());
+    // What is not built is said, and nothing half installed.
+    let mut command = Command::new(source().join("scripts/install"));
+    command.arg("install").env("DESTDIR", root).env("PROFILE", "none");
+    run(&mut command).refused(1, "run make first");
+    assert_eq!(files(root), BTreeSet::new());
+}
+
+/// Units and drop-ins, with the paths of this installation.
+#[test]
+fn systemd_accepts_the_units() {
+    if !can_install() || !has("systemd-analyze") {
+        return;
+    }
+    let place = scratch_dir();
+    let prefix = place.path().join("prefix");
+    let sbin = place.path().join("sbin");
+    make("install", Path::new(""), &[("PREFIX", text(&prefix)), ("SBINDIR", text(&sbin))]).good();
+    let installed = prefix.join("lib/systemd/system");
+    let examples = prefix.join("share/doc/onejournal/examples");
+    let (logd, volume) = ("onejournal-logd.service", "onejournal-volume@srv-data.service");
+    let ways = [("mount", "database-on-mount.conf"), ("service", "database-on-service.conf")];
+    for (way, drop_in) in ways {
+        let units = place.path().join(way);
+        let drop_ins = units.join("database.service.d");
+        fs::create_dir_all(&drop_ins).unwrap();
+        fs::write(units.join("database.service"), "[Service]\nExecStart=/bin/true\n").unwrap();
+        fs::copy(examples.join(drop_in), drop_ins.join("onejournal.conf")).unwrap();
+        if way == "mount" {
+            fs::copy(examples.join("srv-data.mount"), units.join("srv-data.mount")).unwrap();
+            fs::copy(installed.join(logd), units.join(logd)).unwrap();
+        } else {
+            fs::copy(installed.join("onejournal-volume@.service"), units.join(volume)).unwrap();
+        }
+    }
+    let verify = |way: &str, name: &str| {
+        let units = place.path().join(way);
+        let mut command = Command::new("systemd-analyze");
+        command.args(["verify", "--man=no"]).arg(units.join(name));
+        // Its own and the system's.
+        run(command.env("SYSTEMD_UNIT_PATH", format!("{}:", units.display())))
+    };
+    for (way, name) in [
+        ("mount", logd),
+        ("mount", "srv-data.mount"),
+        ("mount", "database.service"),
+        ("service", volume),
+        ("service", "database.service"),
+    ] {
+        let ran = verify(way, name);
+        let is_ours = |line: &&str| {
+            ["onejournal", "srv-data", "database"].iter().any(|word| line.contains(word))
+        };
+        let ours: Vec<&str> = ran.err.lines().filter(is_ours).collect();
+        assert!(ran.code == Some(0) && ours.is_empty(), "{name}: {ran:?}");
+    }
+    // It would say what is wrong.
+    let path = place.path().join("service").join(volume);
+    let unit = fs::read_to_string(&path).unwrap();
+    fs::write(&path, unit.replace("Type=notify", "Type=notified")).unwrap();
+    let ran = verify("service", volume);
+    assert!(ran.err.contains("notified"), "{ran:?}");
+    make("uninstall", Path::new(""), &[("PREFIX", text(&prefix)), ("SBINDIR", text(&sbin))]).good();
+    assert_eq!(files(&prefix), BTreeSet::new());
+}

@@ -1,0 +1,147 @@
+//! `onejournal ls`: volumes and logs, as they are and as they fail.
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use log::{Log, Options};
+use rustix::process::Signal;
+use serde_json::Value;
+use support::{Logd, ONEJOURNAL, Scratch, has, onejournal, run, scratch_dir, text};
+
+fn listed() -> Value {
+    serde_json::from_str(&onejournal(["ls", "--json"]).good()).unwrap()
+}
+
+/// The entry of `kind` whose `dir` is this one.
+fn entry(kind: &str, dir: &Path) -> Option<Value> {
+    let listed = listed();
+    let entries = listed[kind].as_array().unwrap();
+    entries.iter().find(|entry| entry["dir"] == text(dir)).cloned()
+}
+
+/// Returns when the processes that asked a volume have ended: they have had their answer.
+fn wait_until_no_process_asks(dir: &Path) {
+    let asks = |process: std::fs::DirEntry| {
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        line.contains("\0probe\0") && line.contains(text(dir))
+    };
+    let begun = std::time::Instant::now();
+    while std::fs::read_dir("/proc").unwrap().flatten().any(asks) {
+        assert!(begun.elapsed().as_secs() < 120, "a process asks for ever");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn volumes_are_listed_with_their_state() {
+    let Some(mut scratch) = Scratch::mounted("data=journal") else { return };
+    let (image, dir) = (scratch.image(), scratch.dir());
+    let mount = entry("mounts", &dir).unwrap();
+    assert_eq!(mount["target"], text(&image));
+    assert_eq!((&mount["state"], &mount["data_mode"]), (&"read-write".into(), &"journal".into()));
+    assert_eq!((&mount["durability"], &mount["namespace_pid"]), (&"power".into(), &Value::Null));
+    let pid = i64::from(scratch.daemon().id.as_raw_nonzero().get());
+    assert_eq!(mount["pid"].as_i64(), Some(pid));
+    assert!(mount["space_bytes"].as_u64() > mount["available_bytes"].as_u64(), "{mount}");
+    let shown = onejournal(["ls"]).good();
+    let line = shown.lines().find(|line| line.contains(text(&dir))).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(
+        words[..6],
+        [text(&image), text(&dir), "read-write", "journal", "power", &pid.to_string()]
+    );
+    // One that does not answer is told apart, and waited for no longer than that.
+    scratch.daemon().signal(Signal::STOP);
+    let silent = entry("mounts", &dir);
+    let file = scratch.path("f");
+    let asked: [&[&str]; 3] =
+        [&["stat", text(&dir)], &["stat", text(&file)], &["stat", "--watch", text(&dir)]];
+    let unanswered = asked.map(|words| onejournal(words));
+    scratch.daemon().signal(Signal::CONT);
+    assert_eq!(silent.unwrap()["state"], "silent");
+    unanswered.iter().for_each(|ran| ran.refused(8, "has not answered for 2 s"));
+    wait_until_no_process_asks(&dir);
+    scratch.remount("ro");
+    assert_eq!(entry("mounts", &dir).unwrap()["state"], "read-only");
+    scratch.daemon().signal(Signal::KILL);
+    assert!(scratch.daemon().ended());
+    let dead = entry("mounts", &dir).unwrap();
+    assert_eq!((&dead["state"], &dead["pid"]), (&"dead".into(), &Value::Null));
+    assert!(entry("mounts", scratch.root()).is_none());
+    onejournal(["umount", text(&dir)]).good();
+    scratch.expect_ended();
+    assert!(entry("mounts", &dir).is_none());
+}
+
+#[test]
+fn logs_are_listed_while_they_are_used() {
+    let mut logd = Logd::start(&[]);
+    let dir = logd.dir();
+    let listed = entry("logs", &dir).unwrap();
+    assert_eq!(listed["daemon_pid"].as_u64(), Some(u64::from(logd.pid())));
+    assert_eq!(listed["socket"], text(&dir.join("socket")));
+    assert_eq!((&listed["client_count"], &listed["stream_count"]), (&0.into(), &0.into()));
+    assert_eq!((&listed["durability"], &listed["error"]), (&"power".into(), &Value::Null));
+    let log = Log::connect(dir.join("socket")).unwrap();
+    let stream = log.stream("one").unwrap();
+    let lsn = stream.append(b"record").unwrap();
+    stream.sync(lsn).unwrap();
+    let listed = entry("logs", &dir).unwrap();
+    assert!(listed["client_count"].as_u64() >= Some(1), "{listed}");
+    assert_eq!(listed["stream_count"], 1);
+    let shown = onejournal(["ls"]).good();
+    let line = shown.lines().find(|line| line.starts_with(text(&dir))).unwrap();
+    assert!(line.contains(" daemon ") && line.contains(" power "), "{line}");
+    let mut top = Command::new(ONEJOURNAL);
+    let shown = run(top.args(["top", "-b", "-n", "1"]).env("COLUMNS", "200")).good();
+    let line = shown.lines().find(|line| line.starts_with(text(&dir.join("one")))).unwrap();
+    assert!(line.contains(" 6 B ") && line.ends_with("ok"), "{line}");
+    drop((stream, log));
+    logd.end();
+    assert!(entry("logs", &dir).is_none(), "nobody has it open");
+    // The same directory, opened by this process.
+    let options = Options { memory: logd.memory().into(), ..Options::default() };
+    let log = Log::open(&dir, &options).unwrap();
+    let listed = entry("logs", &dir).unwrap();
+    assert_eq!(listed["client_pids"], serde_json::json!([std::process::id()]));
+    assert!(listed["daemon_pid"].is_null() && listed["client_count"] == 1, "{listed}");
+    log.close().unwrap();
+    assert!(entry("logs", &dir).is_none());
+}
+
+#[test]
+fn a_log_that_another_user_can_change_is_not_believed() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut logd = Logd::start(&[]);
+    let dir = logd.dir();
+    let is_open_to_all = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(&dir, is_open_to_all).unwrap();
+    let listed = entry("logs", &dir).unwrap();
+    assert!(listed["durability"].is_null() && listed["socket"].is_null(), "{listed}");
+    let error = listed["error"].as_str().unwrap();
+    assert!(error.contains(text(&dir)), "{error}");
+    let ran = onejournal(["ls"]);
+    assert!(ran.err.contains(text(&dir)), "{ran:?}");
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o711)).unwrap();
+    logd.end();
+}
+
+#[test]
+fn another_user_sees_the_own_logs_only() {
+    if !rustix::process::geteuid().is_root() || !has("setpriv") {
+        return eprintln!("skipped: needs root and setpriv");
+    }
+    let logd = Logd::start(&[]);
+    let copy = scratch_dir();
+    let program = copy.path().join("onejournal");
+    std::fs::copy(ONEJOURNAL, &program).unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(copy.path(), open).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+    let shown = run(command.args(["ls", "--json"])).good();
+    assert!(!shown.contains(text(&logd.dir())), "{shown}");
+}

@@ -1,0 +1,229 @@
+//! A volume as mount(8), fstab, umount(8) and fsck(8) see it: by helpers, which are links to the command.
+//!
+//! mount(8) looks for helpers in `/sbin` alone. So these tests run it in a mount namespace of their own, with the links
+//! laid over that directory.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use support::{Loop, ONEJOURNAL, Ran, Scratch, alone, has, onejournal, run, text};
+
+const COMMANDS: [&str; 2] = ["mount", "fsck"];
+const TYPES: [&str; 3] = ["onejournal", "fuse.onejournal", "fuseblk.onejournal"];
+
+/// A volume with a label that no other has, and the helpers.
+struct World {
+    label: String,
+    scratch: Scratch,
+    helpers: PathBuf,
+}
+
+impl World {
+    fn new() -> Option<World> {
+        let scratch = Scratch::empty().filter(|_| has("unshare") && has("findfs"))?;
+        let helpers = scratch.root().join("helpers");
+        fs::create_dir(&helpers).unwrap();
+        for command in COMMANDS {
+            for kind in TYPES {
+                symlink(ONEJOURNAL, helpers.join(format!("{command}.{kind}"))).unwrap();
+            }
+        }
+        let image = scratch.image();
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let label = format!("ojt{}-{number}", std::process::id());
+        onejournal(["mkfs", "--size", "64M", "-L", &label, text(&image)]).good();
+        Some(World { label, scratch, helpers })
+    }
+
+    fn helper(&self, name: &str) -> Command {
+        Command::new(self.helpers.join(name))
+    }
+
+    /// Runs the shell script with the helpers in `/sbin`; `$image`, `$mnt` and `$root` are the scratch volume's.
+    fn shell(&self, script: &str) -> Ran {
+        // A copy of other tests' mounts would keep them.
+        let head = format!(
+            "{} set -e; mount -t overlay -o lowerdir=\"$helpers\":/usr/sbin overlay /usr/sbin; cd \"$root\"\n",
+            support::LET_GO
+        );
+        let mut command = Command::new("unshare");
+        command.args([
+            "-m",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            &(head + script),
+            "sh",
+            "none",
+        ]);
+        command.env("helpers", &self.helpers).env("root", self.scratch.root());
+        command.env("image", self.scratch.image()).env("mnt", self.scratch.dir());
+        // libblkid remembers for minutes what was on a loop device.
+        run(command.env("BLKID_FILE", "/dev/null"))
+    }
+
+    fn write_fstab(&self, what: &str, kind: &str, options: &str) {
+        let line = format!("{what} {} {kind} {options} 0 2\n", self.scratch.dir().display());
+        fs::write(self.scratch.root().join("fstab"), line).unwrap();
+    }
+}
+
+/// mount(8) finds the helper by the type; umount(8), which needs none, returns when the volume is closed.
+#[test]
+fn mount_takes_either_type_and_umount_closes_the_volume() {
+    let _alone = alone();
+    let Some(world) = World::new() else { return };
+    for kind in ["onejournal", "fuse.onejournal"] {
+        let script = format!(
+            "mount -t {kind} -o noatime,nodev $image $mnt
+             grep \" $mnt .*nodev,noatime.* fuseblk.onejournal \" /proc/self/mountinfo
+             echo {kind} >$mnt/{kind}; cat $mnt/{kind}
+             umount $mnt
+             e2fsck -fn $image"
+        );
+        let out = world.shell(&script).good();
+        assert!(out.contains(kind), "{out}");
+        world.scratch.check();
+    }
+}
+
+#[test]
+fn an_fstab_entry_is_mounted_once_by_its_label() {
+    let _alone = alone();
+    let Some(world) = World::new() else { return };
+    let device = Loop::attach(&world.scratch.image());
+    let what = format!("LABEL={}", world.label);
+    let options = "defaults,nofail,user,_netdev,x-systemd.automount,comment=mine,errors=remount-ro";
+    world.write_fstab(&what, "onejournal", options);
+    let script = "mount -T fstab -a; mount -T fstab -a -v; grep -c \" $mnt \" /proc/self/mountinfo; umount $mnt";
+    let out = world.shell(script).good();
+    assert!(out.contains("already mounted") && out.ends_with("\n1\n"), "{out}");
+    // fsck(8) finds the type in fstab; its own options and those of systemd-fsck.
+    let device = text(&device.path);
+    let check = format!("FSTAB_FILE=fstab fsck -V -a -T -l -M {device}");
+    let out = world.shell(&check).good();
+    assert!(out.contains("fsck.onejournal") && out.contains("clean"), "{out}");
+    world.scratch.check();
+}
+
+/// The command takes the names of fstab itself, and says which one nothing has.
+#[test]
+fn a_device_is_found_by_its_label_or_uuid() {
+    let Some(mut world) = World::new() else { return };
+    let device = Loop::attach(&world.scratch.image());
+    let uuid = support::system("blkid", ["-p", "-s", "UUID", "-o", "value", text(&device.path)]);
+    let uuid = uuid.good().trim().to_owned();
+    for what in [format!("LABEL={}", world.label), format!("UUID={uuid}")] {
+        world.scratch.mount_target(Path::new(&what), "");
+        world.scratch.umount();
+        assert_eq!(onejournal(["fsck", &what]).code, Some(0));
+    }
+    let dir = world.scratch.dir();
+    onejournal(["mount", "LABEL=no such", text(&dir)])
+        .refused(8, "LABEL=no such: no device has it");
+}
+
+#[test]
+fn remount_changes_what_the_kernel_decides_and_names_the_rest() {
+    let _alone = alone();
+    let Some(world) = World::new() else { return };
+    let script = "
+        mount -t onejournal -o data=ordered $image $mnt
+        echo a >$mnt/a
+        mount -o remount,ro,nosuid $mnt
+        grep -q \" $mnt ro,nosuid\" /proc/self/mountinfo
+        ! touch $mnt/b 2>/dev/null
+        mount -o remount,rw $mnt
+        touch $mnt/b
+        mount -o remount,data=ordered $mnt
+        for change in data=delta commit=9 noatime; do
+            ! mount -o remount,$change $mnt 2>err || exit 9
+            grep \"$change cannot be changed by remount\" err
+        done
+        exec 3>>$mnt/a
+        ! mount -o remount,ro $mnt 2>err || exit 9
+        grep 'in use by a program' err
+        exec 3>&-
+        umount $mnt
+        mount -t onejournal -o ro $image $mnt
+        ! mount -o remount,rw $mnt 2>err || exit 9
+        grep 'cannot be made writable: it was mounted read-only' err
+        umount $mnt";
+    world.shell(script).good();
+    world.scratch.check();
+}
+
+#[test]
+fn helpers_end_with_the_codes_of_mount() {
+    let Some(world) = World::new() else { return };
+    let (image, dir) = (world.scratch.image(), world.scratch.dir());
+    let mount = |arguments: &[&str]| {
+        run(world.helper("mount.onejournal").arg(&image).arg(&dir).args(arguments))
+    };
+    mount(&["-o", "sync"]).refused(1, "option sync: ");
+    mount(&["-o", "frobnicate"]).refused(1, "unknown option frobnicate");
+    mount(&["-Q"]).refused(1, "-Q");
+    run(world.helper("mount.onejournal").args([text(&image), "/none"])).refused(32, "/none: ");
+    // What it does all but: nothing is mounted.
+    mount(&["-f", "-v", "-o", "rw"]).good();
+    mount(&["-f", "-o", "frobnicate"]).refused(1, "frobnicate");
+    mount(&["-s", "-n", "-t", "onejournal", "-o", "rw,frobnicate"]).good();
+    onejournal(["umount", text(&dir)]).good();
+    world.scratch.check();
+}
+
+/// In the namespace that mount(8) names.
+#[test]
+fn a_helper_mounts_in_another_namespace() {
+    let _alone = alone();
+    let Some(world) = World::new() else { return };
+    let script = "
+        unshare -m --propagation private sleep 1000 & other=$!
+        until [ \"$(cat /proc/$other/comm)\" = sleep ]; do sleep 0.1; done
+        trap 'kill $other' EXIT
+        $helpers/mount.onejournal $image $mnt -N /proc/$other/ns/mnt
+        ! grep \" $mnt \" /proc/self/mountinfo
+        grep \" $mnt \" /proc/$other/mountinfo
+        nsenter -m -t $other umount $mnt";
+    world.shell(script).good();
+    world.scratch.check();
+}
+
+/// What a boot does: -a recovers, and does not read all of a volume that nothing is known against.
+#[test]
+fn fsck_at_boot_recovers_and_checks_what_is_marked() {
+    let Some(mut world) = World::new() else { return };
+    let image = world.scratch.image();
+    let fsck = |world: &World, arguments: &[&str]| {
+        run(world.helper("fsck.onejournal").args(arguments).arg(&image))
+    };
+    world.scratch.mount("");
+    fs::write(world.scratch.path("kept"), "kept").unwrap();
+    fs::File::open(world.scratch.path("kept")).unwrap().sync_all().unwrap();
+    world.scratch.kill();
+    let looked = fsck(&world, &["-n"]);
+    assert_eq!(looked.code, Some(4), "{looked:?}");
+    let recovered = fsck(&world, &["-T", "-l", "-M", "-a", "-C", "6"]);
+    assert!(recovered.code == Some(1) && recovered.out.contains("recovered"), "{recovered:?}");
+    let clean = fsck(&world, &["-p", "-C0"]);
+    assert!(clean.code == Some(0) && !clean.out.contains("Pass 1"), "{clean:?}");
+    let forced = fsck(&world, &["-fp"]);
+    assert!(forced.code == Some(0) && forced.out.contains("Pass 1"), "{forced:?}");
+    assert_eq!(fsck(&world, &["-y", "-f", "-v"]).code, Some(0));
+    // A block that is in use but not marked so, which only a volume marked as damaged is searched for.
+    support::system("debugfs", ["-w", "-R", "freeb 1000 20", text(&image)]).good();
+    assert_eq!(fsck(&world, &["-a"]).code, Some(0));
+    support::system("debugfs", ["-w", "-R", "ssv state 2", text(&image)]).good();
+    let repaired = fsck(&world, &["-a"]);
+    assert_eq!(repaired.code, Some(1), "{repaired:?}");
+    world.scratch.check();
+    assert_eq!(fsck(&world, &["-a", "-y"]).code, Some(16));
+    assert_eq!(fsck(&world, &["-Z"]).code, Some(16));
+}
