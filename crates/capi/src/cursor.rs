@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use device::sync::Mutex;
 use log::{Log, Reader, Record};
-use parking_lot::Mutex;
 
 use crate::argument::put;
 use crate::error::guard;

@@ -62,6 +62,7 @@ mod published;
 mod range_lock;
 mod ring;
 mod sim;
+pub mod sync;
 mod trust;
 mod trusted_file;
 mod unread;

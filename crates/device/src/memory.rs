@@ -1,6 +1,6 @@
 //! A device in ordinary memory: for tests and for measuring everything but the medium.
 
-use parking_lot::RwLock;
+use crate::sync::RwLock;
 
 use crate::{BlockDevice, Durability, Operation, Result, check_span};
 

@@ -8,8 +8,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use crate::sync::Mutex;
 use io_uring::{IoUring, opcode, types};
-use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags};
 
 /// Rings that are not in use; as many as there ever were writers at one time.

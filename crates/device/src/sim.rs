@@ -27,8 +27,8 @@ mod image;
 mod piece;
 mod trace;
 
+use crate::sync::Mutex;
 use fastrand::Rng;
-use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::{BlockDevice, DeviceError, Durability, Operation, Result, check_span};

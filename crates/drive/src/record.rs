@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use device::sync::Mutex;
 
 /// What a write puts on a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
+use device::sync::{Mutex, RwLock};
 use journal::Tid;
-use parking_lot::{Mutex, RwLock};
 
 use crate::InodeNo;
 

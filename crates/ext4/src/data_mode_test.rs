@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use device::sync::Mutex;
 use device::{BlockDevice, Durability, MemoryDevice};
-use parking_lot::Mutex;
 
 use crate::data_mode::DATA_MODE_XATTR;
 use crate::extent_tree::{self, Target};

@@ -9,8 +9,8 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use device::sync::Mutex;
 use journal::{Observer, Written, WrittenAs};
-use parking_lot::Mutex;
 
 use crate::file::regular_file;
 use crate::volume::Volume;

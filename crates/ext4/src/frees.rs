@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
+use device::sync::Mutex;
 use journal::Tid;
-use parking_lot::Mutex;
 
 #[derive(Default)]
 struct State {

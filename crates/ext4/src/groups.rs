@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use device::sync::Mutex;
 use journal::HomeBlock;
-use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 
 use crate::checksum::Checksums;

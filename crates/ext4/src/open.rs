@@ -316,7 +316,7 @@ fn build(
         groups: GroupCache::new(geometry.group_count, merge(reserved)),
         random: AtomicU64::new(options.random_seed),
         renamed_dir_tid: AtomicU64::new(0),
-        answered: parking_lot::RwLock::default(),
+        answered: device::sync::RwLock::default(),
         marks: writable.then_some(marks),
         heartbeat: None,
         orphans: Orphans::new(orphan_file),

@@ -9,8 +9,8 @@
 
 use std::collections::HashMap;
 
+use device::sync::Mutex;
 use journal::{BlockBytes, HomeBlock};
-use parking_lot::Mutex;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::features::ro_compat;

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use device::sync::Mutex;
 use device::{AlignedBuf, BlockDevice};
 use journal::{BLOCK_BYTES, BlockBytes, HomeBlock, JournalError};
-use parking_lot::Mutex;
 
 use crate::block_map::{self, Limits};
 use crate::checksum::Checksums;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use device::sync::RwLock;
 use journal::{DeltaCodec, Journal, Medium, Tid};
-use parking_lot::RwLock;
 
 use crate::cells::{Cells, InodeCell};
 use crate::checksum::Checksums;

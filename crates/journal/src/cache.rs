@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use parking_lot::Mutex;
+use device::sync::Mutex;
 
 use crate::block_map::BlockMap;
 use crate::{BlockRef, HomeBlock};

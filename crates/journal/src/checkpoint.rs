@@ -5,8 +5,8 @@
 //! bytes, or that was revoked, is not written at all (cancelled). One of which later regions hold
 //! deltas only is: replay begins with what is home.
 
+use device::sync::MutexGuard;
 use device::{AlignedBuf, BlockDevice};
-use parking_lot::MutexGuard;
 
 use crate::engine::Engine;
 use crate::options::Broken;
@@ -25,7 +25,7 @@ impl Engine {
     pub(crate) fn checkpoint_tail(&self) -> Result<bool> {
         let mut state = self.state.lock();
         while state.checkpointing {
-            self.changed.wait(&mut state);
+            state = self.changed.wait(state);
         }
         self.check_aborted()?;
         let Some(tail) = state.filled_tail() else { return Ok(false) };
@@ -112,7 +112,7 @@ impl Engine {
     pub(crate) fn checkpoint_all(&self) -> Result<()> {
         let mut state = self.state.lock();
         while state.commit_in_flight {
-            self.changed.wait(&mut state);
+            state = self.changed.wait(state);
         }
         self.bring_all_home(state)
     }

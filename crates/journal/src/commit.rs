@@ -43,7 +43,7 @@ impl Engine {
                 if !state.commit_in_flight {
                     break;
                 }
-                self.changed.wait(&mut state);
+                state = self.changed.wait(state);
             }
             state.commit_in_flight = true;
             drop(state);
@@ -223,7 +223,7 @@ impl Engine {
                 has_stalled = true;
             }
             if self.options.background && !state.stopping {
-                self.changed.wait(&mut state);
+                drop(self.changed.wait(state));
             } else {
                 drop(state);
                 self.checkpoint_tail()?;

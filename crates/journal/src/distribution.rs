@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use device::sync::Mutex;
 use hdrhistogram::Histogram;
-use parking_lot::Mutex;
 
 /// Shortest and longest latency told apart, in nanoseconds: 1 µs and 60 s.
 const LATENCY_NS: (u64, u64) = (1_000, 60_000_000_000);

@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use device::sync::{Condvar, Mutex};
 use device::{AlignedBuf, BlockDevice};
-use parking_lot::{Condvar, Mutex};
 
 use crate::cache::Cache;
 use crate::distribution::Distributions;
@@ -212,7 +212,7 @@ impl Engine {
         let (mut is_again, mut turn) = (false, None);
         loop {
             self.check_aborted()?;
-            if turn.is_none() && self.turn.is_locked() {
+            if turn.is_none() && self.turn.try_lock().is_none() {
                 drop(self.turn.lock());
             }
             let running = self.running.lock();
@@ -224,7 +224,7 @@ impl Engine {
             }
             let full = running.tid;
             drop(running);
-            // Else one that needs much would find that the small ones were faster, whenever it looks.
+            // Without the turn, small handles could starve a large one.
             if is_again && turn.is_none() {
                 turn = Some(self.turn.lock());
             }

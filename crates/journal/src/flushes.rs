@@ -4,7 +4,7 @@
 //! may succeed all the same. So what needs a flush to be durable is done alone: the next to come
 //! learns of the failure before it begins, and none comes between a write and the flush behind it.
 
-use parking_lot::Mutex;
+use device::sync::Mutex;
 
 use crate::{JournalError, Result};
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::MutexGuard;
+use device::sync::MutexGuard;
 
 use crate::block_map::BlockMap;
 use crate::engine::Engine;

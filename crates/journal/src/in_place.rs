@@ -154,7 +154,7 @@ impl Engine {
         let mut state = self.state.lock();
         for block in blocks {
             while state.writing_home.contains(&block) {
-                self.changed.wait(&mut state);
+                state = self.changed.wait(state);
             }
         }
     }

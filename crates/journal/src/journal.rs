@@ -255,7 +255,7 @@ fn run_checkpoints(engine: &Engine) {
     loop {
         let mut state = engine.state.lock();
         while !state.stopping && state.filled_tail().is_none() {
-            engine.checkpoint_wanted.wait(&mut state);
+            state = engine.checkpoint_wanted.wait(state);
         }
         if state.stopping {
             return;
@@ -275,7 +275,9 @@ fn run_commit_timer(engine: &Engine) {
         let deadline = std::time::Instant::now() + pause;
         let mut state = engine.state.lock();
         while !state.stopping {
-            if engine.stop_wanted.wait_until(&mut state, deadline).timed_out() {
+            let is_over;
+            (state, is_over) = engine.stop_wanted.wait_until(state, deadline);
+            if is_over {
                 break;
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
+use device::sync::{Condvar, Mutex};
 
 use crate::{BlockOwner, BlockRef, Form, HomeBlock, Tid};
 
@@ -88,7 +88,7 @@ impl InPlaceCount {
     pub(crate) fn wait_for_zero(&self) -> bool {
         let mut writes = self.writes.lock();
         while writes.count > 0 {
-            self.zero.wait(&mut writes);
+            writes = self.zero.wait(writes);
         }
         !writes.is_lost
     }

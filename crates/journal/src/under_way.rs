@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use parking_lot::{Condvar, Mutex};
+use device::sync::{Condvar, Mutex};
 
 use crate::{BlockOwner, HomeBlock};
 
@@ -85,7 +85,7 @@ impl UnderWay {
         let awaited = writes.by_ticket.iter().filter(|(_, write)| is_awaited(write));
         let awaited: Vec<u64> = awaited.map(|(ticket, _)| *ticket).collect();
         while awaited.iter().any(|ticket| writes.by_ticket.contains_key(ticket)) {
-            self.ended.wait(&mut writes);
+            writes = self.ended.wait(writes);
         }
     }
 }
@@ -98,7 +98,7 @@ impl InPlaceWrite<'_> {
         }
         let mut writes = self.all.writes.lock();
         while self.earlier.iter().any(|ticket| writes.by_ticket.contains_key(ticket)) {
-            self.all.ended.wait(&mut writes);
+            writes = self.all.ended.wait(writes);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::process::{Child, Command, Stdio};
 
-use parking_lot::RwLock;
+use device::sync::RwLock;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::pipe::{PipeFlags, pipe_with};
 

@@ -6,10 +6,10 @@
 
 use std::thread::{self, ThreadId};
 
+use device::sync::Mutex;
 use device::{Durability, Image, Nvram, Result};
 use drive::Recorder;
 use drive::record::Data;
-use parking_lot::Mutex;
 
 /// Number in the record of the memory's first thread; the numbers below are disks.
 pub const FIRST_THREAD: u8 = 1;

@@ -12,7 +12,7 @@ use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use device::Image;
-use parking_lot::Mutex;
+use device::sync::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::command::{outcome, run, spawn};

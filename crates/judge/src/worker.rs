@@ -15,7 +15,7 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use parking_lot::Mutex;
+use device::sync::Mutex;
 
 use crate::case::How;
 use crate::command::spawn;

@@ -11,7 +11,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::MutexGuard;
+use device::sync::MutexGuard;
 
 use crate::broken::{self, Broken};
 use crate::lane::Lane;

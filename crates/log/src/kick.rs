@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use device::sync::{Condvar, Mutex};
 
 /// Wakes the flush worker before its time.
 #[derive(Default)]
@@ -21,7 +21,7 @@ impl Kick {
     pub(crate) fn wait(&self, limit: Duration) {
         let mut is_kicked = self.is_kicked.lock();
         if !*is_kicked {
-            self.changed.wait_for(&mut is_kicked, limit);
+            is_kicked = self.changed.wait_for(is_kicked, limit).0;
         }
         *is_kicked = false;
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use device::Nvram;
-use parking_lot::Mutex;
+use device::sync::Mutex;
 
 use crate::chunk::parts;
 use crate::host::{Host, StreamMeta};

@@ -26,11 +26,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use device::sync::Mutex;
 use device::{
     Access, BlockDevice, Directory, Disk, Durability, FileStore, Folder, ForkClosed, MappedNvram,
     Nvram, SharedWords,
 };
-use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
 
 use crate::chunk::DATA_OFFSET;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use device::sync::Mutex;
 
 use crate::host::{Host, StreamMeta};
 use crate::kick::Kick;

@@ -9,8 +9,8 @@
 
 use std::collections::HashSet;
 
+use device::sync::Mutex;
 use ext4::InodeNo;
-use parking_lot::Mutex;
 
 /// Results kept; reaching this, all are forgotten.
 const KEPT_COUNT: usize = 65_536;

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 
 use device::AlignedBuf;
-use parking_lot::{Condvar, Mutex};
+use device::sync::{Condvar, Mutex};
 
 use crate::abi::{InHeader, Opcode, OutHeader};
 use crate::connection::{MAX_TRANSFER_BYTES, Serve};
@@ -59,7 +59,7 @@ impl Answered {
             if let Some(answer) = answer.take() {
                 return answer;
             }
-            self.changed.wait(&mut answer);
+            answer = self.changed.wait(answer);
         }
     }
 }

@@ -12,8 +12,8 @@ use crate::metrics_server::serve_during;
 use crate::notifier::Notifier;
 use crate::options::{MountError, MountOptions, Source};
 use crate::stat::StatSource;
+use device::sync::Mutex;
 use ext4::Volume;
-use parking_lot::Mutex;
 use rustix::io::Errno;
 
 /// Why a session did not end well.

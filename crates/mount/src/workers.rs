@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Scope;
 
 use device::AlignedBuf;
-use parking_lot::Mutex;
+use device::sync::Mutex;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 

@@ -27,8 +27,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use device::sync::Mutex;
 use log::{Log, Stream};
-use parking_lot::Mutex;
 
 use crate::Failure;
 use crate::database::Database;

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use device::sync::Mutex;
 use log::{Log, LogError, Lsn, Stream};
-use parking_lot::Mutex;
 
 use crate::Failure;
 use crate::background::Background;

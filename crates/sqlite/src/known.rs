@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use device::sync::Mutex;
 
 /// What is open, by path. A forked process begins anew: what it has a copy of is its parent's.
 pub struct Known<V>(Mutex<Option<Of<V>>>);

@@ -20,7 +20,7 @@ use std::ffi::{CStr, c_char};
 use std::fs::File as SystemFile;
 use std::os::unix::fs::FileExt;
 
-use parking_lot::Mutex;
+use device::sync::Mutex;
 
 use crate::file::File;
 use crate::vfs::loaded;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 use super::sim_trace::{Change, FilesImage, FilesTrace, in_directory};
 use super::{FileStore, StoredFile};

@@ -27,8 +27,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
+use crate::sync::Mutex;
 use fastrand::Rng;
-use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::{LINE_BYTES, Nvram, check_span, failed, line_count};

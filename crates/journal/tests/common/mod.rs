@@ -7,12 +7,12 @@ pub mod media;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use device::sync::{Condvar, Mutex};
 use device::{BlockDevice, Counters, Durability, Metered, SimDevice, Survival};
 use journal::{
     BLOCK_BYTES, BlockBytes, BlockOwner, BlockRef, Form, HomeBlock, Journal, Options,
     RecoverOptions, Recovery, Result, Space, Tid,
 };
-use parking_lot::{Condvar, Mutex};
 
 pub const UUID: [u8; 16] = *b"a volume's uuid.";
 pub const HOME_BLOCKS: u64 = 1024;
@@ -60,7 +60,7 @@ impl Gate {
     pub fn wait_for(&self, count: usize) {
         let mut state = self.state.lock();
         while state.waiting_count < count {
-            self.changed.wait(&mut state);
+            state = self.changed.wait(state);
         }
     }
 
@@ -73,7 +73,7 @@ impl Gate {
         state.waiting_count += 1;
         self.changed.notify_all();
         while state.closed {
-            self.changed.wait(&mut state);
+            state = self.changed.wait(state);
         }
         state.waiting_count -= 1;
     }

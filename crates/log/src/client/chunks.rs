@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Weak};
 
+use device::sync::{Condvar, Mutex};
 use device::{Access, MappedNvram};
-use parking_lot::{Condvar, Mutex};
 
 use super::Client;
 use crate::chunk::Lent;
@@ -104,7 +104,7 @@ impl Lender for RemoteLender<'_> {
             state.count = (state.count * 2).min(FILES_MAX as u32);
         }
         while state.wanted.is_some() && !state.ready.contains_key(&ordinal) {
-            self.ahead.changed.wait(&mut state);
+            state = self.ahead.changed.wait(state);
         }
         if let Some(lent) = state.ready.remove(&ordinal) {
             return Ok(lent);

@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use device::Durability;
-use parking_lot::Mutex;
+use device::sync::Mutex;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use zerocopy::IntoBytes;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use device::sync::Mutex;
 use device::{ForkClosed, SharedWords};
-use parking_lot::Mutex;
 
 use super::Client;
 use super::chunks::{Ahead, RemoteLender};

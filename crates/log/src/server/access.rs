@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use parking_lot::Mutex;
+use device::sync::Mutex;
 
 use crate::host::StreamMeta;
 use crate::transport::Peer;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use device::sync::{Condvar, Mutex};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
@@ -174,7 +174,7 @@ impl Turns {
     fn take(&self, uid: u32) -> Turn<'_> {
         let mut taken = self.taken.lock();
         while taken.get(&uid).is_some_and(|count| *count >= TURNS) {
-            self.given_back.wait(&mut taken);
+            taken = self.given_back.wait(taken);
         }
         *taken.entry(uid).or_default() += 1;
         Turn { turns: self, uid }

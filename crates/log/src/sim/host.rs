@@ -5,12 +5,12 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 
+use device::sync::Mutex;
 use device::{
     BlockDevice, Durability, Fault, FileStore, FilesCursor, FilesImage, FilesTrace, Folder, Image,
     Nvram, NvramCursor, NvramTrace, SharedWords, SimClock, SimDevice, SimFiles, SimNvram,
     StoredFile, Survival, Trace, Trust,
 };
-use parking_lot::Mutex;
 
 use super::media::{ChunkFile, Directory, Disk};
 use crate::chunk::DATA_OFFSET;

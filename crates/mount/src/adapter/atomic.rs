@@ -18,8 +18,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use device::sync::{RwLock, RwLockReadGuard};
 use ext4::{FileKind, InodeNo, Volume};
-use parking_lot::{RwLock, RwLockReadGuard};
 use rustix::io::Errno;
 
 use super::forgets::Forgets;

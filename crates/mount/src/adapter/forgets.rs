@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
+use device::sync::{Condvar, Mutex};
 use ext4::Volume;
-use parking_lot::{Condvar, Mutex};
 
 /// How long a FORGET may be on its way.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -83,16 +83,18 @@ impl Forgets {
         let mut seen = self.seen.lock();
         // The file of one that is under way is no deleted file any more.
         let is_to_come = is_to_come || seen.begun_count > seen.done_count;
-        let is_none = |seen: &mut Seen| seen.done_count <= seen_count;
-        if is_none(&mut seen) {
+        let is_none = |seen: &Seen| seen.done_count <= seen_count;
+        if is_none(&seen) {
             if !is_to_come || seen.waiter_count >= self.waiter_limit {
                 return false;
             }
             seen.waiter_count += 1;
-            let _ = self.changed.wait_while_until(&mut seen, is_none, deadline);
+            while is_none(&seen) && Instant::now() < deadline {
+                seen = self.changed.wait_until(seen, deadline).0;
+            }
             seen.waiter_count -= 1;
         }
-        !is_none(&mut seen) && Instant::now() < deadline
+        !is_none(&seen) && Instant::now() < deadline
     }
 }
 

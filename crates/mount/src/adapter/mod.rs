@@ -26,8 +26,8 @@ mod xattr;
 
 use std::sync::Arc;
 
+use device::sync::{Mutex, RwLock};
 use ext4::{InodeNo, Volume};
-use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
 pub(crate) use self::atomic::AtomicWrites;
