@@ -392,11 +392,11 @@ mod tests {
     fn a_child_must_end_by_the_signal_it_gets() {
         let mut asleep = Program::new("sleep").arg("60").start().unwrap();
         asleep.must_run().unwrap();
-        asleep.end_by(Signal::INT).unwrap();
-        let script = "trap 'echo why >&2; exit 4' INT; echo ready; while :; do sleep .01; done";
+        asleep.end_by(Signal::TERM).unwrap();
+        let script = "trap 'echo why >&2; exit 4' TERM; echo ready; while :; do sleep .01; done";
         let mut unwilling = Program::new("sh").args(["-c", script]).start().unwrap();
         assert_eq!(unwilling.read_line().unwrap(), "ready");
-        let error = unwilling.end_by(Signal::INT).unwrap_err().to_string();
+        let error = unwilling.end_by(Signal::TERM).unwrap_err().to_string();
         assert!(error.contains("exit status: 4") && error.contains("why"), "{error}");
         let mut ended = Program::new("true").start().unwrap();
         assert!(ended.read_line().is_err());
