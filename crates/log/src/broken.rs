@@ -34,6 +34,18 @@ pub(crate) enum Broken {
     FoundStreamNotKept,
     /// So is a log file.
     FoundFileNotSettled,
+    /// Shared words are read without acquiring what was written before them.
+    WordsReadRelaxed,
+    /// Shared words are written without releasing what was written before them.
+    WordsWrittenRelaxed,
+    /// Claims neither acquire nor release.
+    ClaimsRelaxed,
+    /// A waiter and the one who wakes it may miss each other.
+    WaitersUnfenced,
+    /// A reader of chunks looks at `drained` before it has read.
+    ReadsUnfenced,
+    /// A borrowed chunk is written before it is known to be drained.
+    WritesUnfenced,
 }
 
 /// Whether this is broken now, in this thread.

@@ -8,7 +8,6 @@
 //! On ordinary memory the same, with what is not durable yet: a drain is then also a sync, and
 //! cheaper than the group log for a lot of bytes.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use device::sync::MutexGuard;
@@ -18,7 +17,7 @@ use crate::lane::Lane;
 use crate::patience::Patience;
 use crate::scan::{Bytes, Records};
 use crate::service::Service;
-use crate::shared::{Client, claim};
+use crate::words::DrainerClaim;
 use crate::{LogError, Lsn, Result};
 
 /// How long to wait for another drainer before looking whether it lives.
@@ -26,15 +25,22 @@ const DRAINER_WAIT: Duration = Duration::from_millis(1);
 
 /// Who takes bytes out of a lane, until it is dropped.
 pub(crate) struct Drainer<'a> {
-    lane: &'a Lane,
+    claim: DrainerClaim,
     _alone: MutexGuard<'a, ()>,
+}
+
+impl Drainer<'_> {
+    /// Says that the stream was removed; see [`DrainerClaim::mark_removed`].
+    pub(crate) fn mark_removed(&self) {
+        self.claim.mark_removed();
+    }
 }
 
 impl Drop for Drainer<'_> {
     fn drop(&mut self) {
         // Of a thread that panics the word stays: whoever claims it next puts the lane in order first.
         if !std::thread::panicking() {
-            self.lane.words.drainer().store(0, Ordering::Release);
+            self.claim.release();
         }
     }
 }
@@ -44,9 +50,9 @@ impl Service {
     pub(crate) fn drain(&self, lane: &Lane) -> Result<()> {
         lane.check()?;
         // What another process or another thread of ours brings home meanwhile is ours too.
-        let _drainer = self.wait_for_drainer(lane)?;
+        let drainer = self.wait_for_drainer(lane)?;
         lane.check()?;
-        self.drain_claimed(lane).inspect_err(|e| lane.abort_after(e))
+        self.drain_claimed(lane, &drainer).inspect_err(|e| lane.abort_after(e))
     }
 
     /// Makes this caller the one who takes bytes out of the lane, if nobody is.
@@ -57,12 +63,8 @@ impl Service {
     pub(crate) fn claim_drainer<'a>(&self, lane: &'a Lane) -> Option<Drainer<'a>> {
         let alone = lane.draining.try_lock()?;
         let me = self.host.client();
-        let before = claim(lane.words.drainer(), me, |held| held == me || self.is_dead(held))?;
-        if before != Client::NOBODY {
-            // Whoever died may have been giving a chunk back.
-            lane.words.suspect().store(1, Ordering::Release);
-        }
-        Some(Drainer { lane, _alone: alone })
+        let claim = lane.words.claim_drainer(me, |held| held == me || self.is_dead(held))?;
+        Some(Drainer { claim, _alone: alone })
     }
 
     /// How long to wait for another who shows no progress: it may be syncing as much as the pool holds, to a disk
@@ -74,23 +76,23 @@ impl Service {
 
     /// Waits until nobody else takes bytes out of the lane; an error when whoever does that does not go on.
     pub(crate) fn wait_for_drainer<'a>(&self, lane: &'a Lane) -> Result<Drainer<'a>> {
-        let progress = || self.control.drain_bytes().load(Ordering::Relaxed);
+        let progress = || self.control.drain_bytes();
         let mut patience = Patience::new(self.patience(), progress());
         loop {
             if let Some(drainer) = self.claim_drainer(lane) {
                 return Ok(drainer);
             }
-            let who = Client(lane.words.drainer().load(Ordering::Acquire));
+            let who = lane.words.drainer();
             lane.words.check()?;
             patience.check(progress(), who, &format!("drain stream {}", lane.name))?;
             std::thread::sleep(DRAINER_WAIT);
         }
     }
 
-    fn drain_claimed(&self, lane: &Lane) -> Result<()> {
+    fn drain_claimed(&self, lane: &Lane, drainer: &Drainer<'_>) -> Result<()> {
         lane.pull()?;
-        let begin = lane.words.drained().load(Ordering::Acquire);
-        let end = lane.words.appended().load(Ordering::Acquire);
+        let begin = lane.words.drained();
+        let end = lane.words.appended();
         lane.words.check()?;
         if begin < end {
             // Whoever died while it drained may have left a file that this process has not seen.
@@ -99,10 +101,8 @@ impl Service {
             if !broken::is(Broken::DrainedBeforeSync) {
                 lane.with_files(|segments| segments.sync())?;
             }
-            self.control.drain_count().fetch_add(1, Ordering::Relaxed);
-            self.control.drain_bytes().fetch_add(written, Ordering::Relaxed);
-            lane.words.synced().fetch_max(end, Ordering::AcqRel);
-            lane.words.drained().store(end, Ordering::Release);
+            self.control.count_drain(written);
+            drainer.claim.mark_drained(end);
             if self.host.nvram().is_none() {
                 // Somebody may wait for a group commit of the same bytes.
                 self.control.advance_epoch();
@@ -114,18 +114,18 @@ impl Service {
     /// Gives back the chunks that lie below `drained`; the one that is filled just now too, when the
     /// lane has nobody who writes.
     fn give_back(&self, lane: &Lane) -> Result<()> {
-        let drained = lane.words.drained().load(Ordering::Acquire);
+        let drained = lane.words.drained();
         let chunk_bytes = self.host.settings().chunk_bytes;
         let me = self.host.client().for_a_moment();
         // A client of the daemon has its lease whoever serves the directory now.
-        let is_remote = lane.words.remote().load(Ordering::Acquire) != 0;
-        let take = || claim(lane.words.lessee(), me, |held| self.is_dead(held));
+        let is_remote = lane.words.remote().is_some();
+        let take = || lane.words.claim_lessee(me, |held| self.is_dead(held));
         let before = if is_remote { None } else { take() };
         let has_lease = before.is_some();
         if before.is_some_and(|before| self.has_left_something(lane, before)) {
-            self.tidy(lane).inspect_err(|_| lane.words.lessee().store(0, Ordering::Release))?;
+            self.tidy(lane).inspect_err(|_| lane.words.release_lessee())?;
         }
-        let is_idle = has_lease && lane.words.appended().load(Ordering::Acquire) == drained;
+        let is_idle = has_lease && lane.words.appended() == drained;
         let mut freed = Ok(());
         for (ordinal, index) in lane.chunks() {
             let is_drained = (ordinal + 1) * chunk_bytes <= drained
@@ -135,7 +135,7 @@ impl Service {
             }
         }
         if has_lease {
-            lane.words.lessee().store(0, Ordering::Release);
+            lane.words.release_lessee();
         }
         freed
     }

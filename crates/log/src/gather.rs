@@ -7,11 +7,9 @@
 //!
 //! Nothing but speed depends on these words, so they need not agree with each other.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::service::Service;
-use crate::shared::Control;
 
 /// The longest wait, on whatever device.
 const GATHER_MAX: Duration = Duration::from_millis(10);
@@ -20,41 +18,34 @@ impl Service {
     /// Waits until everybody who is expected waits for a group commit, but not long. The caller leads.
     pub(crate) fn gather(&self) {
         let control = &self.control;
-        let expected = control.group_expected().load(Ordering::Relaxed);
-        let missing = expected.saturating_sub(waiting(control));
+        let expected = control.expected_count();
+        let missing = expected.saturating_sub(control.waiting_count());
         if expected < 2 || missing == 0 {
             return;
         }
-        let write_ns = control.group_write_ns().load(Ordering::Relaxed);
+        let write_ns = control.group_write_ns();
         control.wait_arrivals(missing, Duration::from_nanos(write_ns / 2).min(GATHER_MAX));
     }
 
     /// Notes that `taken_count` streams were taken from those that wait.
     pub(crate) fn took(&self, taken_count: usize) {
-        self.control.group_taken().fetch_add(taken_count as u64, Ordering::Relaxed);
+        self.control.count_taken(taken_count as u64);
     }
 
     /// Notes what an entry of `member_count` streams, whose write began at `begin`, tells about the next one.
     pub(crate) fn gathered(&self, member_count: usize, begin: Instant) {
         let control = &self.control;
         let written_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let known_ns = control.group_write_ns().load(Ordering::Relaxed);
+        let known_ns = control.group_write_ns();
         // One slow write is not taken for all.
         let smoothed_ns = match known_ns {
             0 => written_ns,
             known_ns => (3 * known_ns + written_ns.min(2 * known_ns)) / 4,
         };
-        control.group_write_ns().store(smoothed_ns, Ordering::Relaxed);
-        let expected = member_count as u64 + waiting(control);
-        control.group_expected().store(expected, Ordering::Relaxed);
+        control.set_group_write_ns(smoothed_ns);
+        let expected = member_count as u64 + control.waiting_count();
+        control.expect(expected);
     }
-}
-
-/// Streams that wait for a group commit and were not taken yet.
-fn waiting(control: &Control) -> u64 {
-    let taken = control.group_taken().load(Ordering::Relaxed);
-    // Both only grow, and the futex's word has 32 bits.
-    u64::from(control.arrivals().wrapping_sub(taken as u32))
 }
 
 #[cfg(test)]
@@ -69,7 +60,7 @@ mod tests {
     fn append(service: &Service, lane: &Arc<Lane>) -> u64 {
         let appended = service.with_writer(lane, |writer, lender| writer.append(lender, b"record"));
         appended.expect("append");
-        lane.words.appended().load(Ordering::Acquire)
+        lane.words.appended()
     }
 
     #[test]
@@ -77,26 +68,26 @@ mod tests {
         let place = TestPlace::new();
         let (_, service) = place.join();
         let control = &service.control;
-        let expected = || control.group_expected().load(Ordering::Relaxed);
-        let count = || control.group_count().load(Ordering::Relaxed);
-        let members = || control.group_members().load(Ordering::Relaxed);
+        let expected = || control.expected_count();
+        let count = || control.group_count();
+        let members = || control.group_members();
         let [first, second] = ["first", "second"].map(|name| make_lane(&service, name));
 
         // The second waits already when the first leads.
         let end = append(&service, &second);
-        second.words.wanted().store(end, Ordering::Release);
+        second.words.spoil_wanted(end);
         control.set_pending(second.identity().stream.place());
-        assert_eq!(waiting(control), 1);
+        assert_eq!(control.waiting_count(), 1);
         let end_of_first = append(&service, &first);
         service.commit_to(&first, end_of_first).expect("commit");
-        assert_eq!(second.words.synced().load(Ordering::Acquire), end);
-        assert_eq!((waiting(control), expected(), count(), members()), (0, 2, 1, 2));
+        assert_eq!(second.words.synced(), end);
+        assert_eq!((control.waiting_count(), expected(), count(), members()), (0, 2, 1, 2));
 
         // The second is waited for in vain, and then no more.
         for round in 1..3 {
             let end_of_first = append(&service, &first);
             service.commit_to(&first, end_of_first).expect("commit");
-            let numbers = (waiting(control), expected(), count(), members());
+            let numbers = (control.waiting_count(), expected(), count(), members());
             assert_eq!(numbers, (0, 1, 1 + round, 2 + round));
         }
     }

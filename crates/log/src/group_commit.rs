@@ -7,7 +7,6 @@
 //! the drainer's word is held, so that its chunk is not lent to another.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use device::BlockDevice;
@@ -18,7 +17,7 @@ use crate::kept;
 use crate::lane::Lane;
 use crate::patience::Patience;
 use crate::service::Service;
-use crate::shared::{Client, claim};
+use crate::words::GroupPlace;
 use crate::{LogError, Result, StreamId};
 
 /// More bytes of one stream than this are drained instead: written once, to its log file.
@@ -53,17 +52,16 @@ impl Service {
     /// Makes the lane durable up to `end`, together with everybody who waits.
     pub(crate) fn commit_to(&self, lane: &Arc<Lane>, end: u64) -> Result<()> {
         let words = &lane.words;
-        let is_large = end - words.synced().load(Ordering::Acquire).min(end) > DIRECT_BYTES;
+        let is_large = end - words.synced().min(end) > DIRECT_BYTES;
         words.check()?;
         if is_large {
             return self.drain(lane);
         }
-        words.wanted().fetch_max(end, Ordering::AcqRel);
-        let leader = self.control.leader();
+        words.want(end);
         let mut is_late = false;
         let mut patience = Patience::new(self.patience(), self.group_progress());
         loop {
-            if words.synced().load(Ordering::Acquire) >= end {
+            if words.synced() >= end {
                 return Ok(());
             }
             lane.check()?;
@@ -73,20 +71,16 @@ impl Service {
             self.control.set_pending(lane.identity().stream.place());
             // Whether a leader lives is asked of the system, so only when it takes its time.
             let is_dead = |held| is_late && self.is_dead(held);
-            if let Some(before) = claim(leader, self.host.client(), is_dead) {
-                if before != Client::NOBODY {
-                    self.control.group_unsure().store(1, Ordering::Release);
-                }
+            if self.control.claim_leader(self.host.client(), is_dead) {
                 self.gather();
                 let led = self.lead();
-                leader.store(0, Ordering::Release);
-                self.control.advance_epoch();
+                self.control.release_leader();
                 led?;
-                if words.synced().load(Ordering::Acquire) < end {
+                if words.synced() < end {
                     // It had no place in the entry, or is being drained just now.
                     return self.drain(lane);
                 }
-            } else if words.synced().load(Ordering::Acquire) < end {
+            } else if words.synced() < end {
                 self.control.wait_epoch(epoch, LEADER_WAIT);
                 is_late = self.control.epoch() == epoch;
             }
@@ -95,19 +89,19 @@ impl Service {
 
     /// What shows that a leader works.
     fn group_progress(&self) -> (u32, u64) {
-        (self.control.epoch(), self.control.drain_bytes().load(Ordering::Relaxed))
+        (self.control.epoch(), self.control.drain_bytes())
     }
 
     /// An error when the leader does not go on.
     fn check_leader(&self, patience: &mut Patience<(u32, u64)>) -> Result<()> {
-        let who = Client(self.control.leader().load(Ordering::Acquire));
-        patience.check(self.group_progress(), who, "write the group log")
+        let leader = self.control.leader();
+        patience.check(self.group_progress(), leader, "write the group log")
     }
 
     fn check_group(&self) -> Result<()> {
-        match self.control.aborted().load(Ordering::Acquire) {
-            0 => self.control.check(),
-            _ => Err(LogError::Aborted("the group log could not be written".into())),
+        match self.control.is_aborted() {
+            false => self.control.check(),
+            true => Err(LogError::Aborted("the group log could not be written".into())),
         }
     }
 
@@ -144,9 +138,9 @@ impl Service {
         self.gathered(pieces.len(), begin);
         for (lane, piece) in lanes.iter().zip(&pieces) {
             let end = piece.lsn + piece.bytes.len() as u64;
-            lane.words.synced().fetch_max(end, Ordering::AcqRel);
+            lane.words.mark_synced(end);
         }
-        self.control.group_members().fetch_add(pieces.len() as u64, Ordering::Relaxed);
+        self.control.count_members(pieces.len() as u64);
         Ok(())
     }
 
@@ -154,9 +148,8 @@ impl Service {
     fn take_piece(&self, lane: &Lane) -> Result<Option<Piece>> {
         let Some(drainer) = self.claim_drainer(lane) else { return Ok(None) };
         let words = &lane.words;
-        let lsn = words.synced().load(Ordering::Acquire);
-        let end =
-            words.wanted().load(Ordering::Acquire).min(words.appended().load(Ordering::Acquire));
+        let lsn = words.synced();
+        let end = words.wanted().min(words.appended());
         let count = end.saturating_sub(lsn);
         if count > PIECE_BYTES_MAX {
             // More than whoever waits for it may have asked for: its own drain makes it durable.
@@ -171,34 +164,27 @@ impl Service {
 
     fn write_entry(&self, pieces: &[Piece]) -> Result<()> {
         let device = self.host.group().expect("only where lanes are ordinary memory");
-        let salt = self.control.group_salt().load(Ordering::Acquire);
-        let encode = || {
-            let sequence = self.control.group_sequence().load(Ordering::Acquire);
-            (sequence, encode_entry(salt, sequence, pieces, device.sector_bytes()))
+        let encode = |place: &GroupPlace| {
+            encode_entry(place.salt, place.sequence, pieces, device.sector_bytes())
         };
-        let (mut sequence, mut entry) = encode();
-        let mut offset = self.control.group_offset().load(Ordering::Acquire);
-        let is_unsure = self.control.group_unsure().load(Ordering::Acquire) != 0;
-        if is_unsure || offset + entry.len() as u64 > device.size_bytes() {
-            self.begin_round(device)?;
-            (sequence, entry) = encode();
-            offset = ENTRIES_AT;
+        let mut place = self.control.group_place();
+        let mut entry = encode(&place);
+        let end = place.offset + entry.len() as u64;
+        if self.control.is_group_unsure() || end > device.size_bytes() {
+            place = self.begin_round(device)?;
+            entry = encode(&place);
         }
         // Else it could be written over what others need.
         self.control.check()?;
-        self.latched(device.write_durable(offset, &entry).map_err(LogError::from))?;
-        let next = offset + entry.len() as u64;
-        self.control.group_offset().store(next, Ordering::Release);
-        self.control.group_sequence().store(sequence + 1, Ordering::Release);
-        self.control.group_count().fetch_add(1, Ordering::Relaxed);
-        self.control.group_bytes().fetch_add(entry.len() as u64, Ordering::Relaxed);
+        self.latched(device.write_durable(place.offset, &entry).map_err(LogError::from))?;
+        self.control.entry_written(place, entry.len() as u64);
         Ok(())
     }
 
     /// Frees the whole area: drains what it holds, and says durably that the next entry is at its
     /// front. That entry's number is one that no leader can have written, even one that died before it
     /// said so.
-    fn begin_round(&self, device: &dyn BlockDevice) -> Result<()> {
+    fn begin_round(&self, device: &dyn BlockDevice) -> Result<GroupPlace> {
         for stream in self.owners() {
             let lane = match self.lane_of(stream) {
                 Ok(Some(lane)) => lane,
@@ -210,8 +196,8 @@ impl Service {
                 }
                 Err(e) => return Err(e),
             };
-            let drained = lane.words.drained().load(Ordering::Acquire);
-            let is_needed = drained < lane.words.synced().load(Ordering::Acquire);
+            let drained = lane.words.drained();
+            let is_needed = drained < lane.words.synced();
             // What the group log holds of a stream whose words are lost is nowhere else.
             lane.words.check()?;
             if is_needed
@@ -225,17 +211,14 @@ impl Service {
                 self.keep_synced(&lane)?;
             }
         }
-        let salt = self.control.group_salt().load(Ordering::Acquire);
-        let sequence = self.control.group_sequence().load(Ordering::Acquire) + 1;
-        let generation = self.control.group_header().load(Ordering::Acquire) + 1;
+        let GroupPlace { salt, generation, sequence, .. } = self.control.group_place();
+        let (generation, sequence) = (generation + 1, sequence + 1);
         self.control.check()?;
         let header = RawHeader::new(salt, generation, sequence, device.sector_bytes());
         self.latched(write_header(device, &header))?;
-        self.control.group_header().store(generation, Ordering::Release);
-        self.control.group_sequence().store(sequence, Ordering::Release);
-        self.control.group_offset().store(ENTRIES_AT, Ordering::Release);
-        self.control.group_unsure().store(0, Ordering::Release);
-        Ok(())
+        let place = GroupPlace { salt, generation, sequence, offset: ENTRIES_AT };
+        self.control.begin_group(place);
+        Ok(place)
     }
 
     /// Keeps what was synced of a stream whose log files cannot be read here.
@@ -250,8 +233,8 @@ impl Service {
     /// Keeps what was synced of a stream that failed, until it is recovered.
     fn keep_synced(&self, lane: &Lane) -> Result<()> {
         let _drainer = self.wait_for_drainer(lane)?;
-        let lsn = lane.words.drained().load(Ordering::Acquire);
-        let end = lane.words.synced().load(Ordering::Acquire);
+        let lsn = lane.words.drained();
+        let end = lane.words.synced();
         lane.words.check()?;
         if lane.is_removed() || lsn >= end {
             return Ok(());
@@ -275,23 +258,21 @@ impl Service {
     /// Drains all that the group log holds, and begins it anew.
     pub(crate) fn empty_group(&self) -> Result<()> {
         let Some(device) = self.host.group() else { return Ok(()) };
-        let leader = self.control.leader();
         let mut patience = Patience::new(self.patience(), self.group_progress());
-        while claim(leader, self.host.client(), |held| self.is_dead(held)).is_none() {
+        while !self.control.claim_leader(self.host.client(), |held| self.is_dead(held)) {
             self.check_leader(&mut patience)?;
             std::thread::sleep(Duration::from_millis(1));
         }
         let begun = self.begin_round(device);
-        leader.store(0, Ordering::Release);
-        self.control.advance_epoch();
-        begun
+        self.control.release_leader();
+        begun.map(drop)
     }
 
     /// After a failed write nobody is told success any more.
     fn latched(&self, written: Result<()>) -> Result<()> {
         if let Err(e) = &written {
             tracing::error!("group log: {e}");
-            self.control.aborted().store(1, Ordering::Release);
+            self.control.abort();
         }
         written
     }
@@ -302,10 +283,7 @@ impl Service {
         let salt = fastrand::u64(..);
         let generation = newest_generation + 1;
         write_header(device, &RawHeader::new(salt, generation, 1, device.sector_bytes()))?;
-        self.control.group_salt().store(salt, Ordering::Release);
-        self.control.group_header().store(generation, Ordering::Release);
-        self.control.group_sequence().store(1, Ordering::Release);
-        self.control.group_offset().store(ENTRIES_AT, Ordering::Release);
+        self.control.begin_group(GroupPlace { salt, generation, sequence: 1, offset: ENTRIES_AT });
         Ok(())
     }
 }

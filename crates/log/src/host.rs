@@ -5,12 +5,12 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use device::{BlockDevice, Durability, FileStore, Nvram, SharedWords};
+use device::{BlockDevice, Durability, FileStore, Nvram};
 use serde::{Deserialize, Serialize};
 
 use crate::record::Identity;
 use crate::remote::RemoteWords;
-use crate::shared::{Client, LaneWords};
+use crate::words::{Client, Control, LaneWords};
 use crate::{LogError, Result, StreamId, StreamName};
 
 /// What a service was made with; kept in its directory.
@@ -70,7 +70,7 @@ pub(crate) trait Host: Send + Sync {
     fn settings(&self) -> &Settings;
 
     /// The service's words.
-    fn control(&self) -> Arc<SharedWords>;
+    fn control(&self) -> Control;
 
     /// Who we are.
     fn client(&self) -> Client;
@@ -83,7 +83,7 @@ pub(crate) trait Host: Send + Sync {
     fn nvram(&self) -> Option<Durability>;
 
     /// The words of a lane; zeros when there were none.
-    fn lane_words(&self, stream: StreamId) -> Result<Arc<SharedWords>>;
+    fn lane_words(&self, stream: StreamId) -> Result<LaneWords>;
 
     /// The memory of a chunk.
     fn chunk(&self, index: usize) -> Result<Arc<dyn Nvram>>;

@@ -1,7 +1,6 @@
 //! One stream's lane as a process sees it: its words, its chunks, its log files.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use device::Nvram;
 use device::sync::Mutex;
@@ -12,7 +11,7 @@ use crate::record::{ALIGN_BYTES, Identity};
 use crate::remote::RemoteWords;
 use crate::scan::Bytes;
 use crate::segments::Segments;
-use crate::shared::{Control, FREEING, LaneWords};
+use crate::words::{Abort, LaneWords, Totals, after_reads};
 use crate::writer::Writer;
 use crate::{LogError, Result, StreamName};
 
@@ -49,7 +48,7 @@ impl Lane {
 
     /// The same, whatever its log files are.
     pub(crate) fn unread(host: Arc<dyn Host>, name: StreamName, meta: StreamMeta) -> Result<Lane> {
-        let words = LaneWords(host.lane_words(meta.identity().stream)?);
+        let words = host.lane_words(meta.identity().stream)?;
         let limit_bytes = host.settings().segment_bytes;
         let segments = Segments::unread(host.store(&name)?, meta.identity(), limit_bytes);
         let files = Mutex::new(Files { segments, listed_at: UNLISTED });
@@ -68,9 +67,9 @@ impl Lane {
             Some(_) => {
                 // A client that spoiled its words ends where it was last believed.
                 let _ = self.pull();
-                self.words.appended().load(Ordering::Acquire)
+                self.words.appended()
             }
-            None => self.words.synced().load(Ordering::Acquire),
+            None => self.words.synced(),
         }
     }
 
@@ -97,14 +96,8 @@ impl Lane {
         self.host.chunk(index)
     }
 
-    /// What stands in the owner's word of its chunks.
-    pub(crate) fn owner(&self) -> u64 {
-        self.identity().stream.owner()
-    }
-
     pub(crate) fn owns(&self, index: usize) -> bool {
-        let owner = Control(self.host.control()).chunk_owner(index).load(Ordering::Acquire);
-        owner & !FREEING == self.owner()
+        self.host.control().chunk_owner(index) == Some(self.identity().stream)
     }
 
     /// The spans that lie in chunks, by ordinal. The table is its writer's to change: what names a
@@ -122,14 +115,13 @@ impl Lane {
 
     /// Refuses words that contradict each other, which whoever had the lease before may have left.
     pub(crate) fn check_words(&self, usn_limit: u64) -> Result<()> {
-        let get = |word: &std::sync::atomic::AtomicU64| word.load(Ordering::Acquire);
         let words = &self.words;
-        let (drained, appended) = (get(words.drained()), get(words.appended()));
+        let (drained, appended) = (words.drained(), words.appended());
         let lent_bytes = appended.checked_sub(drained);
         let is_sound = lent_bytes.is_some_and(|bytes| bytes <= self.host.settings().pool_bytes())
             && appended < u64::MAX / 2
-            && get(words.synced()) <= appended
-            && get(words.last_usn()) < usn_limit.max(1);
+            && words.synced() <= appended
+            && words.last_usn() < usn_limit.max(1);
         match is_sound {
             true => Ok(()),
             false => {
@@ -154,7 +146,7 @@ impl Lane {
     /// The log files as they are now: listed again when they were drained since.
     pub(crate) fn with_files<T>(&self, f: impl FnOnce(&mut Segments) -> Result<T>) -> Result<T> {
         let mut files = self.files.lock();
-        let drained = self.words.drained().load(Ordering::Acquire);
+        let drained = self.words.drained();
         if files.listed_at != drained {
             files.segments.reload()?;
             files.listed_at = drained;
@@ -169,10 +161,7 @@ impl Lane {
 
     /// The words of the client that has the lease, if one has.
     pub(crate) fn remote(&self) -> Result<Option<Arc<RemoteWords>>> {
-        let serial = self.words.remote().load(Ordering::Acquire);
-        if serial == 0 {
-            return Ok(None);
-        }
+        let Some(serial) = self.words.remote() else { return Ok(None) };
         let mut remote = self.remote.lock();
         if remote.as_ref().is_none_or(|remote| remote.serial() != serial) {
             *remote = Some(self.host.remote_words(self.identity().stream, serial)?);
@@ -192,9 +181,9 @@ impl Lane {
     pub(crate) fn pull_from(&self, remote: &RemoteWords) -> Result<()> {
         // In this order: the client's word only grows, so it is not smaller than what was taken
         // over before it was read.
-        let known = self.words.appended().load(Ordering::Acquire);
+        let known = self.words.appended();
         let claim = remote.claim();
-        if self.words.remote().load(Ordering::Acquire) != remote.serial() {
+        if self.words.remote() != Some(remote.serial()) {
             // The lease ended meanwhile, and what its client said was taken over then.
             return self.pull();
         }
@@ -211,9 +200,7 @@ impl Lane {
             || !claim.appended.is_multiple_of(ALIGN_BYTES as u64)
             || !is_lent()
         {
-            if known <= claim.appended
-                && self.words.appended().load(Ordering::Acquire) >= claim.appended
-            {
+            if known <= claim.appended && self.words.appended() >= claim.appended {
                 // Another thread took it over, and drained it, meanwhile.
                 return Ok(());
             }
@@ -221,39 +208,24 @@ impl Lane {
             let why = format!("{} says that it ends at {claimed}, after {known}", self.name);
             return Err(LogError::Incompatible(format!("stream {why}")));
         }
-        self.words.record_count().store(claim.record_count, Ordering::Relaxed);
-        self.words.payload_bytes().store(claim.payload_bytes, Ordering::Relaxed);
-        let usn_limit = self.words.usn_limit().load(Ordering::Acquire);
-        self.words.last_usn().store(claim.last_usn.min(usn_limit), Ordering::Relaxed);
-        self.words.appended().fetch_max(claim.appended, Ordering::AcqRel);
+        let last_usn = claim.totals.last_usn.min(self.words.usn_limit());
+        self.words.take_over(claim.appended, Totals { last_usn, ..claim.totals });
         Ok(())
     }
 
     /// Refuses a lane that failed, or whose words are lost.
     pub(crate) fn check(&self) -> Result<()> {
-        let why = match self.words.aborted().load(Ordering::Acquire) {
-            0 => return self.words.check(),
-            aborted::IO => "its log files could not be written",
-            aborted::REMOVED => "it was removed",
-            _ => "its lane did not hold what its writer had published",
+        let why = match self.words.aborted() {
+            None => return self.words.check(),
+            Some(Abort::Io) => "its log files could not be written",
+            Some(Abort::Removed) => "it was removed",
+            Some(Abort::Lane) => "its lane did not hold what its writer had published",
         };
         Err(LogError::Aborted(format!("stream {}: {why}", self.name)))
     }
 
-    /// Tells all processes that have the stream open that it is no more, and that nothing of it is left
-    /// to write. Only who holds the drainer's word may.
-    pub(crate) fn set_removed(&self) {
-        self.words.aborted().store(aborted::REMOVED, Ordering::Release);
-        for (ordinal, _) in self.words.chunks() {
-            self.words.clear_chunk(ordinal);
-        }
-        let end = self.words.appended().load(Ordering::Acquire);
-        self.words.synced().store(end, Ordering::Release);
-        self.words.drained().store(end, Ordering::Release);
-    }
-
     pub(crate) fn is_removed(&self) -> bool {
-        self.words.aborted().load(Ordering::Acquire) == aborted::REMOVED
+        self.words.aborted() == Some(Abort::Removed)
     }
 
     /// Takes nothing any more from this stream when a write or a sync failed, or the lane was found wrong. After
@@ -262,12 +234,12 @@ impl Lane {
     pub(crate) fn abort_after(&self, error: &LogError) {
         use device::Operation::{Flush, Write};
         let why = match error {
-            LogError::Damaged { .. } | LogError::Incompatible(_) => aborted::LANE,
-            LogError::Io(e) if matches!(e.operation, Write | Flush) => aborted::IO,
+            LogError::Damaged { .. } | LogError::Incompatible(_) => Abort::Lane,
+            LogError::Io(e) if matches!(e.operation, Write | Flush) => Abort::Io,
             _ => return,
         };
         tracing::error!("stream {}: {error}", self.name);
-        self.set_aborted(why);
+        self.words.abort(why);
         if let Ok(Some(remote)) = self.remote() {
             remote.tell_aborted(why);
         }
@@ -275,29 +247,13 @@ impl Lane {
 
     /// The same, when the lane itself was found wrong.
     pub(crate) fn abort_spoiled(&self) {
-        self.set_aborted(aborted::LANE);
-    }
-
-    fn set_aborted(&self, why: u64) {
-        let aborted = self.words.aborted();
-        // The first reason stays.
-        let _ = aborted.compare_exchange(0, why, Ordering::AcqRel, Ordering::Acquire);
+        self.words.abort(Abort::Lane);
     }
 
     /// Whether the lane itself was found wrong, which is its writer's doing and nobody else's trouble.
     pub(crate) fn is_spoiled(&self) -> bool {
-        self.words.aborted().load(Ordering::Acquire) == aborted::LANE
+        self.words.aborted() == Some(Abort::Lane)
     }
-}
-
-/// Why a lane is aborted.
-mod aborted {
-    /// The log files could not be written.
-    pub(super) const IO: u64 = 1;
-    /// The lane does not hold what its words say.
-    pub(super) const LANE: u64 = 2;
-    /// The stream was removed.
-    pub(super) const REMOVED: u64 = 3;
 }
 
 /// The stream's bytes wherever they are: below `drained` in the log files, from there in the chunks.
@@ -306,7 +262,7 @@ pub(crate) struct Anywhere<'a>(pub(crate) &'a Lane);
 impl Bytes for Anywhere<'_> {
     fn read(&mut self, at: u64, buf: &mut [u8]) -> Result<()> {
         let Anywhere(lane) = self;
-        let drained = lane.words.drained().load(Ordering::Acquire);
+        let drained = lane.words.drained();
         let stored_bytes = drained.saturating_sub(at).min(buf.len() as u64);
         let stored_bytes = usize::try_from(stored_bytes).expect("fits the buffer");
         let (stored, lent) = buf.split_at_mut(stored_bytes);
@@ -318,9 +274,8 @@ impl Bytes for Anywhere<'_> {
         }
         let lent_at = at + stored_bytes as u64;
         let read = lane.read_chunks(lent_at, lent);
-        // What was read was read before the next load.
-        std::sync::atomic::fence(Ordering::Acquire);
-        if lane.words.drained().load(Ordering::Acquire) > lent_at {
+        after_reads(&lane.words);
+        if lane.words.drained() > lent_at {
             // Drained meanwhile: the chunk may have been given back and lent again.
             return self.read(at, buf);
         }

@@ -6,12 +6,10 @@
 
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::broken::{self, Broken};
 use crate::lane::Lane;
 use crate::service::Service;
-use crate::shared::LaneWords;
 use crate::{LogError, Result, StreamId};
 
 /// What a client gets.
@@ -39,27 +37,26 @@ impl Service {
             true => self.adopt(lane),
             false => Ok(()),
         };
-        lane.words.lessee().store(0, Ordering::Release);
+        lane.words.release_lessee();
         adopted?;
         // Nobody has the lease: this gives back the last chunk too.
         self.drain(lane)?;
         self.claim_lessee(lane)?;
         self.grant(lane, uid).inspect_err(|_| {
-            lane.words.remote().store(0, Ordering::Release);
-            lane.words.lessee().store(0, Ordering::Release);
+            lane.words.end_remote();
+            lane.words.release_lessee();
         })
     }
 
     fn grant(&self, lane: &Lane, uid: u32) -> Result<Grant> {
         let words = &lane.words;
         self.refresh_usn(words);
-        let serial = self.control.lease_count().fetch_add(1, Ordering::AcqRel) + 1;
+        let serial = self.control.new_lease();
         let token = fastrand::u64(1..);
-        words.remote_token().store(token, Ordering::Release);
-        words.remote_uid().store(u64::from(uid), Ordering::Release);
+        words.prepare_remote(token, uid);
         let file = self.host.make_remote_words(lane.identity().stream, serial, words)?;
-        words.remote().store(serial, Ordering::Release);
-        let position = words.appended().load(Ordering::Acquire);
+        words.begin_remote(serial);
+        let position = words.appended();
         Ok(Grant { token, words: file, position })
     }
 
@@ -80,21 +77,17 @@ impl Service {
             lane.words.set_note(&note);
         }
         // Its chunks hold what it may have stored behind its end.
-        lane.words.suspect().store(1, Ordering::Release);
-        lane.words.remote().store(0, Ordering::Release);
+        lane.words.set_suspect(true);
+        lane.words.end_remote();
         remote.remove();
-        let me = self.host.client().0;
-        // Else a dead daemon had it, and whoever comes next finds that out.
-        let _ = lane.words.lessee().compare_exchange(me, 0, Ordering::AcqRel, Ordering::Acquire);
+        // If a dead daemon had it, the next one finds that out.
+        let _ = lane.words.release_lessee_of(self.host.client());
         Ok(())
     }
 
     /// Whether `token` and `uid` are those of the client that has the lease.
     pub(crate) fn has_lease(&self, lane: &Lane, token: u64, uid: u32) -> bool {
-        let words = &lane.words;
-        words.remote().load(Ordering::Acquire) != 0
-            && words.remote_token().load(Ordering::Acquire) == token
-            && words.remote_uid().load(Ordering::Acquire) == u64::from(uid)
+        lane.words.is_remote_of(uid) && lane.words.is_token(token)
     }
 
     /// Lends the client that has the lease a chunk for span `ordinal`: the one that it has for it
@@ -145,7 +138,7 @@ impl Service {
 
     /// The span that the stream's next chunk is for.
     pub(crate) fn next_ordinal(&self, lane: &Lane) -> u64 {
-        let appended = lane.words.appended().load(Ordering::Acquire);
+        let appended = lane.words.appended();
         let first = appended / self.host.settings().chunk_bytes;
         lane.chunks().last().map_or(first, |(last, _)| first.max(last + 1))
     }
@@ -156,8 +149,8 @@ impl Service {
         let streams = self.host.streams()?;
         for (stream, serial) in self.host.remote_leases()? {
             let is_there = streams.iter().any(|(_, meta)| meta.id == stream.0);
-            let words = || self.host.lane_words(stream).map(LaneWords);
-            if is_there && words()?.remote().load(Ordering::Acquire) == serial {
+            let words = || self.host.lane_words(stream);
+            if is_there && words()?.remote() == Some(serial) {
                 // Open, it is looked after.
                 self.lane_if_sound(stream)?;
             } else {
@@ -187,6 +180,7 @@ mod tests {
 
     use super::*;
     use crate::test_place::{TestPlace, make_lane};
+    use crate::words::LaneWords;
 
     #[test]
     fn words_of_a_lease_that_ended_are_no_contradiction() {
@@ -205,7 +199,7 @@ mod tests {
             .expect("append");
         lane.pull().expect("believed");
         lane.pull_from(&its_words).expect("they say nothing any more");
-        assert_eq!(lane.words.appended().load(Ordering::Acquire), 64);
+        assert_eq!(lane.words.appended(), 64);
     }
 
     #[test]

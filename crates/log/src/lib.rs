@@ -7,7 +7,7 @@
 //!
 //! A *service* is a directory. It has *streams*, named sequences of records; each has one writer at a time,
 //! which holds its *lease*, and any number of readers. Records are appended to the stream's *lane*: chunks of
-//! shared memory, lent from one `pool`. `service` says who may do what in which process, `shared` what
+//! shared memory, lent from one `pool`. `service` says who may do what in which process, `words` what
 //! they share, `group_commit` who writes for all, `recovery` what happens after a restart; the formats are in `record`, `chunk`,
 //! `segments` and `group`, and in `docs/format/log.md`.
 //!
@@ -54,7 +54,6 @@ mod segments;
 mod served;
 mod server;
 mod service;
-mod shared;
 #[cfg(test)]
 mod sim;
 mod slots;
@@ -63,6 +62,7 @@ mod stream;
 mod test_place;
 mod transport;
 mod types;
+mod words;
 mod worker;
 mod writer;
 
@@ -75,6 +75,6 @@ pub use options::Options;
 pub use orphans::{Orphan, Outcome, collect_orphans};
 pub use record::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
 pub use server::{Limits, Server, ServerOptions};
-pub use shared::{CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, NOTE_BYTES, STREAM_COUNT_MAX};
 pub use stream::{Reader, Record, Stream, StreamStat};
 pub use types::{Lsn, NAME_BYTES_MAX, StreamId, StreamName, Usn};
+pub use words::{CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, NOTE_BYTES, STREAM_COUNT_MAX};

@@ -1,7 +1,6 @@
 //! What is done with streams as a whole, for a process that serves their directory.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::Durability;
 
@@ -11,7 +10,7 @@ use crate::reading::{Found, READ_BYTES};
 use crate::scan::Records;
 use crate::segments::Segments;
 use crate::service::Service;
-use crate::shared::Client;
+use crate::words::Client;
 use crate::{LogError, LogStat, Lsn, Record, Result, StreamId, StreamName, StreamStat};
 
 impl Service {
@@ -63,20 +62,17 @@ impl Service {
         if lane.remote()?.map_or(Ok(false), |remote| remote.is_alive())? {
             return Err(LogError::Busy(lane.name.to_string()));
         }
-        let me = self.host.client().0;
-        if lane.words.lessee().load(Ordering::Acquire) != me {
+        if lane.words.lessee() != self.host.client() {
             self.claim_lessee(lane)?;
         }
-        let drainer = self
-            .wait_for_drainer(lane)
-            .inspect_err(|_| lane.words.lessee().store(0, Ordering::Release))?;
+        let drainer = self.wait_for_drainer(lane).inspect_err(|_| lane.words.release_lessee())?;
         let (mut f, mut done) = (Some(f), None);
         let locked = self.host.locked(&mut || {
             done = f.take().map(|f| f());
             Ok(())
         });
         drop(drainer);
-        lane.words.lessee().store(0, Ordering::Release);
+        lane.words.release_lessee();
         locked?;
         done.expect("it was run")
     }
@@ -96,11 +92,10 @@ impl Service {
         let words = &lane.words;
         if let Some(remote) = lane.remote()? {
             // What it claims is what was not believed; the chunks are looked at instead.
-            words.remote().store(0, Ordering::Release);
+            words.end_remote();
             remote.remove();
         }
-        words.aborted().store(0, Ordering::Release);
-        words.state().store(0, Ordering::Release);
+        words.mark_unrecovered();
         self.recover_discarding(lane)
     }
 
@@ -108,7 +103,7 @@ impl Service {
         lane.files.lock().segments.give_up_damaged()?;
         self.recover_whole_records(lane)?;
         let words = &lane.words;
-        let appended = words.appended().load(Ordering::Acquire);
+        let appended = words.appended();
         lane.with_files(|segments| {
             let first = segments.first().unwrap_or(appended).max(segments.kept_head()?);
             let mut records = Records::new(lane.identity(), segments, Lsn(first), appended);
@@ -116,9 +111,7 @@ impl Service {
             let end = records.position();
             if end.0 < appended {
                 segments.cut(end.0)?;
-                for word in [words.appended(), words.synced(), words.drained(), words.wanted()] {
-                    word.store(end.0, Ordering::Release);
-                }
+                words.reset_end(end.0);
             }
             Ok(end)
         })
@@ -129,7 +122,7 @@ impl Service {
         let mut home = Ok(());
         for lane in self.open_lanes() {
             self.release(&lane);
-            let lessee = Client(lane.words.lessee().load(Ordering::Acquire));
+            let lessee = lane.words.lessee();
             let is_ours = lessee == Client::NOBODY || self.is_dead(lessee);
             // One that failed has told so.
             if is_ours && lane.check().is_ok() {
@@ -159,17 +152,15 @@ impl Service {
     pub(crate) fn forget_idle(&self, keep_count: usize) {
         self.retain_lanes(keep_count, |lane| {
             let words = &lane.words;
-            let get = |word: &AtomicU64| word.load(Ordering::Acquire);
-            get(words.remote()) != 0
-                || get(words.lessee()) != 0
-                || get(words.appended()) != get(words.drained())
+            words.remote().is_some()
+                || words.lessee() != Client::NOBODY
+                || words.appended() != words.drained()
         });
     }
 
     /// Counters of the service.
     pub(crate) fn stat(&self) -> LogStat {
         let control = &self.control;
-        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let settings = self.host.settings();
         LogStat {
             durability: self.durability().name(),
@@ -177,14 +168,14 @@ impl Service {
             pool_bytes: settings.pool_bytes(),
             chunk_bytes: settings.chunk_bytes,
             lent_bytes: self.lent_count() as u64 * settings.chunk_bytes,
-            pool_wait_count: get(control.wait_count()),
-            pool_wait_ns: get(control.wait_ns()),
-            group_commit_count: get(control.group_count()),
-            group_member_count: get(control.group_members()),
-            group_bytes: get(control.group_bytes()),
-            drain_count: get(control.drain_count()),
-            drain_bytes: get(control.drain_bytes()),
-            is_aborted: get(control.aborted()) != 0,
+            pool_wait_count: control.wait_count(),
+            pool_wait_ns: control.wait_ns(),
+            group_commit_count: control.group_count(),
+            group_member_count: control.group_members(),
+            group_bytes: control.group_bytes(),
+            drain_count: control.drain_count(),
+            drain_bytes: control.drain_bytes(),
+            is_aborted: control.is_aborted(),
         }
     }
 }
@@ -193,16 +184,15 @@ impl Lane {
     /// Counters of the stream.
     pub(crate) fn stat(&self) -> Result<StreamStat> {
         let words = &self.words;
-        let durable = self.durable();
-        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let (durable, totals) = (self.durable(), words.totals());
         Ok(StreamStat {
             name: self.name.to_string(),
-            head: get(words.head()),
-            drained: get(words.drained()),
+            head: words.head(),
+            drained: words.drained(),
             durable,
-            appended: get(words.appended()),
-            record_count: get(words.record_count()),
-            payload_bytes: get(words.payload_bytes()),
+            appended: words.appended(),
+            record_count: totals.record_count,
+            payload_bytes: totals.payload_bytes,
             file_bytes: self.with_files(|segments| Ok(segments.file_bytes()))?,
             is_aborted: self.check().is_err(),
         })

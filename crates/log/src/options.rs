@@ -9,7 +9,7 @@ use crate::files::{parse, within, write_whole};
 use crate::group::GROUP_BYTES_MIN;
 use crate::host::Settings;
 use crate::life::{is_uuid, random_name};
-use crate::shared::CHUNK_COUNT_MAX;
+use crate::words::CHUNK_COUNT_MAX;
 use crate::{LogError, Result};
 
 /// File of a service's settings.

@@ -1,13 +1,12 @@
 //! Leases of this process: its writers, and what whoever had a lease before left.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::chunk::{DATA_OFFSET, Lent, write_zeros};
 use crate::lane::Lane;
 use crate::service::Service;
-use crate::shared::{Client, claim};
+use crate::words::Client;
 use crate::writer::{Lender, Writer};
 use crate::{LogError, Result};
 
@@ -35,20 +34,20 @@ impl Service {
         let before = self.claim_lessee(lane)?;
         self.take_over(lane, before).inspect_err(|_| {
             // Whoever takes it next has to look at what this one could not.
-            lane.words.suspect().store(1, Ordering::Release);
-            lane.words.lessee().store(0, Ordering::Release);
+            lane.words.set_suspect(true);
+            lane.words.release_lessee();
         })
     }
 
     /// The writer of a lane whose lease was taken from `before`.
     fn take_over(&self, lane: &Lane, before: Client) -> Result<Writer> {
         let words = &lane.words;
-        lane.check_words(self.control.usn_limit().load(Ordering::Acquire))?;
+        lane.check_words(self.control.usn_limit())?;
         if self.has_left_something(lane, before) {
             self.adopt(lane)?;
         }
         self.refresh_usn(words);
-        let position = words.appended().load(Ordering::Acquire);
+        let position = words.appended();
         let first = position / self.host.settings().chunk_bytes;
         let mut chunks = Vec::new();
         while let Some(index) = words.chunk(first + chunks.len() as u64) {
@@ -64,14 +63,14 @@ impl Service {
 
     /// Takes the lease; who had it.
     pub(crate) fn claim_lessee(&self, lane: &Lane) -> Result<Client> {
-        let lessee = lane.words.lessee();
+        let words = &lane.words;
         let mut busy_since = None;
         loop {
-            let claimed = claim(lessee, self.host.client(), |held| self.is_dead(held));
+            let claimed = words.claim_lessee(self.host.client(), |held| self.is_dead(held));
             if let Some(before) = claimed {
                 return Ok(before);
             }
-            let held = Client(lessee.load(Ordering::Acquire));
+            let held = words.lessee();
             let is_brief = held == Client::NOBODY || held.is_for_a_moment();
             let waited = busy_since.get_or_insert_with(Instant::now).elapsed();
             if !is_brief || waited >= self.full_wait {
@@ -83,7 +82,7 @@ impl Service {
 
     /// Whether `before`, who had the lease, or a drainer died in the middle of something.
     pub(crate) fn has_left_something(&self, lane: &Lane, before: Client) -> bool {
-        before != Client::NOBODY || lane.words.suspect().load(Ordering::Acquire) != 0
+        before != Client::NOBODY || lane.words.is_suspect()
     }
 
     /// Takes over the lane of somebody who died.
@@ -97,16 +96,16 @@ impl Service {
     /// is the drainer.
     pub(crate) fn tidy(&self, lane: &Lane) -> Result<()> {
         // Kept until all is done: who does it may die too, or fail.
-        lane.words.suspect().store(1, Ordering::Release);
+        lane.words.set_suspect(true);
         self.free_lost_chunks(lane)?;
         self.zero_behind_end(lane)?;
-        lane.words.suspect().store(0, Ordering::Release);
+        lane.words.set_suspect(false);
         Ok(())
     }
 
     fn zero_behind_end(&self, lane: &Lane) -> Result<()> {
         let chunk_bytes = self.host.settings().chunk_bytes;
-        let appended = lane.words.appended().load(Ordering::Acquire);
+        let appended = lane.words.appended();
         let chunks = lane.chunks();
         lane.words.check()?;
         for (ordinal, index) in chunks {
@@ -120,9 +119,7 @@ impl Service {
     pub(crate) fn release(&self, lane: &Lane) {
         let mut writer = lane.writer.lock();
         if writer.take().is_some() {
-            let me = self.host.client().0;
-            let given =
-                lane.words.lessee().compare_exchange(me, 0, Ordering::AcqRel, Ordering::Acquire);
+            let given = lane.words.release_lessee_of(self.host.client());
             let is_ours = given.is_ok() || lane.words.check().is_err();
             debug_assert!(is_ours, "the lease was ours, not {given:?}");
         }

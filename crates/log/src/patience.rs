@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::shared::Client;
+use crate::words::Client;
 use crate::{LogError, Result};
 
 /// A wait that ends when nothing has changed for so long.

@@ -46,8 +46,8 @@ use crate::media::{check_nvram, chunk_name, class_of, open_group};
 use crate::options::{Options, SETTINGS, settings_of};
 use crate::remote::{RemoteWords, leases_in, make_remote_words};
 use crate::served::{Serving, refuse_if_served};
-use crate::shared::{CLIENT_COUNT_MAX, Client, Control, LaneWords, STREAM_COUNT_MAX};
 use crate::slots::{Lock, Slots};
+use crate::words::{CLIENT_COUNT_MAX, ChunkState, Client, Control, LaneWords, STREAM_COUNT_MAX};
 use crate::{LogError, Result, StreamId, StreamName, clock};
 
 /// What a stream's directory has when there is a stream.
@@ -61,7 +61,7 @@ pub(crate) struct Place {
     slots: Slots,
     settings: Settings,
     memory: Folder,
-    control: Arc<SharedWords>,
+    control: Control,
     client: Client,
     /// Locked while this process lives, or until it gives the memory back.
     slot: ForkClosed,
@@ -113,8 +113,8 @@ impl Place {
         let memory = found.map_or_else(|| make_memory(&root, &slots, &options.memory), Ok)?;
         // The control file gets its name when the service is recovered: until then there is no memory.
         let control_name = if is_new { "control.new" } else { CONTROL };
-        let control = Arc::new(open_words(&memory, control_name, Control::COUNT)?);
-        let (client, slot) = slots.take(&Control(control.clone()))?;
+        let control = Control::new(Arc::new(open_words(&memory, control_name, Control::COUNT)?));
+        let (client, slot) = slots.take(&control)?;
         let may_hold = has_streams(&streams)?;
         let nvram = match &settings.nvram {
             Some(nvram) => {
@@ -129,7 +129,7 @@ impl Place {
                 let device = open_group(&root, settings.group_bytes, may_hold)?;
                 if !is_new && newest_header(&device)?.is_none() {
                     // Somebody made it anew. The lanes hold all that is not drained.
-                    Control(control.clone()).group_unsure().store(1, Ordering::Release);
+                    control.mark_group_unsure();
                 }
                 Some(device)
             }
@@ -164,8 +164,8 @@ impl Place {
     /// use this place behind that.
     pub(crate) fn give_memory_back(&self, is_done: impl FnOnce() -> Result<bool>) -> Result<()> {
         let is_alone = || !self.slots.is_joined(self.client.slot());
-        let control = Control(self.control.clone());
-        let joined_count = || control.generation().load(Ordering::Acquire);
+        let control = &self.control;
+        let joined_count = || control.joined_count();
         // Not under the lock, which streams are opened under.
         let before = joined_count();
         if !is_alone() || !is_done()? {
@@ -182,8 +182,8 @@ impl Place {
             remove_memory(&self.memory)?;
             // What was not given of the last hour is given by the next one. Behind the memory, which holds the limit
             // that those who use it go by.
-            let base = control.usn_base().load(Ordering::Acquire);
-            let limit = control.usn_limit().load(Ordering::Acquire);
+            let base = control.usn_base();
+            let limit = control.usn_limit();
             let given = base.wrapping_add(clock::monotonic_ns()) + 1;
             // Nor is it synced: the one before is good, too.
             if let Err(e) = self.write_usn_limit(given.min(limit), false) {
@@ -232,9 +232,9 @@ impl Place {
     /// A number that no stream had since the memory was made, and whose place among
     /// [`STREAM_COUNT_MAX`] is nobody's. The caller holds the lock.
     fn new_id(&self) -> Result<u32> {
-        let control = Control(self.control.clone());
+        let control = &self.control;
         let place = |id: u64| id % STREAM_COUNT_MAX as u64;
-        let first = control.next_stream().load(Ordering::Acquire);
+        let first = control.next_stream();
         let mut taken = HashSet::new();
         if first >= STREAM_COUNT_MAX as u64 {
             taken.extend(self.streams()?.iter().map(|(_, meta)| place(meta.id.into())));
@@ -242,7 +242,7 @@ impl Place {
         let id = (first..first + STREAM_COUNT_MAX as u64).find(|&id| !taken.contains(&place(id)));
         match id.map(|id| (id, u32::try_from(id))) {
             Some((id, Ok(number))) => {
-                control.next_stream().store(id + 1, Ordering::Release);
+                control.set_next_stream(id + 1);
                 Ok(number)
             }
             Some(_) => Err(LogError::Usage("all numbers of streams were used".into())),
@@ -296,7 +296,7 @@ impl Host for Place {
         &self.settings
     }
 
-    fn control(&self) -> Arc<SharedWords> {
+    fn control(&self) -> Control {
         self.control.clone()
     }
 
@@ -306,8 +306,7 @@ impl Host for Place {
 
     fn is_dead(&self, client: Client) -> bool {
         let Some(slot) = client.slot().filter(|&slot| slot < CLIENT_COUNT_MAX) else { return true };
-        let taken = Control(self.control.clone()).slot(slot).load(Ordering::Acquire);
-        if Client::new(slot, taken) != client {
+        if self.control.client_in(slot) != client {
             return true;
         }
         !self.slots.is_taken(slot)
@@ -317,12 +316,13 @@ impl Host for Place {
         self.nvram.as_ref().map(|(_, class)| *class)
     }
 
-    fn lane_words(&self, stream: StreamId) -> Result<Arc<SharedWords>> {
-        Ok(Arc::new(SharedWords::of_file(self.lane_fd(stream)?, LaneWords::COUNT)?))
+    fn lane_words(&self, stream: StreamId) -> Result<LaneWords> {
+        let words = SharedWords::of_file(self.lane_fd(stream)?, LaneWords::COUNT)?;
+        Ok(LaneWords::new(Arc::new(words)))
     }
 
     fn chunk(&self, index: usize) -> Result<Arc<dyn Nvram>> {
-        let holder = Control(self.control.clone()).chunk_holder(index).load(Ordering::Acquire);
+        let holder = self.control.chunk_holder(index);
         let mut chunks = self.chunks.lock();
         if let Some((for_holder, memory)) = chunks.get(&index)
             && *for_holder == holder
@@ -480,10 +480,9 @@ impl Drop for Place {
         if self.slots.is_joined(self.client.slot()) {
             return;
         }
-        let control = Control(self.control.clone());
+        let control = &self.control;
         for index in 0..self.settings.chunk_count as usize {
-            let words = [control.chunk_owner(index), control.chunk_holder(index)];
-            if words.iter().all(|word| word.load(Ordering::Acquire) == 0) {
+            if control.chunk_state(index) == ChunkState::Free && control.chunk_holder(index) == 0 {
                 // There need not be one. It is made again when it is lent.
                 let _ = self.memory.remove(&chunk_name(index));
             }

@@ -1,7 +1,6 @@
 //! The pool: chunks lent to lanes, waited for, and given back.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use device::Nvram;
@@ -9,7 +8,7 @@ use device::Nvram;
 use crate::chunk::{Lent, Loan};
 use crate::lane::Lane;
 use crate::service::Service;
-use crate::shared::{FREEING, REPLACING};
+use crate::words::{ChunkState, before_writes};
 use crate::{LogError, Result, StreamId};
 
 /// So many chunks in one lane wake the flush worker.
@@ -29,20 +28,19 @@ impl Service {
             let freed = self.control.freed();
             if let Some(index) = self.take_free_chunk(lane) {
                 let memory = self.begin_loan(lane, ordinal, index).inspect_err(|_| {
-                    self.control.chunk_owner(index).store(0, Ordering::Release);
-                    self.control.advance_freed();
+                    self.control.free_chunk(index);
                 })?;
                 if ordinal.is_multiple_of(LANE_CHUNKS_HIGH as u64) {
                     self.kick().kick();
                 }
                 if has_waited {
                     let waited_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                    self.control.wait_ns().fetch_add(waited_ns, Ordering::Relaxed);
+                    self.control.count_wait_ns(waited_ns);
                 }
                 return Ok(Lent { ordinal, memory });
             }
             if !has_waited {
-                self.control.wait_count().fetch_add(1, Ordering::Relaxed);
+                self.control.count_wait();
                 has_waited = true;
             }
             if begin.elapsed() >= self.full_wait {
@@ -59,8 +57,8 @@ impl Service {
 
     /// Makes a chunk that was taken the lane's.
     fn begin_loan(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<Arc<dyn Nvram>> {
-        let holder = lane.words.remote().load(Ordering::Acquire);
-        let appended = lane.words.appended().load(Ordering::Acquire);
+        let holder = lane.words.remote().unwrap_or(0);
+        let appended = lane.words.appended();
         // Else the chunk may be another's, or the span one that is drained.
         self.control.check()?;
         lane.words.check()?;
@@ -69,35 +67,30 @@ impl Service {
         let first = appended.max(ordinal.saturating_mul(self.host.settings().chunk_bytes));
         lane.identity().loan(ordinal, first).write(&*memory)?;
         lane.words.set_chunk(ordinal, index);
+        before_writes(&lane.words);
         Ok(memory)
     }
 
     /// Makes sure that nobody but `holder` (see `Control::chunk_holder`) sees the chunk's new life in a mapping of
     /// its old one.
     fn renew_chunk(&self, index: usize, holder: u64) -> Result<()> {
-        let word = self.control.chunk_holder(index);
-        if word.load(Ordering::Acquire) == holder {
+        if self.control.chunk_holder(index) == holder {
             return Ok(());
         }
         // Who dies in the middle leaves a file whose name may be gone after a power cut: it is nobody's.
-        word.store(REPLACING, Ordering::Release);
+        self.control.begin_replacing(index);
         self.host.replace_chunk(index)?;
-        word.store(holder, Ordering::Release);
+        self.control.set_chunk_holder(index, holder);
         Ok(())
     }
 
     /// Takes a free chunk; rather one that the lessee had before, which need not be made anew.
     fn take_free_chunk(&self, lane: &Lane) -> Option<usize> {
-        let owner = lane.owner();
-        let holder = lane.words.remote().load(Ordering::Acquire);
+        let stream = lane.identity().stream;
+        let holder = lane.words.remote().unwrap_or(0);
         let count = self.host.settings().chunk_count as usize;
-        let take = |index: &usize| {
-            let word = self.control.chunk_owner(*index);
-            word.load(Ordering::Relaxed) == 0
-                && word.compare_exchange(0, owner, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        };
-        let is_held =
-            |index: &usize| self.control.chunk_holder(*index).load(Ordering::Relaxed) == holder;
+        let take = |index: &usize| self.control.take_chunk(*index, stream);
+        let is_held = |index: &usize| self.control.chunk_holder(*index) == holder;
         (0..count).filter(is_held).find(take).or_else(|| (0..count).find(take))
     }
 
@@ -124,27 +117,24 @@ impl Service {
     /// Streams that hold chunks.
     pub(crate) fn owners(&self) -> Vec<StreamId> {
         let count = self.host.settings().chunk_count as usize;
-        let owner = |index| {
-            let word = self.control.chunk_owner(index).load(Ordering::Acquire) & !FREEING;
-            word.checked_sub(1)
-        };
-        let mut owners: Vec<u64> = (0..count).filter_map(owner).collect();
+        let owner = |index| self.control.chunk_owner(index);
+        let mut owners: Vec<StreamId> = (0..count).filter_map(owner).collect();
         owners.sort_unstable();
         owners.dedup();
-        owners.into_iter().filter_map(|id| u32::try_from(id).ok()).map(StreamId).collect()
+        owners
     }
 
     /// Chunks that are lent.
     pub(crate) fn lent_count(&self) -> usize {
         let count = self.host.settings().chunk_count as usize;
-        let is_lent = |&index: &usize| self.control.chunk_owner(index).load(Ordering::Relaxed) != 0;
+        let is_lent = |&index: &usize| !self.control.seems_free(index);
         (0..count).filter(is_lent).count()
     }
 
     /// Frees what was lent for an append that then found no chunk more. Only while the stream's writer waits
     /// for that: else it may have stored what is not known here yet.
     pub(crate) fn take_back_unused(&self, lane: &Lane) {
-        let appended = lane.words.appended().load(Ordering::Acquire);
+        let appended = lane.words.appended();
         let last = appended / self.host.settings().chunk_bytes;
         for (ordinal, index) in lane.chunks().into_iter().filter(|(ordinal, _)| *ordinal > last) {
             if let Err(e) = self.free_chunk(lane, ordinal, index) {
@@ -156,18 +146,16 @@ impl Service {
     /// Gives a chunk back to the pool, and takes it out of the lane's table before others may have it. Once
     /// only, whatever the table says.
     pub(crate) fn free_chunk(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<()> {
-        let owner = self.control.chunk_owner(index);
-        let (ours, freeing) = (lane.owner(), lane.owner() | FREEING);
-        if owner.compare_exchange(ours, freeing, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        let stream = lane.identity().stream;
+        if !self.control.begin_freeing(index, stream) {
             return Ok(());
         }
-        // Else it can be tried again.
-        let memory =
-            self.host.chunk(index).inspect_err(|_| owner.store(ours, Ordering::Release))?;
+        // After an error it can be tried again.
+        let memory = self.host.chunk(index);
+        let memory = memory.inspect_err(|_| self.control.cancel_freeing(index, stream))?;
         Loan::end(&*memory)?;
         lane.words.clear_chunk(ordinal);
-        owner.store(0, Ordering::Release);
-        self.control.advance_freed();
+        self.control.free_chunk(index);
         Ok(())
     }
 
@@ -178,14 +166,13 @@ impl Service {
         // Else chunks that it names would be freed.
         lane.words.check()?;
         for index in 0..self.host.settings().chunk_count as usize {
-            let word = self.control.chunk_owner(index).load(Ordering::Acquire);
             let named = chunks.iter().find(|(_, named)| *named == index);
-            match named {
-                // It was being given back.
-                Some((ordinal, _)) if word & FREEING != 0 => lane.words.clear_chunk(*ordinal),
-                Some(_) => continue,
-                None if word & !FREEING == lane.owner() => {}
-                None => continue,
+            match (named, self.control.chunk_state(index)) {
+                // A process that died was freeing it.
+                (Some((ordinal, _)), ChunkState::Freeing(_)) => lane.words.clear_chunk(*ordinal),
+                (None, ChunkState::Lent(owner) | ChunkState::Freeing(owner))
+                    if owner == lane.identity().stream => {}
+                _ => continue,
             }
             self.end_loan(lane, index)?;
         }
@@ -195,20 +182,17 @@ impl Service {
     /// Frees a chunk of the lane that its table does not name.
     fn end_loan(&self, lane: &Lane, index: usize) -> Result<()> {
         Loan::end(&*lane.chunk_memory(index)?)?;
-        self.control.chunk_owner(index).store(0, Ordering::Release);
-        self.control.advance_freed();
+        self.control.free_chunk(index);
         Ok(())
     }
 
     /// Frees what a stream that is no more had of the pool. The caller holds the service's lock.
     pub(crate) fn free_all_chunks(&self, stream: StreamId) -> Result<()> {
         for index in 0..self.host.settings().chunk_count as usize {
-            let owner = self.control.chunk_owner(index);
-            // Whoever was giving it back already is dead: nobody else does with a stream that is no more.
-            if owner.load(Ordering::Acquire) & !FREEING == stream.owner() {
+            // A process that was freeing it already is dead: no other does with a stream that is no more.
+            if self.control.chunk_owner(index) == Some(stream) {
                 Loan::end(&*self.host.chunk(index)?)?;
-                owner.store(0, Ordering::Release);
-                self.control.advance_freed();
+                self.control.free_chunk(index);
             }
         }
         Ok(())

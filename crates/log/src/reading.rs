@@ -1,7 +1,5 @@
 //! Reading what is durable of a stream, many records at a time.
 
-use std::sync::atomic::Ordering;
-
 use crate::lane::{Anywhere, Lane};
 use crate::scan::Records;
 use crate::{LogError, Lsn, Record, Result};
@@ -19,7 +17,7 @@ pub(crate) struct Found {
 impl Lane {
     /// An error unless `at` lies between the first record that is kept and the end.
     pub(crate) fn check_position(&self, at: Lsn) -> Result<()> {
-        let (name, head) = (&self.name, Lsn(self.words.head().load(Ordering::Acquire)));
+        let (name, head) = (&self.name, Lsn(self.words.head()));
         let end = Lsn(self.durable());
         self.words.check()?;
         if at < head {
@@ -64,7 +62,7 @@ impl Lane {
 
     /// Why no record could be read at `at`.
     fn no_record(&self, at: Lsn, failure: Option<LogError>) -> LogError {
-        let head = Lsn(self.words.head().load(Ordering::Acquire));
+        let head = Lsn(self.words.head());
         if at < head {
             let text = format!("stream {}: {at} is gone, it begins at {head}", self.name);
             return LogError::NotFound(text);

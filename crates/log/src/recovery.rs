@@ -18,7 +18,6 @@
 //! stream's recovery reads no other stream's data.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::broken::{self, Broken};
 use crate::chunk::{DATA_OFFSET, Loan};
@@ -29,7 +28,7 @@ use crate::record::{HEADER_BYTES, Identity};
 use crate::scan::{Bytes, Records};
 use crate::segments::Segments;
 use crate::service::Service;
-use crate::shared::{LANE_READY, LaneWords, ORDINAL_MAX};
+use crate::words::ORDINAL_MAX;
 use crate::{LogError, Lsn, Result, StreamId, clock};
 
 /// Bytes of records that are written at once, at least; one more record fits.
@@ -39,17 +38,17 @@ const BATCH_BYTES: usize = 4 << 20;
 pub(crate) fn recover_service(service: &Service) -> Result<()> {
     let (host, control) = (&service.host, &service.control);
     let limit = host.usn_limit()?;
-    control.usn_base().store(limit.wrapping_sub(clock::monotonic_ns()), Ordering::Release);
+    control.set_usn_base(limit.wrapping_sub(clock::monotonic_ns()));
     let next = limit
         .checked_add(crate::service::USN_STEP)
         .ok_or_else(|| LogError::Incompatible(format!("no USN is left behind {limit}")))?;
     if !broken::is(Broken::UsnLimitNotKept) {
         host.keep_usn_limit(next)?;
     }
-    control.usn_limit().store(next, Ordering::Release);
+    control.set_usn_limit(next);
     let streams = host.streams()?;
     let next_stream = streams.iter().map(|(_, meta)| u64::from(meta.id) + 1).max().unwrap_or(0);
-    control.next_stream().store(next_stream, Ordering::Release);
+    control.set_next_stream(next_stream);
     if host.nvram().is_some() {
         find_lent_chunks(service)?;
     }
@@ -58,7 +57,7 @@ pub(crate) fn recover_service(service: &Service) -> Result<()> {
         recover_pieces(service, &pieces)?;
         service.begin_group(generation)?;
     }
-    control.state().store(1, Ordering::Release);
+    control.mark_recovered();
     Ok(())
 }
 
@@ -77,14 +76,14 @@ fn find_lent_chunks(service: &Service) -> Result<()> {
             Loan::end(&*memory)?;
             continue;
         }
-        let words = LaneWords(host.lane_words(loan.stream)?);
-        service.control.chunk_owner(index).store(loan.stream.owner(), Ordering::Release);
+        let words = host.lane_words(loan.stream)?;
+        service.control.adopt_chunk(index, loan.stream);
         // The stream's writer could write that header: what cannot be is the stream's trouble alone, and
         // its chunks stay as they are.
         let is_sound = loan.ordinal < ORDINAL_MAX && loan.ordinal < u64::MAX / 2 / chunk_bytes;
         match is_sound && !words.has_entry(loan.ordinal) {
             true => words.set_chunk(loan.ordinal, index),
-            false => words.contradiction().store(1, Ordering::Release),
+            false => words.set_contradiction(true),
         }
     }
     Ok(())
@@ -128,12 +127,12 @@ impl Service {
 
     fn recover(&self, lane: &Arc<Lane>, pieces: &[&Piece], is_discarding: bool) -> Result<()> {
         let words = &lane.words;
-        if words.state().load(Ordering::Acquire) == LANE_READY {
+        if words.is_ready() {
             return Ok(());
         }
         if is_discarding {
-            words.contradiction().store(0, Ordering::Release);
-        } else if words.contradiction().load(Ordering::Acquire) != 0 {
+            words.set_contradiction(false);
+        } else if words.has_contradiction() {
             return Err(LogError::Damaged {
                 stream: lane.name.to_string(),
                 at: Lsn(0),
@@ -182,13 +181,8 @@ impl Service {
         if is_discarding {
             self.free_lost_chunks(lane)?;
         }
-        words.head().store(head.min(end), Ordering::Release);
-        let usn = last.map_or(0, |header| header.usn.0);
-        words.last_usn().store(usn, Ordering::Release);
-        for word in [words.appended(), words.wanted(), words.synced(), words.drained()] {
-            word.store(end, Ordering::Release);
-        }
-        words.state().store(LANE_READY, Ordering::Release);
+        let last_usn = last.map_or(0, |header| header.usn.0);
+        words.mark_ready(head.min(end), end, last_usn);
         Ok(())
     }
 }

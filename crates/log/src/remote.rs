@@ -1,6 +1,6 @@
 //! The words of a lane that a client of the daemon maps, as whoever serves the directory sees them.
 //!
-//! Laid out as the lane's own words (`shared`), of which they are a copy from when the lease was given.
+//! Laid out as the lane's own words (`words`), of which they are a copy from when the lease was given.
 //! From then on the client changes them as it likes, and what it says is taken over only where it can
 //! be true ([`Lane::pull`](crate::lane::Lane::pull)).
 //!
@@ -17,7 +17,7 @@ use device::{Access, Folder};
 use rustix::fs::FlockOperation;
 
 use crate::files::{remove_if_there, within};
-use crate::shared::{LaneWords, NOTE_BYTES};
+use crate::words::{Abort, LaneWords, NOTE_BYTES, Totals};
 use crate::{LogError, Result, StreamId};
 
 /// One client's words.
@@ -33,9 +33,7 @@ pub(crate) struct RemoteWords {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) appended: u64,
-    pub(crate) record_count: u64,
-    pub(crate) payload_bytes: u64,
-    pub(crate) last_usn: u64,
+    pub(crate) totals: Totals,
 }
 
 /// Bytes of the file.
@@ -59,15 +57,16 @@ impl RemoteWords {
 
     /// What the client says now.
     pub(crate) fn claim(&self) -> Result<Claim> {
-        let claim = Claim {
-            appended: self.steady(LaneWords::APPENDED)?,
+        let appended = self.steady(LaneWords::APPENDED)?;
+        let totals = Totals {
             record_count: self.word(LaneWords::RECORD_COUNT)?,
             payload_bytes: self.word(LaneWords::PAYLOAD_BYTES)?,
             last_usn: self.word(LaneWords::LAST_USN)?,
         };
-        // What the client stored before it published is read after this.
+        // What the client stored before it published is read after this. The kernel copied the words, so an acquiring
+        // fence would have no atomic load to pair with.
         fence(Ordering::SeqCst);
-        Ok(claim)
+        Ok(Claim { appended, totals })
     }
 
     /// A word that was found the same twice: a copy made by the kernel need not be of one moment, and
@@ -99,9 +98,9 @@ impl RemoteWords {
     }
 
     /// Tells the client that nothing is accepted any more.
-    pub(crate) fn tell_aborted(&self, why: u64) {
+    pub(crate) fn tell_aborted(&self, why: Abort) {
         // A client that has cut its words does not want to know.
-        let _ = self.file.write_all_at(&why.to_ne_bytes(), LaneWords::ABORTED as u64 * 8);
+        let _ = self.file.write_all_at(&(why as u64).to_ne_bytes(), LaneWords::ABORTED as u64 * 8);
     }
 
     /// Whether the client's process still has its descriptor.
@@ -165,18 +164,8 @@ pub(crate) fn make_remote_words(
 ) -> Result<File> {
     let name = words_name(stream, serial);
     let at = within(memory, &name);
-    let mut bytes = Vec::with_capacity(LaneWords::COUNT * 8);
-    for index in 0..LaneWords::CHUNKS {
-        let word = match index {
-            LaneWords::REMOTE_TOKEN => 0,
-            index => words.0.word(index).load(Ordering::Acquire),
-        };
-        bytes.extend_from_slice(&word.to_ne_bytes());
-    }
-    // The chunk table is nothing for clients.
-    bytes.resize(LaneWords::COUNT * 8, 0);
     let file = memory.new_file(&name, 0o600).map_err(&at)?;
-    file.write_all_at(&bytes, 0).map_err(&at)?;
+    file.write_all_at(&words.copy_for_client(), 0).map_err(&at)?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| at(e.into()))?;
     Ok(file)
 }

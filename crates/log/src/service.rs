@@ -4,14 +4,13 @@
 //! # Who may do what
 //!
 //! Every process that serves the directory may drain any stream and lead any group commit; who does it
-//! now stands in a word (`shared`), and is replaced when it dies. Appending needs the stream's lease.
+//! now stands in a word (`words`), and is replaced when it dies. Appending needs the stream's lease.
 //!
 //! Locks, in this order: `lanes`, then those of a lane.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use device::sync::Mutex;
@@ -22,7 +21,7 @@ use crate::lane::Lane;
 use crate::options::Options;
 use crate::place::Place;
 use crate::recovery::recover_service;
-use crate::shared::{Client, Control, LANE_READY, LaneWords};
+use crate::words::{Client, Control, LaneWords};
 use crate::writer::Sizes;
 use crate::{LogError, Lsn, Result, StreamId, StreamName, clock};
 
@@ -55,7 +54,7 @@ impl Service {
 
     /// The part in the service of `host`, which `recovery` has made ready.
     pub(crate) fn new(host: Arc<dyn Host>, full_wait: Duration) -> Service {
-        let control = Control(host.control());
+        let control = host.control();
         let (lanes, listed) = (Mutex::default(), Mutex::default());
         Service { host, control, lanes, listed, full_wait, kick: Kick::default() }
     }
@@ -76,7 +75,7 @@ impl Service {
             return Ok(lane.clone());
         }
         let lane = Arc::new(Lane::open(self.host.clone(), name.clone(), meta.clone())?);
-        let is_ready = lane.words.state().load(Ordering::Acquire) == LANE_READY;
+        let is_ready = lane.words.is_ready();
         lane.words.check()?;
         if !is_ready {
             self.host.locked(&mut || self.recover_lane(&lane, &[]))?;
@@ -136,9 +135,9 @@ impl Service {
     pub(crate) fn remove(&self, lane: &Arc<Lane>) -> Result<()> {
         // Nobody appends, drains or leads with it meanwhile.
         let removed = self.with_writer(lane, |_, _| {
-            let _drainer = self.wait_for_drainer(lane)?;
+            let drainer = self.wait_for_drainer(lane)?;
             self.host.remove_stream(&lane.name, &lane.meta)?;
-            lane.set_removed();
+            drainer.mark_removed();
             let stream = lane.identity().stream;
             self.forget(stream);
             self.host.locked(&mut || self.free_all_chunks(stream))
@@ -182,7 +181,7 @@ impl Service {
                 }
                 Err(_) => continue,
             };
-            let lessee = Client(lane.words.lessee().load(Ordering::Acquire));
+            let lessee = lane.words.lessee();
             if lessee == Client::NOBODY || self.is_dead(lessee) {
                 let _ = self.drain(&lane);
             }
@@ -222,10 +221,7 @@ impl Service {
 
     /// Tells a lane the base and the limit of USNs.
     pub(crate) fn refresh_usn(&self, words: &LaneWords) {
-        let base = self.control.usn_base().load(Ordering::Acquire);
-        words.usn_base().store(base, Ordering::Release);
-        let limit = self.control.usn_limit().load(Ordering::Acquire);
-        words.usn_limit().store(limit, Ordering::Release);
+        words.set_usn_range(self.control.usn_base(), self.control.usn_limit());
     }
 
     /// Says that the records before `lsn` are not wanted any more.
@@ -233,16 +229,16 @@ impl Service {
         // After a failed write nobody knows which files are whole: none is removed.
         lane.check()?;
         lane.pull()?;
-        let end = Lsn(lane.words.appended().load(Ordering::Acquire));
+        let end = Lsn(lane.words.appended());
         if lsn > end {
             let text = format!("stream {}: {lsn} lies behind its end, {end}", lane.name);
             return Err(LogError::Usage(text));
         }
-        let before = lane.words.head().fetch_max(lsn.0, Ordering::AcqRel);
+        let before = lane.words.raise_head(lsn.0);
         if before >= lsn.0 {
             return Ok(());
         }
-        let drained = lane.words.drained().load(Ordering::Acquire);
+        let drained = lane.words.drained();
         lane.words.check()?;
         lane.with_files(|segments| segments.truncate_before(lsn.0, drained))
     }
@@ -254,7 +250,7 @@ impl Service {
         if lane.durable() > lsn.0 {
             return Ok(());
         }
-        let appended = lane.words.appended().load(Ordering::Acquire);
+        let appended = lane.words.appended();
         lane.words.check()?;
         if lsn.0 >= appended {
             let text = format!("stream {}: no record at {lsn} was appended", lane.name);
@@ -266,14 +262,14 @@ impl Service {
     /// Makes the USNs of the next hour good.
     pub(crate) fn extend_usn(&self) -> Result<()> {
         self.host.locked(&mut || {
-            let base = self.control.usn_base().load(Ordering::Acquire);
+            let base = self.control.usn_base();
             let now = base.wrapping_add(clock::monotonic_ns());
-            let limit = self.control.usn_limit().load(Ordering::Acquire);
+            let limit = self.control.usn_limit();
             self.control.check()?;
             if now + USN_STEP / 2 >= limit {
                 let next = now.max(limit) + USN_STEP;
                 self.host.keep_usn_limit(next)?;
-                self.control.usn_limit().store(next, Ordering::Release);
+                self.control.set_usn_limit(next);
             }
             Ok(())
         })
@@ -283,8 +279,8 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::STREAM_COUNT_MAX;
     use crate::test_place::{TestPlace, make_lane};
+    use crate::words::STREAM_COUNT_MAX;
     use crate::writer::{Lender, Writer};
 
     #[test]
@@ -293,7 +289,7 @@ mod tests {
         let (log, other) = (place.open(), place.open());
         let control = &log.service().control;
         let _first = log.stream("zero").expect("stream");
-        control.next_stream().store(STREAM_COUNT_MAX as u64 - 3, Ordering::Release);
+        control.set_next_stream(STREAM_COUNT_MAX as u64 - 3);
         for number in 0..6 {
             let stream = log.stream("short").expect("stream");
             let its = other.stream("short").expect("the same stream");
@@ -304,7 +300,7 @@ mod tests {
             assert_ne!(id.place(), 0, "the first stream has it, round {number}");
             log.remove_stream("short").expect("remove");
         }
-        assert_eq!(control.next_stream().load(Ordering::Acquire), STREAM_COUNT_MAX as u64 + 4);
+        assert_eq!(control.next_stream(), STREAM_COUNT_MAX as u64 + 4);
     }
 
     #[test]
@@ -313,7 +309,7 @@ mod tests {
         let (log, other) = (place.open(), place.open());
         let control = &log.service().control;
         for round in 0..8 {
-            control.next_stream().store(7 + round * STREAM_COUNT_MAX as u64, Ordering::Release);
+            control.set_next_stream(7 + round * STREAM_COUNT_MAX as u64);
             let stream = log.stream("short").expect("stream");
             let its = other.stream("short").expect("the same stream");
             assert_eq!(stream.lane().identity().stream.place(), 7);
@@ -372,7 +368,7 @@ mod tests {
         service.with_writer(&lane, append).expect("append");
         assert!(service.lent_count() > 0);
         service.remove_named(&lane.name, Some(lane.meta.clone())).expect("remove");
-        let drained = service.control.drain_bytes().load(Ordering::Relaxed);
+        let drained = service.control.drain_bytes();
         assert_eq!((service.lent_count(), drained), (0, 0));
     }
 
@@ -417,7 +413,7 @@ mod tests {
         }
         // The other process does not have it open, and fills the group log and the pool.
         let sound = make_lane(&other, "sound");
-        let rounds = || other.control.group_header().load(Ordering::Acquire);
+        let rounds = || other.control.group_place().generation;
         let before = rounds();
         for _ in 0..400 {
             append(&other, &sound, 100_000);

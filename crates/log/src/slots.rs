@@ -1,12 +1,10 @@
 //! Who uses a service's directory: its lock, and one file a process, locked while that lives.
 
-use std::sync::atomic::Ordering;
-
 use device::{Access, Folder, ForkClosed};
 use rustix::fs::FlockOperation;
 
 use crate::files::{make_folder, open_or_make, within};
-use crate::shared::{CLIENT_COUNT_MAX, Client, Control};
+use crate::words::{CLIENT_COUNT_MAX, Client, Control};
 use crate::{LogError, Result};
 
 /// The service's lock.
@@ -53,9 +51,7 @@ impl Slots {
         for slot in 0..CLIENT_COUNT_MAX {
             let file = ForkClosed::new(open_or_make(&self.0, &name_of(slot), 0)?);
             if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                let generation = control.generation().fetch_add(1, Ordering::AcqRel) + 1;
-                control.slot(slot).store(generation, Ordering::Release);
-                return Ok((Client::new(slot, generation), file));
+                return Ok((control.join(slot), file));
             }
         }
         let path = self.0.path().display();

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 
@@ -11,7 +10,7 @@ use crate::lane::Lane;
 use crate::owned::Owned;
 use crate::reading::{Found, READ_BYTES};
 use crate::service::Service;
-use crate::shared::NOTE_BYTES;
+use crate::words::NOTE_BYTES;
 use crate::{Lsn, Result, StreamName, Usn};
 
 /// A stream of records.
@@ -129,7 +128,7 @@ impl Stream {
     /// Where the first record is that was not truncated away.
     pub fn head(&self) -> Lsn {
         match self.inner.look() {
-            StreamInner::Embedded { lane, .. } => Lsn(lane.words.head().load(Ordering::Acquire)),
+            StreamInner::Embedded { lane, .. } => Lsn(lane.words.head()),
             StreamInner::Remote(stream) => stream.head(),
         }
     }
@@ -148,7 +147,7 @@ impl Stream {
             StreamInner::Embedded { lane, .. } => {
                 // What cannot be taken over is told by the next append or sync.
                 let _ = self.inner.get().map(|_| lane.pull());
-                Lsn(lane.words.appended().load(Ordering::Acquire))
+                Lsn(lane.words.appended())
             }
             StreamInner::Remote(stream) => stream.appended(),
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::lane::Lane;
 use crate::pool::LANE_CHUNKS_HIGH;
 use crate::service::Service;
-use crate::shared::LaneWords;
+use crate::words::LaneWords;
 use crate::{LogError, Result, StreamId};
 
 /// How often the worker looks.
@@ -111,8 +111,8 @@ impl Rounds {
 /// Where a lane ends, and how many bytes before that are not drained. Others append and drain meanwhile, or give up
 /// what is damaged.
 fn undrained(words: &LaneWords) -> (u64, u64) {
-    let drained = words.drained().load(Ordering::Acquire);
-    let appended = words.appended().load(Ordering::Acquire);
+    let drained = words.drained();
+    let appended = words.appended();
     (appended, appended.saturating_sub(drained))
 }
 
@@ -125,10 +125,10 @@ mod tests {
     #[test]
     fn a_lane_that_others_drain_meanwhile_does_not_end_the_worker() {
         let words = SharedWords::anonymous(LaneWords::COUNT).expect("words");
-        let words = LaneWords(Arc::new(words));
-        words.drained().store(64, Ordering::Release);
+        let words = LaneWords::new(Arc::new(words));
+        words.spoil_drained(64);
         assert_eq!(undrained(&words), (0, 0));
-        words.appended().store(164, Ordering::Release);
+        words.appender().publish_appended(164, 1, 100, 1);
         assert_eq!(undrained(&words), (164, 100));
     }
 }

@@ -9,12 +9,10 @@
 //! The same code runs in an embedded service and in a client of the daemon: where a chunk comes from is
 //! the [`Lender`]'s affair.
 
-use std::sync::atomic::Ordering;
-
 use crate::broken::{self, Broken};
 use crate::chunk::{Lent, parts};
 use crate::record::{FOLLOWS_UNSYNCED, HEADER_BYTES, Identity, PAYLOAD_BYTES_MAX, record_bytes};
-use crate::shared::LaneWords;
+use crate::words::{Appender, LaneWords};
 use crate::{LogError, Lsn, Result, Usn, clock};
 
 /// Who gives a writer what it runs out of.
@@ -44,6 +42,7 @@ pub(crate) struct Sizes {
 pub(crate) struct Writer {
     identity: Identity,
     words: LaneWords,
+    end: Appender,
     sizes: Sizes,
     /// Whether an append is to be persistent when it returns.
     is_nvram: bool,
@@ -66,9 +65,9 @@ impl Writer {
         position: u64,
         chunks: Vec<Lent>,
     ) -> Writer {
-        let last_usn = words.last_usn().load(Ordering::Acquire);
-        let announced = 0;
-        Writer { identity, words, sizes, is_nvram, position, chunks, last_usn, announced }
+        let last_usn = words.last_usn();
+        let (end, announced) = (words.appender(), 0);
+        Writer { identity, words, end, sizes, is_nvram, position, chunks, last_usn, announced }
     }
 
     /// Appends one record. On NVRAM it is durable when this returns.
@@ -107,7 +106,7 @@ impl Writer {
     fn flags(&self, at: u64) -> u32 {
         let durable = match self.is_nvram {
             true => self.position,
-            false => self.words.synced().load(Ordering::Acquire),
+            false => self.words.synced(),
         };
         let follows_unsynced = (durable < at || broken::is(Broken::AlwaysFollowsUnsynced))
             && !broken::is(Broken::NeverFollowsUnsynced);
@@ -118,10 +117,10 @@ impl Writer {
     /// record that was stored when a later one of its batch found no USN could be found after a
     /// crash, behind one that took its place.
     fn take_usns(&mut self, lender: &dyn Lender, count: u64) -> Result<u64> {
-        let now = self.words.usn_base().load(Ordering::Acquire).wrapping_add(clock::monotonic_ns());
+        let now = self.words.usn_base().wrapping_add(clock::monotonic_ns());
         let first = now.max(self.last_usn.saturating_add(1));
         let last = first.saturating_add(count - 1);
-        let is_good = || last < self.words.usn_limit().load(Ordering::Acquire);
+        let is_good = || last < self.words.usn_limit();
         if !is_good() {
             lender.extend_usn()?;
             if !is_good() {
@@ -181,16 +180,9 @@ impl Writer {
     fn publish(&mut self, end: u64, payloads: &[&[u8]]) {
         self.position = end;
         let bytes: usize = payloads.iter().map(|payload| payload.len()).sum();
-        add(self.words.record_count(), payloads.len() as u64);
-        add(self.words.payload_bytes(), bytes as u64);
-        self.words.last_usn().store(self.last_usn, Ordering::Relaxed);
-        self.words.appended().store(end, Ordering::Release);
+        let count = payloads.len() as u64;
+        self.end.publish_appended(end, count, bytes as u64, self.last_usn);
     }
-}
-
-/// Adds to a counter that only the lessee changes.
-fn add(word: &std::sync::atomic::AtomicU64, count: u64) {
-    word.store(word.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
 /// Bytes that the records take; an error when there are none, or they are too long.

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Weak};
 
@@ -15,7 +14,7 @@ use device::{Access, MappedNvram};
 use super::Client;
 use crate::chunk::Lent;
 use crate::protocol::{FILES_MAX, Kind, Request};
-use crate::shared::LaneWords;
+use crate::words::LaneWords;
 use crate::writer::Lender;
 use crate::{LogError, Result};
 
@@ -119,8 +118,7 @@ impl Lender for RemoteLender<'_> {
     fn extend_usn(&self) -> Result<()> {
         let stream = self.ahead.stream;
         let (reply, _) = self.client.call(&Request { stream, ..Request::new(Kind::ExtendUsn) })?;
-        self.words.usn_base().store(reply.values[0], Ordering::Release);
-        self.words.usn_limit().store(reply.values[1], Ordering::Release);
+        self.words.set_usn_range(reply.values[0], reply.values[1]);
         Ok(())
     }
 

@@ -1,7 +1,6 @@
 //! A stream of the daemon. Appending takes its lease, and maps its lane.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use device::sync::Mutex;
 use device::{ForkClosed, SharedWords};
@@ -10,7 +9,7 @@ use super::Client;
 use super::chunks::{Ahead, RemoteLender};
 use crate::protocol::{Kind, Reply, Request};
 use crate::record::Identity;
-use crate::shared::{LaneWords, NOTE_BYTES};
+use crate::words::{LaneWords, NOTE_BYTES};
 use crate::writer::Writer;
 use crate::{LogError, Lsn, Result, Stream, StreamId, StreamName, StreamStat};
 
@@ -139,7 +138,7 @@ impl RemoteStream {
         let [token, position, salt, ..] = reply.values;
         let none = || LogError::Daemon("it gave a lease without words".into());
         let lock = files.into_iter().next().ok_or_else(none)?;
-        let words = LaneWords(Arc::new(SharedWords::of_file(&lock, LaneWords::COUNT)?));
+        let words = LaneWords::new(Arc::new(SharedWords::of_file(&lock, LaneWords::COUNT)?));
         let identity = Identity { stream: StreamId(self.id), salt };
         let service = &self.client.service;
         let (sizes, is_nvram) = (service.sizes, service.is_nvram);
@@ -160,8 +159,8 @@ impl RemoteStream {
         let words = self.words();
         if let Some(words) = &words {
             let durable = match self.client.service.is_nvram {
-                true => words.appended().load(Ordering::Acquire),
-                false => words.synced().load(Ordering::Acquire),
+                true => words.appended(),
+                false => words.synced(),
             };
             check(&self.name, words)?;
             if lsn.0 < durable {
@@ -173,7 +172,7 @@ impl RemoteStream {
             || {
                 let (reply, _) = self.client.call(&request)?;
                 if let Some(words) = &words {
-                    words.synced().fetch_max(reply.values[0], Ordering::AcqRel);
+                    words.mark_synced(reply.values[0]);
                 }
                 Ok(())
             },
@@ -187,7 +186,7 @@ impl RemoteStream {
             || {
                 let (reply, _) = self.client.call(&self.request(Kind::Flush))?;
                 if let Some(words) = &words {
-                    words.synced().fetch_max(reply.values[0], Ordering::AcqRel);
+                    words.mark_synced(reply.values[0]);
                 }
                 Ok(())
             },
@@ -311,7 +310,7 @@ impl RemoteStream {
 
 impl Lease {
     fn append(&mut self, client: &Client, payloads: &[&[u8]]) -> Result<Lsn> {
-        if self.words.aborted().load(Ordering::Relaxed) != 0 {
+        if self.words.aborted().is_some() {
             return Err(LogError::Aborted("the daemon takes nothing of this stream".into()));
         }
         let lender = RemoteLender { client, ahead: &self.ahead, words: &self.words };
@@ -328,12 +327,12 @@ impl Drop for RemoteStream {
 }
 
 fn appended(words: &LaneWords) -> Lsn {
-    Lsn(words.appended().load(Ordering::Acquire))
+    Lsn(words.appended())
 }
 
 fn check(name: &StreamName, words: &LaneWords) -> Result<()> {
-    match words.aborted().load(Ordering::Acquire) {
-        0 => words.check(),
+    match words.aborted() {
+        None => words.check(),
         _ => Err(LogError::Aborted(format!("stream {name}: its daemon takes nothing of it"))),
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use device::sync::Mutex;
 
@@ -60,10 +59,7 @@ impl Desk {
 
     /// Chunks that the user's clients hold.
     fn user_chunk_count(&self, uid: u32) -> usize {
-        let is_theirs = |lane: &&Arc<Lane>| {
-            lane.words.remote().load(Ordering::Acquire) != 0
-                && lane.words.remote_uid().load(Ordering::Acquire) == u64::from(uid)
-        };
+        let is_theirs = |lane: &&Arc<Lane>| lane.words.is_remote_of(uid);
         let lanes = self.service.open_lanes();
         lanes.iter().filter(is_theirs).map(|lane| lane.words.chunks().len()).sum()
     }
@@ -71,7 +67,7 @@ impl Desk {
     /// Ends the leases of clients that are gone, takes back what others took too much, and closes streams that nobody uses.
     pub(crate) fn tend(&self) {
         for lane in self.service.open_lanes() {
-            if lane.words.remote().load(Ordering::Acquire) == 0 {
+            if lane.words.remote().is_none() {
                 continue;
             }
             // Tried again soon.

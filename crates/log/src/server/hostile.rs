@@ -15,7 +15,7 @@ use super::{Server, ServerOptions};
 use crate::client::receive_answer;
 use crate::protocol::{DATA_BYTES_MAX, Kind, REPLY_BYTES, REQUEST_BYTES, Reply, Request, accepted};
 use crate::record::Identity;
-use crate::shared::LaneWords;
+use crate::words::LaneWords;
 use crate::{Log, LogError, Lsn, Options, Result, Stream, StreamId, Usn, chunk, transport};
 
 struct Place {

@@ -2,7 +2,6 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use zerocopy::IntoBytes;
@@ -38,8 +37,7 @@ impl Desk {
                 let lane = stream(Wish::Write)?;
                 self.service.extend_usn()?;
                 self.service.refresh_usn(&lane.words);
-                let words = [lane.words.usn_base(), lane.words.usn_limit()];
-                numbers(&words.map(|word| word.load(Ordering::Acquire)))
+                numbers(&[lane.words.usn_base(), lane.words.usn_limit()])
             }
             Kind::Sync => {
                 let lane = stream(Wish::Write)?;
@@ -112,7 +110,7 @@ impl Desk {
     /// The lane of stream `id`, if `peer` may do that.
     fn stream(&self, peer: &Peer, id: u32, wish: Wish) -> Result<Arc<Lane>> {
         let none = || LogError::NotFound(format!("there is no stream number {id}"));
-        if u64::from(id) >= self.service.control.next_stream().load(Ordering::Acquire) {
+        if u64::from(id) >= self.service.control.next_stream() {
             return Err(none());
         }
         let lane = self.service.lane_of(StreamId(id))?.ok_or_else(none)?;
@@ -332,7 +330,7 @@ fn believe(lane: &Lane) -> Result<()> {
 fn check_quota(lane: &Lane, ordinal: u64, chunk_bytes: u64) -> Result<()> {
     let quota = lane.meta.quota_bytes;
     let end = ordinal.saturating_add(1).saturating_mul(chunk_bytes);
-    let wanted = end.saturating_sub(lane.words.head().load(Ordering::Acquire));
+    let wanted = end.saturating_sub(lane.words.head());
     if quota == 0 || wanted <= quota {
         return Ok(());
     }

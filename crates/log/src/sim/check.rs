@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::host::Machine;
 use super::model::{Appended, BEFORE, Model, Presence, StreamModel, payload};
@@ -85,7 +84,7 @@ pub(super) fn check(
 
 /// The records from the head to the end.
 pub(super) fn read_all(lane: &Lane) -> Result<FoundStream, String> {
-    let (head, end) = (lane.words.head().load(Ordering::Acquire), lane.durable());
+    let (head, end) = (lane.words.head(), lane.durable());
     let mut source = Anywhere(lane);
     let mut reader = Records::new(lane.identity(), &mut source, Lsn(head), end);
     let mut records = Vec::new();

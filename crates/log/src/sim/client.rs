@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use device::SharedWords;
 
@@ -16,8 +15,8 @@ use crate::host::Settings;
 use crate::mortal::{self, Death, Name};
 use crate::protocol::{FILES_MAX, Kind, Request};
 use crate::record::Identity;
-use crate::shared::LaneWords;
 use crate::transport::Peer;
+use crate::words::LaneWords;
 use crate::writer::{Lender, Sizes, Writer};
 use crate::{Lsn, Record, Result, StreamId};
 
@@ -85,7 +84,7 @@ impl Client {
             self.ask(&Request { stream, ..Request::new(Kind::Lease) })?;
         let [token, position, salt, ..] = reply.values;
         let lock = files.remove(0);
-        let words = LaneWords(Arc::new(SharedWords::of_file(&lock, LaneWords::COUNT)?));
+        let words = LaneWords::new(Arc::new(SharedWords::of_file(&lock, LaneWords::COUNT)?));
         let identity = Identity { stream: StreamId(stream), salt };
         let (chunk_bytes, pool_bytes) = (self.settings.chunk_bytes, self.settings.pool_bytes());
         let (sizes, is_nvram) = (Sizes { chunk_bytes, pool_bytes }, self.settings.nvram.is_some());
@@ -111,14 +110,14 @@ impl Client {
         let request = Request { stream, at: at.unwrap_or(0), ..Request::new(kind) };
         let durable = self.ask(&request)?.reply.values[0];
         if let Some(lease) = self.leases.get(name) {
-            lease.words.synced().fetch_max(durable, Ordering::AcqRel);
+            lease.words.mark_synced(durable);
         }
         Ok(())
     }
 
     /// Below which LSN the stream is durable, as far as its writer knows.
     pub(super) fn synced(&self, name: &str) -> u64 {
-        self.leases.get(name).map_or(0, |lease| lease.words.synced().load(Ordering::Acquire))
+        self.leases.get(name).map_or(0, |lease| lease.words.synced())
     }
 
     /// Gives the lease back, as the library does: the lock first.
@@ -175,8 +174,7 @@ impl Lender for Ahead<'_> {
     fn extend_usn(&self) -> Result<()> {
         let request = Request { stream: self.id, ..Request::new(Kind::ExtendUsn) };
         let reply = self.client.ask(&request)?.reply;
-        self.words.usn_base().store(reply.values[0], Ordering::Release);
-        self.words.usn_limit().store(reply.values[1], Ordering::Release);
+        self.words.set_usn_range(reply.values[0], reply.values[1]);
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use super::media::{ChunkFile, Directory, Disk};
 use crate::chunk::DATA_OFFSET;
 use crate::host::{Host, Settings, StreamMeta};
 use crate::remote::{RemoteWords, leases_in, make_remote_words};
-use crate::shared::{Client, Control, LaneWords};
+use crate::words::{Client, Control, LaneWords};
 use crate::{Result, StreamId, StreamName, mortal};
 
 /// Longest file.
@@ -57,8 +57,8 @@ pub(super) struct Machine {
     pub(super) files: SimFiles,
     nvram: Option<Arc<SimNvram>>,
     group: Option<Disk>,
-    control: Arc<SharedWords>,
-    lanes: Mutex<HashMap<StreamId, Arc<SharedWords>>>,
+    control: Control,
+    lanes: Mutex<HashMap<StreamId, LaneWords>>,
     chunks: Mutex<HashMap<usize, Arc<ChunkFile>>>,
     /// Where on the NVRAM the chunks' files lie, that are not the first ones.
     places: Mutex<HashMap<usize, usize>>,
@@ -84,7 +84,7 @@ impl Machine {
                 .map(|image| Arc::new(SimNvram::from_image(image).with_clock(&clock))),
             group: images.group.map(|image| Disk(device(image))),
             clock,
-            control: words(Control::COUNT),
+            control: Control::new(words(Control::COUNT)),
             lanes: Mutex::default(),
             chunks: Mutex::default(),
             handed: Mutex::default(),
@@ -122,9 +122,7 @@ impl Machine {
 
     /// A new process.
     pub(super) fn process(self: &Arc<Self>) -> Arc<SimHost> {
-        let control = Control(self.control.clone());
-        let generation = control.generation().fetch_add(1, std::sync::atomic::Ordering::AcqRel) + 1;
-        Arc::new(SimHost { machine: self.clone(), client: Client::new(0, generation) })
+        Arc::new(SimHost { machine: self.clone(), client: self.control.join(0) })
     }
 
     /// Flips a bit of the record at `lsn` in its log file; false when recovery would not look there.
@@ -180,7 +178,7 @@ impl Machine {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        Control(self.control.clone()).state().load(std::sync::atomic::Ordering::Acquire) != 0
+        self.control.is_recovered()
     }
 }
 
@@ -297,7 +295,7 @@ impl Host for SimHost {
         &self.machine.settings
     }
 
-    fn control(&self) -> Arc<SharedWords> {
+    fn control(&self) -> Control {
         self.machine.control.clone()
     }
 
@@ -313,9 +311,9 @@ impl Host for SimHost {
         self.machine.nvram.as_ref().map(|nvram| nvram.durability())
     }
 
-    fn lane_words(&self, stream: StreamId) -> Result<Arc<SharedWords>> {
+    fn lane_words(&self, stream: StreamId) -> Result<LaneWords> {
         let mut lanes = self.machine.lanes.lock();
-        Ok(lanes.entry(stream).or_insert_with(|| words(LaneWords::COUNT)).clone())
+        Ok(lanes.entry(stream).or_insert_with(|| LaneWords::new(words(LaneWords::COUNT))).clone())
     }
 
     fn chunk(&self, index: usize) -> Result<Arc<dyn Nvram>> {
@@ -396,8 +394,8 @@ impl Host for SimHost {
             old.remove(&file)?;
         }
         old.sync_names()?;
-        let control = Control(self.control());
-        let id = control.next_stream().fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+        let id = self.machine.control.next_stream();
+        self.machine.control.set_next_stream(id + 1);
         let meta = StreamMeta { id: u32::try_from(id).expect("few"), ..meta.clone() };
         let text = serde_json::to_string(&meta).expect("plain");
         sync_text(&store, &*write_text(&store, name.as_str(), &text)?)?;

@@ -1,7 +1,6 @@
 //! What dead, failing and hostile processes leave in the shared words, case by case.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use device::{Fault, Operation, Survival};
 
@@ -12,7 +11,8 @@ use super::workload::Process;
 use crate::chunk::DATA_OFFSET;
 use crate::host::Settings;
 use crate::lane::Lane;
-use crate::{LogError, Lsn, Result};
+use crate::words::{Client, GroupPlace};
+use crate::{LogError, Lsn, Result, StreamId};
 
 fn machine(medium: Medium) -> Arc<Machine> {
     machine_of(small(medium))
@@ -56,20 +56,23 @@ fn a_leader_that_dies_between_the_words_of_the_group_log_costs_nothing() {
         let first = Process::join(&machine).expect("join");
         let lane = first.make("a").expect("stream");
         for _ in 0..2 {
-            let offset = first.service.control.group_offset().load(Ordering::Acquire);
+            let before = first.service.control.group_place();
             let lsn = append(&first, &lane, b"one").expect("append");
             first.service.sync(&lane, lsn).expect("sync");
-            first.service.control.group_sequence().fetch_sub(1, Ordering::AcqRel);
+            let place = first.service.control.group_place();
             if lost == "number and offset" {
-                first.service.control.group_offset().store(offset, Ordering::Release);
+                let sequence = place.sequence - 1;
+                let place = GroupPlace { sequence, offset: before.offset, ..place };
+                first.service.control.spoil_group_place(place);
                 break;
             }
-            first.service.control.group_sequence().fetch_add(1, Ordering::AcqRel);
         }
         if lost == "the number" {
-            first.service.control.group_sequence().fetch_sub(1, Ordering::AcqRel);
+            let place = first.service.control.group_place();
+            let place = GroupPlace { sequence: place.sequence - 1, ..place };
+            first.service.control.spoil_group_place(place);
         }
-        first.service.control.leader().store(client(&first), Ordering::Release);
+        first.service.control.spoil_leader(client(&first));
         first.host.die();
         let heir = Process::join(&machine).expect("join");
         let lane = heir.open("a").expect("open").expect("there");
@@ -80,8 +83,8 @@ fn a_leader_that_dies_between_the_words_of_the_group_log_costs_nothing() {
     }
 }
 
-fn client(process: &Process) -> u64 {
-    crate::host::Host::client(&*process.host).0
+fn client(process: &Process) -> Client {
+    crate::host::Host::client(&*process.host)
 }
 
 #[test]
@@ -91,7 +94,7 @@ fn the_chunks_of_a_dead_lessee_come_back_with_the_next_drain() {
     let lane = dead.make("a").expect("stream");
     append(&dead, &lane, &[1; 30_000]).expect("append");
     // It was lending itself one more.
-    dead.service.control.chunk_owner(9).store(lane.owner(), Ordering::Release);
+    assert!(dead.service.control.take_chunk(9, lane.identity().stream));
     dead.host.die();
     let process = Process::join(&machine).expect("join");
     let lane = process.open("a").expect("open").expect("there");
@@ -116,7 +119,7 @@ fn a_lane_that_names_the_chunks_of_others_gets_none_of_them() {
         hostile.words.set_chunk(3, own.1);
         process.service.drain(&hostile).expect("drain");
         process.service.release(&hostile);
-        hostile.words.suspect().store(1, Ordering::Release);
+        hostile.words.set_suspect(true);
         process.service.drain(&hostile).expect("drain");
         assert!(matches!(hostile.chunk_memory(index), Err(LogError::Incompatible(_))));
         process.service.drain(&victim).expect("its chunk is untouched");
@@ -133,16 +136,15 @@ fn words_that_cannot_be_refuse_the_lease_and_overflow_nothing() {
         let lane = process.make(&format!("s{number}")).expect("stream");
         let words = &lane.words;
         match number {
-            0 => words.appended().store(value, Ordering::Release),
-            1 => words.last_usn().store(value, Ordering::Release),
-            2 => words.drained().store(value, Ordering::Release),
-            _ => words.synced().store(value, Ordering::Release),
+            0 => words.spoil_appended(value),
+            1 => words.spoil_last_usn(value),
+            2 => words.spoil_drained(value),
+            _ => words.spoil_synced(value),
         }
         let error = append(&process, &lane, b"x").expect_err("refused");
         assert!(matches!(error, LogError::Incompatible(_)), "{error}");
         let _ = process.service.drain(&lane);
-        let lessee = words.lessee().load(Ordering::Acquire);
-        assert_eq!(lessee, 0, "a lease that could not be used is nobody's");
+        assert_eq!(words.lessee(), Client::NOBODY, "a lease that could not be used is nobody's");
     }
 }
 
@@ -152,8 +154,8 @@ fn a_batch_that_finds_no_usn_stores_nothing() {
     let process = Process::join(&machine).expect("join");
     let lane = process.make("a").expect("stream");
     let far = 1 << 60;
-    lane.words.last_usn().store(far, Ordering::Release);
-    process.service.control.usn_limit().store(far + 3, Ordering::Release);
+    lane.words.spoil_last_usn(far);
+    process.service.control.set_usn_limit(far + 3);
     machine.inject(false, Fault { operation: Operation::Write, skip_count: 0, forever: false });
     let batch: Vec<&[u8]> = vec![b"a batch"; 5];
     process
@@ -173,12 +175,12 @@ fn a_writer_that_waited_in_vain_gives_back_what_it_does_not_use() {
     let lane = process.make("a").expect("stream");
     let control = &process.service.control;
     // Others hold most of the pool.
-    (0..12).for_each(|index| control.chunk_owner(index).store(999, Ordering::Release));
+    (0..12).for_each(|index| control.adopt_chunk(index, StreamId(998)));
     let big = vec![1; 50_000];
     let error = append(&process, &lane, &big).expect_err("7 chunks are needed, 4 are free");
     assert!(matches!(error, LogError::Full { .. }), "{error}");
     assert_eq!(lane.chunks().len(), 1, "the one that holds the end");
-    (0..12).for_each(|index| control.chunk_owner(index).store(0, Ordering::Release));
+    (0..12).for_each(|index| control.free_chunk(index));
     append(&process, &lane, &big).expect("append");
 }
 
@@ -188,17 +190,21 @@ fn a_process_that_is_stopped_is_an_error_and_costs_nothing() {
     let [stopped, process] = [(); 2].map(|()| Process::join(&machine).expect("join"));
     let lane = process.make("a").expect("stream");
     let lsn = append(&process, &lane, b"one").expect("append");
-    let words = [process.service.control.leader(), lane.words.drainer()];
-    for word in words {
-        word.store(client(&stopped), Ordering::Release);
-        let done = match std::ptr::eq(word, lane.words.drainer()) {
+    let control = &process.service.control;
+    for is_drainer in [false, true] {
+        let stop = |by: Client| match is_drainer {
+            true => lane.words.spoil_drainer(by),
+            false => control.spoil_leader(by),
+        };
+        stop(client(&stopped));
+        let done = match is_drainer {
             true => process.service.drain(&lane),
             false => process.service.sync(&lane, lsn),
         };
         let error = done.expect_err("it lives, and does nothing");
         assert!(error.to_string().contains("does not go on"), "{error}");
         // It goes on.
-        word.store(0, Ordering::Release);
+        stop(Client::NOBODY);
         process.service.sync(&lane, lsn).expect("sync");
         process.service.drain(&lane).expect("drain");
     }
@@ -211,12 +217,12 @@ fn an_entry_is_never_larger_than_the_group_log() {
     let lanes = ["a", "b", "c", "d", "e"].map(|name| process.make(name).expect("stream"));
     for lane in &lanes {
         let lsn = append(&process, lane, &[1; 79_000]).expect("append");
-        lane.words.wanted().store(lsn.0 + 79_024, Ordering::Release);
+        lane.words.spoil_wanted(lsn.0 + 79_024);
         process.service.control.set_pending(lane.identity().stream.place());
     }
     process.service.sync(&lanes[4], Lsn(0)).expect("sync");
     process.service.sync(&lanes[0], Lsn(0)).expect("sync");
-    assert_eq!(process.service.control.aborted().load(Ordering::Acquire), 0);
+    assert!(!process.service.control.is_aborted());
 }
 
 #[test]
@@ -241,11 +247,11 @@ fn a_word_that_says_that_we_drain_keeps_us_from_nothing() {
     let process = Process::join(&machine).expect("join");
     let lane = process.make("a").expect("stream");
     append(&process, &lane, b"one").expect("append");
-    lane.words.drainer().store(client(&process), Ordering::Release);
+    lane.words.spoil_drainer(client(&process));
     process.service.drain(&lane).expect("drain");
     process.service.release(&lane);
     let brief = crate::host::Host::client(&*process.host).for_a_moment();
-    lane.words.lessee().store(brief.0, Ordering::Release);
+    lane.words.spoil_lessee(brief);
     let error = append(&process, &lane, b"two").expect_err("for ever is too long");
     assert!(matches!(error, LogError::Busy(_)), "{error}");
 }
@@ -262,9 +268,8 @@ fn regression_damage_stays_known_when_the_group_log_holds_more_than_the_file_has
             process.service.drain(&lane).expect("drain");
         } else {
             // As if it had never been anywhere.
-            for word in [lane.words.synced(), lane.words.wanted()] {
-                word.store(lane.words.appended().load(Ordering::Acquire), Ordering::Release);
-            }
+            lane.words.want(lane.words.appended());
+            lane.words.mark_synced(lane.words.appended());
         }
         for _ in 0..4 {
             damaged = append(&process, &lane, &[7; 30_000]).expect("append").0;

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use fastrand::Rng;
 
@@ -366,7 +365,7 @@ impl Served {
                 let meta = desk.service.host.stream(&stream_name).map_err(text)?;
                 let lane = desk.service.lane(&stream_name, &meta.ok_or("it is gone")?);
                 let lane = lane.map_err(text)?;
-                Ok::<_, String>((read_all(&lane)?, lane.words.appended().load(Ordering::Acquire)))
+                Ok::<_, String>((read_all(&lane)?, lane.words.appended()))
             });
             let (found, end) = found.map_err(text)?.expect("nobody is doomed")?;
             stream.settle(end, now)?;

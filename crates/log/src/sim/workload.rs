@@ -245,7 +245,7 @@ impl Workload {
             return Ok(());
         };
         let last = last.lsn;
-        if last >= lane.words.appended().load(std::sync::atomic::Ordering::Acquire) {
+        if last >= lane.words.appended() {
             return Ok(());
         }
         self.process.service.sync(lane, Lsn(last))?;

@@ -1,0 +1,243 @@
+//! The memory of the words, and the only place of the crate that names an `Ordering`.
+//!
+//! In tests the words can be those of a model checker (`model`), which explores what a weakly ordered machine may
+//! do. The code above is the same.
+//!
+//! | operation | ordering | for |
+//! |---|---|---|
+//! | [`get`](Memory::get), [`set`](Memory::set) | acquire, release | what was written before `set` is seen after `get` |
+//! | [`exchange`](Memory::exchange), [`raise`](Memory::raise), [`add`](Memory::add), [`take`](Memory::take) | both | claims, marks that only grow |
+//! | [`peek`](Memory::peek), [`leave`](Memory::leave), [`count`](Memory::count) | none | statistics and hints |
+//! | [`change`](Memory::change), [`wait_for_change`](Memory::wait_for_change) | sequentially consistent fences | sleeping |
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::time::Duration;
+
+use device::SharedWords;
+
+use crate::broken::{self, Broken};
+use crate::{LogError, Result, mortal};
+
+#[cfg(test)]
+use super::model::ModelWords;
+
+/// Words of 8 bytes, each accessed atomically.
+#[derive(Clone)]
+pub(super) struct Memory(Backing);
+
+#[derive(Clone)]
+enum Backing {
+    Mapped(Arc<SharedWords>),
+    #[cfg(test)]
+    Model(Arc<ModelWords>),
+}
+
+/// Runs an operation on the atomic at an index, whichever kind it is.
+macro_rules! at {
+    ($memory:expr, $index:expr, $word:ident => $operation:expr) => {{
+        mortal::step();
+        match &$memory.0 {
+            Backing::Mapped(words) => {
+                let $word = words.word($index);
+                $operation
+            }
+            #[cfg(test)]
+            Backing::Model(words) => {
+                let $word = words.word($index);
+                $operation
+            }
+        }
+    }};
+}
+
+/// The same for the half of 32 bits that a futex can wait for.
+macro_rules! half {
+    ($memory:expr, $index:expr, $half:ident => $operation:expr) => {
+        match &$memory.0 {
+            Backing::Mapped(words) => {
+                let $half = words.half($index);
+                $operation
+            }
+            #[cfg(test)]
+            Backing::Model(words) => {
+                let $half = words.half($index);
+                $operation
+            }
+        }
+    };
+}
+
+impl Memory {
+    pub(super) fn mapped(words: Arc<SharedWords>) -> Memory {
+        Memory(Backing::Mapped(words))
+    }
+
+    #[cfg(test)]
+    pub(super) fn model(words: Arc<ModelWords>) -> Memory {
+        Memory(Backing::Model(words))
+    }
+
+    /// An error when the words are lost, because their file was made shorter: they are zeros of this process alone
+    /// then. Ask after reading words, and before anything is written, freed or reported because of them.
+    pub(super) fn check(&self) -> Result<()> {
+        let checked = match &self.0 {
+            Backing::Mapped(words) => words.check(),
+            #[cfg(test)]
+            Backing::Model(_) => Ok(()),
+        };
+        checked.map_err(|e| {
+            let source = e.source;
+            let what = "End all processes that use the log: nothing synced is lost";
+            LogError::Aborted(format!("{source}. {what}"))
+        })
+    }
+
+    pub(super) fn get(&self, index: usize) -> u64 {
+        let order = if broken::is(Broken::WordsReadRelaxed) { Relaxed } else { Acquire };
+        at!(self, index, word => word.load(order))
+    }
+
+    pub(super) fn set(&self, index: usize, value: u64) {
+        let order = if broken::is(Broken::WordsWrittenRelaxed) { Relaxed } else { Release };
+        at!(self, index, word => word.store(value, order));
+    }
+
+    /// Replaces `from` by `to`; an error has what is there instead.
+    pub(super) fn exchange(
+        &self,
+        index: usize,
+        from: u64,
+        to: u64,
+    ) -> std::result::Result<u64, u64> {
+        let (order, failed) = match broken::is(Broken::ClaimsRelaxed) {
+            true => (Relaxed, Relaxed),
+            false => (AcqRel, Acquire),
+        };
+        at!(self, index, word => word.compare_exchange(from, to, order, failed))
+    }
+
+    /// Makes the word `value` unless it is larger; what it was.
+    pub(super) fn raise(&self, index: usize, value: u64) -> u64 {
+        let order = if broken::is(Broken::WordsWrittenRelaxed) { Relaxed } else { AcqRel };
+        at!(self, index, word => word.fetch_max(value, order))
+    }
+
+    /// Adds; what the word was.
+    pub(super) fn add(&self, index: usize, value: u64) -> u64 {
+        at!(self, index, word => word.fetch_add(value, AcqRel))
+    }
+
+    /// Sets bits; what the word was.
+    pub(super) fn set_bits(&self, index: usize, bits: u64) -> u64 {
+        at!(self, index, word => word.fetch_or(bits, AcqRel))
+    }
+
+    /// Makes the word 0; what it was.
+    pub(super) fn take(&self, index: usize) -> u64 {
+        at!(self, index, word => word.swap(0, AcqRel))
+    }
+
+    pub(super) fn peek(&self, index: usize) -> u64 {
+        at!(self, index, word => word.load(Relaxed))
+    }
+
+    pub(super) fn leave(&self, index: usize, value: u64) {
+        at!(self, index, word => word.store(value, Relaxed));
+    }
+
+    pub(super) fn count(&self, index: usize, value: u64) {
+        at!(self, index, word => word.fetch_add(value, Relaxed));
+    }
+
+    /// The number of changes at `index`, for [`wait_for_change`](Memory::wait_for_change).
+    pub(super) fn changes(&self, index: usize) -> u32 {
+        half!(self, index, half => half.load(SeqCst))
+    }
+
+    /// Counts a change at `index`; the new number. [`wake`](Memory::wake) after it.
+    pub(super) fn change(&self, index: usize) -> u32 {
+        half!(self, index, half => half.fetch_add(1, SeqCst)).wrapping_add(1)
+    }
+
+    /// Counts a change, and wakes the threads that wait for one. If none is counted at `waiters`, this makes no system
+    /// call.
+    ///
+    /// A waiter counts itself before it compares the number of changes for the last time. The number is changed
+    /// before the waiters are counted. The two fences order these pairs, so either the waiter sees the change or it
+    /// is seen. A process that dies while it waits stays counted: each change then makes a system call, and nothing
+    /// else happens.
+    pub(super) fn change_and_wake(&self, index: usize, waiters: usize) {
+        self.change(index);
+        self.fence();
+        if self.peek(waiters) != 0 {
+            self.wake(index);
+        }
+    }
+
+    /// Sleeps while the number of changes is `seen`, for at most `limit`. May return early.
+    pub(super) fn wait_for_change(&self, index: usize, waiters: usize, seen: u32, limit: Duration) {
+        self.count(waiters, 1);
+        self.fence();
+        self.sleep(index, seen, limit);
+        at!(self, waiters, word => word.fetch_sub(1, Relaxed));
+    }
+
+    /// Sleeps while the number of changes is `seen`, for at most `limit`, without being counted as a waiter.
+    pub(super) fn sleep(&self, index: usize, seen: u32, limit: Duration) {
+        match &self.0 {
+            Backing::Mapped(words) => words.wait(index, seen, limit),
+            #[cfg(test)]
+            Backing::Model(words) => words.wait(index, seen),
+        }
+    }
+
+    /// Wakes the threads of all processes that sleep at `index`.
+    pub(super) fn wake(&self, index: usize) {
+        match &self.0 {
+            Backing::Mapped(words) => words.wake_all(index),
+            #[cfg(test)]
+            Backing::Model(words) => words.wake_all(index),
+        }
+    }
+
+    /// Orders all accesses of this thread before it before all those after it.
+    pub(super) fn fence(&self) {
+        if broken::is(Broken::WaitersUnfenced) {
+            return;
+        }
+        fence(matches!(self.0, Backing::Mapped(_)), SeqCst);
+    }
+}
+
+/// Orders the reads of this thread before it before all its accesses after it: what was read of a chunk is older than
+/// a word that is read next.
+pub(crate) fn after_reads(words: &super::LaneWords) {
+    if !broken::is(Broken::ReadsUnfenced) {
+        fence(words.is_mapped(), Acquire);
+    }
+}
+
+/// Orders what this thread read and wrote before it before what it writes after it: bytes that are stored next are
+/// not seen by a thread that does not see the words yet.
+pub(crate) fn before_writes(words: &super::LaneWords) {
+    if !broken::is(Broken::WritesUnfenced) {
+        fence(words.is_mapped(), Release);
+    }
+}
+
+fn fence(is_mapped: bool, order: std::sync::atomic::Ordering) {
+    match is_mapped {
+        true => std::sync::atomic::fence(order),
+        #[cfg(not(test))]
+        false => unreachable!("words are mapped"),
+        #[cfg(test)]
+        false => loom::sync::atomic::fence(order),
+    }
+}
+
+impl Memory {
+    pub(super) fn is_mapped(&self) -> bool {
+        matches!(self.0, Backing::Mapped(_))
+    }
+}
