@@ -45,7 +45,7 @@ enum {
     ONEJOURNAL_ESYSTEM = -2,       /* a directory, a lock, a file: the message has the system's words */
     ONEJOURNAL_EABORTED = -3,      /* after an earlier failure, or its removal, the stream takes nothing any more */
     ONEJOURNAL_EBUSY = -4,         /* another process writes the stream */
-    ONEJOURNAL_EFULL = -5,         /* no memory of the pool became free in time */
+    ONEJOURNAL_EFULL = -5,         /* the pool or the file system is full; nothing was appended */
     ONEJOURNAL_EDAMAGED = -6,      /* the stream holds something damaged, with valid records behind it */
     ONEJOURNAL_EINCOMPATIBLE = -7, /* no log, another version, or made with other media */
     ONEJOURNAL_EUSAGE = -8,        /* an argument that cannot be */

@@ -41,6 +41,19 @@ pub enum LogError {
         /// How long the append waited, in milliseconds.
         waited_ms: u64,
     },
+    /// A record, or an append, that no pool of this size can take. Nothing was appended.
+    #[error(
+        "an append of {len_bytes} bytes: at most {limit_bytes} are possible (16 MiB in a record, half the pool in all)"
+    )]
+    TooLarge {
+        /// Size of what was to be appended, in bytes.
+        len_bytes: u64,
+        /// The most that can be, in bytes.
+        limit_bytes: u64,
+    },
+    /// The file system of the log is full. Nothing was written, and the stream goes on.
+    #[error("{0}. Nothing is lost: free some space and try again")]
+    NoRoom(String),
     /// The stream holds something damaged, with valid records behind it.
     #[error("stream {stream} is damaged at {at}: {what}")]
     Damaged {

@@ -233,6 +233,8 @@ mod status {
     pub(super) const NOT_FOUND: u16 = 8;
     pub(super) const DENIED: u16 = 9;
     pub(super) const DAEMON: u16 = 10;
+    pub(super) const TOO_LARGE: u16 = 11;
+    pub(super) const NO_ROOM: u16 = 12;
 }
 
 /// The answer that carries an error.
@@ -252,6 +254,10 @@ pub(crate) fn refusal(error: &LogError) -> Reply {
         LogError::NotFound(text) => (status::NOT_FOUND, [0; 2], text.clone()),
         LogError::Denied(text) => (status::DENIED, [0; 2], text.clone()),
         LogError::Daemon(text) => (status::DAEMON, [0; 2], text.clone()),
+        LogError::TooLarge { len_bytes, limit_bytes } => {
+            (status::TOO_LARGE, [*len_bytes, *limit_bytes], String::new())
+        }
+        LogError::NoRoom(text) => (status::NO_ROOM, [0; 2], text.clone()),
     };
     let mut data = text.into_bytes();
     data.truncate(DATA_BYTES_MAX);
@@ -277,6 +283,10 @@ pub(crate) fn accepted(reply: Reply) -> Result<Reply> {
         status::USAGE => LogError::Usage(text()),
         status::NOT_FOUND => LogError::NotFound(text()),
         status::DENIED => LogError::Denied(text()),
+        status::TOO_LARGE => {
+            LogError::TooLarge { len_bytes: reply.values[0], limit_bytes: reply.values[1] }
+        }
+        status::NO_ROOM => LogError::NoRoom(text()),
         _ => LogError::Daemon(text()),
     })
 }
@@ -377,6 +387,8 @@ mod tests {
             LogError::Aborted("earlier".into()),
             LogError::Usage("what".into()),
             LogError::Incompatible("other".into()),
+            LogError::TooLarge { len_bytes: 7, limit_bytes: 5 },
+            LogError::NoRoom("full".into()),
         ];
         for error in errors {
             let there = accepted(refusal(&error)).expect_err("an error");

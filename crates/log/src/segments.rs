@@ -12,7 +12,7 @@
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::sync::Arc;
 
-use device::{DeviceError, FileStore, Operation, StoredFile};
+use device::{FileStore, StoredFile};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -77,16 +77,13 @@ struct Segment {
 }
 
 impl Segment {
-    /// Makes room for `room_bytes` of records. A disk that is full refuses the zeros, as it would refuse a new file, and
-    /// nothing is lost.
+    /// Makes room for `room_bytes` of records. A disk that is full refuses the zeros, and nothing is lost.
     fn extend(&mut self, room_bytes: u64) -> Result<()> {
         let missing = usize::try_from(room_bytes - self.room_bytes).expect("a batch");
         let written = self.file.write(DATA_OFFSET + self.room_bytes, &vec![0; missing]);
         written.map_err(|e| match e.source.kind() {
-            StorageFull | QuotaExceeded => {
-                DeviceError::new(Operation::Open, e.offset, e.len_bytes, e.source)
-            }
-            _ => e,
+            StorageFull | QuotaExceeded => LogError::NoRoom(e.to_string()),
+            _ => e.into(),
         })?;
         self.room_bytes = room_bytes;
         Ok(())

@@ -185,6 +185,10 @@ impl Writer {
     }
 }
 
+fn too_large(len_bytes: u64, limit_bytes: u64) -> LogError {
+    LogError::TooLarge { len_bytes, limit_bytes }
+}
+
 /// Bytes that the records take; an error when there are none, or they are too long.
 fn check_sizes(payloads: &[&[u8]], most_bytes: u64) -> Result<u64> {
     if payloads.is_empty() {
@@ -192,16 +196,16 @@ fn check_sizes(payloads: &[&[u8]], most_bytes: u64) -> Result<u64> {
     }
     let mut total = 0;
     for payload in payloads {
-        if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX {
-            let count = payload.len();
-            let text = format!("a record of {count} bytes: it may have 1 to {PAYLOAD_BYTES_MAX}");
-            return Err(LogError::Usage(text));
+        if payload.is_empty() {
+            return Err(LogError::Usage("a record of no bytes: it must have at least one".into()));
+        }
+        if payload.len() > PAYLOAD_BYTES_MAX {
+            return Err(too_large(payload.len() as u64, PAYLOAD_BYTES_MAX as u64));
         }
         total += record_bytes(payload.len()) as u64;
     }
     if total > most_bytes {
-        let text = format!("an append of {total} bytes: half the pool, {most_bytes}, is the most");
-        return Err(LogError::Usage(text));
+        return Err(too_large(total, most_bytes));
     }
     Ok(total)
 }

@@ -225,7 +225,7 @@ fn batches_are_whole_and_in_order() {
         assert_eq!(records(&stream), parts);
         let big = vec![0; 300 << 10];
         let error = stream.append_batch(&[&big, &big]).expect_err("more than half the pool");
-        assert!(matches!(error, LogError::Usage(_)), "{error}");
+        assert!(matches!(error, LogError::TooLarge { .. }), "{error}");
     });
 }
 

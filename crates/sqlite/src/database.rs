@@ -240,7 +240,7 @@ impl Database {
                 }
                 match logged {
                     // A record that the log's pool is too small for.
-                    Err(Failure::Log(LogError::Usage(_))) => {
+                    Err(Failure::Log(LogError::TooLarge { .. })) => {
                         make_durable(stream, &header, files, tail.last)?
                     }
                     logged => logged?,

@@ -46,7 +46,7 @@ impl Failure {
             Failure::Conflict(_) | Failure::CannotOpen(_) => SQLITE_CANTOPEN,
             Failure::Log(LogError::Io(e)) if is_full(&e.source) => SQLITE_FULL,
             Failure::Log(LogError::System { source, .. }) if is_full(source) => SQLITE_FULL,
-            Failure::Log(LogError::Full { .. }) => SQLITE_FULL,
+            Failure::Log(LogError::Full { .. } | LogError::NoRoom(_)) => SQLITE_FULL,
             Failure::Log(_) | Failure::Damaged(_) => default,
         }
     }
