@@ -65,7 +65,7 @@ impl Bench {
 }
 
 fn everything(volume: &Volume) -> Vec<u64> {
-    let groups = 0..volume.geometry.group_count;
+    let groups = 0..volume.facts.geometry.group_count;
     groups.map(|group| u64::from(read_desc(volume, group).unwrap().free_block_count())).collect()
 }
 
@@ -80,7 +80,7 @@ fn random_allocations_and_frees_leave_a_clean_volume() {
         let mut in_use = std::collections::HashSet::new();
         for _ in 0..400 {
             if held.is_empty() || random.u8(..) < 150 {
-                let goal = HomeBlock(random.u64(..volume.geometry.block_count + 10));
+                let goal = HomeBlock(random.u64(..volume.facts.geometry.block_count + 10));
                 let wanted = 1 + random.u32(..400);
                 let taken =
                     volume.with_op(credits::ALLOC_BLOCKS, |op| op.alloc_blocks(goal, wanted));
@@ -164,7 +164,7 @@ fn metadata_is_never_freed_and_nothing_is_freed_twice() {
             is_refused(range.end - 1, 1);
         }
         is_refused(0, 1);
-        is_refused(volume.geometry.block_count - 1, 2);
+        is_refused(volume.facts.geometry.block_count - 1, 2);
         is_refused(u64::MAX, 2);
         let jbd2 = volume.marks.as_ref().unwrap().jbd2_block();
         is_refused(jbd2.0 + 1, 1);
@@ -182,8 +182,8 @@ fn metadata_that_lie_outside_of_their_flex_group_are_not_freed_either() {
     let packed = "packed_meta_blocks=1";
     let bench = Bench::with(&["-g", "256", "-E", packed, "-O", "^resize_inode"]);
     let volume = bench.open();
-    let last = read_desc(&volume, volume.geometry.group_count - 1).unwrap();
-    assert_eq!(volume.geometry.group_of_block(HomeBlock(last.block_bitmap())), 0);
+    let last = read_desc(&volume, volume.facts.geometry.group_count - 1).unwrap();
+    assert_eq!(volume.facts.geometry.group_of_block(HomeBlock(last.block_bitmap())), 0);
     for block in [last.block_bitmap(), last.inode_bitmap(), last.inode_table()] {
         let error = free(&volume, HomeBlock(block), 1).unwrap_err();
         assert!(matches!(error, Error::Corrupt { .. }), "{block}: {error}");
@@ -265,7 +265,7 @@ fn orphans_come_and_go_in_any_order() {
 fn pointers_outside_of_the_volume_are_errors() {
     let bench = Bench::new("metadata_csum");
     let volume = bench.open();
-    for block in [0, volume.geometry.block_count, u64::MAX] {
+    for block in [0, volume.facts.geometry.block_count, u64::MAX] {
         assert!(matches!(volume.block(HomeBlock(block)), Err(Error::Corrupt { .. })));
     }
 }

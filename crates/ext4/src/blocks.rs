@@ -53,7 +53,7 @@ impl Op<'_> {
         goal: HomeBlock,
         wanted_count: u32,
     ) -> Result<(HomeBlock, u32)> {
-        let withheld_count = self.volume_ref().withheld_block_count(self.spender());
+        let withheld_count = self.facts().withheld_block_count(self.spender());
         let allowed_count = self.free_block_count().saturating_sub(withheld_count);
         let allowed_count = u32::try_from(allowed_count).unwrap_or(u32::MAX);
         match wanted_count.min(allowed_count) {
@@ -71,7 +71,7 @@ impl Op<'_> {
     fn alloc_any_blocks(&mut self, goal: HomeBlock, wanted_count: u32) -> Result<(HomeBlock, u32)> {
         assert!(wanted_count > 0, "an allocation of nothing");
         let found = self.find_blocks(goal, wanted_count)?;
-        let first = self.volume_ref().geometry.first_block(found.group).0;
+        let first = self.facts().geometry.first_block(found.group).0;
         let start = HomeBlock(first + u64::from(found.run.start));
         // The bitmap says that they are free, but it may lie.
         check_not_fixed(self, start, u64::from(found.count()))?;
@@ -82,7 +82,7 @@ impl Op<'_> {
     }
 
     fn find_blocks(&self, goal: HomeBlock, wanted: u32) -> Result<Found> {
-        let geometry = &self.volume_ref().geometry;
+        let geometry = &self.facts().geometry;
         let goal = if goal.0 < geometry.block_count { goal } else { HomeBlock(0) };
         let home = geometry.group_of_block(goal);
         let goal_index = (goal.0 - geometry.first_block(home).0) as u32; // below blocks_per_group
@@ -114,11 +114,11 @@ impl Op<'_> {
         }
         let bits = self.block_bitmap(group, &desc)?;
         let usable = self.without_uncommitted(group, &bits);
-        let size = volume.geometry.blocks_in_group(group);
+        let size = volume.facts.geometry.blocks_in_group(group);
         if let Some(run) = run_at_goal(&usable, goal_index, size, wanted) {
             return Ok(Some(Found { group, desc, bits, run }));
         }
-        let hint = volume.groups.block_hint(group).min(size);
+        let hint = volume.alloc_hints.block_hint(group).min(size);
         let from = if goal_index == 0 { hint } else { goal_index.min(size) };
         let behind = bitmap::find_run(&usable, from..size, wanted);
         let length = |run: &Option<Range<u32>>| run.as_ref().map_or(0, |run| run.end - run.start);
@@ -134,8 +134,8 @@ impl Op<'_> {
     /// The bitmap with every block set that must not be allocated before a commit.
     fn without_uncommitted(&self, group: u32, bits: &BlockRef) -> BlockRef {
         let volume = self.volume_ref();
-        let first = volume.geometry.first_block(group).0;
-        let window = first..first + u64::from(volume.geometry.blocks_in_group(group));
+        let first = volume.facts.geometry.first_block(group).0;
+        let window = first..first + u64::from(volume.facts.geometry.blocks_in_group(group));
         let mut usable = bits.clone();
         let mut hide = |range: Range<u64>| {
             // Both ends lie in the group.
@@ -164,7 +164,7 @@ impl Op<'_> {
         self.put_block_bitmap(&mut desc, bits)?;
         self.put_desc(group, &desc)?;
         self.free_block_delta -= i64::from(count);
-        self.volume_ref().groups.set_block_hint(group, run.end);
+        self.volume_ref().alloc_hints.set_block_hint(group, run.end);
         Ok(())
     }
 
@@ -176,9 +176,9 @@ impl Op<'_> {
         let end = start.0 + count;
         let mut at = start.0;
         while at < end {
-            let group = volume.geometry.group_of_block(HomeBlock(at));
-            let first = volume.geometry.first_block(group).0;
-            let stop = end.min(first + u64::from(volume.geometry.blocks_in_group(group)));
+            let group = volume.facts.geometry.group_of_block(HomeBlock(at));
+            let first = volume.facts.geometry.first_block(group).0;
+            let stop = end.min(first + u64::from(volume.facts.geometry.blocks_in_group(group)));
             // Both ends lie in the group.
             self.free_in_group(group, (at - first) as u32..(stop - first) as u32)?;
             at = stop;
@@ -192,7 +192,7 @@ impl Op<'_> {
         let mut bits = self.block_bitmap(group, &desc)?;
         let count = run.end - run.start;
         let free_count = desc.free_block_count() + count;
-        let fits = free_count <= self.volume_ref().geometry.blocks_in_group(group);
+        let fits = free_count <= self.facts().geometry.blocks_in_group(group);
         if !bitmap::all_are(&bits, run.clone(), true) || !fits {
             return Err(Error::corrupt("free of a free block", format!("group {group}")));
         }
@@ -201,20 +201,20 @@ impl Op<'_> {
         self.put_block_bitmap(&mut desc, bits)?;
         self.put_desc(group, &desc)?;
         self.free_block_delta += i64::from(count);
-        self.volume_ref().groups.lower_block_hint(group, run.start);
+        self.volume_ref().alloc_hints.lower_block_hint(group, run.start);
         Ok(())
     }
 
     /// A group's block bitmap: read and checked, or made when it was never written.
     fn block_bitmap(&self, group: u32, desc: &GroupDesc) -> Result<BlockRef> {
         let volume = self.volume_ref();
-        if volume.checksums.groups_enabled() && desc.has_flag(BLOCK_UNINIT) {
+        if volume.facts.checksums.groups_enabled() && desc.has_flag(BLOCK_UNINIT) {
             return self.first_block_bitmap(group);
         }
         let bits = self.block(HomeBlock(desc.block_bitmap()))?;
-        let covered = (volume.geometry.blocks_per_group / 8) as usize;
-        if volume.checksums.enabled()
-            && volume.checksums.bitmap(&bits[..covered]) != desc.block_bitmap_csum()
+        let covered = (volume.facts.geometry.blocks_per_group / 8) as usize;
+        if volume.facts.checksums.enabled()
+            && volume.facts.checksums.bitmap(&bits[..covered]) != desc.block_bitmap_csum()
         {
             return Err(Error::corrupt("checksum of the block bitmap", format!("group {group}")));
         }
@@ -223,7 +223,7 @@ impl Op<'_> {
 
     /// The bitmap of a group that holds nothing but fixed metadata.
     fn first_block_bitmap(&self, group: u32) -> Result<BlockRef> {
-        let geometry = &self.volume_ref().geometry;
+        let geometry = &self.facts().geometry;
         let size = geometry.blocks_in_group(group);
         let first = geometry.first_block(group).0;
         let mut bits = [0; 4096];
@@ -241,9 +241,9 @@ impl Op<'_> {
 
     fn put_block_bitmap(&mut self, desc: &mut GroupDesc, bits: BlockRef) -> Result<()> {
         let volume = self.volume_ref();
-        let covered = (volume.geometry.blocks_per_group / 8) as usize;
-        if volume.checksums.enabled() {
-            desc.set_block_bitmap_csum(volume.checksums.bitmap(&bits[..covered]));
+        let covered = (volume.facts.geometry.blocks_per_group / 8) as usize;
+        if volume.facts.checksums.enabled() {
+            desc.set_block_bitmap_csum(volume.facts.checksums.bitmap(&bits[..covered]));
         }
         desc.clear_flag(BLOCK_UNINIT);
         let block = HomeBlock(desc.block_bitmap());
@@ -253,7 +253,7 @@ impl Op<'_> {
     /// Writes the block bitmap of a group that has none yet, as the kernel does when the group's
     /// first inode is allocated.
     pub(crate) fn init_block_bitmap(&mut self, group: u32, desc: &mut GroupDesc) -> Result<()> {
-        if !self.volume_ref().checksums.groups_enabled() || !desc.has_flag(BLOCK_UNINIT) {
+        if !self.facts().checksums.groups_enabled() || !desc.has_flag(BLOCK_UNINIT) {
             return Ok(());
         }
         let bits = self.first_block_bitmap(group)?;

@@ -10,6 +10,7 @@ use crate::dir_block::{self, RawEntry};
 use crate::dir_seal::Sealer;
 use crate::error::{Error, Result};
 use crate::extent_tree::{self, Target};
+use crate::facts::Facts;
 use crate::features::compat;
 use crate::hash::{HashVersion, NameHasher};
 use crate::htree;
@@ -17,7 +18,6 @@ use crate::inode::{Inode, flags};
 use crate::op::Op;
 use crate::source::Source;
 use crate::types::{FileKind, InodeNo};
-use crate::volume::Volume;
 
 /// Bytes of a block, as sizes count them.
 const BLOCK: u64 = journal::BLOCK_BYTES as u64;
@@ -67,8 +67,8 @@ pub(crate) fn kind_of(file_type: u8) -> Option<FileKind> {
 }
 
 /// Whether new directories get an index when they grow.
-pub(crate) fn volume_has_index(volume: &Volume) -> bool {
-    volume.superblock.s_feature_compat.get() & compat::DIR_INDEX != 0
+pub(crate) fn volume_has_index(facts: &Facts) -> bool {
+    facts.superblock.s_feature_compat.get() & compat::DIR_INDEX != 0
 }
 
 /// Whether the directory is indexed.
@@ -77,16 +77,16 @@ pub(crate) fn is_indexed(dir: &Inode) -> bool {
 }
 
 /// The hash function of an index with this version.
-pub(crate) fn hasher(volume: &Volume, version: HashVersion) -> NameHasher {
-    let superblock = &volume.superblock;
+pub(crate) fn hasher(facts: &Facts, version: HashVersion) -> NameHasher {
+    let superblock = &facts.superblock;
     let unsigned = superblock.s_flags.get() & FLAG_UNSIGNED_HASH != 0;
     NameHasher { version, unsigned, seed: superblock.s_hash_seed.map(|word| word.get()) }
 }
 
 /// The hash function of new indexes.
-pub(crate) fn default_hasher(volume: &Volume) -> Result<NameHasher> {
-    let version = HashVersion::from_disk(volume.superblock.s_def_hash_version)?;
-    Ok(hasher(volume, version))
+pub(crate) fn default_hasher(facts: &Facts) -> Result<NameHasher> {
+    let version = HashVersion::from_disk(facts.superblock.s_def_hash_version)?;
+    Ok(hasher(facts, version))
 }
 
 /// Number of blocks of a directory, from its size.
@@ -158,7 +158,7 @@ pub(crate) fn insert(
             return Ok(());
         }
     }
-    if count == 1 && volume_has_index(op.volume()) {
+    if count == 1 && volume_has_index(op.facts()) {
         htree::convert(op, dir)?;
         return htree::insert(op, dir, name, ino, file_type);
     }

@@ -25,7 +25,7 @@ pub(crate) struct Sealer {
 impl Sealer {
     /// For the blocks of `dir`.
     pub(crate) fn new(source: &impl Source, dir: &Inode) -> Sealer {
-        let checksums = source.volume().checksums;
+        let checksums = source.facts().checksums;
         Sealer { checksums, seed: checksums.inode_seed(dir.ino, dir.generation()) }
     }
 

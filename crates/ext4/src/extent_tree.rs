@@ -125,13 +125,13 @@ impl NodeStore for Writer<'_, '_> {
 }
 
 fn is_on_volume(source: &impl Source, start: u64, count: u64) -> bool {
-    let block_count = source.volume().geometry.block_count;
+    let block_count = source.facts().geometry.block_count;
     start > 0 && start.checked_add(count).is_some_and(|end| end <= block_count)
 }
 
 /// Seed of the checksums of an inode's nodes.
 pub(crate) fn seed(source: &impl Source, inode: &Inode) -> Option<u32> {
-    let checksums = &source.volume().checksums;
+    let checksums = &source.facts().checksums;
     checksums.enabled().then(|| checksums.inode_seed(inode.ino, inode.generation()))
 }
 
@@ -239,7 +239,7 @@ pub(crate) fn allocate(
 /// do not interleave.
 fn goal(op: &Op<'_>, inode: &Inode, logical: u32) -> Result<HomeBlock> {
     let found = extent_walk::find(&reader(op, inode), inode.i_block(), logical)?;
-    let geometry = &op.volume().geometry;
+    let geometry = &op.facts().geometry;
     if let Some(run) = found.before {
         let goal = run.physical + (u64::from(logical) - u64::from(run.logical));
         if goal < geometry.block_count {

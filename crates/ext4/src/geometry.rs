@@ -191,6 +191,15 @@ impl Geometry {
         start != 0 && start.checked_add(count).is_some_and(|end| end <= self.block_count)
     }
 
+    /// Refuses the number of a block that no pointer may name: it is outside of the volume, or block 0, which holds
+    /// the superblock.
+    pub(crate) fn check_pointer(&self, block: HomeBlock) -> Result<()> {
+        if self.holds(block.0, 1) {
+            return Ok(());
+        }
+        Err(Error::corrupt("pointer outside of the volume", block))
+    }
+
     /// Has this group a (backup) superblock?
     pub(crate) fn has_superblock(&self, group: u32) -> bool {
         match self.backups {

@@ -1,11 +1,8 @@
 //! Group descriptors: read and checked, changed, and where they say that things lie.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use device::sync::Mutex;
 use journal::HomeBlock;
 use zerocopy::IntoBytes;
 
@@ -16,51 +13,6 @@ use crate::layout::inode::INODE_BYTES;
 use crate::op::Op;
 use crate::source::Source;
 use crate::{Error, InodeNo, Result};
-
-/// What is remembered of groups, to save reading descriptors.
-pub(crate) struct GroupCache {
-    /// First block of each group's inode table; 0 = not read yet. Never changes on the volume.
-    inode_tables: Vec<AtomicU64>,
-    /// Where the search for a free block of the group begins: below is probably nothing.
-    block_hints: Vec<AtomicU32>,
-    /// Fixed metadata of each flex group, by its first group.
-    fixed: Mutex<HashMap<u32, Arc<[Range<u64>]>>>,
-    /// Blocks of the journal and the orphan file: as fixed as the others.
-    reserved: Vec<Range<u64>>,
-}
-
-impl GroupCache {
-    /// Nothing is known yet of `group_count` groups. `reserved`: blocks that belong to the file
-    /// system itself although they are in files.
-    pub(crate) fn new(group_count: u32, reserved: Vec<Range<u64>>) -> GroupCache {
-        GroupCache {
-            inode_tables: (0..group_count).map(|_| AtomicU64::new(0)).collect(),
-            block_hints: (0..group_count).map(|_| AtomicU32::new(0)).collect(),
-            fixed: Mutex::default(),
-            reserved,
-        }
-    }
-
-    /// Blocks of the journal and the orphan file.
-    pub(crate) fn reserved_block_count(&self) -> u64 {
-        self.reserved.iter().map(|range| range.end - range.start).sum()
-    }
-
-    /// Index in the group at which to begin searching a free block.
-    pub(crate) fn block_hint(&self, group: u32) -> u32 {
-        self.block_hints[group as usize].load(Ordering::Relaxed)
-    }
-
-    /// Remembers where to begin the next search.
-    pub(crate) fn set_block_hint(&self, group: u32, index: u32) {
-        self.block_hints[group as usize].store(index, Ordering::Relaxed);
-    }
-
-    /// A block of the group was freed.
-    pub(crate) fn lower_block_hint(&self, group: u32, index: u32) {
-        self.block_hints[group as usize].fetch_min(index, Ordering::Relaxed);
-    }
-}
 
 /// Checks a descriptor's checksum and that everything it points to lies on the volume.
 pub(crate) fn check_desc(
@@ -94,35 +46,34 @@ pub(crate) fn check_desc(
 
 /// A group's descriptor as `source` sees it.
 pub(crate) fn read_desc(source: &impl Source, group: u32) -> Result<GroupDesc> {
-    let volume = source.volume();
-    let (block, offset) = volume.geometry.desc_place(group);
+    let facts = source.facts();
+    let (block, offset) = facts.geometry.desc_place(group);
     let bytes = source.block(block)?;
-    let desc = GroupDesc::from_disk(&bytes[offset..offset + volume.geometry.desc_bytes]);
-    check_desc(&volume.geometry, &volume.checksums, group, &desc)?;
+    let desc = GroupDesc::from_disk(&bytes[offset..offset + facts.geometry.desc_bytes]);
+    check_desc(&facts.geometry, &facts.checksums, group, &desc)?;
     Ok(desc)
 }
 
 /// The block that holds an inode, and the inode's byte offset in it.
 pub(crate) fn inode_place(source: &impl Source, ino: InodeNo) -> Result<(HomeBlock, usize)> {
-    let volume = source.volume();
-    let (group, index) = volume.geometry.group_of_inode(ino)?;
-    let known = &volume.groups.inode_tables[group as usize];
-    let table = match known.load(Ordering::Relaxed) {
-        0 => {
-            let table = read_desc(source, group)?.inode_table();
-            known.store(table, Ordering::Relaxed);
+    let facts = source.facts();
+    let (group, index) = facts.geometry.group_of_inode(ino)?;
+    let table = match facts.places.inode_table(group) {
+        Some(table) => table,
+        None => {
+            let table = HomeBlock(read_desc(source, group)?.inode_table());
+            facts.places.note_inode_table(group, table);
             table
         }
-        table => table,
     };
-    let block = HomeBlock(table + u64::from(index / INODES_PER_BLOCK));
+    let block = HomeBlock(table.0 + u64::from(index / INODES_PER_BLOCK));
     Ok((block, (index % INODES_PER_BLOCK) as usize * INODE_BYTES))
 }
 
 /// Why an inode has no right checksum: it was never written, or it is damaged.
 pub(crate) fn bad_inode(source: &impl Source, ino: InodeNo) -> Error {
     let is_unused = || -> Result<bool> {
-        let geometry = &source.volume().geometry;
+        let geometry = &source.facts().geometry;
         let (group, index) = geometry.group_of_inode(ino)?;
         let unused_count = read_desc(source, group)?.unused_inode_count();
         Ok(index >= geometry.inodes_per_group - unused_count)
@@ -138,15 +89,15 @@ pub(crate) fn bad_inode(source: &impl Source, ino: InodeNo) -> Error {
 /// (Those of a group lie in its flex group wherever `mke2fs` and `resize2fs` put them; all groups are one
 /// flex group where `mke2fs` packed them, see `RawVolume::find_packed_metadata`.)
 pub(crate) fn fixed_ranges(source: &impl Source, group: u32) -> Result<Arc<[Range<u64>]>> {
-    let volume = source.volume();
-    let geometry = &volume.geometry;
+    let facts = source.facts();
+    let geometry = &facts.geometry;
     let flex = geometry.flex_groups(group);
-    if let Some(ranges) = volume.groups.fixed.lock().get(&flex.start) {
-        return Ok(ranges.clone());
+    if let Some(ranges) = facts.places.fixed(flex.start) {
+        return Ok(ranges);
     }
     let ranges = collect_fixed(geometry, flex.clone(), |group| read_desc(source, group))?;
     let ranges: Arc<[Range<u64>]> = ranges.into();
-    volume.groups.fixed.lock().insert(flex.start, ranges.clone());
+    facts.places.note_fixed(flex.start, ranges.clone());
     Ok(ranges)
 }
 
@@ -172,8 +123,8 @@ pub(crate) fn collect_fixed(
 /// Fails when one of these blocks belongs to the file system itself (or does not exist): such
 /// blocks are never in files, never allocated and never freed.
 pub(crate) fn check_not_fixed(source: &impl Source, start: HomeBlock, count: u64) -> Result<()> {
-    let volume = source.volume();
-    let end = start.0.checked_add(count).filter(|end| *end <= volume.geometry.block_count);
+    let facts = source.facts();
+    let end = start.0.checked_add(count).filter(|end| *end <= facts.geometry.block_count);
     let Some(end) = end else {
         return Err(Error::corrupt("block number outside of the volume", start));
     };
@@ -184,12 +135,12 @@ pub(crate) fn check_not_fixed(source: &impl Source, start: HomeBlock, count: u64
         let next = ranges.partition_point(|range| range.end <= start.0);
         ranges.get(next).is_some_and(|range| range.start < end)
     };
-    let mut is_fixed = overlaps(&volume.groups.reserved);
-    let last = volume.geometry.group_of_block(HomeBlock(end - 1));
-    let mut group = volume.geometry.group_of_block(start);
+    let mut is_fixed = overlaps(facts.places.reserved());
+    let last = facts.geometry.group_of_block(HomeBlock(end - 1));
+    let mut group = facts.geometry.group_of_block(start);
     while !is_fixed && group <= last {
         is_fixed = overlaps(&fixed_ranges(source, group)?);
-        group = volume.geometry.flex_groups(group).end;
+        group = facts.geometry.flex_groups(group).end;
     }
     if is_fixed {
         return Err(Error::corrupt("pointer into the file system's own metadata", start));
@@ -214,13 +165,13 @@ pub(crate) fn merge(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 impl Op<'_> {
     /// Writes a group's descriptor, with its checksum.
     pub(crate) fn put_desc(&mut self, group: u32, desc: &GroupDesc) -> Result<()> {
-        let volume = self.volume_ref();
+        let facts = self.volume_ref().facts();
         let mut desc = *desc;
-        if volume.checksums.groups_enabled() {
-            desc.bg_checksum.set(volume.checksums.group_desc(group, &desc));
+        if facts.checksums.groups_enabled() {
+            desc.bg_checksum.set(facts.checksums.group_desc(group, &desc));
         }
-        let (block, offset) = volume.geometry.desc_place(group);
-        let size = volume.geometry.desc_bytes;
+        let (block, offset) = facts.geometry.desc_place(group);
+        let size = facts.geometry.desc_bytes;
         let bytes = self.write_block(block)?;
         bytes[offset..offset + size].copy_from_slice(&desc.as_bytes()[..size]);
         Ok(())

@@ -76,7 +76,7 @@ impl<'a, S: Source> Path<'a, S> {
         hash_of: impl FnOnce(&NameHasher) -> u32,
     ) -> Result<Path<'a, S>> {
         let (info, mut root) = read_root(source, dir)?;
-        let hasher = dir::hasher(source.volume(), info.version);
+        let hasher = dir::hasher(source.facts(), info.version);
         let hash = hash_of(&hasher);
         root.at = root.shape.search(&root.block, hash);
         let mut frames = vec![root];
@@ -174,7 +174,7 @@ pub(crate) fn convert(op: &mut Op<'_>, dir: &mut Inode) -> Result<()> {
     dir::parent(op, dir)?;
     let sealer = Sealer::new(op, dir);
     let (home, old) = dir::read_leaf(op, dir, 0)?;
-    let version = dir::default_hasher(op.volume())?.version;
+    let version = dir::default_hasher(op.facts())?.version;
     let entries = collect(&old, &sealer)?;
     let moved = entries.iter().filter(|entry| !matches!(entry.0, b"." | b".."));
     let (leaf_logical, leaf_home) = extent_tree::append_block(op, dir)?;

@@ -79,7 +79,7 @@ pub(crate) fn read_inode(source: &impl Source, ino: InodeNo) -> Result<Inode> {
     if inode.raw.i_mode.get() == 0 {
         return Err(Error::NotFound);
     }
-    if !source.volume().checksums.inode_ok(ino, &inode.raw) {
+    if !source.facts().checksums.inode_ok(ino, &inode.raw) {
         return Err(groups::bad_inode(source, ino));
     }
     inode.check().map_err(|wrong| Error::corrupt(wrong, ino))?;

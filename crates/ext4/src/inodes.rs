@@ -31,7 +31,7 @@ impl Op<'_> {
     /// Allocates an inode for a new child of `parent`. Its bytes are whatever they were: the
     /// caller puts a whole new inode (`Inode::new`).
     pub(crate) fn alloc_inode(&mut self, parent: InodeNo, kind: FileKind) -> Result<InodeNo> {
-        let geometry = &self.volume_ref().geometry;
+        let geometry = &self.volume_ref().facts.geometry;
         let goal = match kind {
             FileKind::Directory if parent == InodeNo::ROOT => self.spread_group()?,
             _ => geometry.group_of_inode(parent)?.0,
@@ -55,16 +55,16 @@ impl Op<'_> {
     /// free blocks and fewest directories: an average weighs all three.
     fn spread_group(&self) -> Result<u32> {
         let volume = self.volume_ref();
-        let group_count = volume.geometry.group_count;
+        let group_count = volume.facts.geometry.group_count;
         let start = (volume.random() % u64::from(group_count)) as u32; // below a u32
         let mut best = (u64::MIN, start);
         for step in 0..CANDIDATE_COUNT.min(group_count) {
             let group = ((u64::from(start) + u64::from(step)) % u64::from(group_count)) as u32;
             let desc = read_desc(self, group)?;
             let inodes = u64::from(desc.free_inode_count()) << 15;
-            let inodes = inodes / u64::from(volume.geometry.inodes_per_group);
+            let inodes = inodes / u64::from(volume.facts.geometry.inodes_per_group);
             let blocks = u64::from(desc.free_block_count()) << 15;
-            let blocks = blocks / u64::from(volume.geometry.blocks_per_group);
+            let blocks = blocks / u64::from(volume.facts.geometry.blocks_per_group);
             let score = (inodes * blocks + 1) / (1 + u64::from(desc.directory_count()));
             if desc.free_inode_count() > 0 && score > best.0 {
                 best = (score, group);
@@ -80,7 +80,7 @@ impl Op<'_> {
         mut desc: GroupDesc,
         kind: FileKind,
     ) -> Result<Option<u32>> {
-        let geometry = &self.volume_ref().geometry;
+        let geometry = &self.volume_ref().facts.geometry;
         let mut bits = self.inode_bitmap(group, &desc)?;
         let from = geometry.first_inode - 1; // reserved inodes are in group 0
         let from = if group == 0 { from } else { 0 };
@@ -104,13 +104,13 @@ impl Op<'_> {
     /// hold anything and become zeros.
     fn extend_inode_table(&mut self, desc: &mut GroupDesc, index: u32) -> Result<()> {
         let volume = self.volume_ref();
-        if !volume.checksums.groups_enabled() {
+        if !volume.facts.checksums.groups_enabled() {
             return Ok(());
         }
         let used_count = if desc.has_flag(INODE_UNINIT) {
             0
         } else {
-            volume.geometry.inodes_per_group - desc.unused_inode_count()
+            volume.facts.geometry.inodes_per_group - desc.unused_inode_count()
         };
         if index < used_count {
             return Ok(());
@@ -124,7 +124,7 @@ impl Op<'_> {
         for block in reached {
             self.create_block(HomeBlock(desc.inode_table() + u64::from(block)))?;
         }
-        desc.set_unused_inode_count(volume.geometry.inodes_per_group - index - 1);
+        desc.set_unused_inode_count(volume.facts.geometry.inodes_per_group - index - 1);
         Ok(())
     }
 
@@ -132,16 +132,16 @@ impl Op<'_> {
     /// inode; the generation stays, so that the next user of the number can differ from it.
     pub(crate) fn free_inode(&mut self, ino: InodeNo, kind: FileKind) -> Result<()> {
         let volume = self.volume_ref();
-        let (group, index) = volume.geometry.group_of_inode(ino)?;
+        let (group, index) = volume.facts.geometry.group_of_inode(ino)?;
         let mut desc = read_desc(self, group)?;
         let mut bits = self.inode_bitmap(group, &desc)?;
-        if ino.0 < volume.geometry.first_inode || !bitmap::is_set(&bits, index) {
+        if ino.0 < volume.facts.geometry.first_inode || !bitmap::is_set(&bits, index) {
             return Err(Error::corrupt("free of an inode that is not in use", ino));
         }
         self.store_deleted(ino)?;
         bitmap::fill(Arc::make_mut(&mut bits), index..index + 1, false);
         let free_count = desc.free_inode_count() + 1;
-        desc.set_free_inode_count(free_count.min(volume.geometry.inodes_per_group));
+        desc.set_free_inode_count(free_count.min(volume.facts.geometry.inodes_per_group));
         if kind == FileKind::Directory {
             desc.set_directory_count(desc.directory_count().saturating_sub(1));
         }
@@ -163,15 +163,16 @@ impl Op<'_> {
     /// A group's inode bitmap: read and checked, or made when it was never written.
     fn inode_bitmap(&self, group: u32, desc: &GroupDesc) -> Result<BlockRef> {
         let volume = self.volume_ref();
-        let count = volume.geometry.inodes_per_group;
-        if volume.checksums.groups_enabled() && desc.has_flag(INODE_UNINIT) {
+        let count = volume.facts.geometry.inodes_per_group;
+        if volume.facts.checksums.groups_enabled() && desc.has_flag(INODE_UNINIT) {
             let mut bits = [0; 4096];
             bitmap::fill(&mut bits, count..BITS_PER_BLOCK, true);
             return Ok(Arc::new(bits));
         }
         let bits = self.block(HomeBlock(desc.inode_bitmap()))?;
-        if volume.checksums.enabled()
-            && volume.checksums.bitmap(&bits[..(count / 8) as usize]) != desc.inode_bitmap_csum()
+        if volume.facts.checksums.enabled()
+            && volume.facts.checksums.bitmap(&bits[..(count / 8) as usize])
+                != desc.inode_bitmap_csum()
         {
             return Err(Error::corrupt("checksum of the inode bitmap", format!("group {group}")));
         }
@@ -180,9 +181,9 @@ impl Op<'_> {
 
     fn put_inode_bitmap(&mut self, desc: &mut GroupDesc, bits: BlockRef) -> Result<()> {
         let volume = self.volume_ref();
-        if volume.checksums.enabled() {
-            let covered = (volume.geometry.inodes_per_group / 8) as usize;
-            desc.set_inode_bitmap_csum(volume.checksums.bitmap(&bits[..covered]));
+        if volume.facts.checksums.enabled() {
+            let covered = (volume.facts.geometry.inodes_per_group / 8) as usize;
+            desc.set_inode_bitmap_csum(volume.facts.checksums.bitmap(&bits[..covered]));
         }
         desc.clear_flag(INODE_UNINIT);
         self.put_metadata(HomeBlock(desc.inode_bitmap()), bits)

@@ -21,6 +21,7 @@
 //!    take nothing else.
 
 mod acl;
+mod alloc_hints;
 #[cfg(test)]
 mod alloc_test;
 mod area;
@@ -47,6 +48,7 @@ mod extent_test;
 mod extent_tree;
 mod extent_update;
 mod extent_walk;
+mod facts;
 mod fallocate;
 mod features;
 mod file;
@@ -83,6 +85,7 @@ mod op;
 mod open;
 mod orphan;
 mod place;
+mod places;
 mod raw;
 mod read_dir;
 mod rename;

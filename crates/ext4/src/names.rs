@@ -61,7 +61,7 @@ pub(crate) fn dir_to_grow(volume: &Volume, ino: InodeNo) -> Result<Inode> {
 
 /// The inode that an entry of `dir` names.
 pub(crate) fn read_target(source: &impl Source, dir: &Inode, ino: InodeNo) -> Result<Inode> {
-    let first = source.volume().geometry.first_inode;
+    let first = source.facts().geometry.first_inode;
     let dangling = || Error::corrupt(format!("entry that names {ino}"), dir.ino);
     if ino == dir.ino || ino.0 < first && ino != InodeNo::ROOT {
         return Err(dangling());
@@ -103,7 +103,7 @@ pub(crate) fn check_linkable(inode: &Inode) -> Result<()> {
 /// Counts the `..` of one more subdirectory. An indexed directory may have any number: its count
 /// is 1, "not counted", from the limit on.
 pub(crate) fn add_subdirectory(op: &Op<'_>, dir: &mut Inode) -> Result<()> {
-    let ro_compat = op.volume().superblock.s_feature_ro_compat.get();
+    let ro_compat = op.facts().superblock.s_feature_ro_compat.get();
     let uncounted = ro_compat & ro_compat::DIR_NLINK != 0 && dir::is_indexed(dir);
     dir.set_link_count(match dir.link_count() {
         1 if uncounted => 1,

@@ -11,10 +11,11 @@ use std::sync::atomic::Ordering;
 use journal::{BlockBytes, BlockOwner, BlockRef, Form, Handle, HomeBlock, InPlaceGuard, Tid};
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::facts::Facts;
 use crate::inode::{Inode, read_inode};
 use crate::layout::inode::INODE_BYTES;
 use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
-use crate::source::{Source, check_on_volume};
+use crate::source::Source;
 use crate::space::{self, Spender};
 use crate::volume::Volume;
 use crate::{Error, InodeNo, Result, Timestamp, groups};
@@ -111,7 +112,7 @@ impl Volume {
 
 impl Source for Op<'_> {
     fn block(&self, block: HomeBlock) -> Result<BlockRef> {
-        check_on_volume(self.volume, block)?;
+        self.volume.facts.geometry.check_pointer(block)?;
         Ok(self.handle().read(block)?)
     }
 
@@ -119,8 +120,8 @@ impl Source for Op<'_> {
         Ok(self.handle().read(HomeBlock(0))?)
     }
 
-    fn volume(&self) -> &Volume {
-        self.volume
+    fn facts(&self) -> &Facts {
+        &self.volume.facts
     }
 }
 
@@ -160,13 +161,13 @@ impl<'v> Op<'v> {
 
     /// Write access to a metadata block (or journaled data): a private copy of it.
     pub(crate) fn write_block(&mut self, block: HomeBlock) -> Result<&mut BlockBytes> {
-        check_on_volume(self.volume, block)?;
+        self.volume.facts.geometry.check_pointer(block)?;
         Ok(self.handle_mut().write(block)?)
     }
 
     /// Write access to the block as zeros, without reading it.
     pub(crate) fn create_block(&mut self, block: HomeBlock) -> Result<&mut BlockBytes> {
-        check_on_volume(self.volume, block)?;
+        self.volume.facts.geometry.check_pointer(block)?;
         Ok(self.handle_mut().create(block)?)
     }
 
@@ -190,13 +191,13 @@ impl<'v> Op<'v> {
         bytes: BlockRef,
         form: Form,
     ) -> Result<()> {
-        check_on_volume(self.volume, block)?;
+        self.volume.facts.geometry.check_pointer(block)?;
         Ok(self.handle_mut().put(block, bytes, form)?)
     }
 
     /// Replaces the whole block with data that goes home in place before this commits.
     pub(crate) fn put_ordered(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
-        check_on_volume(self.volume, block)?;
+        self.volume.facts.geometry.check_pointer(block)?;
         Ok(self.handle_mut().put_ordered(block, bytes)?)
     }
 
@@ -246,7 +247,7 @@ impl<'v> Op<'v> {
             // i_dtime is the orphan list's; the caller's copy of it may be older than the list.
             raw.i_dtime = next.into();
         }
-        self.volume.checksums.seal_inode(inode.ino, &mut raw);
+        self.volume.facts.checksums.seal_inode(inode.ino, &mut raw);
         let bytes = self.handle_mut().write(block)?;
         bytes[offset..offset + INODE_BYTES].copy_from_slice(raw.as_bytes());
         Ok(())
@@ -311,7 +312,7 @@ impl<'v> Op<'v> {
         self.fill_in_totals(&mut superblock);
         superblock.s_wtime.set((self.now.seconds & 0xFFFF_FFFF) as u32);
         superblock.s_wtime_hi = (self.now.seconds >> 32 & 0xFF) as u8;
-        self.volume.checksums.seal_superblock(&mut superblock);
+        self.volume.facts.checksums.seal_superblock(&mut superblock);
         let bytes = self.handle_mut().write(HomeBlock(0))?;
         bytes[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES]
             .copy_from_slice(superblock.as_bytes());
@@ -319,7 +320,7 @@ impl<'v> Op<'v> {
     }
 
     fn fill_in_totals(&self, superblock: &mut SuperBlock) {
-        let (totals, geometry) = (&self.volume.totals, &self.volume.geometry);
+        let (totals, geometry) = (&self.volume.totals, &self.volume.facts.geometry);
         let blocks = self.free_block_count();
         let inodes = totals.free_inode_count().saturating_add_signed(self.free_inode_delta);
         let inodes = u32::try_from(inodes).unwrap_or(geometry.inode_count);

@@ -15,15 +15,17 @@ use std::sync::atomic::AtomicU64;
 use device::{BlockDevice, MemoryDevice};
 use journal::{HomeBlock, Journal, Options, RecoverOptions, Space};
 
+use crate::alloc_hints::AllocHints;
 use crate::area::JournalArea;
 use crate::cells::Cells;
 use crate::checksum::Checksums;
 use crate::claim;
+use crate::facts::Facts;
 use crate::features::{self, compat, ro_compat};
 use crate::file_stats::FileStats;
 use crate::frees::Frees;
 use crate::geometry::{Geometry, NO_SUPERBLOCK};
-use crate::groups::{GroupCache, merge, read_desc};
+use crate::groups::{merge, read_desc};
 use crate::heartbeat::Heartbeat;
 use crate::layout::claim::Claim;
 use crate::layout::jbd2::Elsewhere;
@@ -31,6 +33,7 @@ use crate::layout::superblock::{MKFS_UNDER_WAY, STATE_ERROR, SUPERBLOCK_MAGIC, S
 use crate::marks::{FoundSuperBlock, Marks, read_superblock};
 use crate::orphan::{OrphanFile, Orphans};
 use crate::place::{self, Place};
+use crate::places::Places;
 use crate::raw::RawVolume;
 use crate::totals::Totals;
 use crate::volume::{OpenOptions, Volume};
@@ -145,7 +148,7 @@ impl Volume {
     /// After a crash the superblock's totals are old: the descriptors know better.
     fn count_free_space(&self) -> Result<()> {
         let (mut blocks, mut inodes) = (0, 0);
-        for group in 0..self.geometry.group_count {
+        for group in 0..self.facts.geometry.group_count {
             let desc = read_desc(self, group)?;
             blocks += i64::from(desc.free_block_count());
             inodes += i64::from(desc.free_inode_count());
@@ -313,22 +316,25 @@ fn build(
         u64::from(superblock.s_free_inodes_count.get()),
     );
     Ok(Volume {
-        groups: GroupCache::new(geometry.group_count, merge(reserved)),
+        alloc_hints: AllocHints::new(geometry.group_count),
         random: AtomicU64::new(options.random_seed),
         renamed_dir_tid: AtomicU64::new(0),
         answered: device::sync::RwLock::default(),
         marks: writable.then_some(marks),
         heartbeat: None,
         orphans: Orphans::new(orphan_file),
-        superblock: Box::new(superblock),
         cells: Cells::default(),
         file_stats,
         frees: Frees::default(),
         journal,
         options,
-        geometry,
-        checksums,
         totals,
+        facts: Facts {
+            places: Places::new(geometry.group_count, merge(reserved)),
+            superblock: Box::new(superblock),
+            geometry,
+            checksums,
+        },
     })
 }
 

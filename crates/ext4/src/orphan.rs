@@ -144,7 +144,7 @@ fn load_list(source: &impl Source, superblock: &SuperBlock, table: &mut Table) -
 
 /// Only files of users can be orphans.
 fn check_candidate(source: &impl Source, ino: InodeNo) -> Result<()> {
-    let geometry = &source.volume().geometry;
+    let geometry = &source.facts().geometry;
     if ino.0 < geometry.first_inode || ino.0 > geometry.inode_count {
         return Err(Error::corrupt("orphan: an inode number that cannot be one", ino));
     }
@@ -180,7 +180,7 @@ fn check_block(
     bytes: &BlockBytes,
 ) -> Result<()> {
     let tail = OrphanTail::read_from_bytes(&bytes[TAIL_OFFSET..]).expect("the tail ends the block");
-    let checksums = &source.volume().checksums;
+    let checksums = &source.facts().checksums;
     let is_ok = tail.ob_magic.get() == ORPHAN_MAGIC
         && (!checksums.enabled()
             || tail.ob_checksum.get() == checksums.orphan_block(file.seed, block, bytes));
@@ -269,7 +269,7 @@ impl Op<'_> {
         }
         let bytes = self.write_block(block)?;
         bytes[at * 4..at * 4 + 4].copy_from_slice(&ino.0.to_le_bytes());
-        let checksum = volume.checksums.orphan_block(file.seed, block, bytes);
+        let checksum = volume.facts.checksums.orphan_block(file.seed, block, bytes);
         let tail = OrphanTail { ob_magic: ORPHAN_MAGIC.into(), ob_checksum: checksum.into() };
         bytes[TAIL_OFFSET..].copy_from_slice(tail.as_bytes());
         Ok(())

@@ -132,7 +132,7 @@ impl Volume {
             return Ok(Step::default());
         }
         let one_block = dir::block_count(&dir)? == 1;
-        if dir::is_indexed(&dir) || one_block && dir::volume_has_index(self) {
+        if dir::is_indexed(&dir) || one_block && dir::volume_has_index(&self.facts) {
             self.hashed_step(&dir, cursor)
         } else {
             self.linear_step(&dir, cursor)
@@ -156,7 +156,7 @@ impl Volume {
         if dir::is_indexed(dir) {
             self.indexed_step(dir, start, &mut step)?;
         } else {
-            let hasher = dir::default_hasher(self)?;
+            let hasher = dir::default_hasher(&self.facts)?;
             let (_, block) = dir::read_leaf(self, dir, 0)?;
             self.take_leaf(dir, &block, &hasher, start, &mut step)?;
         }

@@ -18,7 +18,7 @@
 
 use std::cell::Cell;
 
-use crate::volume::Volume;
+use crate::facts::Facts;
 
 /// The pool is this part of the volume.
 const POOL_DIVISOR: u64 = 50;
@@ -58,9 +58,9 @@ pub(crate) fn current() -> Spender {
     CURRENT.get()
 }
 
-impl Volume {
+impl Facts {
     /// What a user with this group is, as far as the superblock tells.
-    pub fn spender(&self, uid: u32, gid: u32) -> Spender {
+    pub(crate) fn spender(&self, uid: u32, gid: u32) -> Spender {
         let reserved_uid = u32::from(self.superblock.s_def_resuid.get());
         let is_in_group = self.reserved_group() == Some(gid);
         if uid == 0 || uid == reserved_uid || is_in_group {
@@ -71,7 +71,7 @@ impl Volume {
     }
 
     /// The group whose members may use the blocks that are reserved for root; `None`: there is none but root.
-    pub fn reserved_group(&self) -> Option<u32> {
+    pub(crate) fn reserved_group(&self) -> Option<u32> {
         Some(u32::from(self.superblock.s_def_resgid.get())).filter(|gid| *gid != 0)
     }
 

@@ -54,7 +54,7 @@ impl Volume {
 
     /// The whole map, checked; `None` if it has more runs than `run_count`.
     fn block_map_of(&self, inode: &Inode, run_count: usize) -> Result<Option<Contents>> {
-        let limits = Limits { block_count: self.geometry.block_count, run_count };
+        let limits = Limits { block_count: self.facts.geometry.block_count, run_count };
         let contents =
             block_map::walk(inode, limits, &mut |block| block_map::read_map_block(self, block))?;
         for run in contents.iter().flat_map(|contents| &contents.runs) {
@@ -98,7 +98,7 @@ fn node_count(run_count: usize) -> usize {
 fn credit_count(volume: &Volume, contents: &Contents) -> usize {
     let nodes = node_count(contents.runs.len());
     let spare = contents.map_blocks.iter().skip(nodes);
-    let groups: HashSet<u32> = spare.map(|at| volume.geometry.group_of_block(*at)).collect();
+    let groups: HashSet<u32> = spare.map(|at| volume.facts.geometry.group_of_block(*at)).collect();
     let new_count = nodes.saturating_sub(contents.map_blocks.len());
     nodes
         + credits::FREE_BLOCKS * groups.len()

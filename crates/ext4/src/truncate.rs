@@ -9,6 +9,7 @@ use crate::file::{BLOCK, FILE_BYTES_MAX, check_may_change, regular_file, touch, 
 use crate::free_budget::{FREE_CREDIT_COUNT, FreeBudget};
 use crate::inode::{Inode, read_inode};
 use crate::op::Op;
+use crate::source::Source;
 use crate::volume::Volume;
 use crate::{Error, FileKind, InodeNo, Result};
 
@@ -119,6 +120,6 @@ fn free_from(op: &mut Op<'_>, inode: &mut Inode, from: u64) -> Result<Option<u64
 
 /// What one operation with so many credits may free of this inode.
 pub(crate) fn budget(op: &Op<'_>, inode: &Inode, credit_count: usize) -> FreeBudget {
-    let blocks_per_group = op.volume_ref().geometry.blocks_per_group;
+    let blocks_per_group = op.facts().geometry.blocks_per_group;
     FreeBudget::new(credit_count, extent_tree::depth(inode), blocks_per_group)
 }

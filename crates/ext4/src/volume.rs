@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use device::sync::RwLock;
-use journal::{DeltaCodec, Journal, Medium, Tid};
+use journal::{BlockRef, DeltaCodec, HomeBlock, Journal, Medium, Tid};
 
+use crate::alloc_hints::AllocHints;
 use crate::cells::{Cells, InodeCell};
-use crate::checksum::Checksums;
 use crate::claim::Claimant;
+use crate::facts::Facts;
 use crate::file_stats::FileStats;
 use crate::frees::Frees;
-use crate::geometry::Geometry;
-use crate::groups::GroupCache;
 use crate::heartbeat::Heartbeat;
-use crate::layout::superblock::SuperBlock;
 use crate::marks::Marks;
 use crate::orphan::Orphans;
+use crate::source::Source;
+use crate::space::Spender;
 use crate::totals::Totals;
 use crate::{DataMode, Error, InodeNo, Result, Timestamp};
 
@@ -103,15 +103,10 @@ pub(crate) fn system_seed() -> u64 {
 pub struct Volume {
     pub(crate) journal: Journal,
     pub(crate) options: OpenOptions,
-    /// Where things lie.
-    pub(crate) geometry: Geometry,
-    pub(crate) checksums: Checksums,
-    /// As it was read when the volume was opened. Only what never changes may be used: features, hash seed
-    /// and the like.
-    pub(crate) superblock: Box<SuperBlock>,
+    pub(crate) facts: Facts,
     pub(crate) cells: Cells,
     pub(crate) file_stats: Arc<FileStats>,
-    pub(crate) groups: GroupCache,
+    pub(crate) alloc_hints: AllocHints,
     pub(crate) frees: Frees,
     pub(crate) totals: Totals,
     pub(crate) orphans: Orphans,
@@ -128,7 +123,32 @@ pub struct Volume {
     pub(crate) answered: RwLock<()>,
 }
 
+impl Source for Volume {
+    fn block(&self, block: HomeBlock) -> Result<BlockRef> {
+        self.facts.geometry.check_pointer(block)?;
+        Ok(self.journal.read(block)?)
+    }
+
+    fn super_bytes(&self) -> Result<BlockRef> {
+        Ok(self.journal.read(HomeBlock(0))?)
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+}
+
 impl Volume {
+    /// What a user with this group is, as far as the superblock tells.
+    pub fn spender(&self, uid: u32, gid: u32) -> Spender {
+        self.facts.spender(uid, gid)
+    }
+
+    /// The group whose members may use the blocks that are reserved for root; `None`: there is none but root.
+    pub fn reserved_group(&self) -> Option<u32> {
+        self.facts.reserved_group()
+    }
+
     /// Is the volume read-only: opened so, or because the medium failed?
     pub fn is_read_only(&self) -> bool {
         self.options.read_only || self.journal.abort_reason().is_some()

@@ -40,7 +40,7 @@ fn read_block(source: &impl Source, inode: &Inode) -> Result<Option<(HomeBlock, 
         return Ok(None);
     }
     let block = source.block(home)?;
-    let checksums = &source.volume().checksums;
+    let checksums = &source.facts().checksums;
     let stored = word(&block, CHECKSUM_OFFSET);
     if checksums.enabled() && stored != checksums.xattr_block(home, &block) {
         return Err(Error::corrupt("attribute block checksum", format!("{home} of {}", inode.ino)));
@@ -112,7 +112,7 @@ fn write_block_set(
     if set.0.is_empty() {
         return release_block(op, inode);
     }
-    if op.volume().superblock.s_feature_compat.get() & compat::EXT_ATTR == 0 {
+    if op.facts().superblock.s_feature_compat.get() & compat::EXT_ATTR == 0 {
         return Err(Error::NotSupported);
     }
     let home = match inode.file_acl() {
@@ -132,13 +132,13 @@ fn write_block_set(
 
 /// A block near the inode.
 fn goal(op: &Op<'_>, inode: &Inode) -> Result<HomeBlock> {
-    let geometry = &op.volume().geometry;
+    let geometry = &op.facts().geometry;
     let (group, _) = geometry.group_of_inode(inode.ino)?;
     Ok(geometry.first_block(group))
 }
 
 fn seal(op: &mut Op<'_>, home: HomeBlock) -> Result<()> {
-    let checksums = op.volume().checksums;
+    let checksums = op.facts().checksums;
     if checksums.enabled() {
         let block = op.write_block(home)?;
         let checksum = checksums.xattr_block(home, block);
