@@ -66,7 +66,7 @@ impl Bench {
 
 fn everything(volume: &Volume) -> Vec<u64> {
     let groups = 0..volume.facts.geometry.group_count;
-    groups.map(|group| u64::from(read_desc(volume, group).unwrap().free_block_count())).collect()
+    groups.map(|group| u64::from(read_desc(&**volume, group).unwrap().free_block_count())).collect()
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_dropped_operation_changed_nothing() {
         assert_eq!(volume.orphans.all(&op).unwrap(), [ino]);
         drop(op);
         assert_eq!((everything(&volume), volume.stat_fs().unwrap()), before);
-        assert!(volume.orphans.all(&volume).unwrap().is_empty());
+        assert!(volume.orphans.all(&*volume).unwrap().is_empty());
         volume.close().unwrap();
         bench.assert_clean();
     }
@@ -159,21 +159,21 @@ fn metadata_is_never_freed_and_nothing_is_freed_twice() {
             let error = free(&volume, HomeBlock(start), count).unwrap_err();
             assert!(matches!(error, Error::Corrupt { .. }), "{start}+{count}: {error}");
         };
-        for range in fixed_ranges(&volume, 0).unwrap().iter() {
+        for range in fixed_ranges(&*volume, 0).unwrap().iter() {
             is_refused(range.start, 1);
             is_refused(range.end - 1, 1);
         }
         is_refused(0, 1);
         is_refused(volume.facts.geometry.block_count - 1, 2);
         is_refused(u64::MAX, 2);
-        let jbd2 = volume.marks.as_ref().unwrap().jbd2_block();
+        let jbd2 = volume.opened().marks.as_ref().unwrap().jbd2_block();
         is_refused(jbd2.0 + 1, 1);
         let (start, _) = volume.with_op(2, |op| op.alloc_blocks(HomeBlock(0), 4)).unwrap();
         free(&volume, start, 4).unwrap();
         is_refused(start.0, 4);
         is_refused(start.0 + 3, 1);
         assert_eq!(everything(&volume), before);
-        check_not_fixed(&volume, start, 4).unwrap();
+        check_not_fixed(&*volume, start, 4).unwrap();
     }
 }
 
@@ -182,7 +182,7 @@ fn metadata_that_lie_outside_of_their_flex_group_are_not_freed_either() {
     let packed = "packed_meta_blocks=1";
     let bench = Bench::with(&["-g", "256", "-E", packed, "-O", "^resize_inode"]);
     let volume = bench.open();
-    let last = read_desc(&volume, volume.facts.geometry.group_count - 1).unwrap();
+    let last = read_desc(&*volume, volume.facts.geometry.group_count - 1).unwrap();
     assert_eq!(volume.facts.geometry.group_of_block(HomeBlock(last.block_bitmap())), 0);
     for block in [last.block_bitmap(), last.inode_bitmap(), last.inode_table()] {
         let error = free(&volume, HomeBlock(block), 1).unwrap_err();
@@ -250,7 +250,7 @@ fn orphans_come_and_go_in_any_order() {
             }
             // What the volume says, read afresh.
             volume.orphans.invalidate();
-            let mut found = volume.orphans.all(&volume).unwrap();
+            let mut found = volume.orphans.all(&*volume).unwrap();
             found.sort_unstable();
             let mut expected = orphans.clone();
             expected.sort_unstable();

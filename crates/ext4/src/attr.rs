@@ -3,9 +3,9 @@
 use crate::error::{Error, Result};
 use crate::file::FILE_BYTES_MAX;
 use crate::inode::{Inode, flags, read_inode};
+use crate::mounted::Mounted;
 use crate::op::{Op, credits};
 use crate::types::{Attr, FileKind, InodeNo, SetAttr, SetTime, Timestamp};
-use crate::volume::Volume;
 use crate::xattr;
 
 const SET_USER_ID: u16 = 0o4000;
@@ -22,15 +22,14 @@ const SETTABLE_FLAGS: u32 = flags::SYNC
     | flags::DIRSYNC
     | flags::TOPDIR;
 
-impl Volume {
-    /// The attributes of an inode.
-    pub fn get_attr(&self, ino: InodeNo) -> Result<Attr> {
+impl Mounted {
+    /// [`Volume::get_attr`](crate::Volume::get_attr).
+    pub(crate) fn get_attr(&self, ino: InodeNo) -> Result<Attr> {
         Ok(read_inode(self, ino)?.attr())
     }
 
-    /// Sets attributes, in one operation (a size that cuts much takes more). A new mode also
-    /// changes the access control list, if there is one.
-    pub fn set_attr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
+    /// [`Volume::set_attr`](crate::Volume::set_attr).
+    pub(crate) fn set_attr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
         let inode = read_inode(self, ino)?;
         check(&inode, set)?;
         let cell = self.cell(ino);

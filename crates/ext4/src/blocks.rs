@@ -107,7 +107,7 @@ impl Op<'_> {
     }
 
     fn find_in_group(&self, group: u32, goal_index: u32, wanted: u32) -> Result<Option<Found>> {
-        let volume = self.volume_ref();
+        let volume = self.mounted();
         let desc = read_desc(self, group)?;
         if desc.free_block_count() == 0 {
             return Ok(None);
@@ -133,7 +133,7 @@ impl Op<'_> {
 
     /// The bitmap with every block set that must not be allocated before a commit.
     fn without_uncommitted(&self, group: u32, bits: &BlockRef) -> BlockRef {
-        let volume = self.volume_ref();
+        let volume = self.mounted();
         let first = volume.facts.geometry.first_block(group).0;
         let window = first..first + u64::from(volume.facts.geometry.blocks_in_group(group));
         let mut usable = bits.clone();
@@ -164,7 +164,7 @@ impl Op<'_> {
         self.put_block_bitmap(&mut desc, bits)?;
         self.put_desc(group, &desc)?;
         self.free_block_delta -= i64::from(count);
-        self.volume_ref().alloc_hints.set_block_hint(group, run.end);
+        self.mounted().alloc_hints.set_block_hint(group, run.end);
         Ok(())
     }
 
@@ -172,7 +172,7 @@ impl Op<'_> {
     /// again before this has committed. An error when they are free or the file system's own.
     pub(crate) fn free_blocks(&mut self, start: HomeBlock, count: u64) -> Result<()> {
         check_not_fixed(self, start, count)?;
-        let volume = self.volume_ref();
+        let volume = self.mounted();
         let end = start.0 + count;
         let mut at = start.0;
         while at < end {
@@ -201,13 +201,13 @@ impl Op<'_> {
         self.put_block_bitmap(&mut desc, bits)?;
         self.put_desc(group, &desc)?;
         self.free_block_delta += i64::from(count);
-        self.volume_ref().alloc_hints.lower_block_hint(group, run.start);
+        self.mounted().alloc_hints.lower_block_hint(group, run.start);
         Ok(())
     }
 
     /// A group's block bitmap: read and checked, or made when it was never written.
     fn block_bitmap(&self, group: u32, desc: &GroupDesc) -> Result<BlockRef> {
-        let volume = self.volume_ref();
+        let volume = self.mounted();
         if volume.facts.checksums.groups_enabled() && desc.has_flag(BLOCK_UNINIT) {
             return self.first_block_bitmap(group);
         }
@@ -240,7 +240,7 @@ impl Op<'_> {
     }
 
     fn put_block_bitmap(&mut self, desc: &mut GroupDesc, bits: BlockRef) -> Result<()> {
-        let volume = self.volume_ref();
+        let volume = self.mounted();
         let covered = (volume.facts.geometry.blocks_per_group / 8) as usize;
         if volume.facts.checksums.enabled() {
             desc.set_block_bitmap_csum(volume.facts.checksums.bitmap(&bits[..covered]));

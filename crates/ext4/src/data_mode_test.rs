@@ -78,7 +78,7 @@ fn regression_a_mode_that_is_set_while_the_old_one_is_looked_up() {
         let (volume, ino) = (bench.open(), bench.files[0]);
         set_mode(&volume, ino, DataMode::Ordered);
         volume.set_xattr(ino, b"user.long", &[7; 1000], XattrFlags::Any).expect("an attribute");
-        let block = read_inode(&volume, ino).expect("an inode").file_acl();
+        let block = read_inode(&*volume, ino).expect("an inode").file_acl();
         assert!(block.0 != 0, "an attribute of 1000 bytes does not fit into an inode");
         volume.close().expect("a clean close");
 
@@ -114,8 +114,8 @@ fn regression_a_new_block_is_not_logged_as_a_change_of_what_it_held() {
     let bench = Bench::new(DataMode::Delta, 64, 1);
     let (volume, ino) = (bench.open(), bench.files[0]);
     let home_of = |volume: &Volume| {
-        let inode = read_inode(volume, ino).expect("an inode");
-        match extent_tree::map(volume, &inode, 0, 1).expect("a mapping").target {
+        let inode = read_inode(&**volume, ino).expect("an inode");
+        match extent_tree::map(&**volume, &inode, 0, 1).expect("a mapping").target {
             Target::Written(home) => home,
             other => panic!("it was written, and is {other:?}"),
         }

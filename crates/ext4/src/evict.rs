@@ -7,16 +7,16 @@
 //! another who frees it the number stays.
 
 use crate::inode::{Inode, read_inode};
+use crate::mounted::Mounted;
 use crate::op::{Op, credits};
-use crate::volume::Volume;
 use crate::{Error, FileKind, InodeNo, Result, xattr};
 
 /// Attribute block (its bits, or its reference count), orphan, inode.
 const CREDITS: usize = 1 + credits::FREE_BLOCKS + credits::ORPHAN + credits::FREE_INODE;
 
-impl Volume {
-    /// Takes `count` pins off an inode. One that has no name is freed with its last pin.
-    pub fn forget(&self, ino: InodeNo, count: u64) {
+impl Mounted {
+    /// [`Volume::forget`](crate::Volume::forget).
+    pub(crate) fn forget(&self, ino: InodeNo, count: u64) {
         if !self.cells.unpin(ino, count, self.committed()) || self.is_read_only() {
             return;
         }
@@ -26,9 +26,8 @@ impl Volume {
         }
     }
 
-    /// Whether there are files without a name that still hold their space: they give it back when
-    /// nobody has them open any more, which the caller learns a little later than it happens.
-    pub fn has_deleted_files(&self) -> bool {
+    /// [`Volume::has_deleted_files`](crate::Volume::has_deleted_files).
+    pub(crate) fn has_deleted_files(&self) -> bool {
         self.orphans.all(self).is_ok_and(|orphans| !orphans.is_empty())
     }
 

@@ -15,9 +15,9 @@ use crate::file::{
 use crate::file_write::{EDIT_COUNT, edits_credit_count, has_room_for_edit};
 use crate::free_budget::FREE_CREDIT_COUNT;
 use crate::inode::{Inode, flags};
+use crate::mounted::Mounted;
 use crate::op::Op;
 use crate::truncate::budget;
-use crate::volume::Volume;
 use crate::{Error, InodeNo, Result};
 
 /// What `Volume::fallocate` does with a range.
@@ -64,9 +64,9 @@ struct Progress {
     needs_credits: Cell<bool>,
 }
 
-impl Volume {
-    /// Allocates, punches or zeroes `len_bytes` bytes from `offset` on.
-    pub fn fallocate(
+impl Mounted {
+    /// [`Volume::fallocate`](crate::Volume::fallocate).
+    pub(crate) fn fallocate(
         &self,
         ino: InodeNo,
         how: Allocate,
@@ -104,7 +104,7 @@ impl Volume {
             let progress = Progress { fitting: Cell::new(next), needs_credits: Cell::new(false) };
             next = loop {
                 let few = edits_credit_count(EDIT_COUNT, depth) + EDGE_COUNT;
-                let credit_count = if may_stop { self.journal().max_credit_count() } else { few };
+                let credit_count = if may_stop { self.journal.max_credit_count() } else { few };
                 let range = next..until;
                 match self.with_op(credit_count, |op| {
                     filling.step(op, ino, range.clone(), may_stop, &progress)
@@ -135,7 +135,7 @@ impl Volume {
         let mut may_stop = false;
         let needs_credits = Cell::new(false);
         while let Some(from) = next {
-            let most = self.journal().max_credit_count().min(PUNCH_CREDIT_COUNT_MAX);
+            let most = self.journal.max_credit_count().min(PUNCH_CREDIT_COUNT_MAX);
             let credit_count = if may_stop { most } else { FREE_CREDIT_COUNT };
             let punched = self.with_op(credit_count, |op| {
                 let mut inode = regular_file(op, ino)?;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use journal::{BLOCK_BYTES, HomeBlock};
 
-use crate::data_mode::{Plan, Put};
 use crate::extent_tree::{self, Target};
 use crate::inode::{Inode, flags, read_inode};
 use crate::op::Op;
+use crate::plan::{Plan, Put};
 use crate::source::Source;
 use crate::{Error, FileKind, InodeNo, Result};
 

@@ -9,8 +9,8 @@ use crate::extent_tree::{self, Target};
 use crate::file::{FILE_BYTES_MAX, block_of, regular_file};
 use crate::file_write::{Chunk, EDIT_COUNT, GROWTH_LEVEL_COUNT, edits_credit_count};
 use crate::inode::Inode;
+use crate::mounted::Mounted;
 use crate::op::Op;
-use crate::volume::Volume;
 use crate::{Error, InodeNo, Result};
 
 /// The deepest tree there can be.
@@ -19,24 +19,20 @@ const DEPTH_MAX: u16 = 5;
 /// Some bytes of a file and where they go.
 pub type Piece<'a> = (u64, &'a [u8]);
 
-impl Volume {
-    /// The most blocks that [`Volume::write_atomic`] can write at once when those that have to be
-    /// allocated lie in few block groups; 0 where it is not supported.
-    pub fn atomic_block_limit(&self) -> usize {
-        if !self.data_mode().is_atomic() {
+impl Mounted {
+    /// [`Volume::atomic_block_limit`](crate::Volume::atomic_block_limit).
+    pub(crate) fn atomic_block_limit(&self) -> usize {
+        if !self.settings.data_mode.is_atomic() {
             return 0;
         }
         let others = edits_credit_count(EDIT_COUNT, DEPTH_MAX + GROWTH_LEVEL_COUNT);
-        self.journal().max_credit_count().saturating_sub(others)
+        self.journal.max_credit_count().saturating_sub(others)
     }
 
-    /// Writes all pieces, ascending and apart from each other, growing the file as needed, in one
-    /// transaction. On an error nothing was written: [`Error::NoSpace`] also when one transaction
-    /// cannot hold them, [`Error::NotSupported`] where the volume's mode may put data in place over
-    /// others.
-    pub fn write_atomic<'a>(&self, ino: InodeNo, pieces: &[Piece<'a>]) -> Result<()> {
+    /// [`Volume::write_atomic`](crate::Volume::write_atomic).
+    pub(crate) fn write_atomic<'a>(&self, ino: InodeNo, pieces: &[Piece<'a>]) -> Result<()> {
         self.check_writable()?;
-        if !self.data_mode().is_atomic() {
+        if !self.settings.data_mode.is_atomic() {
             return Err(Error::NotSupported);
         }
         check_pieces(pieces)?;
@@ -68,7 +64,7 @@ fn check_pieces(pieces: &[Piece<'_>]) -> Result<()> {
 
 /// What the operation may change: enough for one edit for each block that holds nothing yet, or as many as
 /// a transaction has room for beside the data: blocks that are allocated together need one edit.
-fn credit_count(volume: &Volume, inode: &Inode, pieces: &[Piece<'_>]) -> Result<usize> {
+fn credit_count(volume: &Mounted, inode: &Inode, pieces: &[Piece<'_>]) -> Result<usize> {
     let (mut block_count, mut fresh_count) = (0, 0);
     for (offset, data) in pieces {
         let last = block_of(offset + data.len() as u64 - 1);
@@ -85,7 +81,7 @@ fn credit_count(volume: &Volume, inode: &Inode, pieces: &[Piece<'_>]) -> Result<
     }
     let depth = extent_tree::depth(inode) + GROWTH_LEVEL_COUNT;
     let credits = |edit_count| block_count + edits_credit_count(EDIT_COUNT + edit_count, depth);
-    let most = volume.journal().max_credit_count();
+    let most = volume.journal.max_credit_count();
     if credits(0) > most { Err(Error::NoSpace) } else { Ok(credits(fresh_count).min(most)) }
 }
 

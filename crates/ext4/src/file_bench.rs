@@ -200,7 +200,7 @@ pub(crate) fn read_all(volume: &Volume, ino: InodeNo, size: usize) -> Vec<u8> {
 }
 
 pub(crate) fn check(volume: &Volume, ino: InodeNo, model: &Model, what: &str) {
-    let inode = read_inode(volume, ino).expect("an inode");
+    let inode = read_inode(&**volume, ino).expect("an inode");
     assert_eq!(inode.size(), model.size(), "size, {what}");
     assert!(inode.sectors() >= 8 * model.blocks.len() as u64, "sectors, {what}");
     let bytes = read_all(volume, ino, model.bytes.len());

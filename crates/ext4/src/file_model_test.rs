@@ -62,7 +62,7 @@ fn large_writes_cross_many_operations() {
         assert_eq!(volume.write(ino, 3, &data).expect("a write"), data.len());
         model.write(3, &data);
         check(&volume, ino, &model, "overwritten");
-        let inode = read_inode(&volume, ino).expect("an inode");
+        let inode = read_inode(&*volume, ino).expect("an inode");
         assert_eq!(extent_tree::depth(&inode), 0, "one file alone lies in few extents");
         volume.close().expect("a clean close");
         bench.fsck();
@@ -83,7 +83,7 @@ fn alternating_holes_make_a_deep_tree_and_it_goes_again() {
             model.write(2 * at * BLOCK, &data);
         }
         let depth =
-            |volume: &Volume| extent_tree::depth(&read_inode(volume, ino).expect("an inode"));
+            |volume: &Volume| extent_tree::depth(&read_inode(&**volume, ino).expect("an inode"));
         assert!(depth(&volume) >= 2);
         check(&volume, ino, &model, "deep");
         volume.close().expect("a clean close");
@@ -100,7 +100,7 @@ fn alternating_holes_make_a_deep_tree_and_it_goes_again() {
         set_size(&volume, ino, 10).expect("a truncate");
         model.resize(10);
         check(&volume, ino, &model, "cut");
-        let inode = read_inode(&volume, ino).expect("an inode");
+        let inode = read_inode(&*volume, ino).expect("an inode");
         assert_eq!((depth(&volume), inode.sectors()), (0, 0));
         volume.close().expect("a clean close");
         bench.fsck();

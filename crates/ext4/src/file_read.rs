@@ -1,28 +1,21 @@
-//! Reading a file, and the access time that it leaves.
+//! Reading a file.
 
 use journal::{BLOCK_BYTES, HomeBlock, JournalError};
 
 use crate::extent_tree::{self, Target};
 use crate::file::{BLOCK, FILE_BYTES_MAX, block_of, place_in_block, regular_file};
-use crate::inode::{Inode, flags, read_inode};
-use crate::op::credits;
-use crate::volume::Volume;
-use crate::{InodeNo, Result, Timestamp};
+use crate::inode::Inode;
+use crate::mounted::Mounted;
+use crate::{InodeNo, Result};
 
-/// Access times are brought up to date when they are older than this, in seconds.
-const ATIME_AGE_MAX_SECONDS: i64 = 24 * 60 * 60;
-
-impl Volume {
-    /// Fills `out` from the file's content at `offset`. Returns how many bytes there were: fewer
-    /// than asked only at the end of the file. Holes read as zeros; so does what `out` has room for of
-    /// the block in which the file ends. Fails once new blocks of the file could not be written: nobody may see
-    /// what they held before.
-    pub fn read(&self, ino: InodeNo, offset: u64, out: &mut [u8]) -> Result<usize> {
+impl Mounted {
+    /// [`Volume::read`](crate::Volume::read).
+    pub(crate) fn read(&self, ino: InodeNo, offset: u64, out: &mut [u8]) -> Result<usize> {
         self.read_noting(ino, offset, out, true)
     }
 
-    /// [`Volume::read`]; with `notes_access` the access time may change (see `O_NOATIME` of open(2)).
-    pub fn read_noting(
+    /// [`Volume::read_noting`](crate::Volume::read_noting).
+    pub(crate) fn read_noting(
         &self,
         ino: InodeNo,
         offset: u64,
@@ -32,7 +25,7 @@ impl Volume {
         let cell = self.cell(ino);
         let content = cell.content.read();
         if cell.is_content_lost() {
-            let reason = self.journal().abort_reason().unwrap_or_default();
+            let reason = self.journal.abort_reason().unwrap_or_default();
             return Err(JournalError::Aborted(reason).into());
         }
         let inode = regular_file(self, ino)?;
@@ -89,7 +82,7 @@ impl Volume {
         }
         let (whole, tail) = rest.split_at_mut(rest.len() - rest.len() % BLOCK_BYTES);
         if !whole.is_empty() {
-            self.journal().read_data(next, whole)?;
+            self.journal.read_data(next, whole)?;
             next.0 += whole.len() as u64 / BLOCK;
         }
         if !tail.is_empty() {
@@ -100,26 +93,8 @@ impl Volume {
 
     fn read_one(&self, block: HomeBlock) -> Result<[u8; BLOCK_BYTES]> {
         let mut bytes = [0; BLOCK_BYTES];
-        self.journal().read_data(block, &mut bytes)?;
+        self.journal.read_data(block, &mut bytes)?;
         Ok(bytes)
-    }
-
-    /// The inode was read (file content, directory, symlink target): sets its access time when it
-    /// is not newer than its last change, or a day old, unless the volume is open with `noatime`.
-    /// Costs nothing otherwise.
-    pub(crate) fn note_access(&self, inode: &Inode) -> Result<()> {
-        let is_kept = self.is_read_only() || self.options.noatime;
-        if is_kept || !is_access_due(inode, self.now()) {
-            return Ok(());
-        }
-        self.with_op(credits::PUT_INODE, |op| {
-            let mut inode = read_inode(op, inode.ino)?;
-            if is_access_due(&inode, op.now()) {
-                inode.set_atime(op.now());
-                op.store_inode(&inode)?;
-            }
-            Ok(())
-        })
     }
 }
 
@@ -127,14 +102,4 @@ impl Volume {
 fn end_of_last_block(offset: u64, len_bytes: usize) -> usize {
     let skip = place_in_block(offset);
     if len_bytes == 0 { 0 } else { (skip + len_bytes).next_multiple_of(BLOCK_BYTES) - skip }
-}
-
-fn is_access_due(inode: &Inode, now: Timestamp) -> bool {
-    if inode.has_flag(flags::NOATIME) {
-        return false;
-    }
-    let atime = inode.atime();
-    let is_old = now.seconds.saturating_sub(atime.seconds) >= ATIME_AGE_MAX_SECONDS;
-    // A clock that stands still must not make every read a write.
-    (is_old || atime <= inode.mtime() || atime <= inode.ctime()) && atime != now
 }

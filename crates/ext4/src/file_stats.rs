@@ -10,11 +10,9 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use device::sync::Mutex;
-use journal::{Observer, Written, WrittenAs};
+use journal::{BlockOwner, Observer, Written, WrittenAs};
 
-use crate::file::regular_file;
-use crate::volume::Volume;
-use crate::{InodeNo, Result};
+use crate::InodeNo;
 
 /// Most files that are remembered.
 const FILE_LIMIT: usize = 4096;
@@ -74,6 +72,11 @@ pub(crate) struct FileStats {
 }
 
 impl FileStats {
+    /// Whose data the content of this file is, as the journal counts it.
+    pub(crate) fn owner(ino: InodeNo) -> BlockOwner {
+        BlockOwner(ino.0.into())
+    }
+
     /// The application wrote so much at once.
     pub(crate) fn note_write(&self, ino: InodeNo, len_bytes: usize) {
         let mut table = self.table.lock();
@@ -119,20 +122,6 @@ impl FileStats {
     }
 }
 
-impl Volume {
-    /// The counters of a regular file. Waits for a write to it that is under way.
-    pub fn file_stat(&self, ino: InodeNo) -> Result<FileStat> {
-        regular_file(self, ino)?;
-        drop(self.cell(ino).content.read());
-        Ok(self.file_stats.get(ino))
-    }
-
-    /// The files for which most was written since the mount, at most `limit` of them, the first one most of all.
-    pub fn most_written_files(&self, limit: usize) -> Vec<(InodeNo, FileStat)> {
-        self.file_stats.most_written(limit)
-    }
-}
-
 /// The owner of data is the number of its inode.
 impl Observer for FileStats {
     fn written(&self, written: &[Written]) {
@@ -164,8 +153,6 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    use journal::BlockOwner;
 
     #[test]
     fn what_is_written_for_a_file_is_its_own() {

@@ -28,7 +28,7 @@ fn an_interrupted_truncate_is_finished_at_the_next_opening() {
     volume.sync().expect("a sync");
     drop(volume); // a crash
     let volume = bench.open();
-    let inode = read_inode(&volume, ino).expect("an inode");
+    let inode = read_inode(&*volume, ino).expect("an inode");
     assert_eq!((inode.size(), inode.sectors()), (5000, 16));
     assert!(read_all(&volume, ino, 5000).iter().all(|byte| *byte == 7));
     volume.close().expect("a clean close");
@@ -85,7 +85,7 @@ fn overwriting_in_place_needs_no_commit_for_fdatasync() {
 fn access_times_follow_changes_only() {
     let bench = Bench::new(DataMode::Journal, 64, 1);
     let (volume, ino) = (bench.open(), bench.files[0]);
-    let attr = || read_inode(&volume, ino).expect("an inode").attr();
+    let attr = || read_inode(&*volume, ino).expect("an inode").attr();
     let read = || volume.read(ino, 0, &mut [0; 4]).expect("a read");
     volume.write(ino, 0, b"text").expect("a write");
     assert!(attr().atime < attr().mtime);
@@ -139,7 +139,7 @@ fn metadata_cannot_be_read_as_data() {
     let bench = Bench::with_options(DataMode::Journal, 24, 1, &["-O", "^metadata_csum"]);
     let (volume, ino) = (bench.open(), bench.files[0]);
     volume.write(ino, 0, b"x").expect("a write");
-    let (table, place) = crate::groups::inode_place(&volume, ino).expect("an inode's place");
+    let (table, place) = crate::groups::inode_place(&*volume, ino).expect("an inode's place");
     volume.close().expect("a clean close");
     let mut bytes = bench.device.to_bytes();
     let start_lo = table.0 as usize * 4096 + place + 40 + 12 + 8;
@@ -195,7 +195,7 @@ fn damaged_extent_blocks_are_errors() {
     (0..40u64).for_each(|at| {
         volume.write(ino, 2 * at * BLOCK, b"data").expect("a write");
     });
-    let inode = read_inode(&volume, ino).expect("an inode");
+    let inode = read_inode(&*volume, ino).expect("an inode");
     assert_eq!(extent_tree::depth(&inode), 1);
     // The root's first index entry: its block is at byte 16.
     let node = u32::from_le_bytes(inode.i_block()[16..20].try_into().expect("4 bytes"));
@@ -230,8 +230,8 @@ fn crafted_extent_trees_do_no_harm() {
         volume.write(ino, 2 * at * BLOCK, b"data").expect("a write");
     });
     volume.fallocate(ino, Allocate::KeepSize, 1 << 23, 1 << 20).expect("a fallocate");
-    let inode = read_inode(&volume, ino).expect("an inode");
-    let (table, place) = crate::groups::inode_place(&volume, ino).expect("an inode's place");
+    let inode = read_inode(&*volume, ino).expect("an inode");
+    let (table, place) = crate::groups::inode_place(&*volume, ino).expect("an inode's place");
     let root = table.0 as usize * 4096 + place + 40;
     let node = u32::from_le_bytes(inode.i_block()[16..20].try_into().expect("4 bytes"));
     volume.close().expect("a clean close");
@@ -286,7 +286,7 @@ fn freeing_an_inode_gives_everything_back() {
         volume.write(ino, 3 * at * BLOCK, b"data").expect("a write");
     });
     volume.free_inode_blocks(ino).expect("freed");
-    let inode = read_inode(&volume, ino).expect("an inode");
+    let inode = read_inode(&*volume, ino).expect("an inode");
     assert_eq!(inode.sectors(), 0);
     volume.close().expect("a clean close");
     bench.fsck();

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use journal::{BLOCK_BYTES, BlockRef, HomeBlock, InPlaceGuard};
 
 use crate::cells::InodeCell;
-use crate::data_mode::{Plan, Put};
 use crate::extent_tree::{self, Target};
 use crate::extent_update::edit_credit_count;
 use crate::file::{
@@ -25,8 +24,9 @@ use crate::file::{
     touch, zero_tail,
 };
 use crate::inode::Inode;
+use crate::mounted::Mounted;
 use crate::op::Op;
-use crate::volume::Volume;
+use crate::plan::{Plan, Put};
 use crate::{DataMode, Error, InodeNo, Result};
 
 /// Allocations and conversions that an operation asks credits for at first. They mostly change the same
@@ -106,21 +106,14 @@ pub(crate) struct Chunk<'a> {
     needs_copies: Cell<bool>,
 }
 
-impl Volume {
-    /// Writes `data` at `offset`, growing the file as needed. Returns how much was written: less
-    /// than asked when the volume or the largest file size is reached on the way.
-    pub fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
+impl Mounted {
+    /// [`Volume::write`](crate::Volume::write).
+    pub(crate) fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
         self.write_accepting(ino, offset, data, false, &mut |_| {})
     }
 
-    /// [`Volume::write`] that calls `accepted` with what it is going to return, at most once, when
-    /// nothing is left but to write data home. `kill`: by somebody whose writes clear set-user-ID
-    /// and set-group-ID.
-    ///
-    /// From there on only the device can fail, which aborts the journal, and the next sync tells.
-    /// Until this returns, whoever reads the content, changes it or syncs the file waits. So the
-    /// writer may be answered in `accepted`, and prepare its next piece meanwhile.
-    pub fn write_accepting(
+    /// [`Volume::write_accepting`](crate::Volume::write_accepting).
+    pub(crate) fn write_accepting(
         &self,
         ino: InodeNo,
         offset: u64,
@@ -172,7 +165,7 @@ impl Volume {
         check_may_change(&inode, offset)?;
         let inode = self.use_extents(inode)?;
         let depth = extent_tree::depth(&inode);
-        let credits_max = self.journal().max_credit_count();
+        let credits_max = self.journal.max_credit_count();
         let most = edits_credit_count(EDIT_COUNT, depth);
         let journaled_max = credits_max.saturating_sub(most).max(1);
         let plan = self.plan(&inode, cell, data.len())?;
@@ -211,7 +204,7 @@ impl Volume {
             mapped(written.len_bytes);
         }
         for place in &written.in_place {
-            let sent = self.journal().write_in_place(place.home, &data[place.range.clone()]);
+            let sent = self.journal.write_in_place(place.home, &data[place.range.clone()]);
             sent.inspect_err(|_| written.note_not_sent(cell))?;
             self.file_stats.note_in_place(ino, place.range.len());
         }

@@ -165,7 +165,7 @@ pub(crate) fn merge(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 impl Op<'_> {
     /// Writes a group's descriptor, with its checksum.
     pub(crate) fn put_desc(&mut self, group: u32, desc: &GroupDesc) -> Result<()> {
-        let facts = self.volume_ref().facts();
+        let facts = self.mounted().facts();
         let mut desc = *desc;
         if facts.checksums.groups_enabled() {
             desc.bg_checksum.set(facts.checksums.group_desc(group, &desc));

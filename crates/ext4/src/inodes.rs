@@ -31,7 +31,7 @@ impl Op<'_> {
     /// Allocates an inode for a new child of `parent`. Its bytes are whatever they were: the
     /// caller puts a whole new inode (`Inode::new`).
     pub(crate) fn alloc_inode(&mut self, parent: InodeNo, kind: FileKind) -> Result<InodeNo> {
-        let geometry = &self.volume_ref().facts.geometry;
+        let geometry = &self.mounted().facts.geometry;
         let goal = match kind {
             FileKind::Directory if parent == InodeNo::ROOT => self.spread_group()?,
             _ => geometry.group_of_inode(parent)?.0,
@@ -44,7 +44,7 @@ impl Op<'_> {
                 && let Some(index) = self.take_inode(group, desc, kind)?
             {
                 let ino = geometry.inode_at(group, index);
-                self.volume_ref().file_stats.forget(ino);
+                self.mounted().file_stats.forget(ino);
                 return Ok(ino);
             }
         }
@@ -54,7 +54,7 @@ impl Op<'_> {
     /// Of some groups from a random one on, the one with most free inodes among those with most
     /// free blocks and fewest directories: an average weighs all three.
     fn spread_group(&self) -> Result<u32> {
-        let volume = self.volume_ref();
+        let volume = self.mounted();
         let group_count = volume.facts.geometry.group_count;
         let start = (volume.random() % u64::from(group_count)) as u32; // below a u32
         let mut best = (u64::MIN, start);
@@ -80,7 +80,7 @@ impl Op<'_> {
         mut desc: GroupDesc,
         kind: FileKind,
     ) -> Result<Option<u32>> {
-        let geometry = &self.volume_ref().facts.geometry;
+        let geometry = &self.mounted().facts.geometry;
         let mut bits = self.inode_bitmap(group, &desc)?;
         let from = geometry.first_inode - 1; // reserved inodes are in group 0
         let from = if group == 0 { from } else { 0 };
@@ -103,7 +103,7 @@ impl Op<'_> {
     /// Makes the used part of an inode table reach over `index`; blocks that it newly reaches may
     /// hold anything and become zeros.
     fn extend_inode_table(&mut self, desc: &mut GroupDesc, index: u32) -> Result<()> {
-        let volume = self.volume_ref();
+        let volume = self.mounted();
         if !volume.facts.checksums.groups_enabled() {
             return Ok(());
         }
@@ -131,7 +131,7 @@ impl Op<'_> {
     /// Frees an inode, which must not be an orphan any more. Its bytes become those of a deleted
     /// inode; the generation stays, so that the next user of the number can differ from it.
     pub(crate) fn free_inode(&mut self, ino: InodeNo, kind: FileKind) -> Result<()> {
-        let volume = self.volume_ref();
+        let volume = self.mounted();
         let (group, index) = volume.facts.geometry.group_of_inode(ino)?;
         let mut desc = read_desc(self, group)?;
         let mut bits = self.inode_bitmap(group, &desc)?;
@@ -162,7 +162,7 @@ impl Op<'_> {
 
     /// A group's inode bitmap: read and checked, or made when it was never written.
     fn inode_bitmap(&self, group: u32, desc: &GroupDesc) -> Result<BlockRef> {
-        let volume = self.volume_ref();
+        let volume = self.mounted();
         let count = volume.facts.geometry.inodes_per_group;
         if volume.facts.checksums.groups_enabled() && desc.has_flag(INODE_UNINIT) {
             let mut bits = [0; 4096];
@@ -180,7 +180,7 @@ impl Op<'_> {
     }
 
     fn put_inode_bitmap(&mut self, desc: &mut GroupDesc, bits: BlockRef) -> Result<()> {
-        let volume = self.volume_ref();
+        let volume = self.mounted();
         if volume.facts.checksums.enabled() {
             let covered = (volume.facts.geometry.inodes_per_group / 8) as usize;
             desc.set_inode_bitmap_csum(volume.facts.checksums.bitmap(&bits[..covered]));

@@ -20,6 +20,7 @@
 //!    finished operation is published (`Op::finish`); readers (lookup, readdir) hold it shared and
 //!    take nothing else.
 
+mod access_time;
 mod acl;
 mod alloc_hints;
 #[cfg(test)]
@@ -36,6 +37,7 @@ mod claim;
 mod data_mode;
 #[cfg(test)]
 mod data_mode_test;
+mod data_modes;
 mod dir;
 mod dir_block;
 mod dir_seal;
@@ -80,12 +82,16 @@ mod label;
 pub mod layout;
 mod make;
 mod marks;
+mod mounted;
 mod names;
 mod op;
 mod open;
+mod options;
 mod orphan;
+mod orphans;
 mod place;
 mod places;
+mod plan;
 mod raw;
 mod read_dir;
 mod rename;
@@ -104,6 +110,7 @@ mod unlink;
 mod volume;
 mod xattr;
 mod xattr_set;
+mod xattrs;
 
 pub use claim::{Claimant, check_claim};
 pub use data_mode::{DATA_MODE_XATTR, DataMode};
@@ -115,6 +122,7 @@ pub use finish_mkfs::{finish_mkfs, is_mkfs_under_way};
 pub use give_up::give_up_journal;
 pub use journal::DeltaCodec;
 pub use layout::claim::Claim;
+pub use options::OpenOptions;
 pub use repair::{apply_repair, can_be_repaired, mend_superblock, recover_only};
 pub use space::{Spender, spending_as};
 pub use survey::Survey;
@@ -122,4 +130,4 @@ pub use types::{
     Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,
     Timestamp, XattrFlags,
 };
-pub use volume::{OpenOptions, Volume};
+pub use volume::Volume;

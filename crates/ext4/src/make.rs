@@ -1,15 +1,15 @@
 //! Making inodes: files, directories, symbolic links, special files; and more names for them.
 
 use crate::acl::Acl;
-use crate::data_mode;
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::extent_tree;
 use crate::inode::{Inode, flags};
+use crate::mounted::Mounted;
 use crate::names::{self, change_dir, read_dir_inode};
 use crate::op::{Op, credits};
+use crate::plan;
 use crate::types::{Attr, FileKind, InodeNo, NewNode, Owner};
-use crate::volume::Volume;
 use crate::xattr;
 use crate::xattr_set::{ACL_ACCESS, ACL_DEFAULT};
 
@@ -106,7 +106,7 @@ fn new_inode(op: &mut Op<'_>, dir: &Inode, kind: FileKind, owner: Owner) -> Resu
 
 /// A directory's data mode is that of the files and directories made in it.
 fn hand_down_data_mode(op: &mut Op<'_>, dir: &Inode, inode: &mut Inode) -> Result<()> {
-    let cell = op.volume_ref().cell(inode.ino);
+    let cell = op.mounted().cell(inode.ino);
     // The cell may still be there of the inode's former life.
     cell.set_mode_code(None);
     cell.set_synced(false);
@@ -115,7 +115,7 @@ fn hand_down_data_mode(op: &mut Op<'_>, dir: &Inode, inode: &mut Inode) -> Resul
     let takes = matches!(inode.kind(), FileKind::Regular | FileKind::Directory);
     match op.mode_of(dir)? {
         Some(mode) if takes && !by_flag => {
-            xattr::store(op, inode, &data_mode::mode_attribute(), Some(mode.name().as_bytes()))
+            xattr::store(op, inode, &plan::mode_attribute(), Some(mode.name().as_bytes()))
         }
         _ => Ok(()),
     }
@@ -150,11 +150,9 @@ fn write_target(op: &mut Op<'_>, inode: &mut Inode, target: &[u8]) -> Result<()>
     Ok(())
 }
 
-impl Volume {
-    /// Makes an inode with a name. `permissions` are what the caller asked for, without his
-    /// `umask`, which counts only when the directory has no default access control list. Pins
-    /// the inode.
-    pub fn make(
+impl Mounted {
+    /// [`Volume::make`](crate::Volume::make).
+    pub(crate) fn make(
         &self,
         parent: InodeNo,
         name: &[u8],
@@ -182,10 +180,8 @@ impl Volume {
         })
     }
 
-    /// Makes a regular file without a name, as `O_TMPFILE` does. It is an orphan: it goes with its last pin, or at
-    /// the next opening after a crash, unless [`Volume::link`] gives it a name. It gets owner, access
-    /// control list and data mode as a file that is made in `parent`. Pins the inode.
-    pub fn make_unnamed(
+    /// [`Volume::make_unnamed`](crate::Volume::make_unnamed).
+    pub(crate) fn make_unnamed(
         &self,
         parent: InodeNo,
         permissions: u16,
@@ -202,7 +198,7 @@ impl Volume {
             op.put_inode(&inode)?;
             op.orphan_add(&mut inode)?;
             op.put_inode(&inode)?;
-            op.volume_ref().cell(inode.ino).set_linkable(true);
+            op.mounted().cell(inode.ino).set_linkable(true);
             op.pin(inode.ino);
             Ok(inode.attr())
         })
@@ -221,9 +217,8 @@ impl Volume {
         Ok(names::insert_credit_count(&dir) + own_block + attributes + inode)
     }
 
-    /// Gives an inode that is not a directory one more name, or the first one, if [`Volume::make_unnamed`] made it. Pins the
-    /// inode.
-    pub fn link(&self, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr> {
+    /// [`Volume::link`](crate::Volume::link).
+    pub(crate) fn link(&self, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr> {
         names::check_name(name)?;
         let dir = names::dir_to_grow(self, parent)?;
         let credit_count = names::insert_credit_count(&dir) + credits::PUT_INODE + credits::ORPHAN;

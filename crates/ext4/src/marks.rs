@@ -35,7 +35,6 @@ use crate::layout::jbd2::{Elsewhere, JBD2_SUPERBLOCK_BYTES, Jbd2SuperBlock};
 use crate::layout::superblock::{
     MKFS_UNDER_WAY, STATE_ERROR, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock,
 };
-use crate::op::superblock_of;
 use crate::raw::{read_block, write_block};
 use crate::{Error, Result};
 
@@ -84,7 +83,7 @@ pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<FoundSuperBloc
     if device.size_bytes() < 4096 {
         return Err(Error::Incompatible("not an ext4 volume: too small".into()));
     }
-    let superblock = superblock_of(&*read_block(device, HomeBlock(0))?);
+    let superblock = SuperBlock::of_block(&*read_block(device, HomeBlock(0))?);
     let is_ok = |superblock: &SuperBlock| Checksums::new(superblock).superblock_ok(superblock);
     if is_ok(&superblock) {
         return Ok(FoundSuperBlock { superblock, is_sound: true, is_torn: false });

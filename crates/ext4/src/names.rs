@@ -5,10 +5,10 @@ use crate::error::{Error, Result};
 use crate::extent_tree;
 use crate::features::ro_compat;
 use crate::inode::{Inode, flags, read_inode};
+use crate::mounted::Mounted;
 use crate::op::{Op, credits};
 use crate::source::Source;
 use crate::types::{Attr, FileKind, InodeNo};
-use crate::volume::Volume;
 
 /// Longest name in bytes.
 const NAME_MAX: usize = 255;
@@ -53,7 +53,7 @@ pub(crate) fn read_dir_inode(source: &impl Source, ino: InodeNo) -> Result<Inode
 }
 
 /// A directory that is about to get a name, before the operation begins: with a tree of extents, so that it can grow.
-pub(crate) fn dir_to_grow(volume: &Volume, ino: InodeNo) -> Result<Inode> {
+pub(crate) fn dir_to_grow(volume: &Mounted, ino: InodeNo) -> Result<Inode> {
     let dir = read_dir_inode(volume, ino)?;
     // The operation will refuse what is not to be changed.
     if check_addable_to(&dir).is_ok() { volume.use_extents(dir) } else { Ok(dir) }
@@ -152,9 +152,9 @@ pub(crate) fn drop_link(op: &mut Op<'_>, inode: &mut Inode) -> Result<()> {
     op.put_inode(inode)
 }
 
-impl Volume {
-    /// Looks a name up (`.` and `..` too). Pins the inode.
-    pub fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Attr> {
+impl Mounted {
+    /// [`Volume::lookup`](crate::Volume::lookup).
+    pub(crate) fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Attr> {
         check_name(name)?;
         let cell = self.cell(parent);
         let _content = cell.content.read();
@@ -165,12 +165,12 @@ impl Volume {
             _ => find_target(self, &dir, name)?.ok_or(Error::NotFound)?.1,
         };
         // Under the lock: a removal of the name is published later and then sees the pin.
-        self.pin(inode.ino);
+        self.cells.pin(inode.ino);
         Ok(inode.attr())
     }
 
-    /// The target of a symbolic link.
-    pub fn read_link(&self, ino: InodeNo) -> Result<Vec<u8>> {
+    /// [`Volume::read_link`](crate::Volume::read_link).
+    pub(crate) fn read_link(&self, ino: InodeNo) -> Result<Vec<u8>> {
         let inode = read_inode(self, ino)?;
         if inode.kind() != FileKind::Symlink {
             return Err(Error::InvalidArgument);

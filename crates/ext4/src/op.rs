@@ -9,18 +9,19 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use journal::{BlockBytes, BlockOwner, BlockRef, Form, Handle, HomeBlock, InPlaceGuard, Tid};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 use crate::facts::Facts;
+use crate::file_stats::FileStats;
 use crate::inode::{Inode, read_inode};
 use crate::layout::inode::INODE_BYTES;
 use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
+use crate::mounted::Mounted;
 use crate::source::Source;
 use crate::space::{self, Spender};
-use crate::volume::Volume;
 use crate::{Error, InodeNo, Result, Timestamp, groups};
 
-/// Blocks that the parts of an operation may change, to add up what [`Volume::op`] is asked for.
+/// Blocks that the parts of an operation may change, to add up what [`Mounted::op`] is asked for.
 /// Asking for more than is used costs nothing but an earlier commit of a nearly full transaction.
 pub(crate) mod credits {
     /// One `alloc_blocks`: bitmap and descriptor.
@@ -39,7 +40,7 @@ pub(crate) mod credits {
 
 /// An operation in progress. Only one exists at a time on a volume.
 pub(crate) struct Op<'v> {
-    volume: &'v Volume,
+    volume: &'v Mounted,
     /// `None` only while `finish` takes it out.
     handle: Option<Handle<'v>>,
     now: Timestamp,
@@ -56,7 +57,7 @@ pub(crate) struct Op<'v> {
     renames_dir: bool,
 }
 
-impl Volume {
+impl Mounted {
     /// Begins an operation that changes up to `credit_count` blocks. Waits while another is open:
     /// never call it while one is open in the same thread. `Error::ReadOnly` on such a volume.
     pub(crate) fn op(&self, credit_count: usize) -> Result<Op<'_>> {
@@ -140,7 +141,7 @@ impl<'v> Op<'v> {
     }
 
     /// The volume, for as long as the operation may live.
-    pub(crate) fn volume_ref(&self) -> &'v Volume {
+    pub(crate) fn mounted(&self) -> &'v Mounted {
         self.volume
     }
 
@@ -173,7 +174,7 @@ impl<'v> Op<'v> {
 
     /// Blocks that are put from now on hold data of this file: they are counted as its own.
     pub(crate) fn own_data(&mut self, ino: InodeNo) {
-        self.handle_mut().set_owner(data_owner(ino));
+        self.handle_mut().set_owner(FileStats::owner(ino));
     }
 
     /// [`Op::put_block`] with metadata, which are counted for no file.
@@ -302,7 +303,7 @@ impl<'v> Op<'v> {
 
     /// The superblock as this operation sees it.
     pub(crate) fn superblock(&self) -> Result<SuperBlock> {
-        Ok(superblock_of(&*self.super_bytes()?))
+        Ok(SuperBlock::of_block(&*self.super_bytes()?))
     }
 
     /// Changes the superblock; its free counts and write time are brought up to date as well.
@@ -376,16 +377,4 @@ impl Drop for Op<'_> {
             self.volume.orphans.invalidate();
         }
     }
-}
-
-/// Whose data the content of this file is.
-pub(crate) fn data_owner(ino: InodeNo) -> BlockOwner {
-    BlockOwner(ino.0.into())
-}
-
-/// The superblock in block 0.
-pub(crate) fn superblock_of(block: &BlockBytes) -> SuperBlock {
-    let (superblock, _) =
-        SuperBlock::read_from_prefix(&block[SUPERBLOCK_OFFSET..]).expect("block 0 is large enough");
-    superblock
 }

@@ -31,12 +31,13 @@ use crate::layout::claim::Claim;
 use crate::layout::jbd2::Elsewhere;
 use crate::layout::superblock::{MKFS_UNDER_WAY, STATE_ERROR, SUPERBLOCK_MAGIC, SuperBlock};
 use crate::marks::{FoundSuperBlock, Marks, read_superblock};
-use crate::orphan::{OrphanFile, Orphans};
+use crate::mounted::Mounted;
+use crate::options::OpenOptions;
+use crate::orphans::{OrphanFile, Orphans};
 use crate::place::{self, Place};
 use crate::places::Places;
 use crate::raw::RawVolume;
 use crate::totals::Totals;
-use crate::volume::{OpenOptions, Volume};
 use crate::{Error, InodeNo, Result};
 
 /// Size in bytes of the journal in memory that a read-only volume gets: it is never written.
@@ -62,103 +63,114 @@ impl Found {
     }
 }
 
-impl Volume {
-    /// Opens the ext4 volume on `device`. A journal of ours that is not empty is recovered first,
-    /// also for a read-only volume. Refuses, without writing anything, what it does not know.
-    pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Volume> {
-        let mut found = find(&device)?;
-        let crashed = found.area.is_marked;
-        if let Some(claimant) = &options.claimant {
-            claim::check(&found, claimant)?;
-            if crashed || !options.read_only {
-                claim::take(&found.marks(), claimant)?;
-            }
+/// An open volume, and what says so on its device.
+pub(crate) struct Opened {
+    pub(crate) mounted: Mounted,
+    /// `None` on a read-only volume.
+    pub(crate) marks: Option<Marks>,
+    /// Of its claim, if that has one.
+    heartbeat: Option<Heartbeat>,
+}
+
+/// See [`crate::Volume::open`].
+pub(crate) fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Opened> {
+    let mut found = find(&device)?;
+    let crashed = found.area.is_marked;
+    if let Some(claimant) = &options.claimant {
+        claim::check(&found, claimant)?;
+        if crashed || !options.read_only {
+            claim::take(&found.marks(), claimant)?;
         }
+    }
+    if crashed {
+        recover(&found, &options)?;
+        found = find(&device)?;
+    }
+    if !found.is_sound {
+        return Err(Error::corrupt("checksum", "the superblock"));
+    }
+    found.raw.check_root(&found.superblock)?;
+    if options.read_only {
         if crashed {
-            recover(&found, &options)?;
+            let writable = OpenOptions { read_only: false, ..options.clone() };
+            open_writable(found, writable, crashed)?.close()?;
             found = find(&device)?;
         }
-        if !found.is_sound {
-            return Err(Error::corrupt("checksum", "the superblock"));
-        }
-        found.raw.check_root(&found.superblock)?;
-        if options.read_only {
-            if crashed {
-                let writable = OpenOptions { read_only: false, ..options.clone() };
-                open_writable(found, writable, crashed)?.close()?;
-                found = find(&device)?;
-            }
-            return open_read_only(found, options);
-        }
-        open_writable(found, options, crashed)
+        return open_read_only(found, &options);
     }
+    open_writable(found, options, crashed)
+}
 
-    /// Brings everything home, frees what was unlinked but still in use, and takes the marks off:
-    /// the volume is then an ordinary clean ext4. After an error it is as after a crash.
-    pub fn close(self) -> Result<()> {
+impl Opened {
+    /// See [`crate::Volume::close`].
+    pub(crate) fn close(self) -> Result<()> {
         if let Some(marks) = &self.marks {
-            self.clean_up_orphans()?;
-            self.write_last_superblock()?;
-            self.journal.close()?;
+            self.mounted.clean_up_orphans()?;
+            write_last_superblock(&self.mounted)?;
+            self.mounted.journal.close()?;
             drop(self.heartbeat);
             return marks.remove();
         }
-        Ok(self.journal.close()?)
+        Ok(self.mounted.journal.close()?)
     }
 
-    fn write_last_superblock(&self) -> Result<()> {
-        let mut op = self.op(1)?;
-        let has_orphans = !self.orphans.all(&op)?.is_empty();
-        op.change_superblock(|superblock| {
-            let features = superblock.s_feature_ro_compat.get();
-            if !has_orphans {
-                superblock.s_feature_ro_compat.set(features & !ro_compat::ORPHAN_PRESENT);
-            }
-        })?;
-        op.finish(&[])?;
-        Ok(())
+    /// See [`crate::Volume::journal_size_bytes`].
+    pub(crate) fn journal_size_bytes(&self) -> u64 {
+        self.marks.as_ref().map_or(0, |_| self.mounted.journal.header().space_bytes)
     }
 
-    /// If the claim is to have one.
+    /// Starts the heartbeat if the claim is to have one.
     fn start_heartbeat(&mut self, marks: Marks, claim: Option<Claim>) -> Result<()> {
-        let beats = self.options.background;
-        if let Some(claim) = claim.filter(|claim| claim.heartbeat_s > 0 && beats) {
-            self.heartbeat = Some(Heartbeat::start(marks, claim, self.journal.aborter())?);
+        if let Some(claim) = claim.filter(|claim| claim.heartbeat_s > 0) {
+            self.heartbeat = Some(Heartbeat::start(marks, claim, self.mounted.journal.aborter())?);
         }
         Ok(())
     }
+}
 
-    /// The first operation of a mount, after the marks are set.
-    fn start(&self, crashed: bool) -> Result<()> {
-        if crashed {
-            self.count_free_space()?;
+fn write_last_superblock(volume: &Mounted) -> Result<()> {
+    let mut op = volume.op(1)?;
+    let has_orphans = !volume.orphans.all(&op)?.is_empty();
+    op.change_superblock(|superblock| {
+        let features = superblock.s_feature_ro_compat.get();
+        if !has_orphans {
+            superblock.s_feature_ro_compat.set(features & !ro_compat::ORPHAN_PRESENT);
         }
-        let mut op = self.op(1)?;
-        let now = op.now();
-        op.change_superblock(|superblock| {
-            let count = superblock.s_mnt_count.get();
-            superblock.s_mnt_count.set(count.saturating_add(1));
-            superblock.s_mtime.set((now.seconds & 0xFFFF_FFFF) as u32);
-            superblock.s_mtime_hi = (now.seconds >> 32 & 0xFF) as u8;
-        })?;
-        op.finish(&[])?;
-        self.clean_up_orphans()
-    }
+    })?;
+    op.finish(&[])?;
+    Ok(())
+}
 
-    /// After a crash the superblock's totals are old: the descriptors know better.
-    fn count_free_space(&self) -> Result<()> {
-        let (mut blocks, mut inodes) = (0, 0);
-        for group in 0..self.facts.geometry.group_count {
-            let desc = read_desc(self, group)?;
-            blocks += i64::from(desc.free_block_count());
-            inodes += i64::from(desc.free_inode_count());
-        }
-        let (old_blocks, old_inodes) =
-            (self.totals.free_block_count(), self.totals.free_inode_count());
-        // Both are below 2^48.
-        self.totals.add(blocks - old_blocks as i64, inodes - old_inodes as i64);
-        Ok(())
+/// The first operation of a mount, after the marks are set.
+fn start(volume: &Mounted, crashed: bool) -> Result<()> {
+    if crashed {
+        count_free_space(volume)?;
     }
+    let mut op = volume.op(1)?;
+    let now = op.now();
+    op.change_superblock(|superblock| {
+        let count = superblock.s_mnt_count.get();
+        superblock.s_mnt_count.set(count.saturating_add(1));
+        superblock.s_mtime.set((now.seconds & 0xFFFF_FFFF) as u32);
+        superblock.s_mtime_hi = (now.seconds >> 32 & 0xFF) as u8;
+    })?;
+    op.finish(&[])?;
+    volume.clean_up_orphans()
+}
+
+/// After a crash the superblock's totals are old: the descriptors know better.
+fn count_free_space(volume: &Mounted) -> Result<()> {
+    let (mut blocks, mut inodes) = (0, 0);
+    for group in 0..volume.facts.geometry.group_count {
+        let desc = read_desc(volume, group)?;
+        blocks += i64::from(desc.free_block_count());
+        inodes += i64::from(desc.free_inode_count());
+    }
+    let totals = &volume.totals;
+    let (old_blocks, old_inodes) = (totals.free_block_count(), totals.free_inode_count());
+    // Both are below 2^48.
+    totals.add(blocks - old_blocks as i64, inodes - old_inodes as i64);
+    Ok(())
 }
 
 pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<Found> {
@@ -224,7 +236,7 @@ pub(crate) fn recover(found: &Found, options: &OpenOptions) -> Result<()> {
     Ok(())
 }
 
-fn open_read_only(found: Found, options: OpenOptions) -> Result<Volume> {
+fn open_read_only(found: Found, options: &OpenOptions) -> Result<Opened> {
     // Nothing is ever written into it: the engine serves only as a cache.
     let memory = Arc::new(MemoryDevice::new(READ_ONLY_JOURNAL_BYTES, 4096));
     let space = Space::new(memory, std::iter::once(0..READ_ONLY_JOURNAL_BYTES as u64).collect())?;
@@ -238,7 +250,7 @@ fn open_read_only(found: Found, options: OpenOptions) -> Result<Volume> {
     build(found, options, space, engine_options, false)
 }
 
-fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Volume> {
+fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Opened> {
     if found.superblock.s_state.get() & STATE_ERROR != 0 {
         let why = "the volume is marked as having errors; run: onejournal fsck -y TARGET";
         return Err(Error::Incompatible(why.into()));
@@ -257,14 +269,15 @@ fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Vo
         ..Options::default()
     };
     let marks = found.marks();
-    let mut volume = build(found, options, place.space, engine_options, true)?;
-    let claimant = volume.options.claimant.as_ref();
-    let claim = claimant.map(|claimant| claimant.claim.clone());
+    let mut opened = build(found, &options, place.space, engine_options, true)?;
+    let claim = options.claimant.as_ref().map(|claimant| claimant.claim.clone());
     marks.set(elsewhere, claim.as_ref())?;
-    match volume.start_heartbeat(marks, claim).and_then(|()| volume.start(crashed)) {
-        Ok(()) => Ok(volume),
+    let beating = claim.filter(|_| options.background);
+    let started = opened.start_heartbeat(marks, beating);
+    match started.and_then(|()| start(&opened.mounted, crashed)) {
+        Ok(()) => Ok(opened),
         Err(error) => {
-            abandon(volume);
+            abandon(opened);
             Err(error)
         }
     }
@@ -284,9 +297,9 @@ fn note_next_life(found: &Found, place: &Place, life: u64) -> Result<Option<Else
 }
 
 /// A failed opening must not leave a volume that only we can open, if it can be helped.
-fn abandon(volume: Volume) {
-    let Volume { journal, marks: Some(marks), heartbeat, .. } = volume else { return };
-    let closed = journal.close().map_err(Error::from);
+fn abandon(opened: Opened) {
+    let Opened { mounted, marks: Some(marks), heartbeat } = opened else { return };
+    let closed = mounted.journal.close().map_err(Error::from);
     drop(heartbeat);
     if let Err(error) = closed.and_then(|()| marks.remove()) {
         tracing::warn!("the volume stays marked: {error}");
@@ -295,11 +308,11 @@ fn abandon(volume: Volume) {
 
 fn build(
     found: Found,
-    options: OpenOptions,
+    options: &OpenOptions,
     space: Space,
     mut engine_options: Options,
     writable: bool,
-) -> Result<Volume> {
+) -> Result<Opened> {
     let marks = found.marks();
     let Found { raw, superblock, area, orphan_file, .. } = found;
     let RawVolume { device, geometry, checksums, .. } = raw;
@@ -315,19 +328,17 @@ fn build(
         superblock.free_block_count(geometry.wide).min(geometry.block_count),
         u64::from(superblock.s_free_inodes_count.get()),
     );
-    Ok(Volume {
+    let mounted = Mounted {
         alloc_hints: AllocHints::new(geometry.group_count),
         random: AtomicU64::new(options.random_seed),
         renamed_dir_tid: AtomicU64::new(0),
         answered: device::sync::RwLock::default(),
-        marks: writable.then_some(marks),
-        heartbeat: None,
         orphans: Orphans::new(orphan_file),
         cells: Cells::default(),
         file_stats,
         frees: Frees::default(),
         journal,
-        options,
+        settings: options.settings(),
         totals,
         facts: Facts {
             places: Places::new(geometry.group_count, merge(reserved)),
@@ -335,7 +346,8 @@ fn build(
             geometry,
             checksums,
         },
-    })
+    };
+    Ok(Opened { mounted, marks: writable.then_some(marks), heartbeat: None })
 }
 
 /// A number for the engine's new life that differs from mount to mount even if the seed does not.

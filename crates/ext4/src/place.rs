@@ -15,7 +15,7 @@ use journal::{End, Header, JournalError, Label, Medium, Space, space_of};
 
 use crate::layout::jbd2::Elsewhere;
 use crate::open::Found;
-use crate::volume::OpenOptions;
+use crate::options::OpenOptions;
 use crate::{Error, Result};
 
 /// The place of a journal.

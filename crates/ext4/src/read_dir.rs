@@ -24,8 +24,8 @@ use crate::error::{Error, Result};
 use crate::hash::{HashVersion, NameHash, NameHasher};
 use crate::htree::Path;
 use crate::inode::{Inode, read_inode};
+use crate::mounted::Mounted;
 use crate::types::{DirEntry, FileKind, InodeNo};
-use crate::volume::Volume;
 
 const BLOCK: u64 = journal::BLOCK_BYTES as u64;
 
@@ -95,13 +95,9 @@ impl Step {
     }
 }
 
-impl Volume {
-    /// Gives the entries of a directory to `each`, `.` and `..` first, from `cursor` on (0: from
-    /// the start; else the `cursor` of an entry that was taken), until it returns `false`, which
-    /// means that it did not take the entry.
-    ///
-    /// An entry that exists all the time is delivered once, whatever else changes meanwhile.
-    pub fn read_dir(
+impl Mounted {
+    /// [`Volume::read_dir`](crate::Volume::read_dir).
+    pub(crate) fn read_dir(
         &self,
         ino: InodeNo,
         cursor: u64,

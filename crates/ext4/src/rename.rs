@@ -6,11 +6,11 @@ use crate::dir::{self, Found};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::make;
+use crate::mounted::Mounted;
 use crate::names::{self, change_dir, find_target, read_dir_inode};
 use crate::op::{Op, credits};
 use crate::types::{FileKind, InodeNo, RenameHow};
 use crate::unlink::check_empty;
-use crate::volume::Volume;
 
 /// Besides the new name's insertion: two leaves, four inodes, two `..`, the orphan list.
 /// And a whiteout: an inode, and its name where one was taken away.
@@ -24,10 +24,9 @@ struct Place<'a> {
     name: &'a [u8],
 }
 
-impl Volume {
-    /// Gives what is called `from_name` in `from_parent` the name `to_name` in `to_parent`.
-    /// What had that name before is replaced, stays (`Exists`), or takes the old name.
-    pub fn rename(
+impl Mounted {
+    /// [`Volume::rename`](crate::Volume::rename).
+    pub(crate) fn rename(
         &self,
         from_parent: InodeNo,
         from_name: &[u8],

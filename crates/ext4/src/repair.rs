@@ -24,12 +24,11 @@ use zerocopy::IntoBytes;
 use crate::claim;
 use crate::features::incompat;
 use crate::layout::claim::Claim;
-use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
+use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
 use crate::marks::{self, OUTER};
-use crate::op::superblock_of;
 use crate::open::{Found, find, recover};
+use crate::options::{OpenOptions, system_seed};
 use crate::raw::{read_block, write_block_cached};
-use crate::volume::{OpenOptions, system_seed};
 use crate::{Error, Result};
 
 /// Regions of the journal for a repair: few, so that a transaction can be large.
@@ -168,7 +167,7 @@ impl Repair<'_> {
 
 /// The repaired superblock goes home while the volume carries its marks.
 fn set_marked(block: &mut journal::BlockBytes) -> Result<()> {
-    let mut superblock = superblock_of(block);
+    let mut superblock = SuperBlock::of_block(block);
     let features = superblock.s_feature_incompat.get();
     if features & incompat::ONEJOURNAL != 0 {
         return Err(Error::corrupt("s_feature_incompat", "the repaired superblock"));

@@ -2,13 +2,12 @@
 
 use crate::extent_tree::{self, Target};
 use crate::file::{BLOCK, FILE_BYTES_MAX, block_of, regular_file};
-use crate::volume::Volume;
+use crate::mounted::Mounted;
 use crate::{Error, InodeNo, Result, SeekTo};
 
-impl Volume {
-    /// The first byte at or after `offset` that is data, or in a hole; the end of the file is one.
-    /// `NoSuchOffset` when the offset is not within the file, or no data follow.
-    pub fn seek(&self, ino: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
+impl Mounted {
+    /// [`Volume::seek`](crate::Volume::seek).
+    pub(crate) fn seek(&self, ino: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
         let cell = self.cell(ino);
         let _content = cell.content.read();
         let inode = regular_file(self, ino)?;

@@ -1,13 +1,13 @@
-//! How full the volume is.
+//! How full the volume is, and what was written to which file.
 
+use crate::file::regular_file;
+use crate::mounted::Mounted;
 use crate::space::Spender;
-use crate::volume::Volume;
-use crate::{Result, StatFs};
+use crate::{FileStat, InodeNo, Result, StatFs};
 
-impl Volume {
-    /// Free and used space. Blocks freed by a transaction that is not committed count as free: an
-    /// operation that needs them commits first.
-    pub fn stat_fs(&self) -> Result<StatFs> {
+impl Mounted {
+    /// [`Volume::stat_fs`](crate::Volume::stat_fs).
+    pub(crate) fn stat_fs(&self) -> Result<StatFs> {
         let geometry = &self.facts.geometry;
         let free_block_count = self.totals.free_block_count();
         let withheld_count = self.facts.withheld_block_count(Spender::Ordinary);
@@ -30,5 +30,19 @@ impl Volume {
         let own =
             self.facts.places.reserved_block_count() + self.facts.geometry.fixed_block_count();
         own.min(self.facts.geometry.block_count)
+    }
+}
+
+impl Mounted {
+    /// [`Volume::file_stat`](crate::Volume::file_stat).
+    pub(crate) fn file_stat(&self, ino: InodeNo) -> Result<FileStat> {
+        regular_file(self, ino)?;
+        drop(self.cell(ino).content.read());
+        Ok(self.file_stats.get(ino))
+    }
+
+    /// [`Volume::most_written_files`](crate::Volume::most_written_files).
+    pub(crate) fn most_written_files(&self, limit: usize) -> Vec<(InodeNo, FileStat)> {
+        self.file_stats.most_written(limit)
     }
 }

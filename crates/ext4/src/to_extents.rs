@@ -19,11 +19,11 @@ use crate::extent_run::Run;
 use crate::extent_tree;
 use crate::inode::{Inode, flags, read_inode};
 use crate::layout::extent::{EXTENT_BLOCK_SLOTS, EXTENT_ROOT_SLOTS};
+use crate::mounted::Mounted;
 use crate::op::{Op, credits};
-use crate::volume::Volume;
 use crate::{Error, InodeNo, Result, groups};
 
-impl Volume {
+impl Mounted {
     /// Gives a file or directory that has a block map a tree of extents instead. The caller holds the content lock
     /// of a regular file, and no operation is open in this thread. Returns the inode.
     pub(crate) fn use_extents(&self, inode: Inode) -> Result<Inode> {
@@ -31,7 +31,7 @@ impl Volume {
             return Ok(inode);
         }
         self.check_writable()?;
-        let credits_max = self.journal().max_credit_count();
+        let credits_max = self.journal.max_credit_count();
         let contents = self.block_map_of(&inode, credits_max * EXTENT_BLOCK_SLOTS)?;
         let credit_count = contents.as_ref().map(|contents| credit_count(self, contents));
         let (Some(contents), Some(credit_count)) =
@@ -95,7 +95,7 @@ fn node_count(run_count: usize) -> usize {
     count
 }
 
-fn credit_count(volume: &Volume, contents: &Contents) -> usize {
+fn credit_count(volume: &Mounted, contents: &Contents) -> usize {
     let nodes = node_count(contents.runs.len());
     let spare = contents.map_blocks.iter().skip(nodes);
     let groups: HashSet<u32> = spare.map(|at| volume.facts.geometry.group_of_block(*at)).collect();

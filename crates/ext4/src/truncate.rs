@@ -8,15 +8,15 @@ use crate::extent_tree;
 use crate::file::{BLOCK, FILE_BYTES_MAX, check_may_change, regular_file, touch, zero_tail};
 use crate::free_budget::{FREE_CREDIT_COUNT, FreeBudget};
 use crate::inode::{Inode, read_inode};
+use crate::mounted::Mounted;
 use crate::op::Op;
 use crate::source::Source;
-use crate::volume::Volume;
 use crate::{Error, FileKind, InodeNo, Result};
 
 /// Behind the last logical block there can be.
 const LOGICAL_END: u64 = 1 << 32;
 
-impl Volume {
+impl Mounted {
     /// Sets the size of a regular file in bytes: cuts it, or lets it grow by a hole. `change` is
     /// applied to the inode in the same operation (it must be able to run twice).
     pub(crate) fn set_size(

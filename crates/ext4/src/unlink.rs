@@ -3,18 +3,17 @@
 use crate::dir::{self, Found};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::mounted::Mounted;
 use crate::names::{self, change_dir, find_target, read_dir_inode};
 use crate::op::{Op, credits};
 use crate::types::{FileKind, InodeNo};
-use crate::volume::Volume;
 
 /// The leaf, the directory's inode, the victim's, the orphan list.
 const CREDITS: usize = 1 + 2 * credits::PUT_INODE + credits::ORPHAN;
 
-impl Volume {
-    /// Removes a name of an inode that is not a directory. The inode lives as long as it has
-    /// other names or is pinned.
-    pub fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
+impl Mounted {
+    /// [`Volume::unlink`](crate::Volume::unlink).
+    pub(crate) fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
         names::check_changeable_name(name)?;
         self.remove_name(parent, |op| {
             let (found, victim) = find_removable(op, parent, name)?;
@@ -26,8 +25,8 @@ impl Volume {
         })
     }
 
-    /// Removes an empty directory.
-    pub fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
+    /// [`Volume::rmdir`](crate::Volume::rmdir).
+    pub(crate) fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
         names::check_changeable_name(name)?;
         self.remove_name(parent, |op| {
             let (found, victim) = find_removable(op, parent, name)?;

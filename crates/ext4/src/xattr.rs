@@ -7,16 +7,12 @@
 use journal::{BlockRef, HomeBlock};
 
 use crate::acl::Acl;
-use crate::attr::SET_GROUP_ID;
-use crate::data_mode;
 use crate::error::{Error, Result};
 use crate::features::compat;
-use crate::inode::{Inode, flags, read_inode};
+use crate::inode::Inode;
 use crate::op::{Op, credits};
 use crate::source::Source;
-use crate::types::{FileKind, InodeNo, XattrFlags};
-use crate::volume::Volume;
-use crate::xattr_set::{ACL_ACCESS, ACL_DEFAULT, SECURITY_INDEX, USER_INDEX, XattrName, XattrSet};
+use crate::xattr_set::{ACL_ACCESS, SECURITY_INDEX, XattrName, XattrSet};
 
 /// Where `h_refcount` and `h_checksum` are in a block.
 const REFCOUNT_OFFSET: usize = 4;
@@ -26,9 +22,9 @@ const CHECKSUM_OFFSET: usize = 16;
 pub(crate) const STORE_CREDITS: usize = 2 + credits::ALLOC_BLOCKS + credits::FREE_BLOCKS;
 
 /// All attributes of an inode.
-struct Stored {
-    in_inode: XattrSet,
-    in_block: XattrSet,
+pub(crate) struct Stored {
+    pub(crate) in_inode: XattrSet,
+    pub(crate) in_block: XattrSet,
     /// Inodes that share the block.
     refcount: u32,
 }
@@ -53,7 +49,7 @@ fn word(block: &journal::BlockBytes, offset: usize) -> u32 {
     u32::from_le_bytes(*bytes)
 }
 
-fn load(source: &impl Source, inode: &Inode) -> Result<Stored> {
+pub(crate) fn load(source: &impl Source, inode: &Inode) -> Result<Stored> {
     let in_inode = XattrSet::from_inode_area(inode.xattr_area())?;
     let (in_block, refcount) = match read_block(source, inode)? {
         Some((_, block)) => XattrSet::from_block(&block)?,
@@ -196,150 +192,4 @@ pub(crate) fn drop_capabilities(op: &mut Op<'_>, inode: &mut Inode) -> Result<()
         store(op, inode, &capability(), None)?;
     }
     Ok(())
-}
-
-/// Refuses attributes that this kind of inode cannot have, and inodes that must not change.
-fn check_change(inode: &Inode, name: &XattrName) -> Result<()> {
-    if inode.has_flag(flags::IMMUTABLE | flags::APPEND) {
-        return Err(Error::NotPermitted);
-    }
-    let kind = inode.kind();
-    match name.index {
-        USER_INDEX if !matches!(kind, FileKind::Regular | FileKind::Directory) => {
-            Err(Error::NotPermitted)
-        }
-        _ if is_acl(name) && kind == FileKind::Symlink => Err(Error::NotSupported),
-        _ => Ok(()),
-    }
-}
-
-fn is_acl(name: &XattrName) -> bool {
-    *name == ACL_ACCESS || *name == ACL_DEFAULT
-}
-
-/// The bytes to store for an access control list; `None`: none. Setting the access list sets the
-/// mode as well.
-fn prepare_acl(inode: &mut Inode, name: &XattrName, value: &[u8]) -> Result<Option<Vec<u8>>> {
-    let Some(acl) = Acl::from_xattr(value)? else { return Ok(None) };
-    if *name == ACL_DEFAULT {
-        let is_directory = inode.kind() == FileKind::Directory;
-        return if is_directory { Ok(Some(acl.to_disk())) } else { Err(Error::NotPermitted) };
-    }
-    inode.set_permissions(inode.mode() & !0o777 | acl.mode());
-    Ok((!acl.is_minimal()).then(|| acl.to_disk()))
-}
-
-impl Volume {
-    /// The value of an extended attribute, by its full name; lists of `system.posix_acl_*` come
-    /// in Linux's form.
-    pub fn get_xattr(&self, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
-        let name = XattrName::parse(name)?;
-        let cell = self.cell(ino);
-        let _xattr = cell.xattr.read();
-        let inode = read_inode(self, ino)?;
-        let value = get(self, &inode, &name)?.ok_or(Error::NoAttribute)?;
-        if is_acl(&name) { Ok(Acl::from_disk(&value)?.to_xattr()) } else { Ok(value) }
-    }
-
-    /// The full names of all extended attributes.
-    pub fn list_xattr(&self, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
-        let cell = self.cell(ino);
-        let _xattr = cell.xattr.read();
-        let stored = load(self, &read_inode(self, ino)?)?;
-        let all = stored.in_inode.0.iter().chain(&stored.in_block.0);
-        Ok(all.filter_map(|xattr| xattr.name.full()).collect())
-    }
-
-    /// Sets an extended attribute.
-    pub fn set_xattr(
-        &self,
-        ino: InodeNo,
-        name: &[u8],
-        value: &[u8],
-        how: XattrFlags,
-    ) -> Result<()> {
-        self.set_xattr_and(ino, name, value, how, |_| {})
-    }
-
-    /// The same, and takes the set-group-ID bit off: an access control list that is set by somebody who is not in the
-    /// file's group.
-    pub fn set_acl_as_stranger(
-        &self,
-        ino: InodeNo,
-        name: &[u8],
-        value: &[u8],
-        how: XattrFlags,
-    ) -> Result<()> {
-        self.set_xattr_and(ino, name, value, how, |inode| {
-            inode.set_permissions(inode.mode() & 0o7777 & !SET_GROUP_ID);
-        })
-    }
-
-    fn set_xattr_and(
-        &self,
-        ino: InodeNo,
-        name: &[u8],
-        value: &[u8],
-        how: XattrFlags,
-        also: impl Fn(&mut Inode),
-    ) -> Result<()> {
-        let name = XattrName::parse(name)?;
-        data_mode::check_value(&name, value)?;
-        self.change_xattrs(ino, &name, |op, inode| {
-            check_change(inode, &name)?;
-            let exists = get(op, inode, &name)?.is_some();
-            match how {
-                XattrFlags::Create if exists => return Err(Error::Exists),
-                XattrFlags::Replace if !exists => return Err(Error::NoAttribute),
-                _ => {}
-            }
-            also(inode);
-            if !is_acl(&name) {
-                return store(op, inode, &name, Some(value));
-            }
-            let acl = prepare_acl(inode, &name, value)?;
-            store(op, inode, &name, acl.as_deref())
-        })
-    }
-
-    /// Removes an extended attribute.
-    pub fn remove_xattr(&self, ino: InodeNo, name: &[u8]) -> Result<()> {
-        let name = XattrName::parse(name)?;
-        self.change_xattrs(ino, &name, |op, inode| {
-            check_change(inode, &name)?;
-            // Linux lets a list that is not there be removed.
-            if get(op, inode, &name)?.is_none() && !is_acl(&name) {
-                return Err(Error::NoAttribute);
-            }
-            store(op, inode, &name, None)
-        })
-    }
-
-    fn change_xattrs(
-        &self,
-        ino: InodeNo,
-        name: &XattrName,
-        change: impl Fn(&mut Op<'_>, &mut Inode) -> Result<()>,
-    ) -> Result<()> {
-        let cell = self.cell(ino);
-        let changes_mode = *name == data_mode::mode_attribute();
-        let is_file = || Ok::<_, Error>(read_inode(self, ino)?.kind() == FileKind::Regular);
-        let _content = if changes_mode && is_file()? { Some(cell.content.write()) } else { None };
-        if changes_mode {
-            self.check_writable()?;
-            self.leave_mode()?;
-        }
-        let _xattr = cell.xattr.write();
-        let changed = self.with_op(STORE_CREDITS + credits::PUT_INODE, |op| {
-            let mut inode = op.inode(ino)?;
-            change(op, &mut inode)?;
-            inode.set_ctime(op.now());
-            inode.bump_version();
-            op.put_inode(&inode)
-        });
-        if changes_mode {
-            cell.set_mode_code(None);
-        }
-        changed
-    }
 }
