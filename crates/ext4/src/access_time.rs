@@ -1,7 +1,7 @@
 //! The access time that reading leaves.
 
 use crate::inode::{Inode, flags, read_inode};
-use crate::mounted::Mounted;
+use crate::memory::Mounted;
 use crate::op::credits;
 use crate::{Result, Timestamp};
 

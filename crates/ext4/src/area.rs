@@ -6,7 +6,7 @@ use std::ops::Range;
 use device::BlockDevice;
 use journal::{BLOCK_BYTES, HomeBlock, JournalError};
 
-use crate::features::incompat;
+use crate::facts::incompat;
 use crate::layout::claim::Claim;
 use crate::layout::jbd2::{
     Elsewhere, JBD2_KNOWN_INCOMPAT, JBD2_MAGIC, JBD2_ONEJOURNAL, JBD2_SUPERBLOCK_V2, Jbd2SuperBlock,

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::file::FILE_BYTES_MAX;
 use crate::inode::{Inode, flags, read_inode};
-use crate::mounted::Mounted;
+use crate::memory::Mounted;
 use crate::op::{Op, credits};
 use crate::types::{Attr, FileKind, InodeNo, SetAttr, SetTime, Timestamp};
 use crate::xattr;

@@ -16,10 +16,10 @@ use journal::{BLOCK_BYTES, BlockRef, HomeBlock};
 
 use crate::extent_run::Run;
 use crate::extent_tree::{Mapping, Target};
+use crate::facts::{self, Source};
 use crate::inode::Inode;
 use crate::layout::extent::WRITTEN_COUNT_MAX;
-use crate::source::Source;
-use crate::{Error, InodeNo, Result, groups};
+use crate::{Error, InodeNo, Result};
 
 /// Pointers in `i_block`.
 pub(crate) const ROOT_COUNT: usize = 15;
@@ -113,7 +113,7 @@ fn map_in(
     let target = match pointer(pointers, index) {
         0 => Target::Hole,
         block => {
-            groups::check_not_fixed(source, HomeBlock(block), count.into())?;
+            facts::check_not_fixed(source, HomeBlock(block), count.into())?;
             Target::Written(HomeBlock(block))
         }
     };
@@ -137,7 +137,7 @@ pub(crate) fn run_count(pointers: &[u8], index: usize, max_count: u32) -> u32 {
 
 /// A map block; an error when the pointer to it is not one to a file's block.
 pub(crate) fn read_map_block(source: &impl Source, block: HomeBlock) -> Result<BlockRef> {
-    groups::check_not_fixed(source, block, 1)?;
+    facts::check_not_fixed(source, block, 1)?;
     source.block(block)
 }
 

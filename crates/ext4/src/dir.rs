@@ -10,13 +10,11 @@ use crate::dir_block::{self, RawEntry};
 use crate::dir_seal::Sealer;
 use crate::error::{Error, Result};
 use crate::extent_tree::{self, Target};
-use crate::facts::Facts;
-use crate::features::compat;
+use crate::facts::{Facts, Source, compat};
 use crate::hash::{HashVersion, NameHasher};
 use crate::htree;
 use crate::inode::{Inode, flags};
 use crate::op::Op;
-use crate::source::Source;
 use crate::types::{FileKind, InodeNo};
 
 /// Bytes of a block, as sizes count them.

@@ -6,14 +6,13 @@
 use journal::BlockBytes;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::checksum::Checksums;
 use crate::dir_block;
 use crate::error::{Error, Result};
+use crate::facts::{Checksums, Source};
 use crate::htree_node::Shape;
 use crate::inode::Inode;
 use crate::layout::dir::DIR_TAIL_BYTES;
 use crate::layout::htree::{DX_TAIL_BYTES, DxTail};
-use crate::source::Source;
 
 /// Checks and writes the checksums of one directory's blocks.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@
 //! another who frees it the number stays.
 
 use crate::inode::{Inode, read_inode};
-use crate::mounted::Mounted;
+use crate::memory::Mounted;
 use crate::op::{Op, credits};
 use crate::{Error, FileKind, InodeNo, Result, xattr};
 

@@ -141,7 +141,7 @@ impl<'a> NodeView<'a> {
         if let Some(seed) = seed {
             let (covered, rest) = bytes.split_at(tail_offset(view.head.capacity));
             let (tail, _) = ExtentTail::read_from_prefix(rest).map_err(|_| "extent node size")?;
-            if tail.et_checksum.get() != crate::checksum::crc32c(seed, covered) {
+            if tail.et_checksum.get() != crate::facts::crc32c(seed, covered) {
                 return Err("extent node checksum");
             }
         }
@@ -301,7 +301,7 @@ pub(crate) fn encode_block<S: Slot>(
     encode(bytes, capacity, depth, slots);
     if let Some(seed) = seed {
         let (covered, rest) = bytes.split_at_mut(tail_offset(capacity));
-        let tail = ExtentTail { et_checksum: crate::checksum::crc32c(seed, covered).into() };
+        let tail = ExtentTail { et_checksum: crate::facts::crc32c(seed, covered).into() };
         rest[..size_of::<ExtentTail>()].copy_from_slice(tail.as_bytes());
     }
 }

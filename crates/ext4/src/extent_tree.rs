@@ -13,12 +13,12 @@ use crate::extent_node::{NodeView, encode_root};
 use crate::extent_run::Run;
 use crate::extent_update::{self, NodeStore};
 use crate::extent_walk::{self, NodeSource, Root};
+use crate::facts::{self, Source};
 use crate::free_budget::FreeBudget;
 use crate::inode::{Inode, flags};
 use crate::layout::extent::{UNWRITTEN_COUNT_MAX, WRITTEN_COUNT_MAX};
 use crate::op::Op;
-use crate::source::Source;
-use crate::{Error, InodeNo, Result, groups};
+use crate::{Error, InodeNo, Result};
 
 /// What a range of logical blocks is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,7 +205,7 @@ pub(crate) fn map(
             let part = run.part(start, run.end());
             let block = HomeBlock(part.physical);
             // A crafted tree must not make metadata readable or writable as data.
-            groups::check_not_fixed(source, block, u64::from(part.count))?;
+            facts::check_not_fixed(source, block, u64::from(part.count))?;
             let unwritten = run.unwritten;
             (run.end(), if unwritten { Target::Unwritten(block) } else { Target::Written(block) })
         }

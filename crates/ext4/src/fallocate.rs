@@ -15,7 +15,7 @@ use crate::file::{
 use crate::file_write::{EDIT_COUNT, edits_credit_count, has_room_for_edit};
 use crate::free_budget::FREE_CREDIT_COUNT;
 use crate::inode::{Inode, flags};
-use crate::mounted::Mounted;
+use crate::memory::Mounted;
 use crate::op::Op;
 use crate::truncate::budget;
 use crate::{Error, InodeNo, Result};

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use journal::{BLOCK_BYTES, HomeBlock};
 
 use crate::extent_tree::{self, Target};
+use crate::facts::Source;
 use crate::inode::{Inode, flags, read_inode};
 use crate::op::Op;
 use crate::plan::{Plan, Put};
-use crate::source::Source;
 use crate::{Error, FileKind, InodeNo, Result};
 
 /// Size of a block in bytes.

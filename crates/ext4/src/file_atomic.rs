@@ -9,7 +9,7 @@ use crate::extent_tree::{self, Target};
 use crate::file::{FILE_BYTES_MAX, block_of, regular_file};
 use crate::file_write::{Chunk, EDIT_COUNT, GROWTH_LEVEL_COUNT, edits_credit_count};
 use crate::inode::Inode;
-use crate::mounted::Mounted;
+use crate::memory::Mounted;
 use crate::op::Op;
 use crate::{Error, InodeNo, Result};
 

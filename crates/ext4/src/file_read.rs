@@ -5,7 +5,7 @@ use journal::{BLOCK_BYTES, HomeBlock, JournalError};
 use crate::extent_tree::{self, Target};
 use crate::file::{BLOCK, FILE_BYTES_MAX, block_of, place_in_block, regular_file};
 use crate::inode::Inode;
-use crate::mounted::Mounted;
+use crate::memory::Mounted;
 use crate::{InodeNo, Result};
 
 impl Mounted {

@@ -139,7 +139,7 @@ fn metadata_cannot_be_read_as_data() {
     let bench = Bench::with_options(DataMode::Journal, 24, 1, &["-O", "^metadata_csum"]);
     let (volume, ino) = (bench.open(), bench.files[0]);
     volume.write(ino, 0, b"x").expect("a write");
-    let (table, place) = crate::groups::inode_place(&*volume, ino).expect("an inode's place");
+    let (table, place) = crate::inode::inode_place(&*volume, ino).expect("an inode's place");
     volume.close().expect("a clean close");
     let mut bytes = bench.device.to_bytes();
     let start_lo = table.0 as usize * 4096 + place + 40 + 12 + 8;
@@ -231,7 +231,7 @@ fn crafted_extent_trees_do_no_harm() {
     });
     volume.fallocate(ino, Allocate::KeepSize, 1 << 23, 1 << 20).expect("a fallocate");
     let inode = read_inode(&*volume, ino).expect("an inode");
-    let (table, place) = crate::groups::inode_place(&*volume, ino).expect("an inode's place");
+    let (table, place) = crate::inode::inode_place(&*volume, ino).expect("an inode's place");
     let root = table.0 as usize * 4096 + place + 40;
     let node = u32::from_le_bytes(inode.i_block()[16..20].try_into().expect("4 bytes"));
     volume.close().expect("a clean close");

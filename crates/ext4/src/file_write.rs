@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use journal::{BLOCK_BYTES, BlockRef, HomeBlock, InPlaceGuard};
 
-use crate::cells::InodeCell;
 use crate::extent_tree::{self, Target};
 use crate::extent_update::edit_credit_count;
 use crate::file::{
@@ -24,7 +23,7 @@ use crate::file::{
     touch, zero_tail,
 };
 use crate::inode::Inode;
-use crate::mounted::Mounted;
+use crate::memory::{InodeCell, Mounted};
 use crate::op::Op;
 use crate::plan::{Plan, Put};
 use crate::{DataMode, Error, InodeNo, Result};

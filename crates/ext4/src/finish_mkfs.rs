@@ -8,8 +8,7 @@ use device::BlockDevice;
 use journal::JournalError;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::checksum::Checksums;
-use crate::geometry::Geometry;
+use crate::facts::{Checksums, Geometry};
 use crate::layout::superblock::{MKFS_UNDER_WAY, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, SuperBlock};
 use crate::marks::{change_superblock, read_superblock};
 use crate::raw::{read_block, write_block_cached};

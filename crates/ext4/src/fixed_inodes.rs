@@ -6,8 +6,7 @@ use journal::HomeBlock;
 use zerocopy::FromBytes;
 
 use crate::extent_node::NodeView;
-use crate::features::compat;
-use crate::geometry::INODES_PER_BLOCK;
+use crate::facts::{INODES_PER_BLOCK, compat};
 use crate::inode::{Inode, flags};
 use crate::layout::inode::{INODE_BYTES, RawInode};
 use crate::layout::superblock::SuperBlock;

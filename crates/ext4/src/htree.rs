@@ -15,11 +15,11 @@ use crate::dir_block;
 use crate::dir_seal::Sealer;
 use crate::error::{Error, Result};
 use crate::extent_tree;
+use crate::facts::Source;
 use crate::hash::{NameHash, NameHasher};
 use crate::htree_node::{self, MAX_INDIRECT_LEVELS, RootInfo, Shape};
 use crate::inode::{Inode, flags};
 use crate::op::Op;
-use crate::source::Source;
 use crate::types::InodeNo;
 
 /// One index block on the way to a leaf, and the entry that was taken.

@@ -1,8 +1,8 @@
 //! The name of the volume, as `e2label` shows it.
 
+use crate::facts::Source;
 use crate::layout::superblock::SuperBlock;
-use crate::mounted::Mounted;
-use crate::source::Source;
+use crate::memory::Mounted;
 use crate::{Error, Result};
 
 impl Mounted {

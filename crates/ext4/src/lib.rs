@@ -22,17 +22,11 @@
 
 mod access_time;
 mod acl;
-mod alloc_hints;
-#[cfg(test)]
-mod alloc_test;
+mod alloc;
 mod area;
 mod attr;
-mod bitmap;
 mod block_map;
 mod block_map_free;
-mod blocks;
-mod cells;
-mod checksum;
 mod claim;
 mod data_mode;
 #[cfg(test)]
@@ -52,7 +46,6 @@ mod extent_update;
 mod extent_walk;
 mod facts;
 mod fallocate;
-mod features;
 mod file;
 mod file_atomic;
 #[cfg(test)]
@@ -60,50 +53,38 @@ mod file_bench;
 #[cfg(test)]
 mod file_model_test;
 mod file_read;
-mod file_stats;
 #[cfg(test)]
 mod file_test;
 mod file_write;
 mod finish_mkfs;
 mod fixed_inodes;
 mod free_budget;
-mod frees;
-mod geometry;
 mod give_up;
-mod groups;
 mod hash;
 mod heartbeat;
 mod htree;
 mod htree_node;
 mod inode;
-mod inode_time;
-mod inodes;
 mod label;
 pub mod layout;
 mod make;
 mod marks;
-mod mounted;
+mod memory;
 mod names;
 mod op;
 mod open;
 mod options;
-mod orphan;
-mod orphans;
 mod place;
-mod places;
 mod plan;
 mod raw;
 mod read_dir;
 mod rename;
 mod repair;
 mod seek;
-mod source;
-mod space;
 mod stat_fs;
 mod survey;
 mod sync;
 mod to_extents;
-mod totals;
 mod truncate;
 mod types;
 mod unlink;
@@ -115,16 +96,16 @@ mod xattrs;
 pub use claim::{Claimant, check_claim};
 pub use data_mode::{DATA_MODE_XATTR, DataMode};
 pub use error::{Error, Result};
+pub use facts::{Spender, spending_as};
 pub use fallocate::Allocate;
 pub use file_atomic::Piece;
-pub use file_stats::FileStat;
 pub use finish_mkfs::{finish_mkfs, is_mkfs_under_way};
 pub use give_up::give_up_journal;
 pub use journal::DeltaCodec;
 pub use layout::claim::Claim;
+pub use memory::FileStat;
 pub use options::OpenOptions;
 pub use repair::{apply_repair, can_be_repaired, mend_superblock, recover_only};
-pub use space::{Spender, spending_as};
 pub use survey::Survey;
 pub use types::{
     Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,

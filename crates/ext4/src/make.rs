@@ -5,7 +5,7 @@ use crate::dir;
 use crate::error::{Error, Result};
 use crate::extent_tree;
 use crate::inode::{Inode, flags};
-use crate::mounted::Mounted;
+use crate::memory::Mounted;
 use crate::names::{self, change_dir, read_dir_inode};
 use crate::op::{Op, credits};
 use crate::plan;

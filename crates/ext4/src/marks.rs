@@ -28,8 +28,7 @@ use device::{AlignedBuf, BlockDevice};
 use journal::{BlockBytes, HomeBlock, JournalError};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::checksum::Checksums;
-use crate::features::incompat;
+use crate::facts::{Checksums, incompat};
 use crate::layout::claim::Claim;
 use crate::layout::jbd2::{Elsewhere, JBD2_SUPERBLOCK_BYTES, Jbd2SuperBlock};
 use crate::layout::superblock::{
@@ -221,7 +220,7 @@ mod tests {
     use device::{MemoryDevice, SimDevice, Survival};
 
     use super::*;
-    use crate::features::ro_compat;
+    use crate::facts::ro_compat;
 
     /// The first block of a volume whose superblock has a checksum and this change.
     fn block(change: impl FnOnce(&mut SuperBlock)) -> Vec<u8> {

@@ -3,11 +3,10 @@
 use crate::dir::{self, Found};
 use crate::error::{Error, Result};
 use crate::extent_tree;
-use crate::features::ro_compat;
+use crate::facts::{Source, ro_compat};
 use crate::inode::{Inode, flags, read_inode};
-use crate::mounted::Mounted;
+use crate::memory::Mounted;
 use crate::op::{Op, credits};
-use crate::source::Source;
 use crate::types::{Attr, FileKind, InodeNo};
 
 /// Longest name in bytes.

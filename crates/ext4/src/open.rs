@@ -15,29 +15,21 @@ use std::sync::atomic::AtomicU64;
 use device::{BlockDevice, MemoryDevice};
 use journal::{HomeBlock, Journal, Options, RecoverOptions, Space};
 
-use crate::alloc_hints::AllocHints;
 use crate::area::JournalArea;
-use crate::cells::Cells;
-use crate::checksum::Checksums;
 use crate::claim;
-use crate::facts::Facts;
-use crate::features::{self, compat, ro_compat};
-use crate::file_stats::FileStats;
-use crate::frees::Frees;
-use crate::geometry::{Geometry, NO_SUPERBLOCK};
-use crate::groups::{merge, read_desc};
+use crate::facts::features;
+use crate::facts::{
+    Checksums, Facts, Geometry, NO_SUPERBLOCK, Places, compat, merge, read_desc, ro_compat,
+};
 use crate::heartbeat::Heartbeat;
 use crate::layout::claim::Claim;
 use crate::layout::jbd2::Elsewhere;
 use crate::layout::superblock::{MKFS_UNDER_WAY, STATE_ERROR, SUPERBLOCK_MAGIC, SuperBlock};
 use crate::marks::{FoundSuperBlock, Marks, read_superblock};
-use crate::mounted::Mounted;
+use crate::memory::{AllocHints, Cells, FileStats, Frees, Mounted, OrphanFile, Orphans, Totals};
 use crate::options::OpenOptions;
-use crate::orphans::{OrphanFile, Orphans};
 use crate::place::{self, Place};
-use crate::places::Places;
 use crate::raw::RawVolume;
-use crate::totals::Totals;
 use crate::{Error, InodeNo, Result};
 
 /// Size in bytes of the journal in memory that a read-only volume gets: it is never written.

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use journal::{DeltaCodec, Medium};
 
 use crate::claim::Claimant;
-use crate::mounted::Settings;
+use crate::memory::Settings;
 use crate::{DataMode, Timestamp};
 
 /// How a volume is opened.

@@ -6,12 +6,11 @@ use journal::codec::extent::Ranges;
 use journal::{BlockRef, Form, HomeBlock};
 
 use crate::Result;
-use crate::cells::InodeCell;
 use crate::data_mode::{DATA_MODE_XATTR, DataMode};
+use crate::facts::Source;
 use crate::inode::{Inode, flags, read_inode};
-use crate::mounted::Mounted;
+use crate::memory::{InodeCell, Mounted};
 use crate::op::Op;
-use crate::source::Source;
 use crate::xattr;
 use crate::xattr_set::XattrName;
 

@@ -9,11 +9,9 @@ use device::{AlignedBuf, BlockDevice};
 use journal::{BLOCK_BYTES, BlockBytes, HomeBlock, JournalError};
 
 use crate::block_map::{self, Limits};
-use crate::checksum::Checksums;
 use crate::extent_node::{NodeView, WHOLE_FILE, Window};
 use crate::extent_run::Run;
-use crate::geometry::Geometry;
-use crate::groups::{check_desc, collect_fixed};
+use crate::facts::{Checksums, Geometry, check_desc, collect_fixed};
 use crate::inode::{Inode, flags};
 use crate::layout::group::GroupDesc;
 use crate::{Error, InodeNo, Result};

@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::hash::{HashVersion, NameHash, NameHasher};
 use crate::htree::Path;
 use crate::inode::{Inode, read_inode};
-use crate::mounted::Mounted;
+use crate::memory::Mounted;
 use crate::types::{DirEntry, FileKind, InodeNo};
 
 const BLOCK: u64 = journal::BLOCK_BYTES as u64;

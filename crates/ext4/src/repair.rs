@@ -22,7 +22,7 @@ use journal::{Form, HomeBlock, Journal, Options};
 use zerocopy::IntoBytes;
 
 use crate::claim;
-use crate::features::incompat;
+use crate::facts::incompat;
 use crate::layout::claim::Claim;
 use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
 use crate::marks::{self, OUTER};
@@ -173,7 +173,7 @@ fn set_marked(block: &mut journal::BlockBytes) -> Result<()> {
         return Err(Error::corrupt("s_feature_incompat", "the repaired superblock"));
     }
     superblock.s_feature_incompat.set(features | OUTER);
-    crate::checksum::Checksums::new(&superblock).seal_superblock(&mut superblock);
+    crate::facts::Checksums::new(&superblock).seal_superblock(&mut superblock);
     block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES]
         .copy_from_slice(superblock.as_bytes());
     Ok(())

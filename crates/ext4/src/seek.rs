@@ -2,7 +2,7 @@
 
 use crate::extent_tree::{self, Target};
 use crate::file::{BLOCK, FILE_BYTES_MAX, block_of, regular_file};
-use crate::mounted::Mounted;
+use crate::memory::Mounted;
 use crate::{Error, InodeNo, Result, SeekTo};
 
 impl Mounted {

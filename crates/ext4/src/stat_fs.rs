@@ -1,8 +1,8 @@
 //! How full the volume is, and what was written to which file.
 
+use crate::facts::Spender;
 use crate::file::regular_file;
-use crate::mounted::Mounted;
-use crate::space::Spender;
+use crate::memory::Mounted;
 use crate::{FileStat, InodeNo, Result, StatFs};
 
 impl Mounted {

@@ -4,9 +4,8 @@ use std::sync::atomic::Ordering;
 
 use journal::Tid;
 
-use crate::file_stats::FileStats;
 use crate::inode::read_inode;
-use crate::mounted::Mounted;
+use crate::memory::{FileStats, Mounted};
 use crate::{DataMode, InodeNo, Result};
 
 impl Mounted {

@@ -17,11 +17,12 @@ use crate::block_map::{self, Contents, Limits};
 use crate::extent_node::{Child, Slot, encode_block, encode_root};
 use crate::extent_run::Run;
 use crate::extent_tree;
+use crate::facts;
 use crate::inode::{Inode, flags, read_inode};
 use crate::layout::extent::{EXTENT_BLOCK_SLOTS, EXTENT_ROOT_SLOTS};
-use crate::mounted::Mounted;
+use crate::memory::Mounted;
 use crate::op::{Op, credits};
-use crate::{Error, InodeNo, Result, groups};
+use crate::{Error, InodeNo, Result};
 
 impl Mounted {
     /// Gives a file or directory that has a block map a tree of extents instead. The caller holds the content lock
@@ -58,7 +59,7 @@ impl Mounted {
         let contents =
             block_map::walk(inode, limits, &mut |block| block_map::read_map_block(self, block))?;
         for run in contents.iter().flat_map(|contents| &contents.runs) {
-            groups::check_not_fixed(self, HomeBlock(run.physical), run.count.into())?;
+            facts::check_not_fixed(self, HomeBlock(run.physical), run.count.into())?;
         }
         Ok(contents)
     }

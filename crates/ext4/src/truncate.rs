@@ -5,12 +5,12 @@
 //! opening; one that is no more is there anyway.
 
 use crate::extent_tree;
+use crate::facts::Source;
 use crate::file::{BLOCK, FILE_BYTES_MAX, check_may_change, regular_file, touch, zero_tail};
 use crate::free_budget::{FREE_CREDIT_COUNT, FreeBudget};
 use crate::inode::{Inode, read_inode};
-use crate::mounted::Mounted;
+use crate::memory::Mounted;
 use crate::op::Op;
-use crate::source::Source;
 use crate::{Error, FileKind, InodeNo, Result};
 
 /// Behind the last logical block there can be.

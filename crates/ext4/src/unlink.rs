@@ -3,7 +3,7 @@
 use crate::dir::{self, Found};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::mounted::Mounted;
+use crate::memory::Mounted;
 use crate::names::{self, change_dir, find_target, read_dir_inode};
 use crate::op::{Op, credits};
 use crate::types::{FileKind, InodeNo};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use device::BlockDevice;
 use journal::Journal;
 
-use crate::mounted::Mounted;
+use crate::memory::Mounted;
 use crate::open::{self, Opened};
 use crate::options::OpenOptions;
 use crate::{

@@ -8,10 +8,9 @@ use journal::{BlockRef, HomeBlock};
 
 use crate::acl::Acl;
 use crate::error::{Error, Result};
-use crate::features::compat;
+use crate::facts::{Source, compat};
 use crate::inode::Inode;
 use crate::op::{Op, credits};
-use crate::source::Source;
 use crate::xattr_set::{ACL_ACCESS, SECURITY_INDEX, XattrName, XattrSet};
 
 /// Where `h_refcount` and `h_checksum` are in a block.

@@ -7,7 +7,7 @@ use crate::attr::SET_GROUP_ID;
 use crate::data_modes::check_value;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, flags, read_inode};
-use crate::mounted::Mounted;
+use crate::memory::Mounted;
 use crate::op::{Op, credits};
 use crate::plan::mode_attribute;
 use crate::types::{FileKind, InodeNo, XattrFlags};

@@ -14,14 +14,12 @@ use std::sync::Arc;
 use journal::{BlockRef, HomeBlock};
 use zerocopy::FromZeros;
 
-use crate::bitmap;
-use crate::geometry::{BITS_PER_BLOCK, INODES_PER_BLOCK};
-use crate::groups::read_desc;
+use super::bitmap;
+use crate::facts::{BITS_PER_BLOCK, INODES_PER_BLOCK, Source, read_desc};
 use crate::inode::Inode;
 use crate::layout::group::{GroupDesc, INODE_UNINIT};
 use crate::layout::inode::RawInode;
 use crate::op::Op;
-use crate::source::Source;
 use crate::{Error, FileKind, InodeNo, Result};
 
 /// Groups that are compared when a directory is placed.

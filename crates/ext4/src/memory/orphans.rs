@@ -13,11 +13,10 @@ use device::sync::Mutex;
 use journal::{BlockBytes, HomeBlock};
 use zerocopy::FromBytes;
 
-use crate::features::ro_compat;
+use crate::facts::{Source, ro_compat};
 use crate::inode::read_inode;
 use crate::layout::orphan::{ORPHAN_MAGIC, ORPHANS_PER_BLOCK, OrphanTail};
 use crate::layout::superblock::SuperBlock;
-use crate::source::Source;
 use crate::{Error, InodeNo, Result};
 
 pub(crate) const TAIL_OFFSET: usize = ORPHANS_PER_BLOCK * 4;

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use device::MemoryDevice;
 use journal::HomeBlock;
 
-use crate::groups::{check_not_fixed, fixed_ranges, read_desc};
+use crate::facts::{Source, check_not_fixed, fixed_ranges, read_desc};
 use crate::inode::Inode;
 use crate::op::credits;
-use crate::source::Source;
 use crate::{DataMode, Error, FileKind, InodeNo, OpenOptions, Timestamp, Volume};
 
 const VARIANTS: [&str; 4] = [

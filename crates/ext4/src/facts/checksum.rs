@@ -48,7 +48,7 @@ pub(crate) struct Checksums {
 impl Checksums {
     /// The functions that this superblock asks for.
     pub(crate) fn new(superblock: &SuperBlock) -> Checksums {
-        use crate::features::{incompat, ro_compat};
+        use super::features::{incompat, ro_compat};
         let ro = superblock.s_feature_ro_compat.get();
         let inc = superblock.s_feature_incompat.get();
         let kind = if ro & ro_compat::METADATA_CSUM != 0 {

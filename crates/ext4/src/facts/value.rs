@@ -2,10 +2,10 @@
 //!
 //! Readers of metadata need these facts and blocks, and nothing else of the volume.
 
-use crate::checksum::Checksums;
-use crate::geometry::Geometry;
+use super::checksum::Checksums;
+use super::geometry::Geometry;
+use super::places::Places;
 use crate::layout::superblock::SuperBlock;
-use crate::places::Places;
 
 /// The facts of a volume.
 pub(crate) struct Facts {
@@ -14,7 +14,7 @@ pub(crate) struct Facts {
     /// Which structures have checksums, and their seeds.
     pub(crate) checksums: Checksums,
     /// The superblock as it was read when the volume was opened. Only fields that never change may be
-    /// used: features, hash seed, reserved blocks. [`crate::source::Source::super_bytes`] gives the others.
+    /// used: features, hash seed, reserved blocks. [`super::source::Source::super_bytes`] gives the others.
     pub(crate) superblock: Box<SuperBlock>,
     /// Where the file system's own metadata is.
     pub(crate) places: Places,

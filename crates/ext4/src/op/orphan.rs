@@ -2,12 +2,11 @@
 
 use zerocopy::IntoBytes;
 
-use crate::features::ro_compat;
+use super::operation::Op;
+use crate::facts::{Source, ro_compat};
 use crate::inode::Inode;
 use crate::layout::orphan::{ORPHAN_MAGIC, ORPHANS_PER_BLOCK, OrphanTail};
-use crate::op::Op;
-use crate::orphans::{Place, TAIL_OFFSET, check_block, read_slot};
-use crate::source::Source;
+use crate::memory::{Place, TAIL_OFFSET, check_block, read_slot};
 use crate::{Error, InodeNo, Result};
 
 impl Op<'_> {

@@ -2,8 +2,8 @@
 
 use journal::{BlockRef, HomeBlock};
 
+use super::value::Facts;
 use crate::Result;
-use crate::facts::Facts;
 
 /// Something that gives metadata blocks.
 pub(crate) trait Source {

@@ -1,8 +1,11 @@
 //! Which features of ext4 a volume may use; everything else is refused by name.
 
-use crate::geometry::MAKE_ANEW;
 use crate::layout::superblock::SuperBlock;
 use crate::{Error, Result};
+
+/// What cannot be changed in place.
+pub(crate) const MAKE_ANEW: &str = "that cannot be changed in place: mount it with the kernel (mount TARGET DIR), copy \
+     the files away, make it anew (mkfs.ext4 -b 4096 -I 256 TARGET) and copy them back";
 
 /// `s_feature_compat`: safe to ignore, but some matter to us.
 pub(crate) mod compat {

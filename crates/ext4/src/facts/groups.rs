@@ -1,18 +1,15 @@
-//! Group descriptors: read and checked, changed, and where they say that things lie.
+//! Group descriptors: read, checked, and the places of metadata that they name.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use journal::HomeBlock;
-use zerocopy::IntoBytes;
 
-use crate::checksum::Checksums;
-use crate::geometry::{Geometry, INODES_PER_BLOCK};
+use super::checksum::Checksums;
+use super::geometry::Geometry;
+use super::source::Source;
 use crate::layout::group::GroupDesc;
-use crate::layout::inode::INODE_BYTES;
-use crate::op::Op;
-use crate::source::Source;
-use crate::{Error, InodeNo, Result};
+use crate::{Error, Result};
 
 /// Checks a descriptor's checksum and that everything it points to lies on the volume.
 pub(crate) fn check_desc(
@@ -52,37 +49,6 @@ pub(crate) fn read_desc(source: &impl Source, group: u32) -> Result<GroupDesc> {
     let desc = GroupDesc::from_disk(&bytes[offset..offset + facts.geometry.desc_bytes]);
     check_desc(&facts.geometry, &facts.checksums, group, &desc)?;
     Ok(desc)
-}
-
-/// The block that holds an inode, and the inode's byte offset in it.
-pub(crate) fn inode_place(source: &impl Source, ino: InodeNo) -> Result<(HomeBlock, usize)> {
-    let facts = source.facts();
-    let (group, index) = facts.geometry.group_of_inode(ino)?;
-    let table = match facts.places.inode_table(group) {
-        Some(table) => table,
-        None => {
-            let table = HomeBlock(read_desc(source, group)?.inode_table());
-            facts.places.note_inode_table(group, table);
-            table
-        }
-    };
-    let block = HomeBlock(table.0 + u64::from(index / INODES_PER_BLOCK));
-    Ok((block, (index % INODES_PER_BLOCK) as usize * INODE_BYTES))
-}
-
-/// Why an inode has no right checksum: it was never written, or it is damaged.
-pub(crate) fn bad_inode(source: &impl Source, ino: InodeNo) -> Error {
-    let is_unused = || -> Result<bool> {
-        let geometry = &source.facts().geometry;
-        let (group, index) = geometry.group_of_inode(ino)?;
-        let unused_count = read_desc(source, group)?.unused_inode_count();
-        Ok(index >= geometry.inodes_per_group - unused_count)
-    };
-    match is_unused() {
-        Ok(true) => Error::NotFound,
-        Ok(false) => Error::corrupt("inode checksum", ino),
-        Err(error) => error,
-    }
 }
 
 /// Superblocks, descriptors, bitmaps and inode tables of the flex group that `group` is in.
@@ -160,22 +126,6 @@ pub(crate) fn merge(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
         }
     }
     merged
-}
-
-impl Op<'_> {
-    /// Writes a group's descriptor, with its checksum.
-    pub(crate) fn put_desc(&mut self, group: u32, desc: &GroupDesc) -> Result<()> {
-        let facts = self.mounted().facts();
-        let mut desc = *desc;
-        if facts.checksums.groups_enabled() {
-            desc.bg_checksum.set(facts.checksums.group_desc(group, &desc));
-        }
-        let (block, offset) = facts.geometry.desc_place(group);
-        let size = facts.geometry.desc_bytes;
-        let bytes = self.write_block(block)?;
-        bytes[offset..offset + size].copy_from_slice(&desc.as_bytes()[..size]);
-        Ok(())
-    }
 }
 
 #[cfg(test)]

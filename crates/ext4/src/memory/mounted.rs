@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use device::sync::RwLock;
 use journal::{BlockRef, HomeBlock, Journal, Tid};
 
-use crate::alloc_hints::AllocHints;
-use crate::cells::{Cells, InodeCell};
+use super::alloc_hints::AllocHints;
+use super::file_stats::FileStats;
+use super::in_core::{Cells, InodeCell};
+use super::orphans::Orphans;
+use super::pending_frees::Frees;
+use super::totals::Totals;
 use crate::data_mode::DataMode;
-use crate::facts::Facts;
-use crate::file_stats::FileStats;
-use crate::frees::Frees;
-use crate::orphans::Orphans;
-use crate::source::Source;
-use crate::totals::Totals;
+use crate::facts::{Facts, Source};
 use crate::{Error, InodeNo, Result, Timestamp};
 
 /// The settings of a mount that operations look at. See [`crate::OpenOptions`].

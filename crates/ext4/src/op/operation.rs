@@ -11,32 +11,12 @@ use std::sync::atomic::Ordering;
 use journal::{BlockBytes, BlockOwner, BlockRef, Form, Handle, HomeBlock, InPlaceGuard, Tid};
 use zerocopy::IntoBytes;
 
-use crate::facts::Facts;
-use crate::file_stats::FileStats;
-use crate::inode::{Inode, read_inode};
+use crate::facts::{Facts, Source, Spender, current_spender};
+use crate::inode::{Inode, inode_place, read_inode};
 use crate::layout::inode::INODE_BYTES;
 use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
-use crate::mounted::Mounted;
-use crate::source::Source;
-use crate::space::{self, Spender};
-use crate::{Error, InodeNo, Result, Timestamp, groups};
-
-/// Blocks that the parts of an operation may change, to add up what [`Mounted::op`] is asked for.
-/// Asking for more than is used costs nothing but an earlier commit of a nearly full transaction.
-pub(crate) mod credits {
-    /// One `alloc_blocks`: bitmap and descriptor.
-    pub(crate) const ALLOC_BLOCKS: usize = 2;
-    /// One `free_blocks`, for each group that it touches: bitmap and descriptor.
-    pub(crate) const FREE_BLOCKS: usize = 2;
-    /// One `alloc_inode`: both bitmaps, descriptor, the new inode's table block.
-    pub(crate) const ALLOC_INODE: usize = 4;
-    /// One `free_inode`: bitmap, descriptor, table block.
-    pub(crate) const FREE_INODE: usize = 3;
-    /// One `put_inode`: its table block.
-    pub(crate) const PUT_INODE: usize = 1;
-    /// One `orphan_add` or `orphan_remove`: superblock, block of the orphan file, neighbour.
-    pub(crate) const ORPHAN: usize = 3;
-}
+use crate::memory::{FileStats, Mounted};
+use crate::{Error, InodeNo, Result, Timestamp};
 
 /// An operation in progress. Only one exists at a time on a volume.
 pub(crate) struct Op<'v> {
@@ -76,7 +56,7 @@ impl Mounted {
             free_block_delta: 0,
             free_inode_delta: 0,
             touched_orphans: false,
-            spender: space::current(),
+            spender: current_spender(),
             renames_dir: false,
         })
     }
@@ -242,7 +222,7 @@ impl<'v> Op<'v> {
 
     /// [`Op::put_inode`] without anything for `fsync` to wait for.
     pub(crate) fn store_inode(&mut self, inode: &Inode) -> Result<()> {
-        let (block, offset) = groups::inode_place(self, inode.ino)?;
+        let (block, offset) = inode_place(self, inode.ino)?;
         let mut raw = inode.raw.clone();
         if let Some(next) = self.volume.orphans.next_of(self, inode.ino)? {
             // i_dtime is the orphan list's; the caller's copy of it may be older than the list.

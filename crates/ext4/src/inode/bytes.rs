@@ -1,14 +1,13 @@
-//! An inode: its 256 bytes, read from the inode table, checked, and given names.
+//! The 256 bytes of an inode: checked, and given names.
 
 use journal::HomeBlock;
 use zerocopy::FromBytes;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32};
 
-use crate::inode_time::{decode_time, encode_time};
+use super::time::{decode_time, encode_time};
 use crate::layout::inode::{GOOD_OLD_INODE_BYTES, INODE_BYTES, RawInode};
-use crate::source::Source;
-use crate::{Attr, Error, FileKind, InodeNo, Result, Timestamp, groups};
+use crate::{Attr, Error, FileKind, InodeNo, Result, Timestamp};
 
 /// `i_flags` bits that we know, under the kernel's names (without `EXT4_` and `_FL`).
 #[allow(dead_code)] // complete on purpose
@@ -67,23 +66,6 @@ fn kind_of(mode: u16) -> Option<FileKind> {
         0o140000 => FileKind::Socket,
         _ => return None,
     })
-}
-
-/// Reads an inode as `source` sees it. `NotFound` when the number was never used or is free;
-/// an inode with link count 0 that is still an orphan is found.
-pub(crate) fn read_inode(source: &impl Source, ino: InodeNo) -> Result<Inode> {
-    let (block, offset) = groups::inode_place(source, ino)?;
-    let bytes = source.block(block)?;
-    let (raw, _) = RawInode::read_from_prefix(&bytes[offset..]).expect("an inode lies in a block");
-    let inode = Inode { ino, raw };
-    if inode.raw.i_mode.get() == 0 {
-        return Err(Error::NotFound);
-    }
-    if !source.facts().checksums.inode_ok(ino, &inode.raw) {
-        return Err(groups::bad_inode(source, ino));
-    }
-    inode.check().map_err(|wrong| Error::corrupt(wrong, ino))?;
-    Ok(inode)
 }
 
 impl Inode {

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use journal::{BLOCK_BYTES, HomeBlock};
 
-use crate::features::{compat, incompat, ro_compat};
+use super::features::{MAKE_ANEW, compat, incompat, ro_compat};
 use crate::layout::group::{LONG_DESC_BYTES, SHORT_DESC_BYTES};
 use crate::layout::inode::INODE_BYTES;
 use crate::layout::superblock::{SUPERBLOCK_MAGIC, SuperBlock};
@@ -61,10 +61,6 @@ pub(crate) struct Geometry {
 /// Of a device that holds something else, or nothing.
 pub(crate) const NO_SUPERBLOCK: &str = "is not an ext4 volume (lsblk -f shows what is where); to make one, which \
      overwrites what is there: onejournal mkfs --force TARGET";
-
-/// What cannot be changed in place.
-pub(crate) const MAKE_ANEW: &str = "that cannot be changed in place: mount it with the kernel (mount TARGET DIR), copy \
-     the files away, make it anew (mkfs.ext4 -b 4096 -I 256 TARGET) and copy them back";
 
 fn refuse<T>(why: String) -> Result<T> {
     Err(Error::Incompatible(why))

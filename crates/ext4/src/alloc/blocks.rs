@@ -15,12 +15,10 @@ use std::sync::Arc;
 
 use journal::{BlockBytes, BlockRef, HomeBlock};
 
-use crate::bitmap;
-use crate::geometry::BITS_PER_BLOCK;
-use crate::groups::{check_not_fixed, fixed_ranges, read_desc};
+use super::bitmap;
+use crate::facts::{BITS_PER_BLOCK, Source, check_not_fixed, fixed_ranges, read_desc};
 use crate::layout::group::{BLOCK_UNINIT, GroupDesc};
 use crate::op::Op;
-use crate::source::Source;
 use crate::{Error, Result};
 
 /// Groups that are searched for a run as long as wanted, before a shorter one is taken.

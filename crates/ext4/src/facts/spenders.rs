@@ -18,7 +18,7 @@
 
 use std::cell::Cell;
 
-use crate::facts::Facts;
+use super::value::Facts;
 
 /// The pool is this part of the volume.
 const POOL_DIVISOR: u64 = 50;
@@ -54,7 +54,7 @@ pub fn spending_as<T>(spender: Spender, operations: impl FnOnce() -> T) -> T {
 }
 
 /// The spender of this thread.
-pub(crate) fn current() -> Spender {
+pub(crate) fn current_spender() -> Spender {
     CURRENT.get()
 }
 
@@ -96,15 +96,15 @@ mod tests {
 
     #[test]
     fn the_spender_is_the_threads_own_and_nests() {
-        assert_eq!(current(), Spender::Privileged);
+        assert_eq!(current_spender(), Spender::Privileged);
         spending_as(Spender::Ordinary, || {
-            assert_eq!(current(), Spender::Ordinary);
-            spending_as(Spender::Privileged, || assert_eq!(current(), Spender::Privileged));
-            assert_eq!(current(), Spender::Ordinary);
-            let other = std::thread::spawn(current).join();
+            assert_eq!(current_spender(), Spender::Ordinary);
+            spending_as(Spender::Privileged, || assert_eq!(current_spender(), Spender::Privileged));
+            assert_eq!(current_spender(), Spender::Ordinary);
+            let other = std::thread::spawn(current_spender).join();
             assert_eq!(other.expect("no panic"), Spender::Privileged);
         });
         let panicked = std::panic::catch_unwind(|| spending_as(Spender::Ordinary, || panic!("x")));
-        assert!(panicked.is_err() && current() == Spender::Privileged);
+        assert!(panicked.is_err() && current_spender() == Spender::Privileged);
     }
 }
