@@ -15,10 +15,10 @@ use std::collections::HashSet;
 use journal::{BLOCK_BYTES, BlockRef, HomeBlock};
 
 use crate::extent_run::Run;
-use crate::extent_tree::{Mapping, Target};
 use crate::facts::{self, Source};
 use crate::inode::Inode;
 use crate::layout::extent::WRITTEN_COUNT_MAX;
+use crate::mapping::{Mapping, Target};
 use crate::{Error, InodeNo, Result};
 
 /// Pointers in `i_block`.

@@ -28,9 +28,9 @@ use std::time::Duration;
 
 use device::BlockDevice;
 
+use crate::found::{Found, find};
 use crate::layout::claim::Claim;
 use crate::marks::Marks;
-use crate::open::{Found, find};
 use crate::{Error, Result};
 
 /// Who opens a volume.

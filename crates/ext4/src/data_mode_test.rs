@@ -6,9 +6,10 @@ use device::sync::Mutex;
 use device::{BlockDevice, Durability, MemoryDevice};
 
 use crate::data_mode::DATA_MODE_XATTR;
-use crate::extent_tree::{self, Target};
+use crate::extent_tree;
 use crate::file_bench::{Bench, read_all, set_size};
 use crate::inode::read_inode;
+use crate::mapping::Target;
 use crate::{DataMode, InodeNo, Volume, XattrFlags};
 
 type Hook = Box<dyn FnOnce() + Send>;

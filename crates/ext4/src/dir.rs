@@ -4,123 +4,21 @@
 //! that outgrows its first block becomes indexed when the volume has the feature dir_index.
 //! Callers hold an inode's copy: they put it back after a change.
 
-use journal::{BlockRef, HomeBlock};
+use journal::HomeBlock;
 
 use crate::dir_block::{self, RawEntry};
 use crate::dir_seal::Sealer;
-use crate::error::{Error, Result};
-use crate::extent_tree::{self, Target};
-use crate::facts::{Facts, Source, compat};
-use crate::hash::{HashVersion, NameHasher};
+use crate::error::Result;
+use crate::extent_tree;
+use crate::facts::Source;
 use crate::htree;
-use crate::inode::{Inode, flags};
+use crate::inode::Inode;
+use crate::leaf::{
+    Found, block_count, check_dots, file_type, insert_into, is_indexed, leaf_is_empty, read_leaf,
+    volume_has_index,
+};
 use crate::op::Op;
 use crate::types::{FileKind, InodeNo};
-
-/// Bytes of a block, as sizes count them.
-const BLOCK: u64 = journal::BLOCK_BYTES as u64;
-
-/// `s_flags`: characters above 127 are positive in name hashes.
-const FLAG_UNSIGNED_HASH: u32 = 0x2;
-
-/// An entry that was found, and where it is. Valid until the directory changes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
-    pub ino: InodeNo,
-    home: HomeBlock,
-    offset: usize,
-}
-
-impl Found {
-    pub(crate) fn new(home: HomeBlock, entry: &RawEntry) -> Found {
-        Found { ino: InodeNo(entry.ino), home, offset: entry.offset }
-    }
-}
-
-/// `EXT4_FT_*` of a kind.
-pub(crate) fn file_type(kind: FileKind) -> u8 {
-    match kind {
-        FileKind::Regular => 1,
-        FileKind::Directory => 2,
-        FileKind::CharDevice => 3,
-        FileKind::BlockDevice => 4,
-        FileKind::Fifo => 5,
-        FileKind::Socket => 6,
-        FileKind::Symlink => 7,
-    }
-}
-
-/// The kind that an entry's `EXT4_FT_*` says, if it does.
-pub(crate) fn kind_of(file_type: u8) -> Option<FileKind> {
-    Some(match file_type {
-        1 => FileKind::Regular,
-        2 => FileKind::Directory,
-        3 => FileKind::CharDevice,
-        4 => FileKind::BlockDevice,
-        5 => FileKind::Fifo,
-        6 => FileKind::Socket,
-        7 => FileKind::Symlink,
-        _ => return None,
-    })
-}
-
-/// Whether new directories get an index when they grow.
-pub(crate) fn volume_has_index(facts: &Facts) -> bool {
-    facts.superblock.s_feature_compat.get() & compat::DIR_INDEX != 0
-}
-
-/// Whether the directory is indexed.
-pub(crate) fn is_indexed(dir: &Inode) -> bool {
-    dir.has_flag(flags::INDEX)
-}
-
-/// The hash function of an index with this version.
-pub(crate) fn hasher(facts: &Facts, version: HashVersion) -> NameHasher {
-    let superblock = &facts.superblock;
-    let unsigned = superblock.s_flags.get() & FLAG_UNSIGNED_HASH != 0;
-    NameHasher { version, unsigned, seed: superblock.s_hash_seed.map(|word| word.get()) }
-}
-
-/// The hash function of new indexes.
-pub(crate) fn default_hasher(facts: &Facts) -> Result<NameHasher> {
-    let version = HashVersion::from_disk(facts.superblock.s_def_hash_version)?;
-    Ok(hasher(facts, version))
-}
-
-/// Number of blocks of a directory, from its size.
-pub(crate) fn block_count(dir: &Inode) -> Result<u32> {
-    let size = dir.size();
-    match u32::try_from(size / BLOCK) {
-        Ok(count @ 1..) if size.is_multiple_of(BLOCK) => Ok(count),
-        _ => Err(Error::corrupt("directory size", dir.ino)),
-    }
-}
-
-/// Any block of a directory, unchecked.
-pub(crate) fn read_block(
-    source: &impl Source,
-    dir: &Inode,
-    logical: u32,
-) -> Result<(HomeBlock, BlockRef)> {
-    if logical >= block_count(dir)? {
-        return Err(Error::corrupt(format!("directory block {logical} past the end"), dir.ino));
-    }
-    match extent_tree::map(source, dir, logical, 1)?.target {
-        Target::Written(home) => Ok((home, source.block(home)?)),
-        _ => Err(Error::corrupt(format!("hole at directory block {logical}"), dir.ino)),
-    }
-}
-
-/// A block of entries, its checksum checked.
-pub(crate) fn read_leaf(
-    source: &impl Source,
-    dir: &Inode,
-    logical: u32,
-) -> Result<(HomeBlock, BlockRef)> {
-    let (home, block) = read_block(source, dir, logical)?;
-    Sealer::new(source, dir).check_leaf(&block, dir.ino)?;
-    Ok((home, block))
-}
 
 /// Looks a name up (not `.` or `..`, which an index does not hold).
 pub(crate) fn find(source: &impl Source, dir: &Inode, name: &[u8]) -> Result<Option<Found>> {
@@ -168,27 +66,6 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// Inserts into this block if there is room.
-pub(crate) fn insert_into(
-    op: &mut Op<'_>,
-    dir: &Inode,
-    home: HomeBlock,
-    block: &BlockRef,
-    name: &[u8],
-    ino: InodeNo,
-    file_type: u8,
-) -> Result<bool> {
-    let sealer = Sealer::new(op, dir);
-    if !dir_block::has_room(block, sealer.has_tail(), name)? {
-        return Ok(false);
-    }
-    let block = op.write_block(home)?;
-    let inserted = dir_block::insert(block, sealer.has_tail(), name, ino.0, file_type)?;
-    assert!(inserted, "room that was just seen");
-    sealer.seal_leaf(block);
-    Ok(true)
-}
-
 /// Takes an entry out that was found in this state of the directory.
 pub(crate) fn remove(op: &mut Op<'_>, dir: &Inode, found: &Found) -> Result<()> {
     let sealer = Sealer::new(op, dir);
@@ -227,16 +104,6 @@ pub(crate) fn is_empty(source: &impl Source, dir: &Inode) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether a block of entries holds nothing but `.` and `..`.
-pub(crate) fn leaf_is_empty(source: &impl Source, dir: &Inode, block: &BlockRef) -> Result<bool> {
-    for entry in dir_block::used_entries(block, Sealer::new(source, dir).has_tail()) {
-        if !matches!(entry?.name, b"." | b"..") {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 /// Block 0 with its first two entries checked to be `.` and `..`; the second one.
 fn read_dot_dot(source: &impl Source, dir: &Inode) -> Result<(HomeBlock, RawEntry<'static>)> {
     let (home, block) = if is_indexed(dir) {
@@ -245,19 +112,8 @@ fn read_dot_dot(source: &impl Source, dir: &Inode) -> Result<(HomeBlock, RawEntr
         read_leaf(source, dir, 0)?
     };
     // To an index root `..` reaches to the very end of the block, over the tail.
-    let mut entries = dir_block::entries(&block, false);
-    let (dot, dot_dot) = (entries.next().transpose()?, entries.next().transpose()?);
-    match (dot, dot_dot) {
-        (Some(dot), Some(dot_dot))
-            if dot.name == b"."
-                && dot.ino == dir.ino.0
-                && dot.len == 12
-                && dot_dot.name == b".." =>
-        {
-            Ok((home, RawEntry { name: b"..", ..dot_dot }))
-        }
-        _ => Err(Error::corrupt("`.` and `..`", dir.ino)),
-    }
+    let entry = check_dots(dir, &block)?;
+    Ok((home, entry))
 }
 
 /// The directory above this one.

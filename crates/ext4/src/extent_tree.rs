@@ -17,27 +17,9 @@ use crate::facts::{self, Source};
 use crate::free_budget::FreeBudget;
 use crate::inode::{Inode, flags};
 use crate::layout::extent::{UNWRITTEN_COUNT_MAX, WRITTEN_COUNT_MAX};
+use crate::mapping::{Mapping, Target};
 use crate::op::Op;
 use crate::{Error, InodeNo, Result};
-
-/// What a range of logical blocks is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// Nothing: reads as zeros.
-    Hole,
-    /// Data, from this block on.
-    Written(HomeBlock),
-    /// Allocated from this block on, but reads as zeros.
-    Unwritten(HomeBlock),
-}
-
-/// `count` logical blocks from `logical` on that are the same thing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mapping {
-    pub logical: u32,
-    pub count: u32,
-    pub target: Target,
-}
 
 /// Reads an inode's tree from the volume or an operation.
 struct Reader<'a, S> {

@@ -8,13 +8,14 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use crate::extent_tree::{self, Target};
+use crate::extent_tree;
 use crate::file::{
     BLOCK, FILE_BYTES_MAX, check_may_change, regular_file, touch, zero_bytes, zero_tail,
 };
 use crate::file_write::{EDIT_COUNT, edits_credit_count, has_room_for_edit};
 use crate::free_budget::FREE_CREDIT_COUNT;
 use crate::inode::{Inode, flags};
+use crate::mapping::Target;
 use crate::memory::Mounted;
 use crate::op::Op;
 use crate::truncate::budget;

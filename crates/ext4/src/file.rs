@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use journal::{BLOCK_BYTES, HomeBlock};
 
-use crate::extent_tree::{self, Target};
+use crate::extent_tree;
 use crate::facts::Source;
 use crate::inode::{Inode, flags, read_inode};
+use crate::mapping::Target;
 use crate::op::Op;
 use crate::plan::{Plan, Put};
 use crate::{Error, FileKind, InodeNo, Result};

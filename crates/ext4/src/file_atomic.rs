@@ -5,10 +5,11 @@
 //! block groups. The data are always journaled; modes that may put data in place over others do not offer
 //! it.
 
-use crate::extent_tree::{self, Target};
+use crate::extent_tree;
 use crate::file::{FILE_BYTES_MAX, block_of, regular_file};
 use crate::file_write::{Chunk, EDIT_COUNT, GROWTH_LEVEL_COUNT, edits_credit_count};
 use crate::inode::Inode;
+use crate::mapping::Target;
 use crate::memory::Mounted;
 use crate::op::Op;
 use crate::{Error, InodeNo, Result};

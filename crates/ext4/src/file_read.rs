@@ -2,9 +2,10 @@
 
 use journal::{BLOCK_BYTES, HomeBlock, JournalError};
 
-use crate::extent_tree::{self, Target};
+use crate::extent_tree;
 use crate::file::{BLOCK, FILE_BYTES_MAX, block_of, place_in_block, regular_file};
 use crate::inode::Inode;
+use crate::mapping::Target;
 use crate::memory::Mounted;
 use crate::{InodeNo, Result};
 

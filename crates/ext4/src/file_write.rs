@@ -16,13 +16,14 @@ use std::sync::Arc;
 
 use journal::{BLOCK_BYTES, BlockRef, HomeBlock, InPlaceGuard};
 
-use crate::extent_tree::{self, Target};
+use crate::extent_tree;
 use crate::extent_update::edit_credit_count;
 use crate::file::{
     BLOCK, FILE_BYTES_MAX, block_of, change_data, check_may_change, place_in_block, regular_file,
     touch, zero_tail,
 };
 use crate::inode::Inode;
+use crate::mapping::Target;
 use crate::memory::{InodeCell, Mounted};
 use crate::op::Op;
 use crate::plan::{Plan, Put};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use device::BlockDevice;
 
 use crate::claim::{self, Claimant};
+use crate::found::find;
 use crate::marks::note_errors;
-use crate::open::find;
 use crate::{Error, Result};
 
 /// Takes the marks off a volume that was not closed and whose journal, on a medium of its own, is

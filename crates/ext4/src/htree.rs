@@ -10,7 +10,6 @@ use std::cmp::Ordering;
 
 use journal::{BlockRef, HomeBlock};
 
-use crate::dir::{self, Found};
 use crate::dir_block;
 use crate::dir_seal::Sealer;
 use crate::error::{Error, Result};
@@ -19,6 +18,7 @@ use crate::facts::Source;
 use crate::hash::{NameHash, NameHasher};
 use crate::htree_node::{self, MAX_INDIRECT_LEVELS, RootInfo, Shape};
 use crate::inode::{Inode, flags};
+use crate::leaf::{self, Found};
 use crate::op::Op;
 use crate::types::InodeNo;
 
@@ -47,7 +47,7 @@ pub(crate) struct Path<'a, S: Source> {
 }
 
 fn read_root(source: &impl Source, dir: &Inode) -> Result<(RootInfo, Frame)> {
-    let (home, block) = dir::read_block(source, dir, 0)?;
+    let (home, block) = leaf::read_block(source, dir, 0)?;
     let sealer = Sealer::new(source, dir);
     let (info, shape) = htree_node::parse_root(&block, sealer.has_tail())?;
     sealer.check_index(&block, &shape, dir.ino)?;
@@ -55,7 +55,7 @@ fn read_root(source: &impl Source, dir: &Inode) -> Result<(RootInfo, Frame)> {
 }
 
 fn read_node(source: &impl Source, dir: &Inode, logical: u32) -> Result<Frame> {
-    let (home, block) = dir::read_block(source, dir, logical)?;
+    let (home, block) = leaf::read_block(source, dir, logical)?;
     let sealer = Sealer::new(source, dir);
     let shape = htree_node::parse_node(&block, sealer.has_tail())?;
     sealer.check_index(&block, &shape, dir.ino)?;
@@ -76,7 +76,7 @@ impl<'a, S: Source> Path<'a, S> {
         hash_of: impl FnOnce(&NameHasher) -> u32,
     ) -> Result<Path<'a, S>> {
         let (info, mut root) = read_root(source, dir)?;
-        let hasher = dir::hasher(source.facts(), info.version);
+        let hasher = leaf::hasher(source.facts(), info.version);
         let hash = hash_of(&hasher);
         root.at = root.shape.search(&root.block, hash);
         let mut frames = vec![root];
@@ -86,7 +86,7 @@ impl<'a, S: Source> Path<'a, S> {
             node.at = node.shape.search(&node.block, hash);
             frames.push(node);
         }
-        Ok(Path { source, dir, hasher, frames, steps_left: dir::block_count(dir)? })
+        Ok(Path { source, dir, hasher, frames, steps_left: leaf::block_count(dir)? })
     }
 
     fn last(&self) -> &Frame {
@@ -100,7 +100,7 @@ impl<'a, S: Source> Path<'a, S> {
 
     /// The leaf.
     pub(crate) fn leaf(&self) -> Result<(HomeBlock, BlockRef)> {
-        dir::read_leaf(self.source, self.dir, self.leaf_logical())
+        leaf::read_leaf(self.source, self.dir, self.leaf_logical())
     }
 
     /// Goes on to the next leaf; returns its lower bound, with the continuation bit. `None` at
@@ -149,7 +149,7 @@ pub(crate) fn is_empty(source: &impl Source, dir: &Inode) -> Result<bool> {
     let mut path = Path::find(source, dir, |_| 0)?;
     loop {
         let (_, block) = path.leaf()?;
-        if !dir::leaf_is_empty(source, dir, &block)? {
+        if !leaf::leaf_is_empty(source, dir, &block)? {
             return Ok(false);
         }
         if path.advance()?.is_none() {
@@ -171,10 +171,10 @@ pub(crate) fn set_parent(op: &mut Op<'_>, dir: &Inode, parent: InodeNo) -> Resul
 /// Makes a directory of one linear block indexed: its entries move to a leaf of their own.
 pub(crate) fn convert(op: &mut Op<'_>, dir: &mut Inode) -> Result<()> {
     // Checks that `.` and `..` are the first two entries, at 0 and 12, where the root keeps them.
-    dir::parent(op, dir)?;
+    let (home, old) = leaf::read_leaf(op, dir, 0)?;
+    leaf::check_dots(dir, &old)?;
     let sealer = Sealer::new(op, dir);
-    let (home, old) = dir::read_leaf(op, dir, 0)?;
-    let version = dir::default_hasher(op.facts())?.version;
+    let version = leaf::default_hasher(op.facts())?.version;
     let entries = collect(&old, &sealer)?;
     let moved = entries.iter().filter(|entry| !matches!(entry.0, b"." | b".."));
     let (leaf_logical, leaf_home) = extent_tree::append_block(op, dir)?;
@@ -252,7 +252,7 @@ fn try_insert(
     let slots =
         path.frames.iter().map(|frame| Slot { home: frame.home, shape: frame.shape, at: frame.at });
     let mut slots: Vec<Slot> = slots.collect();
-    if dir::insert_into(op, dir, home, &block, name, ino, file_type)? {
+    if leaf::insert_into(op, dir, home, &block, name, ino, file_type)? {
         return Ok(Obstacle::None);
     }
     if slots.last().is_some_and(|slot| slot.shape.is_full()) {

@@ -13,47 +13,25 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use device::{BlockDevice, MemoryDevice};
-use journal::{HomeBlock, Journal, Options, RecoverOptions, Space};
+use journal::{Journal, Options, Space};
 
-use crate::area::JournalArea;
 use crate::claim;
-use crate::facts::features;
-use crate::facts::{
-    Checksums, Facts, Geometry, NO_SUPERBLOCK, Places, compat, merge, read_desc, ro_compat,
-};
+use crate::facts::{Facts, Places, merge, read_desc, ro_compat};
+use crate::found::{Found, find};
 use crate::heartbeat::Heartbeat;
 use crate::layout::claim::Claim;
 use crate::layout::jbd2::Elsewhere;
-use crate::layout::superblock::{MKFS_UNDER_WAY, STATE_ERROR, SUPERBLOCK_MAGIC, SuperBlock};
-use crate::marks::{FoundSuperBlock, Marks, read_superblock};
-use crate::memory::{AllocHints, Cells, FileStats, Frees, Mounted, OrphanFile, Orphans, Totals};
+use crate::layout::superblock::{STATE_ERROR, SuperBlock};
+use crate::marks::Marks;
+use crate::memory::{AllocHints, Cells, FileStats, Frees, Mounted, Orphans, Totals};
 use crate::options::OpenOptions;
 use crate::place::{self, Place};
 use crate::raw::RawVolume;
-use crate::{Error, InodeNo, Result};
+use crate::recover::recover;
+use crate::{Error, Result};
 
 /// Size in bytes of the journal in memory that a read-only volume gets: it is never written.
 const READ_ONLY_JOURNAL_BYTES: usize = 8 << 20;
-
-/// Blocks of the largest orphan file that the kernel takes.
-const ORPHAN_FILE_BLOCK_LIMIT: u64 = 512;
-
-/// What is known of a volume before its journal is open.
-pub(crate) struct Found {
-    pub(crate) raw: RawVolume,
-    pub(crate) superblock: SuperBlock,
-    is_sound: bool,
-    pub(crate) is_torn: bool,
-    pub(crate) area: JournalArea,
-    orphan_file: Option<(OrphanFile, Vec<std::ops::Range<u64>>)>,
-}
-
-impl Found {
-    /// The marks of the volume.
-    pub(crate) fn marks(&self) -> Marks {
-        Marks::new(self.raw.device.clone(), self.area.jbd2_block)
-    }
-}
 
 /// An open volume, and what says so on its device.
 pub(crate) struct Opened {
@@ -162,69 +140,6 @@ fn count_free_space(volume: &Mounted) -> Result<()> {
     let (old_blocks, old_inodes) = (totals.free_block_count(), totals.free_inode_count());
     // Both are below 2^48.
     totals.add(blocks - old_blocks as i64, inodes - old_inodes as i64);
-    Ok(())
-}
-
-pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<Found> {
-    let found = read_superblock(&**device)?;
-    let superblock = found.superblock.clone();
-    if superblock.s_magic.get() != SUPERBLOCK_MAGIC {
-        return Err(Error::Incompatible(NO_SUPERBLOCK.into()));
-    }
-    if superblock.s_last_mounted == MKFS_UNDER_WAY {
-        let why = "its mkfs was cut before the end, and it holds nothing; to make the volume anew, \
-                   run: onejournal mkfs --force TARGET";
-        return Err(Error::Incompatible(why.into()));
-    }
-    features::check(&superblock)?;
-    let geometry = Geometry::new(&superblock, device.size_bytes())?;
-    let checksums = Checksums::new(&superblock);
-    let mut raw = RawVolume::new(device.clone(), geometry, checksums);
-    raw.find_packed_metadata()?;
-    let area = JournalArea::find(&raw, &superblock)?;
-    if !found.is_sound && !area.is_marked {
-        return Err(Error::corrupt("checksum", "the superblock"));
-    }
-    let orphan_file = find_orphan_file(&raw, &superblock)?;
-    let FoundSuperBlock { is_sound, is_torn, .. } = found;
-    Ok(Found { raw, superblock, is_sound, is_torn, area, orphan_file })
-}
-
-fn find_orphan_file(
-    raw: &RawVolume,
-    superblock: &SuperBlock,
-) -> Result<Option<(OrphanFile, Vec<std::ops::Range<u64>>)>> {
-    if superblock.s_feature_compat.get() & compat::ORPHAN_FILE == 0 {
-        return Ok(None);
-    }
-    let ino = InodeNo(superblock.s_orphan_file_inum.get());
-    let inode = raw.read_inode(ino, "orphan file")?;
-    let runs = raw.file_blocks(&inode, "orphan file")?;
-    if inode.size() / 4096 > ORPHAN_FILE_BLOCK_LIMIT {
-        return Err(Error::corrupt("orphan file: too large", ino));
-    }
-    let block_count = (inode.size() / 4096) as usize; // below the limit
-    let blocks = runs.iter().cloned().flatten().map(HomeBlock).take(block_count).collect();
-    let seed = raw.checksums.inode_seed(ino, inode.generation());
-    Ok(Some((OrphanFile { blocks, seed }, runs)))
-}
-
-/// Brings home what the journal holds.
-pub(crate) fn recover(found: &Found, options: &OpenOptions) -> Result<()> {
-    let device = &found.raw.device;
-    let space = place::to_recover(found, options.journal.as_ref())?;
-    let how = RecoverOptions {
-        discard_damaged: options.discard_damaged,
-        #[cfg(feature = "canary")]
-        broken: options.broken,
-        ..RecoverOptions::default()
-    };
-    let recovery = journal::recover(device, &space, &found.superblock.s_uuid, &how)?;
-    tracing::info!(
-        "recovered {} transactions, {} blocks",
-        recovery.transaction_count,
-        recovery.replayed_blocks
-    );
     Ok(())
 }
 

@@ -13,8 +13,8 @@
 
 use journal::{End, Header, JournalError, Label, Medium, Space, space_of};
 
+use crate::found::Found;
 use crate::layout::jbd2::Elsewhere;
-use crate::open::Found;
 use crate::options::OpenOptions;
 use crate::{Error, Result};
 

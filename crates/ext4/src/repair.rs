@@ -23,12 +23,13 @@ use zerocopy::IntoBytes;
 
 use crate::claim;
 use crate::facts::incompat;
+use crate::found::{Found, find};
 use crate::layout::claim::Claim;
 use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
 use crate::marks::{self, OUTER};
-use crate::open::{Found, find, recover};
 use crate::options::{OpenOptions, system_seed};
 use crate::raw::{read_block, write_block_cached};
+use crate::recover::recover;
 use crate::{Error, Result};
 
 /// Regions of the journal for a repair: few, so that a transaction can be large.

@@ -1,7 +1,8 @@
 //! Finding data and holes. Allocated blocks that were never written are a hole.
 
-use crate::extent_tree::{self, Target};
+use crate::extent_tree;
 use crate::file::{BLOCK, FILE_BYTES_MAX, block_of, regular_file};
+use crate::mapping::Target;
 use crate::memory::Mounted;
 use crate::{Error, InodeNo, Result, SeekTo};
 

@@ -6,8 +6,8 @@ use device::BlockDevice;
 use journal::{Medium, Space};
 
 use crate::claim;
+use crate::found::find;
 use crate::layout::superblock::STATE_ERROR;
-use crate::open::find;
 use crate::{Result, place};
 
 /// What a look at a volume tells. Nothing is changed.

@@ -1,8 +1,9 @@
 //! Taking names away.
 
-use crate::dir::{self, Found};
+use crate::dir;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::leaf::Found;
 use crate::memory::Mounted;
 use crate::names::{self, change_dir, find_target, read_dir_inode};
 use crate::op::{Op, credits};
