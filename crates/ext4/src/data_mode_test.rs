@@ -6,10 +6,9 @@ use device::sync::Mutex;
 use device::{BlockDevice, Durability, MemoryDevice};
 
 use crate::data_mode::DATA_MODE_XATTR;
-use crate::extent_tree;
+use crate::extent::{self, Target};
 use crate::file_bench::{Bench, read_all, set_size};
 use crate::inode::read_inode;
-use crate::mapping::Target;
 use crate::{DataMode, InodeNo, Volume, XattrFlags};
 
 type Hook = Box<dyn FnOnce() + Send>;
@@ -116,7 +115,7 @@ fn regression_a_new_block_is_not_logged_as_a_change_of_what_it_held() {
     let (volume, ino) = (bench.open(), bench.files[0]);
     let home_of = |volume: &Volume| {
         let inode = read_inode(&**volume, ino).expect("an inode");
-        match extent_tree::map(&**volume, &inode, 0, 1).expect("a mapping").target {
+        match extent::map(&**volume, &inode, 0, 1).expect("a mapping").target {
             Target::Written(home) => home,
             other => panic!("it was written, and is {other:?}"),
         }

@@ -4,7 +4,7 @@ use crate::data_mode::{DATA_MODE_XATTR, DataMode};
 use crate::inode::read_inode;
 use crate::memory::Mounted;
 use crate::plan::mode_attribute;
-use crate::xattr_set::XattrName;
+use crate::xattr::XattrName;
 use crate::{Error, InodeNo, Result, XattrFlags};
 
 impl Mounted {

@@ -9,7 +9,8 @@
 use crate::inode::{Inode, read_inode};
 use crate::memory::Mounted;
 use crate::op::{Op, credits};
-use crate::{Error, FileKind, InodeNo, Result, xattr};
+use crate::xattr;
+use crate::{Error, FileKind, InodeNo, Result};
 
 /// Attribute block (its bits, or its reference count), orphan, inode.
 const CREDITS: usize = 1 + credits::FREE_BLOCKS + credits::ORPHAN + credits::FREE_INODE;

@@ -8,14 +8,12 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use crate::extent_tree;
+use crate::extent::{self, FREE_CREDIT_COUNT, Target};
 use crate::file::{
     BLOCK, FILE_BYTES_MAX, check_may_change, regular_file, touch, zero_bytes, zero_tail,
 };
 use crate::file_write::{EDIT_COUNT, edits_credit_count, has_room_for_edit};
-use crate::free_budget::FREE_CREDIT_COUNT;
 use crate::inode::{Inode, flags};
-use crate::mapping::Target;
 use crate::memory::Mounted;
 use crate::op::Op;
 use crate::truncate::budget;
@@ -100,7 +98,7 @@ impl Mounted {
         let mut may_stop = false;
         while next < filling.blocks.end {
             let inode = self.use_extents(regular_file(self, ino)?)?;
-            let depth = extent_tree::depth(&inode);
+            let depth = extent::depth(&inode);
             let mut until = filling.blocks.end;
             let progress = Progress { fitting: Cell::new(next), needs_credits: Cell::new(false) };
             next = loop {
@@ -145,7 +143,7 @@ impl Mounted {
                     zero_edges(op, &inode, &bytes)?;
                 }
                 let mut budget = budget(op, &inode, credit_count);
-                let rest = extent_tree::free_range(op, &mut inode, from, whole.end, &mut budget)?;
+                let rest = extent::free_range(op, &mut inode, from, whole.end, &mut budget)?;
                 if rest.is_some() && !may_stop {
                     needs_credits.set(true);
                     return Err(Error::InvalidArgument);
@@ -213,10 +211,10 @@ impl Filling {
         let short = |n: u64| u32::try_from(n).expect("the range ends below the largest file");
         let logical = range.start;
         let at = short(logical);
-        let mapping = extent_tree::map(&*op, inode, at, short(range.end - logical))?;
+        let mapping = extent::map(&*op, inode, at, short(range.end - logical))?;
         match mapping.target {
             Target::Hole => {
-                let run = extent_tree::allocate(op, inode, at, mapping.count, true)?;
+                let run = extent::allocate(op, inode, at, mapping.count, true)?;
                 Ok(run.count)
             }
             Target::Unwritten(_) => Ok(mapping.count),
@@ -227,7 +225,7 @@ impl Filling {
                     return Ok(1); // an edge, which zero_edges does
                 }
                 let count = mapping.count.min(short(whole.end - logical));
-                extent_tree::mark(op, inode, at, count, true)?;
+                extent::mark(op, inode, at, count, true)?;
                 Ok(count)
             }
         }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use journal::{BLOCK_BYTES, HomeBlock};
 
-use crate::extent_tree;
+use crate::extent::{self, Target};
 use crate::facts::Source;
 use crate::inode::{Inode, flags, read_inode};
-use crate::mapping::Target;
 use crate::op::Op;
 use crate::plan::{Plan, Put};
 use crate::{Error, FileKind, InodeNo, Result};
@@ -72,7 +71,7 @@ pub(crate) fn change_data(
 /// no data is. Changes one block at most.
 pub(crate) fn zero_bytes(op: &mut Op<'_>, inode: &Inode, from: u64, to: u64) -> Result<()> {
     let within = place_in_block(from)..place_in_block(to - 1) + 1;
-    let mapping = extent_tree::map(&*op, inode, block_of(from), 1)?;
+    let mapping = extent::map(&*op, inode, block_of(from), 1)?;
     let Target::Written(block) = mapping.target else { return Ok(()) };
     if op.block(block)?[within.clone()].iter().all(|byte| *byte == 0) {
         return Ok(());

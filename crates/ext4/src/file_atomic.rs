@@ -5,11 +5,10 @@
 //! block groups. The data are always journaled; modes that may put data in place over others do not offer
 //! it.
 
-use crate::extent_tree;
+use crate::extent::{self, Target};
 use crate::file::{FILE_BYTES_MAX, block_of, regular_file};
 use crate::file_write::{Chunk, EDIT_COUNT, GROWTH_LEVEL_COUNT, edits_credit_count};
 use crate::inode::Inode;
-use crate::mapping::Target;
 use crate::memory::Mounted;
 use crate::op::Op;
 use crate::{Error, InodeNo, Result};
@@ -71,7 +70,7 @@ fn credit_count(volume: &Mounted, inode: &Inode, pieces: &[Piece<'_>]) -> Result
         let last = block_of(offset + data.len() as u64 - 1);
         let mut next = block_of(*offset);
         while next <= last {
-            let mapping = extent_tree::map(volume, inode, next, last - next + 1)?;
+            let mapping = extent::map(volume, inode, next, last - next + 1)?;
             let count = mapping.count as usize;
             block_count += count;
             if !matches!(mapping.target, Target::Written(_)) {
@@ -80,7 +79,7 @@ fn credit_count(volume: &Mounted, inode: &Inode, pieces: &[Piece<'_>]) -> Result
             next += mapping.count;
         }
     }
-    let depth = extent_tree::depth(inode) + GROWTH_LEVEL_COUNT;
+    let depth = extent::depth(inode) + GROWTH_LEVEL_COUNT;
     let credits = |edit_count| block_count + edits_credit_count(EDIT_COUNT + edit_count, depth);
     let most = volume.journal.max_credit_count();
     if credits(0) > most { Err(Error::NoSpace) } else { Ok(credits(fresh_count).min(most)) }

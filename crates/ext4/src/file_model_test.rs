@@ -1,6 +1,6 @@
 //! File data against a model in memory: random operations, large files, deep trees, full volumes.
 
-use crate::extent_tree;
+use crate::extent;
 use crate::file_bench::{
     BLOCK, Bench, MODES, Model, SMALL_GROUPS, check, read_all, set_size, step,
 };
@@ -63,7 +63,7 @@ fn large_writes_cross_many_operations() {
         model.write(3, &data);
         check(&volume, ino, &model, "overwritten");
         let inode = read_inode(&*volume, ino).expect("an inode");
-        assert_eq!(extent_tree::depth(&inode), 0, "one file alone lies in few extents");
+        assert_eq!(extent::depth(&inode), 0, "one file alone lies in few extents");
         volume.close().expect("a clean close");
         bench.fsck();
         assert!(bench.dump(0) == model.bytes);
@@ -82,8 +82,7 @@ fn alternating_holes_make_a_deep_tree_and_it_goes_again() {
             volume.write(ino, 2 * at * BLOCK, &data).expect("a write");
             model.write(2 * at * BLOCK, &data);
         }
-        let depth =
-            |volume: &Volume| extent_tree::depth(&read_inode(&**volume, ino).expect("an inode"));
+        let depth = |volume: &Volume| extent::depth(&read_inode(&**volume, ino).expect("an inode"));
         assert!(depth(&volume) >= 2);
         check(&volume, ino, &model, "deep");
         volume.close().expect("a clean close");

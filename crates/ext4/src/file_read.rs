@@ -2,10 +2,9 @@
 
 use journal::{BLOCK_BYTES, HomeBlock, JournalError};
 
-use crate::extent_tree;
+use crate::extent::{self, Target};
 use crate::file::{BLOCK, FILE_BYTES_MAX, block_of, place_in_block, regular_file};
 use crate::inode::Inode;
-use crate::mapping::Target;
 use crate::memory::Mounted;
 use crate::{InodeNo, Result};
 
@@ -58,7 +57,7 @@ impl Mounted {
             let skip = place_in_block(at);
             let wanted = (skip + out.len() - done).div_ceil(BLOCK_BYTES);
             let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
-            let mapping = extent_tree::map(self, inode, block_of(at), wanted)?;
+            let mapping = extent::map(self, inode, block_of(at), wanted)?;
             let mapped = mapping.count as usize * BLOCK_BYTES - skip;
             let piece_end = (done + mapped).min(out.len());
             let piece = &mut out[done..piece_end];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::{MemoryDevice, Metered};
 
-use crate::extent_tree;
+use crate::extent;
 use crate::file_bench::{BLOCK, Bench, MODES, SMALL_GROUPS, read_all, set_size};
 use crate::inode::read_inode;
 use crate::{Allocate, DataMode, Error, InodeNo, OpenOptions, Result, SeekTo, Volume};
@@ -17,7 +17,7 @@ fn an_interrupted_truncate_is_finished_at_the_next_opening() {
     let data = vec![7; 70 << 20];
     volume.write(ino, 0, &data).expect("a write");
     let rest = volume
-        .with_op(crate::free_budget::FREE_CREDIT_COUNT, |op| {
+        .with_op(crate::extent::FREE_CREDIT_COUNT, |op| {
             let mut inode = op.inode(ino)?;
             let rest = crate::truncate::resize(op, &mut inode, 5000)?;
             op.put_inode(&inode)?;
@@ -196,7 +196,7 @@ fn damaged_extent_blocks_are_errors() {
         volume.write(ino, 2 * at * BLOCK, b"data").expect("a write");
     });
     let inode = read_inode(&*volume, ino).expect("an inode");
-    assert_eq!(extent_tree::depth(&inode), 1);
+    assert_eq!(extent::depth(&inode), 1);
     // The root's first index entry: its block is at byte 16.
     let node = u32::from_le_bytes(inode.i_block()[16..20].try_into().expect("4 bytes"));
     volume.close().expect("a clean close");

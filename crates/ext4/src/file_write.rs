@@ -16,14 +16,12 @@ use std::sync::Arc;
 
 use journal::{BLOCK_BYTES, BlockRef, HomeBlock, InPlaceGuard};
 
-use crate::extent_tree;
-use crate::extent_update::edit_credit_count;
+use crate::extent::{self, Target, edit_credit_count};
 use crate::file::{
     BLOCK, FILE_BYTES_MAX, block_of, change_data, check_may_change, place_in_block, regular_file,
     touch, zero_tail,
 };
 use crate::inode::Inode;
-use crate::mapping::Target;
 use crate::memory::{InodeCell, Mounted};
 use crate::op::Op;
 use crate::plan::{Plan, Put};
@@ -52,7 +50,7 @@ pub(crate) fn edits_credit_count(edit_count: usize, depth: u16) -> usize {
 /// Whether an operation can do one more allocation or conversion, and change `other_count` blocks besides.
 pub(crate) fn has_room_for_edit(op: &Op<'_>, inode: &Inode, other_count: usize) -> bool {
     // The block that held the old end of the file was changed before.
-    let edit_credits = edits_credit_count(1, extent_tree::depth(inode)) - 1;
+    let edit_credits = edits_credit_count(1, extent::depth(inode)) - 1;
     op.credits_left() >= edit_credits + other_count
 }
 
@@ -164,7 +162,7 @@ impl Mounted {
         let inode = regular_file(self, ino)?;
         check_may_change(&inode, offset)?;
         let inode = self.use_extents(inode)?;
-        let depth = extent_tree::depth(&inode);
+        let depth = extent::depth(&inode);
         let credits_max = self.journal.max_credit_count();
         let most = edits_credit_count(EDIT_COUNT, depth);
         let journaled_max = credits_max.saturating_sub(most).max(1);
@@ -415,17 +413,17 @@ impl<'a> Chunk<'a> {
 
 /// A block, or several that lie together, to write `logical` and what follows it to.
 fn map_piece(op: &mut Op<'_>, inode: &mut Inode, logical: u32, count: u32) -> Result<Piece> {
-    let mapping = extent_tree::map(&*op, inode, logical, count)?;
+    let mapping = extent::map(&*op, inode, logical, count)?;
     let count = mapping.count;
     match mapping.target {
         Target::Written(home) => Ok(Piece { logical, count, home, fresh: false, unused: false }),
         Target::Unwritten(home) => {
-            extent_tree::mark(op, inode, logical, count, false)?;
+            extent::mark(op, inode, logical, count, false)?;
             let unused = op.are_unwritten_blocks_unused(inode.ino);
             Ok(Piece { logical, count, home, fresh: true, unused })
         }
         Target::Hole => {
-            let run = extent_tree::allocate(op, inode, logical, count, false)?;
+            let run = extent::allocate(op, inode, logical, count, false)?;
             let home = HomeBlock(run.physical);
             // What is not committed as free is not allocated.
             Ok(Piece { logical, count: run.count, home, fresh: true, unused: true })

@@ -5,13 +5,13 @@
 use journal::HomeBlock;
 use zerocopy::FromBytes;
 
-use crate::extent_node::NodeView;
+use crate::extent::NodeView;
 use crate::facts::{INODES_PER_BLOCK, compat};
 use crate::inode::{Inode, flags};
 use crate::layout::inode::{INODE_BYTES, RawInode};
 use crate::layout::superblock::SuperBlock;
 use crate::raw::{RawVolume, read_block};
-use crate::xattr_set::XattrSet;
+use crate::xattr::XattrSet;
 use crate::{Error, FileKind, InodeNo, Result};
 
 impl RawVolume {

@@ -21,29 +21,18 @@
 //!    take nothing else.
 
 mod access_time;
-mod acl;
 mod alloc;
 mod area;
 mod attr;
-mod block_map;
-mod block_map_free;
 mod claim;
 mod data_mode;
 #[cfg(test)]
 mod data_mode_test;
 mod data_modes;
 mod dir;
-mod dir_block;
-mod dir_seal;
 mod error;
 mod evict;
-mod extent_node;
-mod extent_run;
-#[cfg(test)]
-mod extent_test;
-mod extent_tree;
-mod extent_update;
-mod extent_walk;
+mod extent;
 mod facts;
 mod fallocate;
 mod file;
@@ -59,18 +48,12 @@ mod file_write;
 mod finish_mkfs;
 mod fixed_inodes;
 mod found;
-mod free_budget;
 mod give_up;
-mod hash;
 mod heartbeat;
-mod htree;
-mod htree_node;
 mod inode;
 mod label;
 pub mod layout;
-mod leaf;
 mod make;
-mod mapping;
 mod marks;
 mod memory;
 mod names;
@@ -88,13 +71,11 @@ mod seek;
 mod stat_fs;
 mod survey;
 mod sync;
-mod to_extents;
 mod truncate;
 mod types;
 mod unlink;
 mod volume;
 mod xattr;
-mod xattr_set;
 mod xattrs;
 
 pub use claim::{Claimant, check_claim};

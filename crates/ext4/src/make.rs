@@ -1,17 +1,15 @@
 //! Making inodes: files, directories, symbolic links, special files; and more names for them.
 
-use crate::acl::Acl;
 use crate::dir;
 use crate::error::{Error, Result};
-use crate::extent_tree;
+use crate::extent;
 use crate::inode::{Inode, flags};
 use crate::memory::Mounted;
 use crate::names::{self, change_dir, read_dir_inode};
 use crate::op::{Op, credits};
 use crate::plan;
 use crate::types::{Attr, FileKind, InodeNo, NewNode, Owner};
-use crate::xattr;
-use crate::xattr_set::{ACL_ACCESS, ACL_DEFAULT};
+use crate::xattr::{self, ACL_ACCESS, ACL_DEFAULT, Acl};
 
 /// Longest target of a symbolic link in bytes.
 const TARGET_MAX: usize = 4095;
@@ -124,9 +122,9 @@ fn hand_down_data_mode(op: &mut Op<'_>, dir: &Inode, inode: &mut Inode) -> Resul
 /// Writes what the kind of the new inode asks for.
 fn fill(op: &mut Op<'_>, inode: &mut Inode, parent: InodeNo, node: NewNode<'_>) -> Result<()> {
     match node {
-        NewNode::Regular => extent_tree::init_root(inode),
+        NewNode::Regular => extent::init_root(inode),
         NewNode::Directory => {
-            extent_tree::init_root(inode);
+            extent::init_root(inode);
             dir::init(op, inode, parent)?;
         }
         NewNode::Symlink(target) => write_target(op, inode, target)?,
@@ -142,8 +140,8 @@ fn write_target(op: &mut Op<'_>, inode: &mut Inode, target: &[u8]) -> Result<()>
     if target.len() <= FAST_TARGET_MAX {
         inode.i_block_mut()[..target.len()].copy_from_slice(target);
     } else {
-        extent_tree::init_root(inode);
-        let (_, home) = extent_tree::append_block(op, inode)?;
+        extent::init_root(inode);
+        let (_, home) = extent::append_block(op, inode)?;
         op.create_block(home)?[..target.len()].copy_from_slice(target);
     }
     inode.set_size(target.len() as u64);
@@ -211,7 +209,7 @@ impl Mounted {
 
     fn make_credit_count(&self, parent: InodeNo) -> Result<usize> {
         let dir = names::dir_to_grow(self, parent)?;
-        let own_block = 1 + extent_tree::append_credit_count(&dir);
+        let own_block = 1 + extent::append_credit_count(&dir);
         let attributes = 3 * xattr::STORE_CREDITS;
         let inode = credits::ALLOC_INODE + credits::PUT_INODE;
         Ok(names::insert_credit_count(&dir) + own_block + attributes + inode)

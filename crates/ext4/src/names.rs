@@ -1,12 +1,10 @@
 //! Names: which are allowed, looking them up, and what the changes of directories share.
 
-use crate::dir;
+use crate::dir::{self, Found};
 use crate::error::{Error, Result};
-use crate::extent_tree;
+use crate::extent::{self, Target};
 use crate::facts::{Source, ro_compat};
 use crate::inode::{Inode, flags, read_inode};
-use crate::leaf::{self, Found};
-use crate::mapping::Target;
 use crate::memory::Mounted;
 use crate::op::{Op, credits};
 use crate::types::{Attr, FileKind, InodeNo};
@@ -22,7 +20,7 @@ pub(crate) const LINK_MAX: u32 = 65_000;
 /// grown by a level when it begins.
 pub(crate) fn insert_credit_count(dir: &Inode) -> usize {
     const GROWTH: usize = 8;
-    2 * (extent_tree::append_credit_count(dir) + 1) + 3 + credits::PUT_INODE + GROWTH
+    2 * (extent::append_credit_count(dir) + 1) + 3 + credits::PUT_INODE + GROWTH
 }
 
 /// Refuses what cannot be a name. `.` and `..` are names, though not of what is made or removed.
@@ -105,7 +103,7 @@ pub(crate) fn check_linkable(inode: &Inode) -> Result<()> {
 /// is 1, "not counted", from the limit on.
 pub(crate) fn add_subdirectory(op: &Op<'_>, dir: &mut Inode) -> Result<()> {
     let ro_compat = op.facts().superblock.s_feature_ro_compat.get();
-    let uncounted = ro_compat & ro_compat::DIR_NLINK != 0 && leaf::is_indexed(dir);
+    let uncounted = ro_compat & ro_compat::DIR_NLINK != 0 && dir::is_indexed(dir);
     dir.set_link_count(match dir.link_count() {
         1 if uncounted => 1,
         LINK_MAX.. if uncounted => 1,
@@ -181,7 +179,7 @@ impl Mounted {
         let target = if !inode.maps_blocks() {
             inode.i_block().get(..size).ok_or_else(corrupt)?.to_vec()
         } else {
-            match extent_tree::map(self, &inode, 0, 1)?.target {
+            match extent::map(self, &inode, 0, 1)?.target {
                 Target::Written(home) => {
                     self.block(home)?.get(..size).ok_or_else(corrupt)?.to_vec()
                 }

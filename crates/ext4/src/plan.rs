@@ -11,8 +11,7 @@ use crate::facts::Source;
 use crate::inode::{Inode, flags, read_inode};
 use crate::memory::{InodeCell, Mounted};
 use crate::op::Op;
-use crate::xattr;
-use crate::xattr_set::XattrName;
+use crate::xattr::{self, XattrName};
 
 /// A smaller append goes through the journal in `auto` mode.
 const AUTO_IN_PLACE_BYTES: usize = 256 << 10;

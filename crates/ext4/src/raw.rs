@@ -8,9 +8,8 @@ use device::sync::Mutex;
 use device::{AlignedBuf, BlockDevice};
 use journal::{BLOCK_BYTES, BlockBytes, HomeBlock, JournalError};
 
-use crate::block_map::{self, Limits};
-use crate::extent_node::{NodeView, WHOLE_FILE, Window};
-use crate::extent_run::Run;
+use crate::extent::block_map;
+use crate::extent::{Limits, NodeView, Run, WHOLE_FILE, Window};
 use crate::facts::{Checksums, Geometry, check_desc, collect_fixed};
 use crate::inode::{Inode, flags};
 use crate::layout::group::GroupDesc;

@@ -17,14 +17,10 @@
 
 use std::ops::Range;
 
-use crate::dir;
-use crate::dir_block;
-use crate::dir_seal::Sealer;
+use crate::dir::block;
+use crate::dir::{self, HashVersion, NameHash, NameHasher, Path, Sealer};
 use crate::error::{Error, Result};
-use crate::hash::{HashVersion, NameHash, NameHasher};
-use crate::htree::Path;
 use crate::inode::{Inode, read_inode};
-use crate::leaf;
 use crate::memory::Mounted;
 use crate::types::{DirEntry, FileKind, InodeNo};
 
@@ -128,8 +124,8 @@ impl Mounted {
         if dir.link_count() == 0 {
             return Ok(Step::default());
         }
-        let one_block = leaf::block_count(&dir)? == 1;
-        if leaf::is_indexed(&dir) || one_block && leaf::volume_has_index(&self.facts) {
+        let one_block = dir::block_count(&dir)? == 1;
+        if dir::is_indexed(&dir) || one_block && dir::volume_has_index(&self.facts) {
             self.hashed_step(&dir, cursor)
         } else {
             self.linear_step(&dir, cursor)
@@ -150,11 +146,11 @@ impl Mounted {
         if start >> 63 != 0 {
             return Ok(step);
         }
-        if leaf::is_indexed(dir) {
+        if dir::is_indexed(dir) {
             self.indexed_step(dir, start, &mut step)?;
         } else {
-            let hasher = leaf::default_hasher(&self.facts)?;
-            let (_, block) = leaf::read_leaf(self, dir, 0)?;
+            let hasher = dir::default_hasher(&self.facts)?;
+            let (_, block) = dir::read_leaf(self, dir, 0)?;
             self.take_leaf(dir, &block, &hasher, start, &mut step)?;
         }
         step.sort();
@@ -188,14 +184,14 @@ impl Mounted {
         start: u64,
         step: &mut Step,
     ) -> Result<()> {
-        for entry in dir_block::used_entries(block, Sealer::new(self, dir).has_tail()) {
+        for entry in block::used_entries(block, Sealer::new(self, dir).has_tail()) {
             let entry = entry?;
             if matches!(entry.name, b"." | b"..") {
                 continue;
             }
             let position = position(hasher, entry.name);
             if position >= start {
-                step.push(entry.name, entry.ino, leaf::kind_of(entry.file_type), position);
+                step.push(entry.name, entry.ino, dir::kind_of(entry.file_type), position);
             }
         }
         Ok(())
@@ -205,17 +201,17 @@ impl Mounted {
     fn linear_step(&self, dir: &Inode, cursor: u64) -> Result<Step> {
         let mut step = Step::default();
         let Ok(logical) = u32::try_from(cursor / BLOCK) else { return Ok(step) };
-        let block_count = leaf::block_count(dir)?;
+        let block_count = dir::block_count(dir)?;
         if logical >= block_count {
             return Ok(step);
         }
-        let (_, block) = leaf::read_leaf(self, dir, logical)?;
+        let (_, block) = dir::read_leaf(self, dir, logical)?;
         let block_start = u64::from(logical) * BLOCK;
-        for entry in dir_block::used_entries(&block, Sealer::new(self, dir).has_tail()) {
+        for entry in block::used_entries(&block, Sealer::new(self, dir).has_tail()) {
             let entry = entry?;
             let offset = block_start + entry.offset as u64;
             if offset >= cursor {
-                step.push(entry.name, entry.ino, leaf::kind_of(entry.file_type), offset);
+                step.push(entry.name, entry.ino, dir::kind_of(entry.file_type), offset);
                 if let Some(item) = step.items.last_mut() {
                     item.cursor = offset + entry.len as u64;
                 }

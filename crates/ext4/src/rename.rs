@@ -2,10 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::dir;
+use crate::dir::{self, Found};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::leaf::Found;
 use crate::make;
 use crate::memory::Mounted;
 use crate::names::{self, change_dir, find_target, read_dir_inode};

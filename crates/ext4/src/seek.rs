@@ -1,8 +1,7 @@
 //! Finding data and holes. Allocated blocks that were never written are a hole.
 
-use crate::extent_tree;
+use crate::extent::{self, Target};
 use crate::file::{BLOCK, FILE_BYTES_MAX, block_of, regular_file};
-use crate::mapping::Target;
 use crate::memory::Mounted;
 use crate::{Error, InodeNo, Result, SeekTo};
 
@@ -18,7 +17,7 @@ impl Mounted {
         }
         let mut at = offset;
         while at < size {
-            let mapping = extent_tree::map(self, &inode, block_of(at), u32::MAX)?;
+            let mapping = extent::map(self, &inode, block_of(at), u32::MAX)?;
             let is_data = matches!(mapping.target, Target::Written(_));
             if is_data == (to == SeekTo::Data) {
                 return Ok(at);

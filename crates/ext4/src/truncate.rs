@@ -4,10 +4,9 @@
 //! first (which sets its new size) to the last, so that after a crash the rest is freed at the next
 //! opening; one that is no more is there anyway.
 
-use crate::extent_tree;
+use crate::extent::{self, FREE_CREDIT_COUNT, FreeBudget};
 use crate::facts::Source;
 use crate::file::{BLOCK, FILE_BYTES_MAX, check_may_change, regular_file, touch, zero_tail};
-use crate::free_budget::{FREE_CREDIT_COUNT, FreeBudget};
 use crate::inode::{Inode, read_inode};
 use crate::memory::Mounted;
 use crate::op::Op;
@@ -78,7 +77,7 @@ impl Mounted {
     /// must be on the orphan list, and stays there.
     pub(crate) fn free_inode_blocks(&self, ino: InodeNo) -> Result<()> {
         let inode = read_inode(self, ino)?;
-        if !inode.maps_blocks() || extent_tree::is_empty(&inode) {
+        if !inode.maps_blocks() || extent::is_empty(&inode) {
             return Ok(());
         }
         let cell = self.cell(ino);
@@ -115,11 +114,11 @@ pub(crate) fn resize(op: &mut Op<'_>, inode: &mut Inode, size_bytes: u64) -> Res
 
 fn free_from(op: &mut Op<'_>, inode: &mut Inode, from: u64) -> Result<Option<u64>> {
     let mut budget = budget(op, inode, FREE_CREDIT_COUNT);
-    extent_tree::free_range(op, inode, from, LOGICAL_END, &mut budget)
+    extent::free_range(op, inode, from, LOGICAL_END, &mut budget)
 }
 
 /// What one operation with so many credits may free of this inode.
 pub(crate) fn budget(op: &Op<'_>, inode: &Inode, credit_count: usize) -> FreeBudget {
     let blocks_per_group = op.facts().geometry.blocks_per_group;
-    FreeBudget::new(credit_count, extent_tree::depth(inode), blocks_per_group)
+    FreeBudget::new(credit_count, extent::depth(inode), blocks_per_group)
 }

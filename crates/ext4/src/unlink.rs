@@ -1,9 +1,8 @@
 //! Taking names away.
 
-use crate::dir;
+use crate::dir::{self, Found};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::leaf::Found;
 use crate::memory::Mounted;
 use crate::names::{self, change_dir, find_target, read_dir_inode};
 use crate::op::{Op, credits};

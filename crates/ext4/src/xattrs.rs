@@ -2,7 +2,6 @@
 //!
 //! Access control lists are converted between their form on disk and Linux's. Setting the access list also sets the mode.
 
-use crate::acl::Acl;
 use crate::attr::SET_GROUP_ID;
 use crate::data_modes::check_value;
 use crate::error::{Error, Result};
@@ -11,8 +10,9 @@ use crate::memory::Mounted;
 use crate::op::{Op, credits};
 use crate::plan::mode_attribute;
 use crate::types::{FileKind, InodeNo, XattrFlags};
-use crate::xattr::{STORE_CREDITS, get, load, store};
-use crate::xattr_set::{ACL_ACCESS, ACL_DEFAULT, USER_INDEX, XattrName};
+use crate::xattr::{
+    ACL_ACCESS, ACL_DEFAULT, Acl, STORE_CREDITS, USER_INDEX, XattrName, get, load, store,
+};
 
 /// Refuses attributes that this kind of inode cannot have, and inodes that must not change.
 fn check_change(inode: &Inode, name: &XattrName) -> Result<()> {

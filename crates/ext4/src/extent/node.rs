@@ -11,7 +11,7 @@ use std::ops::Range;
 use journal::{BLOCK_BYTES, HomeBlock};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::extent_run::Run;
+use super::run::Run;
 use crate::layout::extent::{
     EXTENT_BLOCK_SLOTS, EXTENT_DEPTH_MAX, EXTENT_MAGIC, EXTENT_ROOT_BYTES, EXTENT_ROOT_SLOTS,
     EXTENT_SLOT_BYTES, Extent, ExtentHeader, ExtentIndex, ExtentTail, WRITTEN_COUNT_MAX,

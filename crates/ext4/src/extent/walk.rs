@@ -2,8 +2,8 @@
 
 use journal::{BlockRef, HomeBlock};
 
-use crate::extent_node::{Child, NodeHead, NodeView, WHOLE_FILE, Window};
-use crate::extent_run::Run;
+use super::node::{Child, NodeHead, NodeView, WHOLE_FILE, Window};
+use super::run::Run;
 use crate::layout::extent::EXTENT_ROOT_BYTES;
 use crate::{Error, InodeNo, Result};
 

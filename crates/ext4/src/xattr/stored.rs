@@ -6,12 +6,12 @@
 
 use journal::{BlockRef, HomeBlock};
 
-use crate::acl::Acl;
+use super::acl::Acl;
+use super::set::{ACL_ACCESS, SECURITY_INDEX, XattrName, XattrSet};
 use crate::error::{Error, Result};
 use crate::facts::{Source, compat};
 use crate::inode::Inode;
 use crate::op::{Op, credits};
-use crate::xattr_set::{ACL_ACCESS, SECURITY_INDEX, XattrName, XattrSet};
 
 /// Where `h_refcount` and `h_checksum` are in a block.
 const REFCOUNT_OFFSET: usize = 4;

@@ -2,14 +2,13 @@
 
 use journal::{BlockRef, HomeBlock};
 
-use crate::dir_block::{self, RawEntry};
-use crate::dir_seal::Sealer;
+use super::block::{self, RawEntry};
+use super::hash::{HashVersion, NameHasher};
+use super::seal::Sealer;
 use crate::error::{Error, Result};
-use crate::extent_tree;
+use crate::extent::{self, Target};
 use crate::facts::{Facts, Source, compat};
-use crate::hash::{HashVersion, NameHasher};
 use crate::inode::{Inode, flags};
-use crate::mapping::Target;
 use crate::op::Op;
 use crate::types::{FileKind, InodeNo};
 
@@ -101,7 +100,7 @@ pub(crate) fn read_block(
     if logical >= block_count(dir)? {
         return Err(Error::corrupt(format!("directory block {logical} past the end"), dir.ino));
     }
-    match extent_tree::map(source, dir, logical, 1)?.target {
+    match extent::map(source, dir, logical, 1)?.target {
         Target::Written(home) => Ok((home, source.block(home)?)),
         _ => Err(Error::corrupt(format!("hole at directory block {logical}"), dir.ino)),
     }
@@ -129,11 +128,11 @@ pub(crate) fn insert_into(
     file_type: u8,
 ) -> Result<bool> {
     let sealer = Sealer::new(op, dir);
-    if !dir_block::has_room(block, sealer.has_tail(), name)? {
+    if !block::has_room(block, sealer.has_tail(), name)? {
         return Ok(false);
     }
     let block = op.write_block(home)?;
-    let inserted = dir_block::insert(block, sealer.has_tail(), name, ino.0, file_type)?;
+    let inserted = block::insert(block, sealer.has_tail(), name, ino.0, file_type)?;
     assert!(inserted, "room that was just seen");
     sealer.seal_leaf(block);
     Ok(true)
@@ -141,7 +140,7 @@ pub(crate) fn insert_into(
 
 /// Whether a block of entries holds nothing but `.` and `..`.
 pub(crate) fn leaf_is_empty(source: &impl Source, dir: &Inode, block: &BlockRef) -> Result<bool> {
-    for entry in dir_block::used_entries(block, Sealer::new(source, dir).has_tail()) {
+    for entry in block::used_entries(block, Sealer::new(source, dir).has_tail()) {
         if !matches!(entry?.name, b"." | b"..") {
             return Ok(false);
         }
@@ -151,7 +150,7 @@ pub(crate) fn leaf_is_empty(source: &impl Source, dir: &Inode, block: &BlockRef)
 
 /// Checks that the first two entries of block 0 are `.` and `..`. Gives the second one.
 pub(crate) fn check_dots(dir: &Inode, block: &BlockRef) -> Result<RawEntry<'static>> {
-    let mut entries = dir_block::entries(block, false);
+    let mut entries = block::entries(block, false);
     let (dot, dot_dot) = (entries.next().transpose()?, entries.next().transpose()?);
     match (dot, dot_dot) {
         (Some(dot), Some(dot_dot))

@@ -14,11 +14,11 @@ use std::collections::HashSet;
 
 use journal::{BLOCK_BYTES, BlockRef, HomeBlock};
 
-use crate::extent_run::Run;
+use super::mapping::{Mapping, Target};
+use super::run::Run;
 use crate::facts::{self, Source};
 use crate::inode::Inode;
 use crate::layout::extent::WRITTEN_COUNT_MAX;
-use crate::mapping::{Mapping, Target};
 use crate::{Error, InodeNo, Result};
 
 /// Pointers in `i_block`.

@@ -6,17 +6,17 @@
 
 use journal::HomeBlock;
 
-use crate::dir_block::{self, RawEntry};
-use crate::dir_seal::Sealer;
-use crate::error::Result;
-use crate::extent_tree;
-use crate::facts::Source;
-use crate::htree;
-use crate::inode::Inode;
-use crate::leaf::{
+use super::block::{self, RawEntry};
+use super::htree;
+use super::leaf::{
     Found, block_count, check_dots, file_type, insert_into, is_indexed, leaf_is_empty, read_leaf,
     volume_has_index,
 };
+use super::seal::Sealer;
+use crate::error::Result;
+use crate::extent;
+use crate::facts::Source;
+use crate::inode::Inode;
 use crate::op::Op;
 use crate::types::{FileKind, InodeNo};
 
@@ -28,7 +28,7 @@ pub(crate) fn find(source: &impl Source, dir: &Inode, name: &[u8]) -> Result<Opt
     let has_tail = Sealer::new(source, dir).has_tail();
     for logical in 0..block_count(dir)? {
         let (home, block) = read_leaf(source, dir, logical)?;
-        if let Some(entry) = dir_block::find(&block, has_tail, name)? {
+        if let Some(entry) = block::find(&block, has_tail, name)? {
             return Ok(Some(Found::new(home, &entry)));
         }
     }
@@ -59,9 +59,9 @@ pub(crate) fn insert(
         return htree::insert(op, dir, name, ino, file_type);
     }
     let sealer = Sealer::new(op, dir);
-    let (_, home) = extent_tree::append_block(op, dir)?;
+    let (_, home) = extent::append_block(op, dir)?;
     let block = op.create_block(home)?;
-    dir_block::fill(block, sealer.has_tail(), [(name, ino.0, file_type)].into_iter());
+    block::fill(block, sealer.has_tail(), [(name, ino.0, file_type)].into_iter());
     sealer.seal_leaf(block);
     Ok(())
 }
@@ -70,7 +70,7 @@ pub(crate) fn insert(
 pub(crate) fn remove(op: &mut Op<'_>, dir: &Inode, found: &Found) -> Result<()> {
     let sealer = Sealer::new(op, dir);
     let block = op.write_block(found.home)?;
-    dir_block::remove(block, sealer.has_tail(), found.offset)?;
+    block::remove(block, sealer.has_tail(), found.offset)?;
     sealer.seal_leaf(block);
     Ok(())
 }
@@ -85,7 +85,7 @@ pub(crate) fn set_target(
 ) -> Result<()> {
     let sealer = Sealer::new(op, dir);
     let block = op.write_block(found.home)?;
-    dir_block::set_target(block, found.offset, ino.0, file_type(kind));
+    block::set_target(block, found.offset, ino.0, file_type(kind));
     sealer.seal_leaf(block);
     Ok(())
 }
@@ -134,12 +134,12 @@ pub(crate) fn set_parent(op: &mut Op<'_>, dir: &Inode, parent: InodeNo) -> Resul
 /// Gives a new directory its first block. The caller puts the inode back.
 pub(crate) fn init(op: &mut Op<'_>, dir: &mut Inode, parent: InodeNo) -> Result<()> {
     let sealer = Sealer::new(op, dir);
-    let (_, home) = extent_tree::append_block(op, dir)?;
+    let (_, home) = extent::append_block(op, dir)?;
     let ino = dir.ino;
     let block = op.create_block(home)?;
     let kind = file_type(FileKind::Directory);
     let entries = [(&b"."[..], ino.0, kind), (b"..", parent.0, kind)];
-    dir_block::fill(block, sealer.has_tail(), entries.into_iter());
+    block::fill(block, sealer.has_tail(), entries.into_iter());
     sealer.seal_leaf(block);
     Ok(())
 }

@@ -13,10 +13,10 @@ use std::collections::HashSet;
 
 use journal::HomeBlock;
 
-use crate::block_map::{self, Contents, Limits};
-use crate::extent_node::{Child, Slot, encode_block, encode_root};
-use crate::extent_run::Run;
-use crate::extent_tree;
+use super::block_map::{self, Contents, Limits};
+use super::node::{Child, Slot, encode_block, encode_root};
+use super::run::Run;
+use super::tree;
 use crate::facts;
 use crate::inode::{Inode, flags, read_inode};
 use crate::layout::extent::{EXTENT_BLOCK_SLOTS, EXTENT_ROOT_SLOTS};
@@ -119,7 +119,7 @@ fn replace(op: &mut Op<'_>, inode: &mut Inode, contents: &Contents) -> Result<()
     for block in spare {
         op.free_blocks(*block, 1)?;
     }
-    extent_tree::init_root(inode);
+    tree::init_root(inode);
     build(op, inode, &contents.runs, &mut blocks.into_iter())?;
     // Both are far below 2^63.
     inode.add_blocks(nodes as i64 - contents.map_blocks.len() as i64)
@@ -154,7 +154,7 @@ fn put_level<S: Slot>(
     slots: &[S],
     blocks: &mut dyn Iterator<Item = HomeBlock>,
 ) -> Result<Vec<Child>> {
-    let seed = extent_tree::seed(op, inode);
+    let seed = tree::seed(op, inode);
     let mut children = Vec::with_capacity(slots.len().div_ceil(EXTENT_BLOCK_SLOTS));
     for slots in slots.chunks(EXTENT_BLOCK_SLOTS) {
         let block = blocks.next().expect("counted by node_count");

@@ -8,11 +8,11 @@ use std::ops::Range;
 
 use journal::{BlockRef, HomeBlock};
 
-use crate::Result;
-use crate::block_map::{
+use super::block_map::{
     Branch, POINTER_COUNT, ROOT_COUNT, pointer, read_map_block, run_count, span,
 };
-use crate::free_budget::FreeBudget;
+use super::free_budget::FreeBudget;
+use crate::Result;
 use crate::inode::Inode;
 use crate::op::Op;
 

@@ -10,15 +10,15 @@ use std::cmp::Ordering;
 
 use journal::{BlockRef, HomeBlock};
 
-use crate::dir_block;
-use crate::dir_seal::Sealer;
+use super::block;
+use super::hash::{NameHash, NameHasher};
+use super::htree_node::{self, MAX_INDIRECT_LEVELS, RootInfo, Shape};
+use super::leaf::{self, Found};
+use super::seal::Sealer;
 use crate::error::{Error, Result};
-use crate::extent_tree;
+use crate::extent;
 use crate::facts::Source;
-use crate::hash::{NameHash, NameHasher};
-use crate::htree_node::{self, MAX_INDIRECT_LEVELS, RootInfo, Shape};
 use crate::inode::{Inode, flags};
-use crate::leaf::{self, Found};
 use crate::op::Op;
 use crate::types::InodeNo;
 
@@ -135,7 +135,7 @@ pub(crate) fn find(source: &impl Source, dir: &Inode, name: &[u8]) -> Result<Opt
     let has_tail = Sealer::new(source, dir).has_tail();
     loop {
         let (home, block) = path.leaf()?;
-        if let Some(entry) = dir_block::find(&block, has_tail, name)? {
+        if let Some(entry) = block::find(&block, has_tail, name)? {
             return Ok(Some(Found::new(home, &entry)));
         }
         if path.advance()? != Some(hash | 1) {
@@ -177,9 +177,9 @@ pub(crate) fn convert(op: &mut Op<'_>, dir: &mut Inode) -> Result<()> {
     let version = leaf::default_hasher(op.facts())?.version;
     let entries = collect(&old, &sealer)?;
     let moved = entries.iter().filter(|entry| !matches!(entry.0, b"." | b".."));
-    let (leaf_logical, leaf_home) = extent_tree::append_block(op, dir)?;
+    let (leaf_logical, leaf_home) = extent::append_block(op, dir)?;
     let leaf = op.create_block(leaf_home)?;
-    dir_block::fill(leaf, sealer.has_tail(), moved.copied());
+    block::fill(leaf, sealer.has_tail(), moved.copied());
     sealer.seal_leaf(leaf);
     let root = op.write_block(home)?;
     let shape = htree_node::write_root(root, version, leaf_logical, sealer.has_tail());
@@ -191,7 +191,7 @@ pub(crate) fn convert(op: &mut Op<'_>, dir: &mut Inode) -> Result<()> {
 type Entry<'a> = (&'a [u8], u32, u8);
 
 fn collect<'a>(block: &'a BlockRef, sealer: &Sealer) -> Result<Vec<Entry<'a>>> {
-    dir_block::used_entries(block, sealer.has_tail())
+    block::used_entries(block, sealer.has_tail())
         .map(|entry| entry.map(|entry| (entry.name, entry.ino, entry.file_type)))
         .collect()
 }
@@ -274,7 +274,7 @@ fn grow_index(op: &mut Op<'_>, dir: &mut Inode, mut slots: Vec<Slot>) -> Result<
 
 fn push_root_down(op: &mut Op<'_>, dir: &mut Inode, root: Slot) -> Result<()> {
     let sealer = Sealer::new(op, dir);
-    let (node_logical, node_home) = extent_tree::append_block(op, dir)?;
+    let (node_logical, node_home) = extent::append_block(op, dir)?;
     let mut shape = root.shape;
     let mut node = Box::new([0; journal::BLOCK_BYTES]);
     let block = op.write_block(root.home)?;
@@ -285,7 +285,7 @@ fn push_root_down(op: &mut Op<'_>, dir: &mut Inode, root: Slot) -> Result<()> {
 
 fn split_node(op: &mut Op<'_>, dir: &mut Inode, above: Slot, full: Slot) -> Result<()> {
     let sealer = Sealer::new(op, dir);
-    let (new_logical, new_home) = extent_tree::append_block(op, dir)?;
+    let (new_logical, new_home) = extent::append_block(op, dir)?;
     let mut shape = full.shape;
     let mut new = Box::new([0; journal::BLOCK_BYTES]);
     let block = op.write_block(full.home)?;
@@ -336,13 +336,13 @@ fn split_leaf(
     let (first_upper, last_lower) = (sorted[split].0.major, sorted[split - 1].0.major);
     let bound = first_upper | u32::from(first_upper == last_lower);
     let new_is_upper = hasher.hash(new_entry.0).major >= first_upper;
-    let (new_logical, new_home) = extent_tree::append_block(op, dir)?;
+    let (new_logical, new_home) = extent::append_block(op, dir)?;
     let halves = [(&sorted[..split], !new_is_upper), (&sorted[split..], new_is_upper)];
     for (block_home, (half, with_new)) in [home, new_home].into_iter().zip(halves) {
         // Both are written as a whole.
         let block = op.create_block(block_home)?;
         let entries = half.iter().map(|(_, entry)| *entry);
-        dir_block::fill(block, sealer.has_tail(), entries.chain(with_new.then_some(new_entry)));
+        block::fill(block, sealer.has_tail(), entries.chain(with_new.then_some(new_entry)));
         sealer.seal_leaf(block);
     }
     add_index_entry(op, &sealer, index, bound, new_logical)
@@ -363,7 +363,7 @@ fn split_point<'a>(
     if sorted.len() < 2 {
         return Err(Error::corrupt("full directory block with less than two entries", ino));
     }
-    let bytes = |entry: &Entry| dir_block::entry_bytes(entry.0.len());
+    let bytes = |entry: &Entry| block::entry_bytes(entry.0.len());
     let half = sorted.iter().map(|(_, entry)| bytes(entry)).sum::<usize>() / 2;
     let (mut split, mut below) = (0, 0);
     while split + 1 < sorted.len() && (split == 0 || below < half) {

@@ -6,10 +6,10 @@
 use journal::BlockBytes;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::dir_block;
+use super::block;
+use super::htree_node::Shape;
 use crate::error::{Error, Result};
 use crate::facts::{Checksums, Source};
-use crate::htree_node::Shape;
 use crate::inode::Inode;
 use crate::layout::dir::DIR_TAIL_BYTES;
 use crate::layout::htree::{DX_TAIL_BYTES, DxTail};
@@ -34,7 +34,7 @@ impl Sealer {
     }
 
     fn leaf(&self, block: &BlockBytes) -> u32 {
-        self.checksums.dir_block(self.seed, &block[..dir_block::end_of_entries(true)])
+        self.checksums.dir_block(self.seed, &block[..block::end_of_entries(true)])
     }
 
     /// Checks the tail of a linear block.
@@ -47,7 +47,7 @@ impl Sealer {
             return Ok(());
         }
         let stored = block.last_chunk::<4>().copied().map(u32::from_le_bytes);
-        if !dir_block::has_valid_tail(block) || stored != Some(self.leaf(block)) {
+        if !block::has_valid_tail(block) || stored != Some(self.leaf(block)) {
             return Err(Error::corrupt("directory block checksum", place));
         }
         Ok(())
@@ -57,7 +57,7 @@ impl Sealer {
     pub(crate) fn seal_leaf(&self, block: &mut BlockBytes) {
         if self.has_tail() {
             let checksum = self.leaf(block);
-            let start = dir_block::end_of_entries(true) + DIR_TAIL_BYTES - 4;
+            let start = block::end_of_entries(true) + DIR_TAIL_BYTES - 4;
             block[start..].copy_from_slice(&checksum.to_le_bytes());
         }
     }

@@ -14,9 +14,9 @@
 
 use journal::{BlockBytes, HomeBlock};
 
-use crate::extent_node::{Child, Slot, encode_block, encode_root};
-use crate::extent_run::{self, Run};
-use crate::extent_walk::{NodeSource, Path, Root, check_block, check_root, descend};
+use super::node::{Child, Slot, encode_block, encode_root};
+use super::run::{self, Run};
+use super::walk::{NodeSource, Path, Root, check_block, check_root, descend};
 use crate::layout::extent::{EXTENT_BLOCK_SLOTS, EXTENT_DEPTH_MAX, EXTENT_ROOT_SLOTS};
 use crate::{Error, Result};
 
@@ -53,7 +53,7 @@ enum Change {
 pub(crate) fn insert(store: &mut impl NodeStore, root: &mut Root, run: Run) -> Result<()> {
     let (path, mut runs) = descend(store, root, run.logical)?;
     let appended = runs.last().is_none_or(|last| last.logical < run.logical);
-    extent_run::insert(&mut runs, run);
+    run::insert(&mut runs, run);
     store_path(store, root, path, runs, appended)
 }
 
@@ -67,12 +67,12 @@ pub(crate) fn mark(
 ) -> Result<()> {
     let logical = u32::try_from(start).map_err(|_| Error::InvalidArgument)?;
     let (path, mut runs) = descend(store, root, logical)?;
-    extent_run::mark(&mut runs, start, end, unwritten);
+    run::mark(&mut runs, start, end, unwritten);
     store_path(store, root, path, runs, false)
 }
 
 /// Takes the runs in `start..end` out of the leaf that speaks of `start`, offering each to `take`
-/// first (see [`extent_run::remove`]). Returns where to go on: behind this leaf, or (with `true`)
+/// first (see [`run::remove`]). Returns where to go on: behind this leaf, or (with `true`)
 /// where `take` refused; `None` at the end.
 pub(crate) fn remove_in_leaf(
     store: &mut impl NodeStore,
@@ -85,7 +85,7 @@ pub(crate) fn remove_in_leaf(
     let (path, mut runs) = descend(store, root, logical)?;
     let behind = path.window.end;
     let mut taken = false;
-    let stopped = extent_run::remove(&mut runs, start, end, &mut |part| {
+    let stopped = run::remove(&mut runs, start, end, &mut |part| {
         let accepted_count = take(part);
         taken |= accepted_count > 0;
         accepted_count
@@ -108,8 +108,7 @@ pub(crate) fn shrink(store: &mut impl NodeStore, root: &mut Root) -> Result<()> 
         if depth == 0 || view.head().entry_count != 1 {
             return Ok(());
         }
-        let (child, window) =
-            (view.child(0), view.child_window(0, &crate::extent_node::WHOLE_FILE));
+        let (child, window) = (view.child(0), view.child_window(0, &super::node::WHOLE_FILE));
         let bytes = store.node(child.block)?;
         let node = check_block(store, child.block, &bytes, depth - 1, &window)?;
         if node.head().entry_count > EXTENT_ROOT_SLOTS {

@@ -7,17 +7,17 @@
 
 use journal::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock};
 
-use crate::block_map;
-use crate::block_map_free;
-use crate::extent_node::{NodeView, encode_root};
-use crate::extent_run::Run;
-use crate::extent_update::{self, NodeStore};
-use crate::extent_walk::{self, NodeSource, Root};
+use super::block_map;
+use super::block_map_free;
+use super::free_budget::FreeBudget;
+use super::mapping::{Mapping, Target};
+use super::node::{NodeView, encode_root};
+use super::run::Run;
+use super::update::{self, NodeStore};
+use super::walk::{self, NodeSource, Root};
 use crate::facts::{self, Source};
-use crate::free_budget::FreeBudget;
 use crate::inode::{Inode, flags};
 use crate::layout::extent::{UNWRITTEN_COUNT_MAX, WRITTEN_COUNT_MAX};
-use crate::mapping::{Mapping, Target};
 use crate::op::Op;
 use crate::{Error, InodeNo, Result};
 
@@ -180,7 +180,7 @@ pub(crate) fn map(
     if !inode.has_flag(flags::EXTENTS) {
         return block_map::map(source, inode, logical, max_count);
     }
-    let found = extent_walk::find(&reader(source, inode), inode.i_block(), logical)?;
+    let found = walk::find(&reader(source, inode), inode.i_block(), logical)?;
     let start = u64::from(logical);
     let (end, target) = match found.at {
         Some(run) => {
@@ -212,7 +212,7 @@ pub(crate) fn allocate(
     let (block, count) = op.alloc_blocks(goal, max_count.min(longest))?;
     let run = Run { logical, count, physical: block.0, unwritten };
     inode.add_blocks(i64::from(count))?;
-    change(op, inode, Growth::NewData, |writer, root| extent_update::insert(writer, root, run))?;
+    change(op, inode, Growth::NewData, |writer, root| update::insert(writer, root, run))?;
     Ok(run)
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn allocate(
 /// part of the inode's group that few other inodes share, so that files that grow side by side
 /// do not interleave.
 fn goal(op: &Op<'_>, inode: &Inode, logical: u32) -> Result<HomeBlock> {
-    let found = extent_walk::find(&reader(op, inode), inode.i_block(), logical)?;
+    let found = walk::find(&reader(op, inode), inode.i_block(), logical)?;
     let geometry = &op.facts().geometry;
     if let Some(run) = found.before {
         let goal = run.physical + (u64::from(logical) - u64::from(run.logical));
@@ -248,7 +248,7 @@ pub(crate) fn mark(
         op.blocks_unwritten(inode.ino);
     }
     change(op, inode, Growth::SameData, |writer, root| {
-        extent_update::mark(writer, root, start, end, unwritten)
+        update::mark(writer, root, start, end, unwritten)
     })?;
     Ok(())
 }
@@ -269,7 +269,7 @@ pub(crate) fn free_range(
     while next < end && budget.begin_leaf() {
         let mut freed = Vec::new();
         let (step, released) = change(op, inode, Growth::SameData, |writer, root| {
-            extent_update::remove_in_leaf(writer, root, next, end, &mut |run| {
+            update::remove_in_leaf(writer, root, next, end, &mut |run| {
                 let count = budget.take(run.physical, run.count);
                 if count > 0 {
                     freed.push(Run { count, ..run });
@@ -290,7 +290,7 @@ pub(crate) fn free_range(
         }
     }
     let ((), released) =
-        change(op, inode, Growth::SameData, |writer, root| extent_update::shrink(writer, root))?;
+        change(op, inode, Growth::SameData, |writer, root| update::shrink(writer, root))?;
     released.iter().for_each(|block| budget.force(block.0));
     Ok((next < end).then_some(next))
 }
@@ -305,7 +305,7 @@ fn free_runs(op: &mut Op<'_>, inode: &mut Inode, runs: &[Run]) -> Result<()> {
 
 /// Most blocks that [`append_block`] changes, besides those of its caller: for counting credits.
 pub(crate) fn append_credit_count(inode: &Inode) -> usize {
-    2 + extent_update::edit_credit_count(depth(inode))
+    2 + update::edit_credit_count(depth(inode))
 }
 
 /// One more block at the end of a directory or of a long symlink: allocates it, and sets size and

@@ -6,8 +6,8 @@
 use journal::{BLOCK_BYTES, BlockBytes};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use super::hash::HashVersion;
 use crate::error::{Error, Result};
-use crate::hash::HashVersion;
 use crate::layout::dir::DirEntryHeader;
 use crate::layout::htree::{
     DX_ENTRY_BYTES, DX_NODE_ENTRIES_OFFSET, DX_ROOT_ENTRIES_OFFSET, DX_ROOT_INFO_OFFSET,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use journal::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock};
 
-use crate::extent_node::encode_root;
-use crate::extent_run::Run;
-use crate::extent_update::{NodeStore, insert, mark, remove_in_leaf, shrink};
-use crate::extent_walk::{NodeSource, Root, check_root, descend, find};
+use super::node::encode_root;
+use super::run::Run;
+use super::update::{NodeStore, insert, mark, remove_in_leaf, shrink};
+use super::walk::{NodeSource, Root, check_root, descend, find};
 use crate::{Error, InodeNo, Result};
 
 const BLOCK_COUNT: u64 = 1 << 40;

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use crate::extent_update::edit_credit_count;
+use super::update::edit_credit_count;
 
 /// Credits that an operation which frees blocks asks for (at first). The engine grants at least 128.
 pub(crate) const FREE_CREDIT_COUNT: usize = 120;
