@@ -6,8 +6,7 @@ use device::BlockDevice;
 use journal::Journal;
 
 use crate::memory::Mounted;
-use crate::open::{self, Opened};
-use crate::options::OpenOptions;
+use crate::open::{self, OpenOptions, Opened};
 use crate::{
     Allocate, Attr, DataMode, DirEntry, FileStat, InodeNo, NewNode, Owner, Piece, RenameHow,
     Result, SeekTo, SetAttr, Spender, StatFs, XattrFlags,
