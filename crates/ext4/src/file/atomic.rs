@@ -6,7 +6,7 @@
 //! it.
 
 use super::content::{FILE_BYTES_MAX, block_of, regular_file};
-use super::write::{Chunk, EDIT_COUNT, GROWTH_LEVEL_COUNT, edits_credit_count};
+use super::write::{Chunk, EDIT_COUNT, GROWTH_LEVEL_COUNT, Undone, edits_credit_count};
 use crate::extent::{self, Target};
 use crate::inode::Inode;
 use crate::memory::Mounted;
@@ -91,12 +91,12 @@ fn write_chunks(op: &mut Op<'_>, chunks: &[Chunk<'_>]) -> Result<usize> {
     let mut appended_bytes = 0;
     for chunk in chunks {
         data_count -= chunk.data_credit_count();
-        let written = chunk.write(op, data_count);
-        // More changes of the tree than the transaction has room for.
-        let has_no_room = chunk.needs_credits.take();
-        appended_bytes += match written {
-            Err(_) if has_no_room => return Err(Error::NoSpace),
-            written => written?.appended_bytes(),
+        appended_bytes += match chunk.write(op, data_count) {
+            Ok(written) => written.appended_bytes(),
+            // Without credits: the transaction has no room for so many changes of the tree.
+            Err(Undone::NeedsCredits | Undone::NoSpace { .. }) => return Err(Error::NoSpace),
+            Err(Undone::NeedsCopies) => unreachable!("chunks of an atomic write have copies"),
+            Err(Undone::Failed(error)) => return Err(error),
         };
     }
     Ok(appended_bytes)

@@ -5,7 +5,6 @@
 //! was done before. Only the last one changes the size: whoever is told of an error
 //! believes that the size is the old one (the kernel's FUSE does).
 
-use std::cell::Cell;
 use std::ops::Range;
 
 use super::content::{
@@ -16,7 +15,7 @@ use super::write::{EDIT_COUNT, edits_credit_count, has_room_for_edit};
 use crate::extent::{self, FREE_CREDIT_COUNT, Target};
 use crate::inode::{Inode, flags};
 use crate::memory::Mounted;
-use crate::op::Op;
+use crate::op::{Op, Undo};
 use crate::{Error, InodeNo, Result};
 
 /// What `Volume::fallocate` does with a range.
@@ -55,12 +54,35 @@ struct Filling {
     grow: bool,
 }
 
-/// How far an operation came that failed.
-struct Progress {
-    /// There were blocks for what lies before this one.
-    fitting: Cell<u64>,
-    /// It had not enough credits for all.
-    needs_credits: Cell<bool>,
+/// Why an operation is undone.
+enum Undone {
+    /// The operation has not enough credits for all of its range.
+    NeedsCredits,
+    /// The volume is full. The blocks before logical block `fitting_end` were there.
+    NoSpace { fitting_end: u64 },
+    /// Any other error.
+    Failed(Error),
+}
+
+impl Undone {
+    fn new(error: Error, fitting_end: u64) -> Undone {
+        match error {
+            Error::NoSpace => Undone::NoSpace { fitting_end },
+            error => Undone::Failed(error),
+        }
+    }
+}
+
+impl From<Error> for Undone {
+    fn from(error: Error) -> Undone {
+        Undone::new(error, 0)
+    }
+}
+
+impl Undo for Undone {
+    fn is_no_space(&self) -> bool {
+        matches!(self, Undone::NoSpace { .. })
+    }
 }
 
 impl Mounted {
@@ -100,22 +122,22 @@ impl Mounted {
             let inode = self.use_extents(regular_file(self, ino)?)?;
             let depth = extent::depth(&inode);
             let mut until = filling.blocks.end;
-            let progress = Progress { fitting: Cell::new(next), needs_credits: Cell::new(false) };
             next = loop {
                 let few = edits_credit_count(EDIT_COUNT, depth) + EDGE_COUNT;
                 let credit_count = if may_stop { self.journal.max_credit_count() } else { few };
                 let range = next..until;
-                match self.with_op(credit_count, |op| {
-                    filling.step(op, ino, range.clone(), may_stop, &progress)
-                }) {
+                match self.try_op(credit_count, |op| filling.step(op, ino, range.clone(), may_stop))
+                {
+                    Ok(reached) => break reached,
                     // What even the largest operation cannot do is done in several.
-                    Err(_) if progress.needs_credits.take() => may_stop = true,
+                    Err(Undone::NeedsCredits) => may_stop = true,
                     // What was allocated last may have no node to be mapped by: nothing of this
                     // operation can be kept. What fits is done once more, alone.
-                    Err(Error::NoSpace) if progress.fitting.get() > next => {
-                        until = progress.fitting.get();
+                    Err(Undone::NoSpace { fitting_end }) if fitting_end > next => {
+                        until = fitting_end;
                     }
-                    stepped => break stepped?,
+                    Err(Undone::NoSpace { .. }) => return Err(Error::NoSpace),
+                    Err(Undone::Failed(error)) => return Err(error),
                 }
             };
         }
@@ -132,11 +154,10 @@ impl Mounted {
         let mut next = Some(whole.start);
         let mut edges_done = false;
         let mut may_stop = false;
-        let needs_credits = Cell::new(false);
         while let Some(from) = next {
             let most = self.journal.max_credit_count().min(PUNCH_CREDIT_COUNT_MAX);
             let credit_count = if may_stop { most } else { FREE_CREDIT_COUNT };
-            let punched = self.with_op(credit_count, |op| {
+            let punched = self.try_op(credit_count, |op| {
                 let mut inode = regular_file(op, ino)?;
                 check_no_append(&inode)?;
                 if !edges_done {
@@ -145,19 +166,21 @@ impl Mounted {
                 let mut budget = budget(op, &inode, credit_count);
                 let rest = extent::free_range(op, &mut inode, from, whole.end, &mut budget)?;
                 if rest.is_some() && !may_stop {
-                    needs_credits.set(true);
-                    return Err(Error::InvalidArgument);
+                    return Err(Undone::NeedsCredits);
                 }
                 touch(op, &mut inode);
                 op.put_inode(&inode)?;
                 Ok(rest)
             });
-            if needs_credits.take() {
-                may_stop = true;
-                continue;
+            match punched {
+                Ok(rest) => {
+                    next = rest;
+                    edges_done = true;
+                }
+                Err(Undone::NeedsCredits) => may_stop = true,
+                Err(Undone::NoSpace { .. }) => return Err(Error::NoSpace),
+                Err(Undone::Failed(error)) => return Err(error),
             }
-            next = punched?;
-            edges_done = true;
         }
         Ok(())
     }
@@ -177,8 +200,7 @@ impl Filling {
         ino: InodeNo,
         range: Range<u64>,
         may_stop: bool,
-        progress: &Progress,
-    ) -> Result<u64> {
+    ) -> std::result::Result<u64, Undone> {
         let mut inode = regular_file(op, ino)?;
         check_may_change(&inode, if self.zero { self.bytes.start } else { inode.size() })?;
         let mut next = range.start;
@@ -189,11 +211,10 @@ impl Filling {
                 if may_stop {
                     break;
                 }
-                progress.needs_credits.set(true);
-                return Err(Error::InvalidArgument);
+                return Err(Undone::NeedsCredits);
             }
-            progress.fitting.set(next);
-            next += u64::from(self.fill_next(op, &mut inode, next..range.end)?);
+            let filled = self.fill_next(op, &mut inode, next..range.end);
+            next += u64::from(filled.map_err(|error| Undone::new(error, next))?);
         }
         if self.zero && range.start == self.blocks.start {
             zero_edges(op, &inode, &self.bytes)?;

@@ -11,7 +11,6 @@
 //!   home before it commits. The file's content lock is held all the while, so nobody reads what is
 //!   not there yet.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use journal::{BLOCK_BYTES, BlockRef, HomeBlock, InPlaceGuard};
@@ -24,7 +23,7 @@ use super::plan::{Plan, Put};
 use crate::extent::{self, Target, edit_credit_count};
 use crate::inode::Inode;
 use crate::memory::{InodeCell, Mounted};
-use crate::op::Op;
+use crate::op::{Op, Undo};
 use crate::{DataMode, Error, InodeNo, Result};
 
 /// Allocations and conversions that an operation asks credits for at first. They mostly change the same
@@ -94,14 +93,41 @@ pub(crate) struct Chunk<'a> {
     /// Otherwise: copies of the whole blocks in `data`, made before the handle was opened.
     copies: Vec<BlockRef>,
     kill_privileges: bool,
-    /// The operation may do a part of it; else that is a failure.
+    /// The operation may write a part of it. Otherwise it writes all or is undone.
     may_stop: bool,
-    /// After a failure: the operation had not enough credits for all of it.
-    pub(crate) needs_credits: Cell<bool>,
-    /// After a failure for want of space: how much of `data` had found its blocks.
-    fitting: Cell<usize>,
-    /// After a failure: some of the whole blocks cannot go home directly.
-    needs_copies: Cell<bool>,
+}
+
+/// Why the operation of a chunk is undone.
+pub(crate) enum Undone {
+    /// The operation has not enough credits for all of the chunk.
+    NeedsCredits,
+    /// Some of the whole blocks cannot go home directly.
+    NeedsCopies,
+    /// The volume is full. The first `fitting_bytes` of the data had found their blocks.
+    NoSpace { fitting_bytes: usize },
+    /// Any other error.
+    Failed(Error),
+}
+
+impl Undone {
+    fn new(error: Error, fitting_bytes: usize) -> Undone {
+        match error {
+            Error::NoSpace => Undone::NoSpace { fitting_bytes },
+            error => Undone::Failed(error),
+        }
+    }
+}
+
+impl From<Error> for Undone {
+    fn from(error: Error) -> Undone {
+        Undone::new(error, 0)
+    }
+}
+
+impl Undo for Undone {
+    fn is_no_space(&self) -> bool {
+        matches!(self, Undone::NoSpace { .. })
+    }
 }
 
 impl Mounted {
@@ -178,22 +204,22 @@ impl Mounted {
             } else {
                 chunk.credit_count(EDIT_COUNT, depth)
             };
-            match self.with_op(credit_count, |op| chunk.write(op, 0)) {
-                // What even the largest operation cannot do is cut.
-                Err(_) if chunk.needs_credits.take() => chunk.may_stop = true,
-                Err(_) if chunk.needs_copies.get() => {
-                    let data = &chunk.data[..chunk.data.len().min(room(journaled_max))];
-                    chunk = Chunk::new(plan, ino, offset, data, kill, false);
+            let (len_bytes, direct) = match self.try_op(credit_count, |op| chunk.write(op, 0)) {
+                Ok(written) => break written,
+                // A chunk that even the largest operation cannot write is cut.
+                Err(Undone::NeedsCredits) => {
+                    chunk.may_stop = true;
+                    continue;
                 }
+                Err(Undone::NeedsCopies) => (chunk.data.len().min(room(journaled_max)), false),
+                Err(Undone::NoSpace { fitting_bytes: 0 }) => return Err(Error::NoSpace),
                 // The blocks of the last piece may have no node to be mapped by: nothing of this
-                // operation can be kept. What fits is done once more, alone.
-                Err(Error::NoSpace) if chunk.fitting.get() > 0 => {
-                    let data = &chunk.data[..chunk.fitting.get()];
-                    let direct = chunk.direct;
-                    chunk = Chunk::new(plan, ino, offset, data, kill, direct);
-                }
-                written => break written?,
-            }
+                // operation can be kept. What fits is written once more, alone.
+                Err(Undone::NoSpace { fitting_bytes }) => (fitting_bytes, chunk.direct),
+                Err(Undone::Failed(error)) => return Err(error),
+            };
+            let data = &chunk.data[..len_bytes];
+            chunk = Chunk::new(plan, ino, offset, data, kill, direct);
         };
         cell.note_appended(written.appended_bytes());
         let is_free = written.guard.is_none() && !written.in_place.is_empty();
@@ -243,9 +269,6 @@ impl<'a> Chunk<'a> {
             copies: Vec::new(),
             kill_privileges,
             may_stop: false,
-            needs_credits: Cell::new(false),
-            fitting: Cell::new(0),
-            needs_copies: Cell::new(false),
         };
         let whole = chunk.whole_blocks();
         chunk.direct &= whole.len() >= IN_PLACE_COUNT_MIN * BLOCK_BYTES;
@@ -299,7 +322,11 @@ impl<'a> Chunk<'a> {
 
     /// The operation: maps and allocates, puts the data, sets size and times. What comes after it in the
     /// operation may still change `reserved_count` blocks.
-    pub(crate) fn write(&self, op: &mut Op<'_>, reserved_count: usize) -> Result<Written> {
+    pub(crate) fn write(
+        &self,
+        op: &mut Op<'_>,
+        reserved_count: usize,
+    ) -> std::result::Result<Written, Undone> {
         let mut inode = regular_file(op, self.ino)?;
         check_may_change(&inode, self.offset)?;
         let old_size = inode.size();
@@ -309,8 +336,7 @@ impl<'a> Chunk<'a> {
         }
         let pieces = self.map(op, &mut inode, reserved_count)?;
         if self.direct && !pieces.iter().all(|piece| self.may_go_directly(op, piece)) {
-            self.needs_copies.set(true);
-            return Err(Error::InvalidArgument);
+            return Err(Undone::NeedsCopies);
         }
         let (in_place, guard) = (Vec::new(), None);
         let edit_count = pieces.iter().filter(|piece| piece.fresh).count();
@@ -339,7 +365,12 @@ impl<'a> Chunk<'a> {
 
     /// Finds a block for each block of the chunk, from its start on: all, or, if it may stop, as many as the
     /// operation has credits for, but at least one.
-    fn map(&self, op: &mut Op<'_>, inode: &mut Inode, reserved_count: usize) -> Result<Vec<Piece>> {
+    fn map(
+        &self,
+        op: &mut Op<'_>,
+        inode: &mut Inode,
+        reserved_count: usize,
+    ) -> std::result::Result<Vec<Piece>, Undone> {
         let mut pieces: Vec<Piece> = Vec::new();
         let other_count = self.data_credit_count() + reserved_count;
         let mut next = block_of(self.offset);
@@ -349,12 +380,11 @@ impl<'a> Chunk<'a> {
                 if self.may_stop {
                     break;
                 }
-                self.needs_credits.set(true);
-                return Err(Error::InvalidArgument);
+                return Err(Undone::NeedsCredits);
             }
-            let fitting = pieces.last().map_or(0, |p| self.range_of(p.logical, p.count).end);
-            self.fitting.set(fitting);
-            let piece = map_piece(op, inode, next, last - next + 1)?;
+            let fitting_bytes = pieces.last().map_or(0, |p| self.range_of(p.logical, p.count).end);
+            let piece = map_piece(op, inode, next, last - next + 1);
+            let piece = piece.map_err(|error| Undone::new(error, fitting_bytes))?;
             next += piece.count;
             pieces.push(piece);
         }

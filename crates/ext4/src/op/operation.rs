@@ -18,6 +18,18 @@ use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock}
 use crate::memory::{FileStats, Mounted};
 use crate::{Error, InodeNo, Result, Timestamp};
 
+/// Why an operation is undone: an error, or a reason that its caller acts on.
+pub(crate) trait Undo: From<Error> {
+    /// There were not enough free blocks.
+    fn is_no_space(&self) -> bool;
+}
+
+impl Undo for Error {
+    fn is_no_space(&self) -> bool {
+        matches!(self, Error::NoSpace)
+    }
+}
+
 /// An operation in progress. Only one exists at a time on a volume.
 pub(crate) struct Op<'v> {
     volume: &'v Mounted,
@@ -70,20 +82,27 @@ impl Mounted {
     pub(crate) fn with_op<T>(
         &self,
         credit_count: usize,
-        mut body: impl FnMut(&mut Op<'_>) -> Result<T>,
+        body: impl FnMut(&mut Op<'_>) -> Result<T>,
     ) -> Result<T> {
-        let mut attempt = || {
+        self.try_op(credit_count, body)
+    }
+
+    /// [`Mounted::with_op`] with a body that has reasons of its own to undo the operation.
+    pub(crate) fn try_op<T, U: Undo>(
+        &self,
+        credit_count: usize,
+        mut body: impl FnMut(&mut Op<'_>) -> std::result::Result<T, U>,
+    ) -> std::result::Result<T, U> {
+        let mut attempt = || -> std::result::Result<T, U> {
             let mut op = self.op(credit_count)?;
             let value = body(&mut op)?;
             op.finish(&[])?;
             Ok(value)
         };
         match attempt() {
-            Err(Error::NoSpace) => {
-                let Some(tid) = self.frees.newest(self.committed()) else {
-                    return Err(Error::NoSpace);
-                };
-                self.journal.sync(tid)?;
+            Err(undone) if undone.is_no_space() => {
+                let Some(tid) = self.frees.newest(self.committed()) else { return Err(undone) };
+                self.journal.sync(tid).map_err(Error::from)?;
                 attempt()
             }
             result => result,
