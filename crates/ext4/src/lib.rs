@@ -11,12 +11,12 @@
 //! order, they read published blocks.
 //!
 //! Locks, in the order in which they are taken:
-//! 1. `InodeCell::content` of **one regular file** (shared: read, seek; exclusive: write, truncate,
+//! 1. `InCoreInode::content` of **one regular file** (shared: read, seek; exclusive: write, truncate,
 //!    fallocate, freeing its blocks), held from before the handle until after it.
-//! 2. `InodeCell::xattr` of one inode (shared: get, list, looking up the data mode; exclusive: set,
+//! 2. `InCoreInode::xattr` of one inode (shared: get, list, looking up the data mode; exclusive: set,
 //!    remove), the same way.
 //! 3. the journal handle.
-//! 4. `InodeCell::content` of **directories**: exclusive, by ascending inode number, only while a
+//! 4. `InCoreInode::content` of **directories**: exclusive, by ascending inode number, only while a
 //!    finished operation is published (`Op::finish`); readers (lookup, readdir) hold it shared and
 //!    take nothing else.
 

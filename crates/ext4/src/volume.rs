@@ -128,7 +128,7 @@ impl Volume {
 impl Volume {
     /// Pins an inode: while it is pinned it is not freed, even without a name.
     pub fn pin(&self, ino: InodeNo) {
-        self.mounted().cells.pin(ino);
+        self.mounted().in_core.pin(ino);
     }
 
     /// Takes `count` pins off an inode. One that has no name is freed with its last pin.

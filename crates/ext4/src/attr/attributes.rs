@@ -32,9 +32,9 @@ impl Mounted {
     pub(crate) fn set_attr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
         let inode = read_inode(self, ino)?;
         check(&inode, set)?;
-        let cell = self.cell(ino);
+        let in_core = self.in_core(ino);
         let changes_mode = changes_data_mode(&inode, set);
-        let _content = if changes_mode { Some(cell.content.write()) } else { None };
+        let _content = if changes_mode { Some(in_core.content.write()) } else { None };
         if changes_mode {
             self.check_writable()?;
             self.leave_mode()?;
@@ -52,7 +52,7 @@ impl Mounted {
             })?;
         }
         if set.size_bytes.is_none() || set.mode.is_some() {
-            let _xattr = cell.xattr.write();
+            let _xattr = in_core.xattr.write();
             self.with_op(2 * xattr::STORE_CREDITS + credits::PUT_INODE, |op| {
                 let mut inode = op.inode(ino)?;
                 check(&inode, set)?;
@@ -67,8 +67,8 @@ impl Mounted {
 
     /// Takes the capabilities off a file that will be cut, if it has any.
     fn drop_capabilities(&self, ino: InodeNo, set: &SetAttr) -> Result<()> {
-        let cell = self.cell(ino);
-        let _xattr = cell.xattr.write();
+        let in_core = self.in_core(ino);
+        let _xattr = in_core.xattr.write();
         if !xattr::has_capabilities(self, &read_inode(self, ino)?)? {
             return Ok(());
         }

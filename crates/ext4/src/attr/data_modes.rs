@@ -10,7 +10,7 @@ use crate::{Error, InodeNo, Result, XattrFlags};
 impl Mounted {
     /// [`Volume::data_mode_of`](crate::Volume::data_mode_of).
     pub(crate) fn data_mode_of(&self, ino: InodeNo) -> Result<DataMode> {
-        self.mode_in(&read_inode(self, ino)?, &self.cell(ino))
+        self.mode_in(&read_inode(self, ino)?, &self.in_core(ino))
     }
 
     /// [`Volume::set_data_mode`](crate::Volume::set_data_mode).

@@ -37,7 +37,7 @@ impl Mounted {
     /// [`Volume::file_stat`](crate::Volume::file_stat).
     pub(crate) fn file_stat(&self, ino: InodeNo) -> Result<FileStat> {
         regular_file(self, ino)?;
-        drop(self.cell(ino).content.read());
+        drop(self.in_core(ino).content.read());
         Ok(self.file_stats.get(ino))
     }
 

@@ -49,8 +49,8 @@ impl Mounted {
     /// [`Volume::get_xattr`](crate::Volume::get_xattr).
     pub(crate) fn get_xattr(&self, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
         let name = XattrName::parse(name)?;
-        let cell = self.cell(ino);
-        let _xattr = cell.xattr.read();
+        let in_core = self.in_core(ino);
+        let _xattr = in_core.xattr.read();
         let inode = read_inode(self, ino)?;
         let value = get(self, &inode, &name)?.ok_or(Error::NoAttribute)?;
         if is_acl(&name) { Ok(Acl::from_disk(&value)?.to_xattr()) } else { Ok(value) }
@@ -58,8 +58,8 @@ impl Mounted {
 
     /// [`Volume::list_xattr`](crate::Volume::list_xattr).
     pub(crate) fn list_xattr(&self, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
-        let cell = self.cell(ino);
-        let _xattr = cell.xattr.read();
+        let in_core = self.in_core(ino);
+        let _xattr = in_core.xattr.read();
         let stored = load(self, &read_inode(self, ino)?)?;
         let all = stored.in_inode.0.iter().chain(&stored.in_block.0);
         Ok(all.filter_map(|xattr| xattr.name.full()).collect())
@@ -135,15 +135,16 @@ impl Mounted {
         name: &XattrName,
         change: impl Fn(&mut Op<'_>, &mut Inode) -> Result<()>,
     ) -> Result<()> {
-        let cell = self.cell(ino);
+        let in_core = self.in_core(ino);
         let changes_mode = *name == mode_attribute();
         let is_file = || Ok::<_, Error>(read_inode(self, ino)?.kind() == FileKind::Regular);
-        let _content = if changes_mode && is_file()? { Some(cell.content.write()) } else { None };
+        let _content =
+            if changes_mode && is_file()? { Some(in_core.content.write()) } else { None };
         if changes_mode {
             self.check_writable()?;
             self.leave_mode()?;
         }
-        let _xattr = cell.xattr.write();
+        let _xattr = in_core.xattr.write();
         let changed = self.with_op(STORE_CREDITS + credits::PUT_INODE, |op| {
             let mut inode = op.inode(ino)?;
             change(op, &mut inode)?;
@@ -152,7 +153,7 @@ impl Mounted {
             op.put_inode(&inode)
         });
         if changes_mode {
-            cell.set_mode_code(None);
+            in_core.set_mode_code(None);
         }
         changed
     }

@@ -39,14 +39,14 @@ impl Mounted {
         if pieces.is_empty() {
             return Ok(());
         }
-        let cell = self.cell(ino);
-        let _content = cell.content.write();
+        let in_core = self.in_core(ino);
+        let _content = in_core.content.write();
         let inode = self.use_extents(regular_file(self, ino)?)?;
-        let plan = self.plan(&inode, &cell, 0)?.journaled();
+        let plan = self.plan(&inode, &in_core, 0)?.journaled();
         let chunk = |piece: &Piece<'a>| Chunk::new(plan, ino, piece.0, piece.1, false, false);
         let chunks: Vec<_> = pieces.iter().map(chunk).collect();
         let credit_count = credit_count(self, &inode, pieces)?;
-        cell.note_appended(self.with_op(credit_count, |op| write_chunks(op, &chunks))?);
+        in_core.note_appended(self.with_op(credit_count, |op| write_chunks(op, &chunks))?);
         Ok(())
     }
 }

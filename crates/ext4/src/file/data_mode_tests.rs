@@ -58,7 +58,7 @@ fn set_mode(volume: &Volume, ino: InodeNo, mode: DataMode) {
 }
 
 /// The mode lies in the inode, which is read first, other attributes in a block. Whoever set the mode
-/// while that was read was overruled by the old one, until the file's cell was dropped.
+/// while that was read was overruled by the old one, until the file's in-core inode was dropped.
 #[test]
 fn regression_a_mode_that_is_set_while_the_old_one_is_looked_up() {
     type LookUp = fn(&Volume, InodeNo) -> DataMode;
@@ -89,8 +89,8 @@ fn regression_a_mode_that_is_set_while_the_old_one_is_looked_up() {
         let hook = move || {
             let volume = other.upgrade().expect("the test holds it");
             // Whoever sets the mode takes these locks.
-            let cell = volume.cell(ino);
-            let locks = (cell.content.try_write(), cell.xattr.try_write());
+            let in_core = volume.in_core(ino);
+            let locks = (in_core.content.try_write(), in_core.xattr.try_write());
             if let (Some(_), Some(_)) = locks {
                 drop(locks);
                 set_mode(&volume, ino, DataMode::Delta);

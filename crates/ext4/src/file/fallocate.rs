@@ -102,8 +102,8 @@ impl Mounted {
         if end > FILE_BYTES_MAX {
             return Err(Error::FileTooBig);
         }
-        let cell = self.cell(ino);
-        let _content = cell.content.write();
+        let in_core = self.in_core(ino);
+        let _content = in_core.content.write();
         let bytes = offset..end;
         match how {
             Allocate::Extend => self.fill(ino, Filling::new(bytes, false, true)),

@@ -9,7 +9,7 @@ use crate::Result;
 use crate::data_mode::{DATA_MODE_XATTR, DataMode};
 use crate::facts::Source;
 use crate::inode::{Inode, flags, read_inode};
-use crate::memory::{InodeCell, Mounted};
+use crate::memory::{InCoreInode, Mounted};
 use crate::op::Op;
 use crate::xattr::{self, XattrName};
 
@@ -111,17 +111,17 @@ fn extent(put: &Put) -> Form {
 }
 
 /// The mode that the inode asks for, if that is known without a look at its attributes.
-fn known_mode(inode: &Inode, cell: &InodeCell) -> Option<Option<DataMode>> {
+fn known_mode(inode: &Inode, in_core: &InCoreInode) -> Option<Option<DataMode>> {
     if inode.has_flag(flags::JOURNAL_DATA) {
         return Some(Some(DataMode::Journal));
     }
-    cell.mode_code().map(|code| DataMode::from_number(u32::from(code)))
+    in_core.mode_code().map(|code| DataMode::from_number(u32::from(code)))
 }
 
 /// The mode that the inode asks for. Nobody may be setting it meanwhile, who would be overruled: the
 /// source is an operation, or the caller holds the inode's attribute lock and read the inode under it.
-fn look_up(source: &impl Source, inode: &Inode, cell: &InodeCell) -> Result<Option<DataMode>> {
-    if let Some(mode) = known_mode(inode, cell) {
+fn look_up(source: &impl Source, inode: &Inode, in_core: &InCoreInode) -> Result<Option<DataMode>> {
+    if let Some(mode) = known_mode(inode, in_core) {
         return Ok(mode);
     }
     let mode = match xattr::get(source, inode, &mode_attribute())? {
@@ -129,48 +129,53 @@ fn look_up(source: &impl Source, inode: &Inode, cell: &InodeCell) -> Result<Opti
         Some(value) => std::str::from_utf8(&value).ok().and_then(DataMode::from_name),
         None => None,
     };
-    cell.set_mode_code(Some(mode.map_or(0, |mode| mode.number() as u8)));
+    in_core.set_mode_code(Some(mode.map_or(0, |mode| mode.number() as u8)));
     Ok(mode)
 }
 
 impl Op<'_> {
     /// The mode that the inode itself asks for.
     pub(crate) fn mode_of(&self, inode: &Inode) -> Result<Option<DataMode>> {
-        look_up(self, inode, &self.mounted().cell(inode.ino))
+        look_up(self, inode, &self.mounted().in_core(inode.ino))
     }
 
     /// How this operation, which writes so many bytes to this file, puts them.
     pub(crate) fn plan(&self, inode: &Inode, len_bytes: usize) -> Result<Plan> {
         let volume = self.mounted();
         let mode = self.mode_of(inode)?.unwrap_or(volume.settings.data_mode);
-        Ok(volume.plan_in(mode, &volume.cell(inode.ino), len_bytes))
+        Ok(volume.plan_in(mode, &volume.in_core(inode.ino), len_bytes))
     }
 }
 
 impl Mounted {
     /// How an operation that will write so many bytes to this file puts them.
-    pub(crate) fn plan(&self, inode: &Inode, cell: &InodeCell, len_bytes: usize) -> Result<Plan> {
-        Ok(self.plan_in(self.mode_in(inode, cell)?, cell, len_bytes))
+    pub(crate) fn plan(
+        &self,
+        inode: &Inode,
+        in_core: &InCoreInode,
+        len_bytes: usize,
+    ) -> Result<Plan> {
+        Ok(self.plan_in(self.mode_in(inode, in_core)?, in_core, len_bytes))
     }
 
-    fn plan_in(&self, mode: DataMode, cell: &InodeCell, len_bytes: usize) -> Plan {
+    fn plan_in(&self, mode: DataMode, in_core: &InCoreInode, len_bytes: usize) -> Plan {
         Plan {
             mode,
             len_bytes,
             threshold_bytes: self.settings.threshold_bytes,
-            was_synced: cell.was_synced(),
-            is_bulk: cell.appended_bytes() >= AUTO_BULK_BYTES,
+            was_synced: in_core.was_synced(),
+            is_bulk: in_core.appended_bytes() >= AUTO_BULK_BYTES,
         }
     }
 
     /// The mode that holds: the inode's own, or the volume's. Takes the inode's attribute lock, so never
     /// call it inside of an operation.
-    pub(crate) fn mode_in(&self, inode: &Inode, cell: &InodeCell) -> Result<DataMode> {
-        let own = match known_mode(inode, cell) {
+    pub(crate) fn mode_in(&self, inode: &Inode, in_core: &InCoreInode) -> Result<DataMode> {
+        let own = match known_mode(inode, in_core) {
             Some(mode) => mode,
             None => {
-                let _xattr = cell.xattr.read();
-                look_up(self, &read_inode(self, inode.ino)?, cell)?
+                let _xattr = in_core.xattr.read();
+                look_up(self, &read_inode(self, inode.ino)?, in_core)?
             }
         };
         Ok(own.unwrap_or(self.settings.data_mode))

@@ -22,9 +22,9 @@ impl Mounted {
         out: &mut [u8],
         notes_access: bool,
     ) -> Result<usize> {
-        let cell = self.cell(ino);
-        let content = cell.content.read();
-        if cell.is_content_lost() {
+        let in_core = self.in_core(ino);
+        let content = in_core.content.read();
+        if in_core.is_content_lost() {
             let reason = self.journal.abort_reason().unwrap_or_default();
             return Err(JournalError::Aborted(reason).into());
         }

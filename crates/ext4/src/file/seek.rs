@@ -8,8 +8,8 @@ use crate::{Error, InodeNo, Result, SeekTo};
 impl Mounted {
     /// [`Volume::seek`](crate::Volume::seek).
     pub(crate) fn seek(&self, ino: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
-        let cell = self.cell(ino);
-        let _content = cell.content.read();
+        let in_core = self.in_core(ino);
+        let _content = in_core.content.read();
         let inode = regular_file(self, ino)?;
         let size = inode.size().min(FILE_BYTES_MAX);
         if offset >= size {

@@ -15,18 +15,18 @@ impl Mounted {
             return Ok(());
         }
         self.file_stats.note_fsync(ino);
-        let cell = self.cell(ino);
-        cell.set_synced(true);
-        let mode = self.mode_in(&read_inode(self, ino)?, &cell)?;
+        let in_core = self.in_core(ino);
+        in_core.set_synced(true);
+        let mode = self.mode_in(&read_inode(self, ino)?, &in_core)?;
         let owner = FileStats::owner(ino);
         if !mode.is_journaled() {
             // A write that was accepted holds this lock until its data are home.
-            drop(cell.content.read());
+            drop(in_core.content.read());
             // Side by side with what others sync, and with a commit that is under way.
             self.journal.write_buffered_of(owner)?;
         }
-        // A write that has been acknowledged has left its transaction in the cell.
-        let own_tid = if data_only { cell.datasync_tid() } else { cell.sync_tid() };
+        // A write that has been acknowledged has left its transaction in the in-core inode.
+        let own_tid = if data_only { in_core.datasync_tid() } else { in_core.sync_tid() };
         // And so has a rename of a directory: the path to this inode may lead through it.
         let tid = own_tid.max(Tid(self.renamed_dir_tid.load(Ordering::Acquire)));
         if tid > self.committed() {
@@ -35,7 +35,7 @@ impl Mounted {
         // Data that overwrote data in place changed nothing that a commit would have to carry, and
         // may belong to a later transaction than the one that was committed. `Writeback` data
         // belong to none.
-        let has_more = cell.sync_tid() > self.committed();
+        let has_more = in_core.sync_tid() > self.committed();
         if mode == DataMode::Writeback || !mode.is_journaled() && has_more {
             self.journal.flush_in_place_of(owner)?;
         }

@@ -123,14 +123,14 @@ fn regression_appended_bytes_are_counted_once() {
         volume.write(ino, 2 * at * BLOCK, &[1; BLOCK as usize]).expect("a write");
     });
     volume.fsync(ino, false).expect("a sync");
-    let (cell, data) = (volume.cell(ino), vec![2; 64 * BLOCK as usize]);
+    let (in_core, data) = (volume.in_core(ino), vec![2; 64 * BLOCK as usize]);
     assert_eq!(volume.write(ino, 0, &data).expect("a write"), data.len());
-    assert_eq!(cell.appended_bytes(), data.len() as u64);
+    assert_eq!(in_core.appended_bytes(), data.len() as u64);
     volume.write(ino, 0, &data).expect("a write over what is there");
-    assert_eq!(cell.appended_bytes(), data.len() as u64);
+    assert_eq!(in_core.appended_bytes(), data.len() as u64);
     let pieces = [(0, &data[..4096]), (1 << 20, &data[..8192])];
     volume.write_atomic(ino, &pieces).expect("an atomic write");
-    assert_eq!(cell.appended_bytes(), data.len() as u64 + 8192);
+    assert_eq!(in_core.appended_bytes(), data.len() as u64 + 8192);
 }
 
 /// An extent that names the file system's own blocks.

@@ -28,8 +28,8 @@ impl Mounted {
         if size_bytes > FILE_BYTES_MAX {
             return Err(Error::FileTooBig);
         }
-        let cell = self.cell(ino);
-        let _content = cell.content.write();
+        let in_core = self.in_core(ino);
+        let _content = in_core.content.write();
         let rest = self.with_op(FREE_CREDIT_COUNT, |op| {
             let mut inode = regular_file(op, ino)?;
             check_may_change(&inode, size_bytes)?;
@@ -48,8 +48,8 @@ impl Mounted {
     /// Goes on with cutting a file that a crash interrupted: frees what lies behind its end, and
     /// takes it off the orphan list.
     pub(crate) fn finish_truncate(&self, ino: InodeNo) -> Result<()> {
-        let cell = self.cell(ino);
-        let _content = cell.content.write();
+        let in_core = self.in_core(ino);
+        let _content = in_core.content.write();
         let inode = regular_file(self, ino)?;
         self.free_rest(ino, inode.size().div_ceil(BLOCK))
     }
@@ -80,9 +80,9 @@ impl Mounted {
         if !inode.maps_blocks() || extent::is_empty(&inode) {
             return Ok(());
         }
-        let cell = self.cell(ino);
+        let in_core = self.in_core(ino);
         // Of a directory nobody can be reading the content: it is empty, and has no name.
-        let _content = (inode.kind() == FileKind::Regular).then(|| cell.content.write());
+        let _content = (inode.kind() == FileKind::Regular).then(|| in_core.content.write());
         let mut next = Some(0);
         while let Some(from) = next {
             next = self.with_op(FREE_CREDIT_COUNT, |op| {

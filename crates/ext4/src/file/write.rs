@@ -22,7 +22,7 @@ use super::content::{
 use super::plan::{Plan, Put};
 use crate::extent::{self, Target, edit_credit_count};
 use crate::inode::Inode;
-use crate::memory::{InodeCell, Mounted};
+use crate::memory::{InCoreInode, Mounted};
 use crate::op::{Op, Undo};
 use crate::{DataMode, Error, InodeNo, Result};
 
@@ -154,8 +154,8 @@ impl Mounted {
         }
         let left = usize::try_from(FILE_BYTES_MAX - offset).unwrap_or(usize::MAX);
         let data = &data[..data.len().min(left)];
-        let cell = self.cell(ino);
-        let _content = cell.content.write();
+        let in_core = self.in_core(ino);
+        let _content = in_core.content.write();
         let mut done = 0;
         while done < data.len() {
             let mut mapped = |len_bytes| {
@@ -164,7 +164,7 @@ impl Mounted {
                 }
             };
             let at = offset + done as u64;
-            match self.write_some(&cell, ino, at, &data[done..], kill, &mut mapped) {
+            match self.write_some(&in_core, ino, at, &data[done..], kill, &mut mapped) {
                 Ok(len_bytes) => done += len_bytes,
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
@@ -175,10 +175,10 @@ impl Mounted {
     }
 
     /// Writes the start of `data`, as much as one operation can; calls `mapped` with how much that is
-    /// when only data in place are left to write. The caller holds the content lock of `cell`.
+    /// when only data in place are left to write. The caller holds the content lock of `in_core`.
     fn write_some(
         &self,
-        cell: &InodeCell,
+        in_core: &InCoreInode,
         ino: InodeNo,
         offset: u64,
         data: &[u8],
@@ -192,7 +192,7 @@ impl Mounted {
         let credits_max = self.journal.max_credit_count();
         let most = edits_credit_count(EDIT_COUNT, depth);
         let journaled_max = credits_max.saturating_sub(most).max(1);
-        let plan = self.plan(&inode, cell, data.len())?;
+        let plan = self.plan(&inode, in_core, data.len())?;
         let direct = plan.allows_direct();
         let count_max = if direct { DIRECT_CHUNK_COUNT } else { journaled_max };
         let room = |count: usize| count.saturating_mul(BLOCK_BYTES) - place_in_block(offset);
@@ -221,7 +221,7 @@ impl Mounted {
             let data = &chunk.data[..len_bytes];
             chunk = Chunk::new(plan, ino, offset, data, kill, direct);
         };
-        cell.note_appended(written.appended_bytes());
+        in_core.note_appended(written.appended_bytes());
         let is_free = written.guard.is_none() && !written.in_place.is_empty();
         let _answered = is_free.then(|| self.answered.read());
         if !written.in_place.is_empty() {
@@ -229,7 +229,7 @@ impl Mounted {
         }
         for place in &written.in_place {
             let sent = self.journal.write_in_place(place.home, &data[place.range.clone()]);
-            sent.inspect_err(|_| written.note_not_sent(cell))?;
+            sent.inspect_err(|_| written.note_not_sent(in_core))?;
             self.file_stats.note_in_place(ino, place.range.len());
         }
         drop(written.guard);
@@ -239,9 +239,9 @@ impl Mounted {
 
 impl Written {
     /// Its data did not all get home, which aborted the journal: new blocks are published without content.
-    fn note_not_sent(&self, cell: &InodeCell) {
+    fn note_not_sent(&self, in_core: &InCoreInode) {
         if self.edit_count > 0 {
-            cell.lose_content();
+            in_core.lose_content();
         }
     }
 

@@ -1,11 +1,15 @@
-//! What is known of an inode in memory: its locks, how often it is pinned, and what its fsync
-//! has to wait for.
+//! In-core inodes: the locks of an inode, its pins, and the transactions that its `fsync` commits.
 //!
-//! A cell may only be dropped when nobody holds it, nobody pins it, everything it waits for
-//! is committed, and its content is not lost; so "no cell" means "nothing to sync". Cells without
-//! a pin wait in a queue of their shard until that is so.
+//! An in-core inode is dropped when
+//! 1. no thread holds it,
+//! 2. no pin holds it,
+//! 3. every transaction that changed the inode is committed,
+//! 4. and its content is not lost.
 //!
-//! Lock: one mutex a shard; under it only the journal is asked what is committed.
+//! So an inode that has no in-core inode has nothing to sync. In-core inodes without a pin wait in a queue of their
+//! shard until they can be dropped.
+//!
+//! Lock: one mutex a shard, a leaf.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,9 +22,9 @@ use crate::InodeNo;
 
 const SHARD_COUNT: usize = 16;
 
-/// The in-memory companion of an inode.
+/// What is kept in memory of one inode.
 #[derive(Default)]
-pub(crate) struct InodeCell {
+pub(crate) struct InCoreInode {
     /// Content of the inode: see the crate's lock order.
     pub(crate) content: RwLock<()>,
     /// Attributes of the inode: see the crate's lock order.
@@ -54,7 +58,7 @@ impl Default for DataHints {
     }
 }
 
-impl InodeCell {
+impl InCoreInode {
     /// The last transaction that changed the inode: what `fsync` commits.
     pub(crate) fn sync_tid(&self) -> Tid {
         Tid(self.sync_tid.load(Ordering::Acquire))
@@ -66,7 +70,7 @@ impl InodeCell {
     }
 
     /// The last transaction that made written blocks unwritten: until it is committed, a crash brings back
-    /// what they hold. (It changed the inode, too, so the cell stays as long.)
+    /// what they hold. (It changed the inode, too, so the in-core inode stays as long.)
     pub(crate) fn unwritten_tid(&self) -> Tid {
         Tid(self.unwritten_tid.load(Ordering::Acquire))
     }
@@ -83,7 +87,7 @@ impl InodeCell {
         self.is_content_lost.load(Ordering::Acquire)
     }
 
-    /// See [`InodeCell::is_content_lost`]. The caller holds the content lock.
+    /// See [`InCoreInode::is_content_lost`]. The caller holds the content lock.
     pub(crate) fn lose_content(&self) {
         self.is_content_lost.store(true, Ordering::Release);
     }
@@ -93,7 +97,7 @@ impl InodeCell {
         self.is_linkable.load(Ordering::Acquire)
     }
 
-    /// See [`InodeCell::is_linkable`].
+    /// See [`InCoreInode::is_linkable`].
     pub(crate) fn set_linkable(&self, is_linkable: bool) {
         self.is_linkable.store(is_linkable, Ordering::Release);
     }
@@ -139,7 +143,7 @@ impl InodeCell {
 
 #[derive(Default)]
 struct Entry {
-    cell: Arc<InodeCell>,
+    in_core: Arc<InCoreInode>,
     pin_count: u64,
     eviction: Eviction,
     /// It is in the queue of its shard.
@@ -163,29 +167,29 @@ struct Shard {
     unpinned: VecDeque<InodeNo>,
 }
 
-/// All cells of a volume.
+/// All in-core inodes of a volume.
 #[derive(Default)]
-pub(crate) struct Cells {
+pub(crate) struct InCoreInodes {
     shards: [Mutex<Shard>; SHARD_COUNT],
 }
 
-impl Cells {
+impl InCoreInodes {
     fn shard(&self, ino: InodeNo) -> &Mutex<Shard> {
         &self.shards[ino.0 as usize % SHARD_COUNT]
     }
 
-    /// The cell of an inode, made when there is none. `committed` gives the journal's newest durable
-    /// transaction, for dropping cells that are not needed any more.
-    pub(crate) fn get(&self, ino: InodeNo, committed: impl FnOnce() -> Tid) -> Arc<InodeCell> {
+    /// The in-core inode, made when there is none. `committed` gives the journal's newest durable
+    /// transaction, for dropping in-core inodes that are not needed any more.
+    pub(crate) fn get(&self, ino: InodeNo, committed: impl FnOnce() -> Tid) -> Arc<InCoreInode> {
         let mut shard = self.shard(ino).lock();
         if let Some(entry) = shard.entries.get(&ino) {
-            return entry.cell.clone();
+            return entry.in_core.clone();
         }
         shard.collect(committed());
-        let cell = Arc::<InodeCell>::default();
-        shard.entries.insert(ino, Entry { cell: cell.clone(), ..Entry::default() });
+        let in_core = Arc::<InCoreInode>::default();
+        shard.entries.insert(ino, Entry { in_core: in_core.clone(), ..Entry::default() });
         shard.queue(ino);
-        cell
+        in_core
     }
 
     /// Pins an inode once.
@@ -242,7 +246,7 @@ impl Cells {
 }
 
 impl Shard {
-    /// Lets an inode that nobody pins wait until its cell can be dropped.
+    /// Lets an inode that nobody pins wait until its in-core inode can be dropped.
     fn queue(&mut self, ino: InodeNo) {
         if let Some(entry) = self.entries.get_mut(&ino)
             && !entry.is_queued
@@ -252,7 +256,7 @@ impl Shard {
         }
     }
 
-    /// Drops a few cells that nobody needs. Bounded work: two a call, so that the queue shrinks
+    /// Drops a few in-core inodes that nobody needs. Bounded work: two a call, so that the queue shrinks
     /// faster than it grows.
     fn collect(&mut self, committed: Tid) {
         for _ in 0..2 {
@@ -263,10 +267,10 @@ impl Shard {
                 continue;
             }
             // The count cannot grow meanwhile: clones are made under the shard's lock.
-            let in_use = Arc::strong_count(&entry.cell) > 1
-                || entry.cell.is_content_lost()
+            let in_use = Arc::strong_count(&entry.in_core) > 1
+                || entry.in_core.is_content_lost()
                 || entry.eviction != Eviction::None;
-            if in_use || entry.cell.sync_tid() > committed {
+            if in_use || entry.in_core.sync_tid() > committed {
                 self.queue(ino);
             } else {
                 self.entries.remove(&ino);
@@ -281,68 +285,68 @@ mod tests {
 
     #[test]
     fn a_cell_lives_while_it_is_pinned_held_or_uncommitted() {
-        let cells = Cells::default();
-        let count = || cells.shards.iter().map(|s| s.lock().entries.len()).sum::<usize>();
+        let in_core = InCoreInodes::default();
+        let count = || in_core.shards.iter().map(|s| s.lock().entries.len()).sum::<usize>();
         let (a, b) = (InodeNo(16), InodeNo(32));
-        cells.pin(a);
-        cells.get(a, || Tid(0)).note_change(Tid(5), true);
-        assert!(!cells.unpin(a, 0, Tid(9)));
-        assert!(cells.unpin(a, 1, Tid(4)));
-        assert_eq!(cells.get(a, || Tid(4)).datasync_tid(), Tid(5));
-        let held = cells.get(b, || Tid(5));
+        in_core.pin(a);
+        in_core.get(a, || Tid(0)).note_change(Tid(5), true);
+        assert!(!in_core.unpin(a, 0, Tid(9)));
+        assert!(in_core.unpin(a, 1, Tid(4)));
+        assert_eq!(in_core.get(a, || Tid(4)).datasync_tid(), Tid(5));
+        let held = in_core.get(b, || Tid(5));
         assert_eq!(count(), 1, "a is committed and gone, b is held");
-        cells.pin(InodeNo(48));
-        cells.unpin(InodeNo(48), 1, Tid(5));
-        assert!(Arc::ptr_eq(&held, &cells.get(b, || Tid(5))));
+        in_core.pin(InodeNo(48));
+        in_core.unpin(InodeNo(48), 1, Tid(5));
+        assert!(Arc::ptr_eq(&held, &in_core.get(b, || Tid(5))));
     }
 
     /// Each FORGET of a file that was deleted just now added two.
     #[test]
     fn regression_the_queue_is_not_longer_than_what_is_in_it() {
-        let cells = Cells::default();
+        let in_core = InCoreInodes::default();
         let lens = || {
-            let shards = cells.shards.iter().map(Mutex::lock);
+            let shards = in_core.shards.iter().map(Mutex::lock);
             shards.fold((0, 0), |(queue, entries), shard| {
                 (queue + shard.unpinned.len(), entries + shard.entries.len())
             })
         };
         for round in 1..1000 {
             for ino in [InodeNo(16), InodeNo(32), InodeNo(48)] {
-                cells.pin(ino);
-                cells.get(ino, || Tid(round - 1)).note_change(Tid(round), true);
-                assert!(cells.unpin(ino, 1, Tid(round - 1)));
-                assert!(cells.begin_eviction(ino) && !cells.end_eviction(ino));
+                in_core.pin(ino);
+                in_core.get(ino, || Tid(round - 1)).note_change(Tid(round), true);
+                assert!(in_core.unpin(ino, 1, Tid(round - 1)));
+                assert!(in_core.begin_eviction(ino) && !in_core.end_eviction(ino));
             }
             let (queue, entries) = lens();
             assert!(queue <= entries && entries <= 3, "{queue} of {entries}, round {round}");
         }
         for _ in 0..3 {
-            drop(cells.get(InodeNo(64), || Tid(1000)));
+            drop(in_core.get(InodeNo(64), || Tid(1000)));
         }
         assert!(lens().1 <= 2, "what is committed goes");
     }
 
     #[test]
     fn one_looks_at_a_time_whether_an_inode_is_to_be_freed() {
-        let (cells, ino) = (Cells::default(), InodeNo(11));
-        assert!(cells.begin_eviction(ino) && cells.is_unpinned(ino));
-        assert!(!cells.begin_eviction(ino), "somebody does already");
-        assert!(cells.end_eviction(ino), "and looks again");
-        cells.pin(ino);
-        assert!(!cells.is_unpinned(ino) && !cells.begin_eviction(ino));
-        assert!(!cells.end_eviction(ino));
-        assert!(!cells.begin_eviction(ino), "it is pinned");
-        assert!(cells.unpin(ino, 1, Tid(0)) && cells.begin_eviction(ino));
-        assert!(!cells.end_eviction(ino));
+        let (in_core, ino) = (InCoreInodes::default(), InodeNo(11));
+        assert!(in_core.begin_eviction(ino) && in_core.is_unpinned(ino));
+        assert!(!in_core.begin_eviction(ino), "somebody does already");
+        assert!(in_core.end_eviction(ino), "and looks again");
+        in_core.pin(ino);
+        assert!(!in_core.is_unpinned(ino) && !in_core.begin_eviction(ino));
+        assert!(!in_core.end_eviction(ino));
+        assert!(!in_core.begin_eviction(ino), "it is pinned");
+        assert!(in_core.unpin(ino, 1, Tid(0)) && in_core.begin_eviction(ino));
+        assert!(!in_core.end_eviction(ino));
     }
 
     #[test]
     fn pins_are_counted() {
-        let cells = Cells::default();
-        cells.pin(InodeNo(11));
-        cells.pin(InodeNo(11));
-        assert!(!cells.unpin(InodeNo(11), 1, Tid(0)));
-        assert!(cells.unpin(InodeNo(11), 7, Tid(9)));
-        assert!(!cells.unpin(InodeNo(11), 1, Tid(9)), "only the last pin counts as the last");
+        let in_core = InCoreInodes::default();
+        in_core.pin(InodeNo(11));
+        in_core.pin(InodeNo(11));
+        assert!(!in_core.unpin(InodeNo(11), 1, Tid(0)));
+        assert!(in_core.unpin(InodeNo(11), 7, Tid(9)));
+        assert!(!in_core.unpin(InodeNo(11), 1, Tid(9)), "only the last pin counts as the last");
     }
 }

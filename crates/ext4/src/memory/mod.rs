@@ -11,7 +11,7 @@ mod totals;
 pub(crate) use alloc_hints::AllocHints;
 pub use file_stats::FileStat;
 pub(crate) use file_stats::FileStats;
-pub(crate) use in_core::{Cells, InodeCell};
+pub(crate) use in_core::{InCoreInode, InCoreInodes};
 pub(crate) use mounted::{Mounted, Settings};
 pub(crate) use orphans::{OrphanFile, Orphans, Place, TAIL_OFFSET, check_block, read_slot};
 pub(crate) use pending_frees::Frees;

@@ -8,7 +8,7 @@ use journal::{BlockRef, HomeBlock, Journal, Tid};
 
 use super::alloc_hints::AllocHints;
 use super::file_stats::FileStats;
-use super::in_core::{Cells, InodeCell};
+use super::in_core::{InCoreInode, InCoreInodes};
 use super::orphans::Orphans;
 use super::pending_frees::Frees;
 use super::totals::Totals;
@@ -32,7 +32,7 @@ pub struct Mounted {
     pub(crate) journal: Journal,
     pub(crate) settings: Settings,
     pub(crate) facts: Facts,
-    pub(crate) cells: Cells,
+    pub(crate) in_core: InCoreInodes,
     pub(crate) file_stats: Arc<FileStats>,
     pub(crate) alloc_hints: AllocHints,
     pub(crate) frees: Frees,
@@ -80,9 +80,9 @@ impl Mounted {
         if self.settings.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    /// The in-memory companion of an inode.
-    pub(crate) fn cell(&self, ino: InodeNo) -> Arc<InodeCell> {
-        self.cells.get(ino, || self.committed())
+    /// The in-core inode with this number. It is made if there is none.
+    pub(crate) fn in_core(&self, ino: InodeNo) -> Arc<InCoreInode> {
+        self.in_core.get(ino, || self.committed())
     }
 
     /// The newest transaction that is durable.

@@ -18,7 +18,7 @@ const CREDITS: usize = 1 + credits::FREE_BLOCKS + credits::ORPHAN + credits::FRE
 impl Mounted {
     /// [`Volume::forget`](crate::Volume::forget).
     pub(crate) fn forget(&self, ino: InodeNo, count: u64) {
-        if !self.cells.unpin(ino, count, self.committed()) || self.is_read_only() {
+        if !self.in_core.unpin(ino, count, self.committed()) || self.is_read_only() {
             return;
         }
         if let Err(error) = self.evict_if_unlinked(ino) {
@@ -33,21 +33,21 @@ impl Mounted {
     }
 
     fn evict_if_unlinked(&self, ino: InodeNo) -> Result<()> {
-        if !self.cells.begin_eviction(ino) {
+        if !self.in_core.begin_eviction(ino) {
             return Ok(());
         }
         loop {
             let evicted = match read_inode(self, ino) {
-                Ok(inode) if inode.link_count() == 0 && self.cells.is_unpinned(ino) => {
+                Ok(inode) if inode.link_count() == 0 && self.in_core.is_unpinned(ino) => {
                     self.evict(&inode)
                 }
                 Ok(_) | Err(Error::NotFound) => Ok(()),
                 Err(error) => Err(error),
             };
-            let is_again = self.cells.end_eviction(ino);
+            let is_again = self.in_core.end_eviction(ino);
             if evicted.is_err() {
                 // Nobody looks for whoever asked for it meanwhile: it ends for them, too.
-                while is_again && self.cells.end_eviction(ino) {}
+                while is_again && self.in_core.end_eviction(ino) {}
                 return evicted;
             }
             if !is_again {

@@ -155,8 +155,8 @@ impl Mounted {
     /// [`Volume::lookup`](crate::Volume::lookup).
     pub(crate) fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Attr> {
         check_name(name)?;
-        let cell = self.cell(parent);
-        let _content = cell.content.read();
+        let in_core = self.in_core(parent);
+        let _content = in_core.content.read();
         let dir = read_dir_inode(self, parent)?;
         let inode = match name {
             b"." => dir,
@@ -164,7 +164,7 @@ impl Mounted {
             _ => find_target(self, &dir, name)?.ok_or(Error::NotFound)?.1,
         };
         // Under the lock: a removal of the name is published later and then sees the pin.
-        self.cells.pin(inode.ino);
+        self.in_core.pin(inode.ino);
         Ok(inode.attr())
     }
 

@@ -104,11 +104,11 @@ fn new_inode(op: &mut Op<'_>, dir: &Inode, kind: FileKind, owner: Owner) -> Resu
 
 /// A directory's data mode is that of the files and directories made in it.
 fn hand_down_data_mode(op: &mut Op<'_>, dir: &Inode, inode: &mut Inode) -> Result<()> {
-    let cell = op.mounted().cell(inode.ino);
-    // The cell may still be there of the inode's former life.
-    cell.set_mode_code(None);
-    cell.set_synced(false);
-    cell.set_linkable(false);
+    let in_core = op.mounted().in_core(inode.ino);
+    // The in-core inode may still be there of the inode's former life.
+    in_core.set_mode_code(None);
+    in_core.set_synced(false);
+    in_core.set_linkable(false);
     let by_flag = dir.has_flag(flags::JOURNAL_DATA);
     let takes = matches!(inode.kind(), FileKind::Regular | FileKind::Directory);
     match op.mode_of(dir)? {
@@ -196,7 +196,7 @@ impl Mounted {
             op.put_inode(&inode)?;
             op.orphan_add(&mut inode)?;
             op.put_inode(&inode)?;
-            op.mounted().cell(inode.ino).set_linkable(true);
+            op.mounted().in_core(inode.ino).set_linkable(true);
             op.pin(inode.ino);
             Ok(inode.attr())
         })
@@ -204,7 +204,7 @@ impl Mounted {
 
     /// The inode was made without a name and is in use: it may get one. (It cannot be freed meanwhile.)
     fn is_linkable(&self, ino: InodeNo) -> bool {
-        self.cell(ino).is_linkable() && !self.cells.is_unpinned(ino)
+        self.in_core(ino).is_linkable() && !self.in_core.is_unpinned(ino)
     }
 
     fn make_credit_count(&self, parent: InodeNo) -> Result<usize> {
@@ -244,7 +244,7 @@ impl Mounted {
             Ok(inode.attr())
         })?;
         // A name that was taken away again is not given back.
-        self.cell(ino).set_linkable(false);
+        self.in_core(ino).set_linkable(false);
         Ok(attr)
     }
 }

@@ -115,8 +115,8 @@ impl Mounted {
     }
 
     fn read_dir_step(&self, ino: InodeNo, cursor: u64) -> Result<Step> {
-        let cell = self.cell(ino);
-        let _content = cell.content.read();
+        let in_core = self.in_core(ino);
+        let _content = in_core.content.read();
         let dir = read_inode(self, ino)?;
         if dir.kind() != FileKind::Directory {
             return Err(Error::NotDirectory);

@@ -265,7 +265,7 @@ impl<'v> Op<'v> {
 
     /// No crash gives the inode content that its unwritten blocks hold.
     pub(crate) fn are_unwritten_blocks_unused(&self, ino: InodeNo) -> bool {
-        self.volume.cell(ino).unwritten_tid() <= self.volume.committed()
+        self.volume.in_core(ino).unwritten_tid() <= self.volume.committed()
     }
 
     /// A directory gets another name or parent: every `fsync` waits for this operation, since it cannot
@@ -336,8 +336,8 @@ impl<'v> Op<'v> {
         locked.extend_from_slice(directories);
         locked.sort_unstable();
         locked.dedup();
-        let cells: Vec<_> = locked.iter().map(|ino| volume.cell(*ino)).collect();
-        let guards: Vec<_> = cells.iter().map(|cell| cell.content.write()).collect();
+        let in_core: Vec<_> = locked.iter().map(|ino| volume.in_core(*ino)).collect();
+        let guards: Vec<_> = in_core.iter().map(|in_core| in_core.content.write()).collect();
         let handle = self.handle.take().expect("an operation is finished once");
         let tid = handle.tid();
         self.apply(tid);
@@ -350,20 +350,20 @@ impl<'v> Op<'v> {
     /// blocks can miss it.
     fn apply(&mut self, tid: Tid) {
         let volume = self.volume;
-        self.pins.drain(..).for_each(|ino| volume.cells.pin(ino));
+        self.pins.drain(..).for_each(|ino| volume.in_core.pin(ino));
         self.freed.drain(..).for_each(|range| volume.frees.add(range, tid));
         volume.totals.add(self.free_block_delta, self.free_inode_delta);
         if self.renames_dir {
             volume.renamed_dir_tid.fetch_max(tid.0, Ordering::AcqRel);
         }
         for ino in self.changed.drain(..) {
-            volume.cell(ino).note_change(tid, true);
+            volume.in_core(ino).note_change(tid, true);
         }
         for ino in self.touched.drain(..) {
-            volume.cell(ino).note_change(tid, false);
+            volume.in_core(ino).note_change(tid, false);
         }
         for ino in self.unwritten.drain(..) {
-            volume.cell(ino).note_unwritten(tid);
+            volume.in_core(ino).note_unwritten(tid);
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::facts::{Facts, Places, merge, read_desc, ro_compat};
 use crate::layout::claim::Claim;
 use crate::layout::jbd2::Elsewhere;
 use crate::layout::superblock::{STATE_ERROR, SuperBlock};
-use crate::memory::{AllocHints, Cells, FileStats, Frees, Mounted, Orphans, Totals};
+use crate::memory::{AllocHints, FileStats, Frees, InCoreInodes, Mounted, Orphans, Totals};
 use crate::{Error, Result};
 
 /// Size in bytes of the journal in memory that a read-only volume gets: it is never written.
@@ -241,7 +241,7 @@ fn build(
         renamed_dir_tid: AtomicU64::new(0),
         answered: device::sync::RwLock::default(),
         orphans: Orphans::new(orphan_file),
-        cells: Cells::default(),
+        in_core: InCoreInodes::default(),
         file_stats,
         frees: Frees::default(),
         journal,
