@@ -5,7 +5,7 @@
 //! in the groups after it; when there is none among the nearest groups, the longest run seen.
 //! Groups without enough free blocks are skipped by their descriptors.
 //!
-//! A block that was freed by a transaction that is not committed is passed over (`frees`), and so
+//! A block that was freed by a transaction that is not committed is passed over (`pending_frees`), and so
 //! is one that this operation freed itself.
 //!
 //! Some free blocks are only for root, and some only for nodes of extent trees: see `space`.
@@ -140,7 +140,7 @@ impl Op<'_> {
             let range = (range.start - first) as u32..(range.end - first) as u32;
             bitmap::fill(Arc::make_mut(&mut usable), range, true);
         };
-        volume.frees.each_in(window.clone(), volume.committed(), &mut hide);
+        volume.pending_frees.each_in(window.clone(), volume.committed(), &mut hide);
         for range in self.own_frees() {
             let part = range.start.max(window.start)..range.end.min(window.end);
             if part.start < part.end {

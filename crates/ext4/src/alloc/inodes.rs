@@ -7,7 +7,7 @@
 //! An inode number may be used again by the transaction that freed it. That is safe because
 //! transactions and the operations in them have one total order and inode table, bitmap and
 //! directory are all journaled: a crash leaves either the old file or the new one. (Its data blocks
-//! are another matter: see `frees`.)
+//! are another matter: see `pending_frees`.)
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@
 //! So an inode that has no in-core inode has nothing to sync. In-core inodes without a pin wait in a queue of their
 //! shard until they can be dropped.
 //!
-//! Lock: one mutex a shard, a leaf.
+//! Lock: one mutex a shard. Under it, the journal is asked which transaction is committed; no other call leaves this file.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_lives_while_it_is_pinned_held_or_uncommitted() {
+    fn an_in_core_inode_lives_while_it_is_pinned_held_or_uncommitted() {
         let in_core = InCoreInodes::default();
         let count = || in_core.shards.iter().map(|s| s.lock().entries.len()).sum::<usize>();
         let (a, b) = (InodeNo(16), InodeNo(32));

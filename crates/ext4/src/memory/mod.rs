@@ -14,5 +14,5 @@ pub(crate) use file_stats::FileStats;
 pub(crate) use in_core::{InCoreInode, InCoreInodes};
 pub(crate) use mounted::{Mounted, Settings};
 pub(crate) use orphans::{OrphanFile, Orphans, Place, TAIL_OFFSET, check_block, read_slot};
-pub(crate) use pending_frees::Frees;
+pub(crate) use pending_frees::PendingFrees;
 pub(crate) use totals::Totals;

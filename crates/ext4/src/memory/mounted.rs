@@ -10,7 +10,7 @@ use super::alloc_hints::AllocHints;
 use super::file_stats::FileStats;
 use super::in_core::{InCoreInode, InCoreInodes};
 use super::orphans::Orphans;
-use super::pending_frees::Frees;
+use super::pending_frees::PendingFrees;
 use super::totals::Totals;
 use crate::data_mode::DataMode;
 use crate::facts::{Facts, Source};
@@ -35,7 +35,7 @@ pub struct Mounted {
     pub(crate) in_core: InCoreInodes,
     pub(crate) file_stats: Arc<FileStats>,
     pub(crate) alloc_hints: AllocHints,
-    pub(crate) frees: Frees,
+    pub(crate) pending_frees: PendingFrees,
     pub(crate) totals: Totals,
     pub(crate) orphans: Orphans,
     /// State of [`Mounted::random`].

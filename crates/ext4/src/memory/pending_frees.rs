@@ -1,8 +1,9 @@
-//! Blocks that were freed by transactions that are not committed yet. They are free in the
-//! bitmaps but must not be allocated: data written into them in place would destroy what a crash
-//! brings back.
+//! Pending frees: blocks that were freed by transactions that are not committed yet.
 //!
-//! Lock: one mutex, taken inside a handle and released at once.
+//! The bitmaps say that these blocks are free, but the allocator passes them over. Data written into them in place
+//! would destroy content that a crash brings back.
+//!
+//! Lock: one mutex, a leaf, taken inside a handle.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -21,11 +22,11 @@ struct State {
 
 /// The freed ranges of a volume.
 #[derive(Default)]
-pub(crate) struct Frees {
+pub(crate) struct PendingFrees {
     state: Mutex<State>,
 }
 
-impl Frees {
+impl PendingFrees {
     /// `range` was freed by `tid`.
     pub(crate) fn add(&self, range: Range<u64>, tid: Tid) {
         let mut state = self.state.lock();
@@ -75,21 +76,21 @@ impl State {
 mod tests {
     use super::*;
 
-    fn parts(frees: &Frees, window: Range<u64>, committed: u64) -> Vec<Range<u64>> {
+    fn parts(pending_frees: &PendingFrees, window: Range<u64>, committed: u64) -> Vec<Range<u64>> {
         let mut parts = Vec::new();
-        frees.each_in(window, Tid(committed), |part| parts.push(part));
+        pending_frees.each_in(window, Tid(committed), |part| parts.push(part));
         parts
     }
 
     #[test]
     fn ranges_wait_for_their_transaction() {
-        let frees = Frees::default();
-        frees.add(10..20, Tid(5));
-        frees.add(30..40, Tid(6));
-        assert_eq!(parts(&frees, 15..35, 4), [15..20, 30..35]);
-        assert_eq!(frees.newest(Tid(4)), Some(Tid(6)));
-        assert_eq!(parts(&frees, 0..100, 5).first(), Some(&(30..40)));
-        assert_eq!(frees.newest(Tid(6)), None);
-        assert!(parts(&frees, 0..100, 6).is_empty());
+        let pending_frees = PendingFrees::default();
+        pending_frees.add(10..20, Tid(5));
+        pending_frees.add(30..40, Tid(6));
+        assert_eq!(parts(&pending_frees, 15..35, 4), [15..20, 30..35]);
+        assert_eq!(pending_frees.newest(Tid(4)), Some(Tid(6)));
+        assert_eq!(parts(&pending_frees, 0..100, 5).first(), Some(&(30..40)));
+        assert_eq!(pending_frees.newest(Tid(6)), None);
+        assert!(parts(&pending_frees, 0..100, 6).is_empty());
     }
 }

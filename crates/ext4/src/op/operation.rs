@@ -101,7 +101,9 @@ impl Mounted {
         };
         match attempt() {
             Err(undone) if undone.is_no_space() => {
-                let Some(tid) = self.frees.newest(self.committed()) else { return Err(undone) };
+                let Some(tid) = self.pending_frees.newest(self.committed()) else {
+                    return Err(undone);
+                };
                 self.journal.sync(tid).map_err(Error::from)?;
                 attempt()
             }
@@ -351,7 +353,7 @@ impl<'v> Op<'v> {
     fn apply(&mut self, tid: Tid) {
         let volume = self.volume;
         self.pins.drain(..).for_each(|ino| volume.in_core.pin(ino));
-        self.freed.drain(..).for_each(|range| volume.frees.add(range, tid));
+        self.freed.drain(..).for_each(|range| volume.pending_frees.add(range, tid));
         volume.totals.add(self.free_block_delta, self.free_inode_delta);
         if self.renames_dir {
             volume.renamed_dir_tid.fetch_max(tid.0, Ordering::AcqRel);

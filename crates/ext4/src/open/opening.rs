@@ -27,7 +27,7 @@ use crate::facts::{Facts, Places, merge, read_desc, ro_compat};
 use crate::layout::claim::Claim;
 use crate::layout::jbd2::Elsewhere;
 use crate::layout::superblock::{STATE_ERROR, SuperBlock};
-use crate::memory::{AllocHints, FileStats, Frees, InCoreInodes, Mounted, Orphans, Totals};
+use crate::memory::{AllocHints, FileStats, InCoreInodes, Mounted, Orphans, PendingFrees, Totals};
 use crate::{Error, Result};
 
 /// Size in bytes of the journal in memory that a read-only volume gets: it is never written.
@@ -243,7 +243,7 @@ fn build(
         orphans: Orphans::new(orphan_file),
         in_core: InCoreInodes::default(),
         file_stats,
-        frees: Frees::default(),
+        pending_frees: PendingFrees::default(),
         journal,
         settings: options.settings(),
         totals,
