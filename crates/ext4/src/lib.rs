@@ -11,112 +11,49 @@
 //! order, they read published blocks.
 //!
 //! Locks, in the order in which they are taken:
-//! 1. `InodeCell::content` of **one regular file** (shared: read, seek; exclusive: write, truncate,
+//! 1. `InCoreInode::content` of **one regular file** (shared: read, seek; exclusive: write, truncate,
 //!    fallocate, freeing its blocks), held from before the handle until after it.
-//! 2. `InodeCell::xattr` of one inode (shared: get, list, looking up the data mode; exclusive: set,
+//! 2. `InCoreInode::xattr` of one inode (shared: get, list, looking up the data mode; exclusive: set,
 //!    remove), the same way.
 //! 3. the journal handle.
-//! 4. `InodeCell::content` of **directories**: exclusive, by ascending inode number, only while a
+//! 4. `InCoreInode::content` of **directories**: exclusive, by ascending inode number, only while a
 //!    finished operation is published (`Op::finish`); readers (lookup, readdir) hold it shared and
 //!    take nothing else.
 
-mod acl;
-#[cfg(test)]
-mod alloc_test;
-mod area;
+mod alloc;
 mod attr;
-mod bitmap;
-mod block_map;
-mod block_map_free;
-mod blocks;
-mod cells;
-mod checksum;
-mod claim;
 mod data_mode;
-#[cfg(test)]
-mod data_mode_test;
 mod dir;
-mod dir_block;
-mod dir_seal;
 mod error;
-mod evict;
-mod extent_node;
-mod extent_run;
-#[cfg(test)]
-mod extent_test;
-mod extent_tree;
-mod extent_update;
-mod extent_walk;
-mod fallocate;
-mod features;
+mod extent;
+mod facts;
 mod file;
-mod file_atomic;
-#[cfg(test)]
-mod file_bench;
-#[cfg(test)]
-mod file_model_test;
-mod file_read;
-mod file_stats;
-#[cfg(test)]
-mod file_test;
-mod file_write;
-mod finish_mkfs;
-mod fixed_inodes;
-mod free_budget;
-mod frees;
-mod geometry;
-mod give_up;
-mod groups;
-mod hash;
-mod heartbeat;
-mod htree;
-mod htree_node;
 mod inode;
-mod inode_time;
-mod inodes;
-mod label;
 pub mod layout;
-mod make;
-mod marks;
+mod memory;
 mod names;
 mod op;
 mod open;
-mod orphan;
-mod place;
-mod raw;
-mod read_dir;
-mod rename;
-mod repair;
-mod seek;
-mod source;
-mod space;
-mod stat_fs;
-mod survey;
-mod sync;
-mod to_extents;
-mod totals;
-mod truncate;
 mod types;
-mod unlink;
 mod volume;
 mod xattr;
-mod xattr_set;
 
-pub use claim::{Claimant, check_claim};
 pub use data_mode::{DATA_MODE_XATTR, DataMode};
 pub use error::{Error, Result};
-pub use fallocate::Allocate;
-pub use file_atomic::Piece;
-pub use file_stats::FileStat;
-pub use finish_mkfs::{finish_mkfs, is_mkfs_under_way};
-pub use give_up::give_up_journal;
+pub use facts::{Spender, spending_as};
+pub use file::Allocate;
+pub use file::Piece;
 pub use journal::DeltaCodec;
 pub use layout::claim::Claim;
-pub use repair::{apply_repair, can_be_repaired, mend_superblock, recover_only};
-pub use space::{Spender, spending_as};
-pub use survey::Survey;
+pub use memory::FileStat;
+pub use open::OpenOptions;
+pub use open::Survey;
+pub use open::give_up_journal;
+pub use open::{Claimant, check_claim};
+pub use open::{apply_repair, can_be_repaired, mend_superblock, recover_only};
+pub use open::{finish_mkfs, is_mkfs_under_way};
 pub use types::{
     Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,
     Timestamp, XattrFlags,
 };
-pub use volume::{OpenOptions, Volume};
+pub use volume::Volume;

@@ -1,184 +1,378 @@
-//! A mounted volume: what its operations share.
+//! The public face of a mounted volume. Each method hands over to the operation that does it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use device::sync::RwLock;
-use journal::{DeltaCodec, Journal, Medium, Tid};
+use device::BlockDevice;
+use journal::Journal;
 
-use crate::cells::{Cells, InodeCell};
-use crate::checksum::Checksums;
-use crate::claim::Claimant;
-use crate::file_stats::FileStats;
-use crate::frees::Frees;
-use crate::geometry::Geometry;
-use crate::groups::GroupCache;
-use crate::heartbeat::Heartbeat;
-use crate::layout::superblock::SuperBlock;
-use crate::marks::Marks;
-use crate::orphan::Orphans;
-use crate::totals::Totals;
-use crate::{DataMode, Error, InodeNo, Result, Timestamp};
-
-/// How a volume is opened.
-#[derive(Clone)]
-pub struct OpenOptions {
-    /// Nothing is changed, except that a journal of ours that is not empty is recovered first.
-    pub read_only: bool,
-    /// Reading sets no access times.
-    pub noatime: bool,
-    /// Where the data of files go that do not ask for something else.
-    pub data_mode: DataMode,
-    /// Writes of fewer bytes than this go through the journal with `DataMode::Selective`.
-    pub threshold_bytes: usize,
-    /// The journal's own medium; `None`: the volume's journal inode. An empty one becomes this
-    /// volume's journal.
-    pub journal: Option<Medium>,
-    /// Who opens it; `None`: nobody who matters. Then no claim is written, and one that is there is
-    /// not looked at.
-    pub claimant: Option<Claimant>,
-    /// Regions of the journal, 2 to 16.
-    pub region_count: usize,
-    /// How deltas are encoded.
-    pub delta_codec: DeltaCodec,
-    /// Commit on its own after this time; `None`: only when asked to.
-    pub commit_interval: Option<Duration>,
-    /// Threads for checkpoints and the commit timer; without them everything happens in the
-    /// caller's thread, deterministically.
-    pub background: bool,
-    /// The clock that gives inodes their times.
-    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// Seed of inode generations and of the journal's life. Must differ between mounts.
-    pub random_seed: u64,
-    /// Go on although the journal is damaged before its end: what lies behind the damage is lost.
-    pub discard_damaged: bool,
-    /// A fault to build into the engine, so that a check can be seen to fail.
-    #[cfg(feature = "canary")]
-    pub broken: journal::Broken,
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        OpenOptions {
-            read_only: false,
-            noatime: false,
-            data_mode: DataMode::Auto,
-            threshold_bytes: journal::BLOCK_BYTES,
-            journal: None,
-            claimant: None,
-            region_count: 4,
-            delta_codec: DeltaCodec::Runs,
-            commit_interval: Some(Duration::from_secs(5)),
-            background: true,
-            clock: Arc::new(system_time),
-            random_seed: system_seed(),
-            discard_damaged: false,
-            #[cfg(feature = "canary")]
-            broken: journal::Broken::Nothing,
-        }
-    }
-}
-
-fn system_time() -> Timestamp {
-    match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(since) => Timestamp {
-            seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-            nanoseconds: since.subsec_nanos(),
-        },
-        Err(_) => Timestamp::default(),
-    }
-}
-
-/// A number that differs between processes and calls: std's hash keys are random.
-pub(crate) fn system_seed() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(SystemTime::now())
-}
+use crate::memory::Mounted;
+use crate::open::{self, OpenOptions, Opened};
+use crate::{
+    Allocate, Attr, DataMode, DirEntry, FileStat, InodeNo, NewNode, Owner, Piece, RenameHow,
+    Result, SeekTo, SetAttr, Spender, StatFs, XattrFlags,
+};
 
 /// An ext4 file system on a block device, with our journal.
 ///
 /// Every method may be called from any thread. Dropping a volume instead of closing it is a
 /// crash: nothing that is not durable yet is brought home.
 pub struct Volume {
-    pub(crate) journal: Journal,
-    pub(crate) options: OpenOptions,
-    /// Where things lie.
-    pub(crate) geometry: Geometry,
-    pub(crate) checksums: Checksums,
-    /// As it was read when the volume was opened. Only what never changes may be used: features, hash seed
-    /// and the like.
-    pub(crate) superblock: Box<SuperBlock>,
-    pub(crate) cells: Cells,
-    pub(crate) file_stats: Arc<FileStats>,
-    pub(crate) groups: GroupCache,
-    pub(crate) frees: Frees,
-    pub(crate) totals: Totals,
-    pub(crate) orphans: Orphans,
-    /// `None` on a read-only volume.
-    pub(crate) marks: Option<Marks>,
-    /// Of its claim, if that has one.
-    pub(crate) heartbeat: Option<Heartbeat>,
-    pub(crate) random: AtomicU64,
-    /// The last transaction that renamed a directory, by number: what lies below it is reached by
-    /// another path since.
-    pub(crate) renamed_dir_tid: AtomicU64,
-    /// Held shared from when a write in `writeback` mode is answered until its data are home: no transaction
-    /// waits for those, but a sync of the volume has to.
-    pub(crate) answered: RwLock<()>,
+    opened: Opened,
 }
 
+/// Opening and closing.
+impl Volume {
+    /// Opens the ext4 volume on `device`. A journal of ours that is not empty is recovered first,
+    /// also for a read-only volume. Refuses, without writing anything, what it does not know.
+    pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Volume> {
+        Ok(Volume { opened: open::open(device, options)? })
+    }
+
+    /// Brings everything home, frees what was unlinked but still in use, and takes the marks off:
+    /// the volume is then an ordinary clean ext4. After an error it is as after a crash.
+    pub fn close(self) -> Result<()> {
+        self.opened.close()
+    }
+
+    fn mounted(&self) -> &Mounted {
+        &self.opened.mounted
+    }
+}
+
+/// Names.
+impl Volume {
+    /// Looks a name up (`.` and `..` too). Pins the inode.
+    pub fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Attr> {
+        self.mounted().lookup(parent, name)
+    }
+
+    /// The target of a symbolic link.
+    pub fn read_link(&self, ino: InodeNo) -> Result<Vec<u8>> {
+        self.mounted().read_link(ino)
+    }
+
+    /// Gives the entries of a directory to `each`, `.` and `..` first, from `cursor` on (0: from
+    /// the start; else the `cursor` of an entry that was taken), until it returns `false`, which
+    /// means that it did not take the entry.
+    ///
+    /// An entry that exists all the time is delivered once, whatever else changes meanwhile.
+    pub fn read_dir(
+        &self,
+        ino: InodeNo,
+        cursor: u64,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.mounted().read_dir(ino, cursor, each)
+    }
+
+    /// Makes an inode with a name. `permissions` are what the caller asked for, without his
+    /// `umask`, which counts only when the directory has no default access control list. Pins
+    /// the inode.
+    pub fn make(
+        &self,
+        parent: InodeNo,
+        name: &[u8],
+        node: NewNode<'_>,
+        permissions: u16,
+        umask: u16,
+        owner: Owner,
+    ) -> Result<Attr> {
+        self.mounted().make(parent, name, node, permissions, umask, owner)
+    }
+
+    /// Makes a regular file without a name, as `O_TMPFILE` does. It is an orphan: it goes with its last pin, or at
+    /// the next opening after a crash, unless [`Volume::link`] gives it a name. It gets owner, access
+    /// control list and data mode as a file that is made in `parent`. Pins the inode.
+    pub fn make_unnamed(
+        &self,
+        parent: InodeNo,
+        permissions: u16,
+        umask: u16,
+        owner: Owner,
+    ) -> Result<Attr> {
+        self.mounted().make_unnamed(parent, permissions, umask, owner)
+    }
+
+    /// Gives an inode that is not a directory one more name, or the first one, if [`Volume::make_unnamed`] made it. Pins the
+    /// inode.
+    pub fn link(&self, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr> {
+        self.mounted().link(ino, parent, name)
+    }
+
+    /// Removes a name of an inode that is not a directory. The inode lives as long as it has
+    /// other names or is pinned.
+    pub fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
+        self.mounted().unlink(parent, name)
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
+        self.mounted().rmdir(parent, name)
+    }
+
+    /// Gives what is called `from_name` in `from_parent` the name `to_name` in `to_parent`.
+    /// What had that name before is replaced, stays (`Exists`), or takes the old name.
+    pub fn rename(
+        &self,
+        from_parent: InodeNo,
+        from_name: &[u8],
+        to_parent: InodeNo,
+        to_name: &[u8],
+        how: RenameHow,
+    ) -> Result<()> {
+        self.mounted().rename(from_parent, from_name, to_parent, to_name, how)
+    }
+}
+
+/// Pins.
+impl Volume {
+    /// Pins an inode: while it is pinned it is not freed, even without a name.
+    pub fn pin(&self, ino: InodeNo) {
+        self.mounted().in_core.pin(ino);
+    }
+
+    /// Takes `count` pins off an inode. One that has no name is freed with its last pin.
+    pub fn forget(&self, ino: InodeNo, count: u64) {
+        self.mounted().forget(ino, count)
+    }
+
+    /// Whether there are files without a name that still hold their space: they give it back when
+    /// nobody has them open any more, which the caller learns a little later than it happens.
+    pub fn has_deleted_files(&self) -> bool {
+        self.mounted().has_deleted_files()
+    }
+}
+
+/// Attributes.
+impl Volume {
+    /// The attributes of an inode.
+    pub fn get_attr(&self, ino: InodeNo) -> Result<Attr> {
+        self.mounted().get_attr(ino)
+    }
+
+    /// Sets attributes, in one operation (a size that cuts much takes more). A new mode also
+    /// changes the access control list, if there is one.
+    pub fn set_attr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
+        self.mounted().set_attr(ino, set)
+    }
+
+    /// The value of an extended attribute, by its full name; lists of `system.posix_acl_*` come
+    /// in Linux's form.
+    pub fn get_xattr(&self, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
+        self.mounted().get_xattr(ino, name)
+    }
+
+    /// The full names of all extended attributes.
+    pub fn list_xattr(&self, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
+        self.mounted().list_xattr(ino)
+    }
+
+    /// Sets an extended attribute.
+    pub fn set_xattr(
+        &self,
+        ino: InodeNo,
+        name: &[u8],
+        value: &[u8],
+        how: XattrFlags,
+    ) -> Result<()> {
+        self.mounted().set_xattr(ino, name, value, how)
+    }
+
+    /// The same, and takes the set-group-ID bit off: an access control list that is set by somebody who is not in the
+    /// file's group.
+    pub fn set_acl_as_stranger(
+        &self,
+        ino: InodeNo,
+        name: &[u8],
+        value: &[u8],
+        how: XattrFlags,
+    ) -> Result<()> {
+        self.mounted().set_acl_as_stranger(ino, name, value, how)
+    }
+
+    /// Removes an extended attribute.
+    pub fn remove_xattr(&self, ino: InodeNo, name: &[u8]) -> Result<()> {
+        self.mounted().remove_xattr(ino, name)
+    }
+}
+
+/// Content of files.
+impl Volume {
+    /// Fills `out` from the file's content at `offset`. Returns how many bytes there were: fewer
+    /// than asked only at the end of the file. Holes read as zeros; so does what `out` has room for of
+    /// the block in which the file ends. Fails once new blocks of the file could not be written: nobody may see
+    /// what they held before.
+    pub fn read(&self, ino: InodeNo, offset: u64, out: &mut [u8]) -> Result<usize> {
+        self.mounted().read(ino, offset, out)
+    }
+
+    /// [`Volume::read`]; with `notes_access` the access time may change (see `O_NOATIME` of open(2)).
+    pub fn read_noting(
+        &self,
+        ino: InodeNo,
+        offset: u64,
+        out: &mut [u8],
+        notes_access: bool,
+    ) -> Result<usize> {
+        self.mounted().read_noting(ino, offset, out, notes_access)
+    }
+
+    /// Writes `data` at `offset`, growing the file as needed. Returns how much was written: less
+    /// than asked when the volume or the largest file size is reached on the way.
+    pub fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
+        self.mounted().write(ino, offset, data)
+    }
+
+    /// [`Volume::write`] that calls `accepted` with what it is going to return, at most once, when
+    /// nothing is left but to write data home. `kill`: by somebody whose writes clear set-user-ID
+    /// and set-group-ID.
+    ///
+    /// From there on only the device can fail, which aborts the journal, and the next sync tells.
+    /// Until this returns, whoever reads the content, changes it or syncs the file waits. So the
+    /// writer may be answered in `accepted`, and prepare its next piece meanwhile.
+    pub fn write_accepting(
+        &self,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+        accepted: &mut dyn FnMut(usize),
+    ) -> Result<usize> {
+        self.mounted().write_accepting(ino, offset, data, kill, accepted)
+    }
+
+    /// The most blocks that [`Volume::write_atomic`] can write at once when those that have to be
+    /// allocated lie in few block groups; 0 where it is not supported.
+    pub fn atomic_block_limit(&self) -> usize {
+        self.mounted().atomic_block_limit()
+    }
+
+    /// Writes all pieces, ascending and apart from each other, growing the file as needed, in one
+    /// transaction. On an error nothing was written: [`Error::NoSpace`] also when one transaction
+    /// cannot hold them, [`Error::NotSupported`] where the volume's mode may put data in place over
+    /// others.
+    pub fn write_atomic<'a>(&self, ino: InodeNo, pieces: &[Piece<'a>]) -> Result<()> {
+        self.mounted().write_atomic(ino, pieces)
+    }
+
+    /// The first byte at or after `offset` that is data, or in a hole; the end of the file is one.
+    /// `NoSuchOffset` when the offset is not within the file, or no data follow.
+    pub fn seek(&self, ino: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
+        self.mounted().seek(ino, offset, to)
+    }
+
+    /// Allocates, punches or zeroes `len_bytes` bytes from `offset` on.
+    pub fn fallocate(
+        &self,
+        ino: InodeNo,
+        how: Allocate,
+        offset: u64,
+        len_bytes: u64,
+    ) -> Result<()> {
+        self.mounted().fallocate(ino, how, offset, len_bytes)
+    }
+
+    /// The mode of a file's data; of a directory, that of the files that will be made in it.
+    pub fn data_mode_of(&self, ino: InodeNo) -> Result<DataMode> {
+        self.mounted().data_mode_of(ino)
+    }
+
+    /// Sets the mode of a file or directory; `None`: the volume's. What the journal holds is brought
+    /// home first, so that no block's history mixes modes (FAST'14 §2.2).
+    pub fn set_data_mode(&self, ino: InodeNo, mode: Option<DataMode>) -> Result<()> {
+        self.mounted().set_data_mode(ino, mode)
+    }
+}
+
+/// Durability.
+impl Volume {
+    /// Returns when everything that was done to the inode before is durable; with `data_only`, when
+    /// its content and what is needed to reach it are. No I/O when that is so already.
+    pub fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {
+        self.mounted().fsync(ino, data_only)
+    }
+
+    /// Returns when everything that was done to the volume before is durable.
+    pub fn sync(&self) -> Result<()> {
+        self.mounted().sync()
+    }
+}
+
+/// The volume as a whole.
+impl Volume {
+    /// The volume's label: up to 16 bytes, none of which is 0.
+    pub fn label(&self) -> Result<Vec<u8>> {
+        self.mounted().label()
+    }
+
+    /// Sets the label, durably, in the first superblock (the copies keep the old one). `InvalidArgument` if it is too long.
+    pub fn set_label(&self, label: &[u8]) -> Result<()> {
+        self.mounted().set_label(label)
+    }
+
+    /// Free and used space. Blocks freed by a transaction that is not committed count as free: an
+    /// operation that needs them commits first.
+    pub fn stat_fs(&self) -> Result<StatFs> {
+        self.mounted().stat_fs()
+    }
+
+    /// The counters of a regular file. Waits for a write to it that is under way.
+    pub fn file_stat(&self, ino: InodeNo) -> Result<FileStat> {
+        self.mounted().file_stat(ino)
+    }
+
+    /// The files for which most was written since the mount, at most `limit` of them, the first one most of all.
+    pub fn most_written_files(&self, limit: usize) -> Vec<(InodeNo, FileStat)> {
+        self.mounted().most_written_files(limit)
+    }
+}
+
+/// Who uses the volume, and how.
 impl Volume {
     /// Is the volume read-only: opened so, or because the medium failed?
     pub fn is_read_only(&self) -> bool {
-        self.options.read_only || self.journal.abort_reason().is_some()
+        self.mounted().is_read_only()
     }
 
     /// Where the data of files go that do not ask for something else.
     pub fn data_mode(&self) -> DataMode {
-        self.options.data_mode
+        self.mounted().settings.data_mode
+    }
+
+    /// What a user with this group is, as far as the superblock tells.
+    pub fn spender(&self, uid: u32, gid: u32) -> Spender {
+        self.mounted().facts.spender(uid, gid)
+    }
+
+    /// The group whose members may use the blocks that are reserved for root; `None`: there is none but root.
+    pub fn reserved_group(&self) -> Option<u32> {
+        self.mounted().facts.reserved_group()
     }
 
     /// The engine, for its counters.
     pub fn journal(&self) -> &Journal {
-        &self.journal
+        &self.mounted().journal
     }
 
     /// Size of the journal in bytes; 0 for a volume that was opened for reading.
     pub fn journal_size_bytes(&self) -> u64 {
-        self.marks.as_ref().map_or(0, |_| self.journal.header().space_bytes)
+        self.opened.journal_size_bytes()
     }
+}
 
-    /// The volume's clock.
-    pub(crate) fn now(&self) -> Timestamp {
-        (self.options.clock)()
+/// Unit tests look below the face.
+#[cfg(test)]
+impl std::ops::Deref for Volume {
+    type Target = Mounted;
+
+    fn deref(&self) -> &Mounted {
+        self.mounted()
     }
+}
 
-    /// Fails on a read-only volume.
-    pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
-    }
-
-    /// The in-memory companion of an inode.
-    pub(crate) fn cell(&self, ino: InodeNo) -> Arc<InodeCell> {
-        self.cells.get(ino, || self.committed())
-    }
-
-    /// Pins an inode: while it is pinned it is not freed, even without a name.
-    pub fn pin(&self, ino: InodeNo) {
-        self.cells.pin(ino);
-    }
-
-    pub(crate) fn committed(&self) -> Tid {
-        self.journal.committed_tid()
-    }
-
-    /// A pseudo-random number (SplitMix64): for generations and for spreading directories.
-    pub(crate) fn random(&self) -> u64 {
-        let step = 0x9E37_79B9_7F4A_7C15;
-        let mut z = self.random.fetch_add(step, Ordering::Relaxed).wrapping_add(step);
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
+#[cfg(test)]
+impl Volume {
+    pub(crate) fn opened(&self) -> &Opened {
+        &self.opened
     }
 }

@@ -148,6 +148,13 @@ fn join(lo: U32, hi: U32, wide: bool) -> u64 {
 }
 
 impl SuperBlock {
+    /// The superblock in block 0 of the volume.
+    pub(crate) fn of_block(block: &journal::BlockBytes) -> SuperBlock {
+        let (superblock, _) = SuperBlock::read_from_prefix(&block[SUPERBLOCK_OFFSET..])
+            .expect("block 0 is large enough");
+        superblock
+    }
+
     /// Blocks of the volume; the upper half counts with the `64bit` feature only.
     pub fn block_count(&self, wide: bool) -> u64 {
         join(self.s_blocks_count_lo, self.s_blocks_count_hi, wide)

@@ -1,0 +1,173 @@
+//! Reading and setting the attributes of an inode.
+
+use crate::error::{Error, Result};
+use crate::file::FILE_BYTES_MAX;
+use crate::inode::{Inode, flags, read_inode};
+use crate::memory::Mounted;
+use crate::op::{Op, credits};
+use crate::types::{Attr, FileKind, InodeNo, SetAttr, SetTime, Timestamp};
+use crate::xattr;
+
+const SET_USER_ID: u16 = 0o4000;
+pub(crate) const SET_GROUP_ID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o010;
+
+/// Flags that users may set.
+const SETTABLE_FLAGS: u32 = flags::SYNC
+    | flags::IMMUTABLE
+    | flags::APPEND
+    | flags::NODUMP
+    | flags::NOATIME
+    | flags::JOURNAL_DATA
+    | flags::DIRSYNC
+    | flags::TOPDIR;
+
+impl Mounted {
+    /// [`Volume::get_attr`](crate::Volume::get_attr).
+    pub(crate) fn get_attr(&self, ino: InodeNo) -> Result<Attr> {
+        Ok(read_inode(self, ino)?.attr())
+    }
+
+    /// [`Volume::set_attr`](crate::Volume::set_attr).
+    pub(crate) fn set_attr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
+        let inode = read_inode(self, ino)?;
+        check(&inode, set)?;
+        let in_core = self.in_core(ino);
+        let changes_mode = changes_data_mode(&inode, set);
+        let _content = if changes_mode { Some(in_core.content.write()) } else { None };
+        if changes_mode {
+            self.check_writable()?;
+            self.leave_mode()?;
+        }
+        if let Some(size_bytes) = set.size_bytes {
+            if size_bytes > FILE_BYTES_MAX {
+                return Err(Error::FileTooBig);
+            }
+            // First: a power cut leaves no file that is trusted and has other content.
+            self.drop_capabilities(ino, set)?;
+            self.set_size(ino, size_bytes, |op, inode| {
+                check(inode, set)?;
+                apply(inode, set, op.now());
+                Ok(())
+            })?;
+        }
+        if set.size_bytes.is_none() || set.mode.is_some() {
+            let _xattr = in_core.xattr.write();
+            self.with_op(2 * xattr::STORE_CREDITS + credits::PUT_INODE, |op| {
+                let mut inode = op.inode(ino)?;
+                check(&inode, set)?;
+                apply(&mut inode, set, op.now());
+                apply_to_xattrs(op, &mut inode, set)?;
+                inode.bump_version();
+                if is_times_only(set) { op.put_inode_times(&inode) } else { op.put_inode(&inode) }
+            })?;
+        }
+        self.get_attr(ino)
+    }
+
+    /// Takes the capabilities off a file that will be cut, if it has any.
+    fn drop_capabilities(&self, ino: InodeNo, set: &SetAttr) -> Result<()> {
+        let in_core = self.in_core(ino);
+        let _xattr = in_core.xattr.write();
+        if !xattr::has_capabilities(self, &read_inode(self, ino)?)? {
+            return Ok(());
+        }
+        self.with_op(xattr::STORE_CREDITS + credits::PUT_INODE, |op| {
+            let mut inode = op.inode(ino)?;
+            check(&inode, set)?;
+            xattr::drop_capabilities(op, &mut inode)?;
+            inode.set_ctime(op.now());
+            inode.bump_version();
+            op.put_inode(&inode)
+        })
+    }
+}
+
+/// `chattr +j` and `-j` change the data mode of a file.
+fn changes_data_mode(inode: &Inode, set: &SetAttr) -> bool {
+    let changes = |wanted: u32| (wanted ^ inode.flags()) & flags::JOURNAL_DATA != 0;
+    inode.kind() == FileKind::Regular && set.size_bytes.is_none() && set.flags.is_some_and(changes)
+}
+
+/// Whether an fdatasync can do without this change.
+fn is_times_only(set: &SetAttr) -> bool {
+    let without_times = SetAttr { atime: None, mtime: None, ctime: None, ..*set };
+    without_times == SetAttr::default()
+}
+
+/// Refuses what the inode's flags or kind forbid.
+fn check(inode: &Inode, set: &SetAttr) -> Result<()> {
+    let is_size = set.size_bytes.is_some();
+    let is_time = |time: Option<SetTime>| matches!(time, Some(SetTime::To(_)));
+    let is_mode = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
+    let is_frozen = is_mode || is_size || is_time(set.atime) || is_time(set.mtime);
+    let is_any = is_frozen || set.atime.is_some() || set.mtime.is_some() || set.kill_suid_sgid;
+    if inode.has_flag(flags::IMMUTABLE) && is_any || inode.has_flag(flags::APPEND) && is_frozen {
+        return Err(Error::NotPermitted);
+    }
+    match (inode.kind(), is_size) {
+        (FileKind::Directory, true) => return Err(Error::IsDirectory),
+        (FileKind::Symlink, _) if set.mode.is_some() => return Err(Error::NotSupported),
+        (FileKind::Regular, _) | (_, false) => {}
+        (_, true) => return Err(Error::InvalidArgument),
+    }
+    match set.flags {
+        Some(wanted) if (wanted ^ inode.flags()) & !SETTABLE_FLAGS != 0 => Err(Error::NotSupported),
+        _ => Ok(()),
+    }
+}
+
+/// Sets what lies in the inode's own fields.
+fn apply(inode: &mut Inode, set: &SetAttr, now: Timestamp) {
+    let time = |time: SetTime| match time {
+        SetTime::Now => now,
+        SetTime::To(time) => time,
+    };
+    if let Some(uid) = set.uid {
+        inode.set_uid(uid);
+    }
+    if let Some(gid) = set.gid {
+        inode.set_gid(gid);
+    }
+    if let Some(mode) = set.mode {
+        inode.set_permissions(mode & 0o7777);
+    }
+    // To a directory the bits mean something else.
+    if set.kill_suid_sgid && inode.kind() != FileKind::Directory {
+        kill_suid_sgid(inode);
+    }
+    if let Some(wanted) = set.flags {
+        inode.set_flags(inode.flags() & !SETTABLE_FLAGS | wanted & SETTABLE_FLAGS);
+    }
+    if let Some(atime) = set.atime {
+        inode.set_atime(time(atime));
+    }
+    if let Some(mtime) = set.mtime {
+        inode.set_mtime(time(mtime));
+    }
+    inode.set_ctime(set.ctime.unwrap_or(now));
+}
+
+/// Without the right to execute, the set-group-ID bit once meant mandatory locking: it stays.
+fn kill_suid_sgid(inode: &mut Inode) {
+    let mut permissions = inode.mode() & 0o7777 & !SET_USER_ID;
+    if permissions & GROUP_EXECUTE != 0 {
+        permissions &= !SET_GROUP_ID;
+    }
+    inode.set_permissions(permissions);
+}
+
+/// A new owner must not inherit what the file was trusted with; of new content see [`Volume::drop_capabilities`].
+fn drops_capabilities(set: &SetAttr) -> bool {
+    set.uid.is_some() || set.gid.is_some() || set.kill_suid_sgid
+}
+
+fn apply_to_xattrs(op: &mut Op<'_>, inode: &mut Inode, set: &SetAttr) -> Result<()> {
+    if set.mode.is_some() {
+        xattr::follow_chmod(op, inode)?;
+    }
+    if drops_capabilities(set) && inode.kind() == FileKind::Regular {
+        xattr::drop_capabilities(op, inode)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! Reading and setting the data mode of a file or directory.
+
+use crate::data_mode::{DATA_MODE_XATTR, DataMode};
+use crate::file::mode_attribute;
+use crate::inode::read_inode;
+use crate::memory::Mounted;
+use crate::xattr::XattrName;
+use crate::{Error, InodeNo, Result, XattrFlags};
+
+impl Mounted {
+    /// [`Volume::data_mode_of`](crate::Volume::data_mode_of).
+    pub(crate) fn data_mode_of(&self, ino: InodeNo) -> Result<DataMode> {
+        self.mode_in(&read_inode(self, ino)?, &self.in_core(ino))
+    }
+
+    /// [`Volume::set_data_mode`](crate::Volume::set_data_mode).
+    pub(crate) fn set_data_mode(&self, ino: InodeNo, mode: Option<DataMode>) -> Result<()> {
+        let name = DATA_MODE_XATTR.as_bytes();
+        match mode {
+            Some(mode) => self.set_xattr(ino, name, mode.name().as_bytes(), XattrFlags::Any),
+            None => match self.remove_xattr(ino, name) {
+                Err(Error::NoAttribute) => Ok(()),
+                removed => removed,
+            },
+        }
+    }
+
+    /// Before the mode of an inode changes. The caller holds its content lock.
+    pub(crate) fn leave_mode(&self) -> Result<()> {
+        Ok(self.journal.checkpoint()?)
+    }
+}
+
+/// Refuses a value of the attribute that names no mode.
+pub(crate) fn check_value(name: &XattrName, value: &[u8]) -> Result<()> {
+    let names_mode = || std::str::from_utf8(value).ok().and_then(DataMode::from_name).is_some();
+    if *name == mode_attribute() && !names_mode() { Err(Error::InvalidArgument) } else { Ok(()) }
+}

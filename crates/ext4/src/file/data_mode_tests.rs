@@ -1,0 +1,138 @@
+//! The data mode of a file that is looked up while somebody sets it, and blocks that change owners.
+
+use std::sync::Arc;
+
+use device::sync::Mutex;
+use device::{BlockDevice, Durability, MemoryDevice};
+
+use super::bench::{Bench, read_all, set_size};
+use crate::data_mode::DATA_MODE_XATTR;
+use crate::extent::{self, Target};
+use crate::inode::read_inode;
+use crate::{DataMode, InodeNo, Volume, XattrFlags};
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// A device that runs something before a block is read.
+struct Hooked {
+    device: Arc<MemoryDevice>,
+    hook: Mutex<Option<(u64, Hook)>>,
+}
+
+impl BlockDevice for Hooked {
+    fn size_bytes(&self) -> u64 {
+        self.device.size_bytes()
+    }
+
+    fn sector_bytes(&self) -> usize {
+        self.device.sector_bytes()
+    }
+
+    fn durability(&self) -> Durability {
+        self.device.durability()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
+        let hook = self.hook.lock().take_if(|(at, _)| *at == offset);
+        if let Some((_, hook)) = hook {
+            hook();
+        }
+        self.device.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> device::Result<()> {
+        self.device.write(offset, data)
+    }
+
+    fn write_durable(&self, offset: u64, data: &[u8]) -> device::Result<()> {
+        self.device.write_durable(offset, data)
+    }
+
+    fn flush(&self) -> device::Result<()> {
+        self.device.flush()
+    }
+}
+
+fn set_mode(volume: &Volume, ino: InodeNo, mode: DataMode) {
+    volume.set_data_mode(ino, Some(mode)).expect("the attribute can be set");
+}
+
+/// The mode lies in the inode, which is read first, other attributes in a block. Whoever set the mode
+/// while that was read was overruled by the old one, until the file's in-core inode was dropped.
+#[test]
+fn regression_a_mode_that_is_set_while_the_old_one_is_looked_up() {
+    type LookUp = fn(&Volume, InodeNo) -> DataMode;
+    let looks: [LookUp; 3] = [
+        |volume, ino| volume.data_mode_of(ino).expect("a mode"),
+        |volume, ino| {
+            volume.fsync(ino, false).expect("an fsync");
+            DataMode::Ordered
+        },
+        |volume, ino| {
+            volume.write(ino, 0, b"data").expect("a write");
+            DataMode::Ordered
+        },
+    ];
+    for look_up in looks {
+        let bench = Bench::new(DataMode::Auto, 64, 1);
+        let (volume, ino) = (bench.open(), bench.files[0]);
+        set_mode(&volume, ino, DataMode::Ordered);
+        volume.set_xattr(ino, b"user.long", &[7; 1000], XattrFlags::Any).expect("an attribute");
+        let block = read_inode(&*volume, ino).expect("an inode").file_acl();
+        assert!(block.0 != 0, "an attribute of 1000 bytes does not fit into an inode");
+        volume.close().expect("a clean close");
+
+        let (device, hook) = (bench.device.clone(), Mutex::new(None));
+        let device = Arc::new(Hooked { device, hook });
+        let volume = Arc::new(bench.open_on(device.clone()));
+        let other = Arc::downgrade(&volume);
+        let hook = move || {
+            let volume = other.upgrade().expect("the test holds it");
+            // Whoever sets the mode takes these locks.
+            let in_core = volume.in_core(ino);
+            let locks = (in_core.content.try_write(), in_core.xattr.try_write());
+            if let (Some(_), Some(_)) = locks {
+                drop(locks);
+                set_mode(&volume, ino, DataMode::Delta);
+            }
+        };
+        *device.hook.lock() = Some((block.0 * 4096, Box::new(hook)));
+        assert_eq!(look_up(&volume, ino), DataMode::Ordered);
+        assert!(device.hook.lock().is_none(), "the attributes were not read");
+        let value = volume.get_xattr(ino, DATA_MODE_XATTR.as_bytes()).expect("the attribute");
+        if value == b"ordered" {
+            set_mode(&volume, ino, DataMode::Delta);
+        }
+        assert_eq!(volume.data_mode_of(ino).expect("a mode"), DataMode::Delta);
+    }
+}
+
+/// Somebody read a block that was free, late, and then a checkpoint wrote it once more, also late: its next
+/// owner's data were logged as a change of what had been read.
+#[test]
+fn regression_a_new_block_is_not_logged_as_a_change_of_what_it_held() {
+    let bench = Bench::new(DataMode::Delta, 64, 1);
+    let (volume, ino) = (bench.open(), bench.files[0]);
+    let home_of = |volume: &Volume| {
+        let inode = read_inode(&**volume, ino).expect("an inode");
+        match extent::map(&**volume, &inode, 0, 1).expect("a mapping").target {
+            Target::Written(home) => home,
+            other => panic!("it was written, and is {other:?}"),
+        }
+    };
+    volume.write(ino, 0, &[1; 4096]).expect("a write");
+    let home = home_of(&volume);
+    volume.journal().checkpoint().expect("a checkpoint");
+    set_size(&volume, ino, 0).expect("a truncate");
+    volume.sync().expect("a sync");
+    volume.journal().read(home).expect("a late read");
+    bench.device.write(home.offset_bytes(), &[3; 4096]).expect("a late checkpoint");
+    let mut data = [1; 4096];
+    data[0] = 2;
+    volume.write(ino, 0, &data).expect("a write");
+    assert_eq!(home_of(&volume), home, "the block is allocated again");
+    volume.sync().expect("a sync");
+    drop(volume); // a crash
+    let volume = bench.open();
+    assert!(read_all(&volume, ino, 4096) == data, "made out of what was never there");
+}

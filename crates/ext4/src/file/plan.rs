@@ -1,0 +1,188 @@
+//! Where the content of a file goes, and in which form (`docs/reference/modes.md`).
+
+use std::ops::Range;
+
+use journal::codec::extent::Ranges;
+use journal::{BlockRef, Form, HomeBlock};
+
+use crate::Result;
+use crate::data_mode::{DATA_MODE_XATTR, DataMode};
+use crate::facts::Source;
+use crate::inode::{Inode, flags, read_inode};
+use crate::memory::{InCoreInode, Mounted};
+use crate::op::Op;
+use crate::xattr::{self, XattrName};
+
+/// A smaller append goes through the journal in `auto` mode.
+const AUTO_IN_PLACE_BYTES: usize = 256 << 10;
+/// The same for a file that was synced before: one write to the journal is then worth more than
+/// writing the data once.
+const AUTO_IN_PLACE_SYNCED_BYTES: usize = 1 << 20;
+/// A file that has got so many bytes in blocks that held nothing, without a sync, gets its next
+/// whole blocks in place, however small the writes.
+const AUTO_BULK_BYTES: u64 = 1 << 20;
+
+/// How the data of one operation on one file go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    pub(crate) mode: DataMode,
+    /// Bytes that the operation writes.
+    len_bytes: usize,
+    threshold_bytes: usize,
+    was_synced: bool,
+    /// Much was appended without a sync.
+    is_bulk: bool,
+}
+
+/// Some bytes of a block of data.
+pub(crate) struct Put {
+    pub(crate) home: HomeBlock,
+    /// All of the block, as it will be.
+    pub(crate) bytes: BlockRef,
+    /// The bytes that are not those of the version before.
+    pub(crate) written: Range<usize>,
+    /// There was no version before that counts.
+    pub(crate) fresh: bool,
+    /// Nor is there one that a crash brings back.
+    pub(crate) unused: bool,
+}
+
+impl Put {
+    fn is_unused_whole(&self) -> bool {
+        self.unused && self.written.len() == journal::BLOCK_BYTES
+    }
+}
+
+impl Plan {
+    /// Runs of whole blocks may go home straight from the caller's buffer. For `Auto` only if they
+    /// are unused: what a crash leaves there is not part of the file before the commit.
+    pub(crate) fn allows_direct(&self) -> bool {
+        match self.mode {
+            DataMode::Ordered | DataMode::Writeback => true,
+            DataMode::Journal | DataMode::Wasteless | DataMode::Delta => false,
+            DataMode::Selective => self.len_bytes >= self.threshold_bytes,
+            DataMode::Auto if self.was_synced => self.len_bytes >= AUTO_IN_PLACE_SYNCED_BYTES,
+            DataMode::Auto => self.len_bytes >= AUTO_IN_PLACE_BYTES,
+        }
+    }
+
+    /// The same, but never in place.
+    pub(crate) fn journaled(self) -> Plan {
+        let mode = if self.mode.is_journaled() { self.mode } else { DataMode::Delta };
+        Plan { mode, ..self }
+    }
+
+    /// Puts a block of data where it belongs. `true`: into the journal.
+    pub(crate) fn put(&self, op: &mut Op<'_>, put: Put) -> Result<bool> {
+        // A block stays on the way that its first change took until it is home (Okeanos' update
+        // sequence).
+        let form = match self.mode {
+            DataMode::Journal => Some(Form::Block),
+            DataMode::Wasteless => Some(extent(&put)),
+            DataMode::Auto if self.is_bulk && put.is_unused_whole() && !op.is_logged(put.home) => {
+                None
+            }
+            DataMode::Delta | DataMode::Auto => Some(Form::Delta),
+            DataMode::Ordered | DataMode::Writeback => {
+                op.is_logged(put.home).then_some(Form::Delta)
+            }
+            DataMode::Selective if op.is_logged(put.home) => Some(extent(&put)),
+            DataMode::Selective if op.is_buffered_in_place(put.home) => None,
+            DataMode::Selective => (self.len_bytes < self.threshold_bytes).then(|| extent(&put)),
+        };
+        let journaled = form.is_some();
+        match form {
+            Some(form) => op.put_block(put.home, put.bytes, form)?,
+            None => op.put_ordered(put.home, put.bytes)?,
+        }
+        Ok(journaled)
+    }
+}
+
+/// A block that held nothing may still be known with what it held for its former owner, or before
+/// it was punched out: then only comparing tells what changed.
+fn extent(put: &Put) -> Form {
+    if put.fresh {
+        return Form::Delta;
+    }
+    let mut ranges = Ranges::new();
+    ranges.insert(put.written.start, put.written.len());
+    Form::Extent(ranges)
+}
+
+/// The mode that the inode asks for, if that is known without a look at its attributes.
+fn known_mode(inode: &Inode, in_core: &InCoreInode) -> Option<Option<DataMode>> {
+    if inode.has_flag(flags::JOURNAL_DATA) {
+        return Some(Some(DataMode::Journal));
+    }
+    in_core.mode_code().map(|code| DataMode::from_number(u32::from(code)))
+}
+
+/// The mode that the inode asks for. Nobody may be setting it meanwhile, who would be overruled: the
+/// source is an operation, or the caller holds the inode's attribute lock and read the inode under it.
+fn look_up(source: &impl Source, inode: &Inode, in_core: &InCoreInode) -> Result<Option<DataMode>> {
+    if let Some(mode) = known_mode(inode, in_core) {
+        return Ok(mode);
+    }
+    let mode = match xattr::get(source, inode, &mode_attribute())? {
+        // Whoever wrote something else with other tools gets the volume's default.
+        Some(value) => std::str::from_utf8(&value).ok().and_then(DataMode::from_name),
+        None => None,
+    };
+    in_core.set_mode_code(Some(mode.map_or(0, |mode| mode.number() as u8)));
+    Ok(mode)
+}
+
+impl Op<'_> {
+    /// The mode that the inode itself asks for.
+    pub(crate) fn mode_of(&self, inode: &Inode) -> Result<Option<DataMode>> {
+        look_up(self, inode, &self.mounted().in_core(inode.ino))
+    }
+
+    /// How this operation, which writes so many bytes to this file, puts them.
+    pub(crate) fn plan(&self, inode: &Inode, len_bytes: usize) -> Result<Plan> {
+        let volume = self.mounted();
+        let mode = self.mode_of(inode)?.unwrap_or(volume.settings.data_mode);
+        Ok(volume.plan_in(mode, &volume.in_core(inode.ino), len_bytes))
+    }
+}
+
+impl Mounted {
+    /// How an operation that will write so many bytes to this file puts them.
+    pub(crate) fn plan(
+        &self,
+        inode: &Inode,
+        in_core: &InCoreInode,
+        len_bytes: usize,
+    ) -> Result<Plan> {
+        Ok(self.plan_in(self.mode_in(inode, in_core)?, in_core, len_bytes))
+    }
+
+    fn plan_in(&self, mode: DataMode, in_core: &InCoreInode, len_bytes: usize) -> Plan {
+        Plan {
+            mode,
+            len_bytes,
+            threshold_bytes: self.settings.threshold_bytes,
+            was_synced: in_core.was_synced(),
+            is_bulk: in_core.appended_bytes() >= AUTO_BULK_BYTES,
+        }
+    }
+
+    /// The mode that holds: the inode's own, or the volume's. Takes the inode's attribute lock, so never
+    /// call it inside of an operation.
+    pub(crate) fn mode_in(&self, inode: &Inode, in_core: &InCoreInode) -> Result<DataMode> {
+        let own = match known_mode(inode, in_core) {
+            Some(mode) => mode,
+            None => {
+                let _xattr = in_core.xattr.read();
+                look_up(self, &read_inode(self, inode.ino)?, in_core)?
+            }
+        };
+        Ok(own.unwrap_or(self.settings.data_mode))
+    }
+}
+
+/// The name of the attribute, parsed.
+pub(crate) fn mode_attribute() -> XattrName {
+    XattrName::parse(DATA_MODE_XATTR.as_bytes()).expect("a good name")
+}

@@ -1,0 +1,473 @@
+//! Writing a file.
+//!
+//! A write is one operation, if a transaction can hold it, or cut into chunks, each one operation: blocks
+//! are mapped, allocated where there are none, and the size follows, all in one transaction with (the order
+//! of) the data:
+//!
+//! - Data that go through the journal are blocks of the same operation.
+//! - Of data that go in place (`data_mode` decides), a run of at least 64 KiB of whole blocks is
+//!   written home from the caller's buffer after the operation was published, under a guard that
+//!   holds the commit back until it is there; other blocks are buffered, and the engine writes them
+//!   home before it commits. The file's content lock is held all the while, so nobody reads what is
+//!   not there yet.
+
+use std::sync::Arc;
+
+use journal::{BLOCK_BYTES, BlockRef, HomeBlock, InPlaceGuard};
+
+use super::content::{
+    BLOCK, FILE_BYTES_MAX, block_of, change_data, check_may_change, place_in_block, regular_file,
+    touch, zero_tail,
+};
+use super::plan::{Plan, Put};
+use crate::extent::{self, Target, edit_credit_count};
+use crate::inode::Inode;
+use crate::memory::{InCoreInode, Mounted};
+use crate::op::{Op, Undo};
+use crate::{DataMode, Error, InodeNo, Result};
+
+/// Allocations and conversions that an operation asks credits for at first. They mostly change the same
+/// blocks, so that it can do many more; when it cannot, it is tried again with all that it may take.
+pub(crate) const EDIT_COUNT: usize = 8;
+
+/// Levels that a tree may grow by while one operation changes it.
+pub(crate) const GROWTH_LEVEL_COUNT: u16 = 2;
+
+/// Whole blocks that are worth an I/O of their own.
+const IN_PLACE_COUNT_MIN: usize = 16;
+
+/// Blocks of one chunk whose data go home directly.
+const DIRECT_CHUNK_COUNT: usize = 2048;
+
+/// Blocks of metadata that an operation with this many allocations or conversions may change.
+pub(crate) fn edits_credit_count(edit_count: usize, depth: u16) -> usize {
+    // Each: bitmap and descriptor, its leaf, and the leaf's new half with bitmap and descriptor.
+    // Then the nodes above, the inode, and the block that held the old end of the file.
+    6 * edit_count + edit_credit_count(depth) + 2
+}
+
+/// Whether an operation can do one more allocation or conversion, and change `other_count` blocks besides.
+pub(crate) fn has_room_for_edit(op: &Op<'_>, inode: &Inode, other_count: usize) -> bool {
+    // The block that held the old end of the file was changed before.
+    let edit_credits = edits_credit_count(1, extent::depth(inode)) - 1;
+    op.credits_left() >= edit_credits + other_count
+}
+
+/// Some of a file's blocks, next to each other on the volume and in the file.
+struct Piece {
+    logical: u32,
+    count: u32,
+    home: HomeBlock,
+    /// Holds nothing yet.
+    fresh: bool,
+    /// Nor does a crash bring back a file that has something there.
+    unused: bool,
+}
+
+/// Data of the caller that go home after the operation was published.
+struct InPlace {
+    home: HomeBlock,
+    /// Byte range of the chunk's data.
+    range: std::ops::Range<usize>,
+}
+
+/// What an operation has done of a chunk.
+pub(crate) struct Written {
+    pub(crate) len_bytes: usize,
+    /// Allocations and conversions.
+    pub(crate) edit_count: usize,
+    in_place: Vec<InPlace>,
+    guard: Option<InPlaceGuard>,
+    /// Some of its data are in the journal.
+    journaled: bool,
+}
+
+/// A part of a write that one operation does.
+pub(crate) struct Chunk<'a> {
+    ino: InodeNo,
+    offset: u64,
+    data: &'a [u8],
+    plan: Plan,
+    /// The whole blocks go home directly.
+    direct: bool,
+    /// Otherwise: copies of the whole blocks in `data`, made before the handle was opened.
+    copies: Vec<BlockRef>,
+    kill_privileges: bool,
+    /// The operation may write a part of it. Otherwise it writes all or is undone.
+    may_stop: bool,
+}
+
+/// Why the operation of a chunk is undone.
+pub(crate) enum Undone {
+    /// The operation has not enough credits for all of the chunk.
+    NeedsCredits,
+    /// Some of the whole blocks cannot go home directly.
+    NeedsCopies,
+    /// The volume is full. The first `fitting_bytes` of the data had found their blocks.
+    NoSpace { fitting_bytes: usize },
+    /// Any other error.
+    Failed(Error),
+}
+
+impl Undone {
+    fn new(error: Error, fitting_bytes: usize) -> Undone {
+        match error {
+            Error::NoSpace => Undone::NoSpace { fitting_bytes },
+            error => Undone::Failed(error),
+        }
+    }
+}
+
+impl From<Error> for Undone {
+    fn from(error: Error) -> Undone {
+        Undone::new(error, 0)
+    }
+}
+
+impl Undo for Undone {
+    fn is_no_space(&self) -> bool {
+        matches!(self, Undone::NoSpace { .. })
+    }
+}
+
+impl Mounted {
+    /// [`Volume::write`](crate::Volume::write).
+    pub(crate) fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
+        self.write_accepting(ino, offset, data, false, &mut |_| {})
+    }
+
+    /// [`Volume::write_accepting`](crate::Volume::write_accepting).
+    pub(crate) fn write_accepting(
+        &self,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+        accepted: &mut dyn FnMut(usize),
+    ) -> Result<usize> {
+        self.check_writable()?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        if offset >= FILE_BYTES_MAX {
+            return Err(Error::FileTooBig);
+        }
+        let left = usize::try_from(FILE_BYTES_MAX - offset).unwrap_or(usize::MAX);
+        let data = &data[..data.len().min(left)];
+        let in_core = self.in_core(ino);
+        let _content = in_core.content.write();
+        let mut done = 0;
+        while done < data.len() {
+            let mut mapped = |len_bytes| {
+                if done + len_bytes == data.len() {
+                    accepted(data.len());
+                }
+            };
+            let at = offset + done as u64;
+            match self.write_some(&in_core, ino, at, &data[done..], kill, &mut mapped) {
+                Ok(len_bytes) => done += len_bytes,
+                Err(Error::NoSpace) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.file_stats.note_write(ino, done);
+        Ok(done)
+    }
+
+    /// Writes the start of `data`, as much as one operation can; calls `mapped` with how much that is
+    /// when only data in place are left to write. The caller holds the content lock of `in_core`.
+    fn write_some(
+        &self,
+        in_core: &InCoreInode,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+        mapped: &mut dyn FnMut(usize),
+    ) -> Result<usize> {
+        let inode = regular_file(self, ino)?;
+        check_may_change(&inode, offset)?;
+        let inode = self.use_extents(inode)?;
+        let depth = extent::depth(&inode);
+        let credits_max = self.journal.max_credit_count();
+        let most = edits_credit_count(EDIT_COUNT, depth);
+        let journaled_max = credits_max.saturating_sub(most).max(1);
+        let plan = self.plan(&inode, in_core, data.len())?;
+        let direct = plan.allows_direct();
+        let count_max = if direct { DIRECT_CHUNK_COUNT } else { journaled_max };
+        let room = |count: usize| count.saturating_mul(BLOCK_BYTES) - place_in_block(offset);
+        let data = &data[..data.len().min(room(count_max))];
+        let mut chunk = Chunk::new(plan, ino, offset, data, kill, direct);
+        let written = loop {
+            let credit_count = if chunk.may_stop {
+                chunk.credit_count(usize::MAX, depth + GROWTH_LEVEL_COUNT).min(credits_max)
+            } else {
+                chunk.credit_count(EDIT_COUNT, depth)
+            };
+            let (len_bytes, direct) = match self.try_op(credit_count, |op| chunk.write(op, 0)) {
+                Ok(written) => break written,
+                // A chunk that even the largest operation cannot write is cut.
+                Err(Undone::NeedsCredits) => {
+                    chunk.may_stop = true;
+                    continue;
+                }
+                Err(Undone::NeedsCopies) => (chunk.data.len().min(room(journaled_max)), false),
+                Err(Undone::NoSpace { fitting_bytes: 0 }) => return Err(Error::NoSpace),
+                // The blocks of the last piece may have no node to be mapped by: nothing of this
+                // operation can be kept. What fits is written once more, alone.
+                Err(Undone::NoSpace { fitting_bytes }) => (fitting_bytes, chunk.direct),
+                Err(Undone::Failed(error)) => return Err(error),
+            };
+            let data = &chunk.data[..len_bytes];
+            chunk = Chunk::new(plan, ino, offset, data, kill, direct);
+        };
+        in_core.note_appended(written.appended_bytes());
+        let is_free = written.guard.is_none() && !written.in_place.is_empty();
+        let _answered = is_free.then(|| self.answered.read());
+        if !written.in_place.is_empty() {
+            mapped(written.len_bytes);
+        }
+        for place in &written.in_place {
+            let sent = self.journal.write_in_place(place.home, &data[place.range.clone()]);
+            sent.inspect_err(|_| written.note_not_sent(in_core))?;
+            self.file_stats.note_in_place(ino, place.range.len());
+        }
+        drop(written.guard);
+        Ok(written.len_bytes)
+    }
+}
+
+impl Written {
+    /// Its data did not all get home, which aborted the journal: new blocks are published without content.
+    fn note_not_sent(&self, in_core: &InCoreInode) {
+        if self.edit_count > 0 {
+            in_core.lose_content();
+        }
+    }
+
+    /// Bytes of it that count as appended: all, if some of its blocks held nothing.
+    pub(crate) fn appended_bytes(&self) -> usize {
+        if self.edit_count > 0 { self.len_bytes } else { 0 }
+    }
+}
+
+impl<'a> Chunk<'a> {
+    pub(crate) fn new(
+        plan: Plan,
+        ino: InodeNo,
+        offset: u64,
+        data: &'a [u8],
+        kill_privileges: bool,
+        direct: bool,
+    ) -> Chunk<'a> {
+        let mut chunk = Chunk {
+            ino,
+            offset,
+            data,
+            plan,
+            direct,
+            copies: Vec::new(),
+            kill_privileges,
+            may_stop: false,
+        };
+        let whole = chunk.whole_blocks();
+        chunk.direct &= whole.len() >= IN_PLACE_COUNT_MIN * BLOCK_BYTES;
+        if !chunk.direct {
+            let blocks = chunk.data[whole].chunks_exact(BLOCK_BYTES);
+            chunk.copies = blocks.map(copy_block).collect();
+        }
+        chunk
+    }
+
+    /// The whole blocks of a piece may be written home behind the journal's back. A block that the
+    /// journal knows has to stay there until it is home.
+    fn may_go_directly(&self, op: &Op<'_>, piece: &Piece) -> bool {
+        let is_kept_whole = self.plan.mode != DataMode::Auto || piece.unused;
+        is_kept_whole && !op.is_any_logged(piece.home, u64::from(piece.count))
+    }
+
+    fn end(&self) -> u64 {
+        self.offset + self.data.len() as u64
+    }
+
+    fn block_count(&self) -> usize {
+        (place_in_block(self.offset) + self.data.len()).div_ceil(BLOCK_BYTES)
+    }
+
+    /// Byte range of the whole blocks in `data`.
+    fn whole_blocks(&self) -> std::ops::Range<usize> {
+        let skip = place_in_block(self.offset);
+        let start = if skip == 0 { 0 } else { self.data.len().min(BLOCK_BYTES - skip) };
+        start..start + (self.data.len() - start) / BLOCK_BYTES * BLOCK_BYTES
+    }
+
+    /// What an operation that writes it asks for, with that many allocations and conversions if there are so
+    /// many blocks.
+    fn credit_count(&self, edit_count: usize, depth: u16) -> usize {
+        self.data_credit_count() + edits_credit_count(self.block_count().min(edit_count), depth)
+    }
+
+    /// Blocks of data that pass through the operation.
+    pub(crate) fn data_credit_count(&self) -> usize {
+        self.block_count() - self.whole_blocks().len() / BLOCK_BYTES + self.copies.len()
+    }
+
+    /// Byte range of `data` that falls into these logical blocks.
+    fn range_of(&self, logical: u32, count: u32) -> std::ops::Range<usize> {
+        let start = (u64::from(logical) * BLOCK).max(self.offset);
+        let end = ((u64::from(logical) + u64::from(count)) * BLOCK).min(self.end());
+        let in_data = |at: u64| usize::try_from(at - self.offset).expect("within the data");
+        in_data(start)..in_data(end)
+    }
+
+    /// The operation: maps and allocates, puts the data, sets size and times. What comes after it in the
+    /// operation may still change `reserved_count` blocks.
+    pub(crate) fn write(
+        &self,
+        op: &mut Op<'_>,
+        reserved_count: usize,
+    ) -> std::result::Result<Written, Undone> {
+        let mut inode = regular_file(op, self.ino)?;
+        check_may_change(&inode, self.offset)?;
+        let old_size = inode.size();
+        op.own_data(self.ino);
+        if self.offset > old_size {
+            zero_tail(op, &inode, old_size)?;
+        }
+        let pieces = self.map(op, &mut inode, reserved_count)?;
+        if self.direct && !pieces.iter().all(|piece| self.may_go_directly(op, piece)) {
+            return Err(Undone::NeedsCopies);
+        }
+        let (in_place, guard) = (Vec::new(), None);
+        let edit_count = pieces.iter().filter(|piece| piece.fresh).count();
+        let mut written = Written { len_bytes: 0, edit_count, in_place, guard, journaled: false };
+        for piece in &pieces {
+            written.len_bytes = self.range_of(piece.logical, piece.count).end;
+            self.put_piece(op, piece, &mut written)?;
+        }
+        // Nobody waits for data in writeback mode.
+        if !written.in_place.is_empty() && self.plan.mode != DataMode::Writeback {
+            written.guard = Some(op.begin_in_place());
+        }
+        let end = self.offset + written.len_bytes as u64;
+        inode.set_size(old_size.max(end));
+        touch(op, &mut inode);
+        if self.kill_privileges {
+            kill_privileges(&mut inode);
+        }
+        if written.journaled || end > old_size || pieces.iter().any(|piece| piece.fresh) {
+            op.put_inode(&inode)?;
+        } else {
+            op.put_inode_times(&inode)?;
+        }
+        Ok(written)
+    }
+
+    /// Finds a block for each block of the chunk, from its start on: all, or, if it may stop, as many as the
+    /// operation has credits for, but at least one.
+    fn map(
+        &self,
+        op: &mut Op<'_>,
+        inode: &mut Inode,
+        reserved_count: usize,
+    ) -> std::result::Result<Vec<Piece>, Undone> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let other_count = self.data_credit_count() + reserved_count;
+        let mut next = block_of(self.offset);
+        let last = block_of(self.end() - 1);
+        while next <= last {
+            if !has_room_for_edit(op, inode, other_count) {
+                if self.may_stop {
+                    break;
+                }
+                return Err(Undone::NeedsCredits);
+            }
+            let fitting_bytes = pieces.last().map_or(0, |p| self.range_of(p.logical, p.count).end);
+            let piece = map_piece(op, inode, next, last - next + 1);
+            let piece = piece.map_err(|error| Undone::new(error, fitting_bytes))?;
+            next += piece.count;
+            pieces.push(piece);
+        }
+        Ok(pieces)
+    }
+
+    fn put_piece(&self, op: &mut Op<'_>, piece: &Piece, written: &mut Written) -> Result<()> {
+        let whole = self.whole_blocks();
+        let range = self.range_of(piece.logical, piece.count);
+        let start = range.start.clamp(whole.start, whole.end);
+        let end = range.end.clamp(whole.start, whole.end);
+        let first = u64::from(piece.logical);
+        let home_of =
+            |at: usize| HomeBlock(piece.home.0 + (self.offset + at as u64) / BLOCK - first);
+        if range.start < start {
+            written.journaled |=
+                self.put_part(op, piece, home_of(range.start), range.start..start)?;
+        }
+        if start < end && self.direct {
+            written.in_place.push(InPlace { home: home_of(start), range: start..end });
+        } else {
+            for at in (start..end).step_by(BLOCK_BYTES) {
+                let bytes = self.copies[(at - whole.start) / BLOCK_BYTES].clone();
+                let (home, whole) = (home_of(at), 0..BLOCK_BYTES);
+                let (fresh, unused) = (piece.fresh, piece.unused);
+                let put = Put { home, bytes, written: whole, fresh, unused };
+                written.journaled |= self.plan.put(op, put)?;
+            }
+        }
+        if end < range.end {
+            written.journaled |= self.put_part(op, piece, home_of(end), end..range.end)?;
+        }
+        Ok(())
+    }
+
+    /// Puts data that cover a part of one block. `true`: into the journal.
+    fn put_part(
+        &self,
+        op: &mut Op<'_>,
+        piece: &Piece,
+        home: HomeBlock,
+        range: std::ops::Range<usize>,
+    ) -> Result<bool> {
+        let place = place_in_block(self.offset + range.start as u64);
+        let data = &self.data[range];
+        let written = place..place + data.len();
+        if !piece.fresh {
+            return change_data(op, &self.plan, home, written, |part| part.copy_from_slice(data));
+        }
+        let mut bytes: BlockRef = Arc::new([0; BLOCK_BYTES]);
+        Arc::make_mut(&mut bytes)[written.clone()].copy_from_slice(data);
+        let (fresh, unused) = (true, piece.unused);
+        self.plan.put(op, Put { home, bytes, written, fresh, unused })
+    }
+}
+
+/// A block, or several that lie together, to write `logical` and what follows it to.
+fn map_piece(op: &mut Op<'_>, inode: &mut Inode, logical: u32, count: u32) -> Result<Piece> {
+    let mapping = extent::map(&*op, inode, logical, count)?;
+    let count = mapping.count;
+    match mapping.target {
+        Target::Written(home) => Ok(Piece { logical, count, home, fresh: false, unused: false }),
+        Target::Unwritten(home) => {
+            extent::mark(op, inode, logical, count, false)?;
+            let unused = op.are_unwritten_blocks_unused(inode.ino);
+            Ok(Piece { logical, count, home, fresh: true, unused })
+        }
+        Target::Hole => {
+            let run = extent::allocate(op, inode, logical, count, false)?;
+            let home = HomeBlock(run.physical);
+            // What is not committed as free is not allocated.
+            Ok(Piece { logical, count: run.count, home, fresh: true, unused: true })
+        }
+    }
+}
+
+fn copy_block(bytes: &[u8]) -> BlockRef {
+    Arc::new(bytes.try_into().expect("chunks of a block's size"))
+}
+
+/// Clears set-user-ID, and set-group-ID where it means that (and not mandatory locking).
+fn kill_privileges(inode: &mut Inode) {
+    let mode = inode.mode();
+    let group = if mode & 0o010 != 0 { 0o2000 } else { 0 };
+    inode.set_permissions(mode & 0o7777 & !(0o4000 | group));
+}

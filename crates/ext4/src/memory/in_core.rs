@@ -1,0 +1,352 @@
+//! In-core inodes: the locks of an inode, its pins, and the transactions that its `fsync` commits.
+//!
+//! An in-core inode is dropped when
+//! 1. no thread holds it,
+//! 2. no pin holds it,
+//! 3. every transaction that changed the inode is committed,
+//! 4. and its content is not lost.
+//!
+//! So an inode that has no in-core inode has nothing to sync. In-core inodes without a pin wait in a queue of their
+//! shard until they can be dropped.
+//!
+//! Lock: one mutex a shard. Under it, the journal is asked which transaction is committed; no other call leaves this file.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use device::sync::{Mutex, RwLock};
+use journal::Tid;
+
+use crate::InodeNo;
+
+const SHARD_COUNT: usize = 16;
+
+/// What is kept in memory of one inode.
+#[derive(Default)]
+pub(crate) struct InCoreInode {
+    /// Content of the inode: see the crate's lock order.
+    pub(crate) content: RwLock<()>,
+    /// Attributes of the inode: see the crate's lock order.
+    pub(crate) xattr: RwLock<()>,
+    sync_tid: AtomicU64,
+    datasync_tid: AtomicU64,
+    unwritten_tid: AtomicU64,
+    is_content_lost: AtomicBool,
+    is_linkable: AtomicBool,
+    data: DataHints,
+}
+
+/// What writing its content asks first; see `data_mode`.
+struct DataHints {
+    /// The mode that the inode asks for, as a number; [`UNKNOWN_MODE`]: not looked up yet.
+    mode_code: AtomicU8,
+    was_synced: AtomicBool,
+    /// Bytes that blocks which held nothing got since the last sync.
+    appended_bytes: AtomicU64,
+}
+
+const UNKNOWN_MODE: u8 = u8::MAX;
+
+impl Default for DataHints {
+    fn default() -> DataHints {
+        DataHints {
+            mode_code: AtomicU8::new(UNKNOWN_MODE),
+            was_synced: AtomicBool::new(false),
+            appended_bytes: AtomicU64::new(0),
+        }
+    }
+}
+
+impl InCoreInode {
+    /// The last transaction that changed the inode: what `fsync` commits.
+    pub(crate) fn sync_tid(&self) -> Tid {
+        Tid(self.sync_tid.load(Ordering::Acquire))
+    }
+
+    /// The last transaction that `fdatasync` has to commit (data, size, extents).
+    pub(crate) fn datasync_tid(&self) -> Tid {
+        Tid(self.datasync_tid.load(Ordering::Acquire))
+    }
+
+    /// The last transaction that made written blocks unwritten: until it is committed, a crash brings back
+    /// what they hold. (It changed the inode, too, so the in-core inode stays as long.)
+    pub(crate) fn unwritten_tid(&self) -> Tid {
+        Tid(self.unwritten_tid.load(Ordering::Acquire))
+    }
+
+    /// Written blocks were made unwritten by `tid`.
+    pub(crate) fn note_unwritten(&self, tid: Tid) {
+        self.unwritten_tid.fetch_max(tid.0, Ordering::AcqRel);
+        self.note_change(tid, true);
+    }
+
+    /// Blocks that are part of the file now did not get their data: they still hold whatever they held for
+    /// somebody else.
+    pub(crate) fn is_content_lost(&self) -> bool {
+        self.is_content_lost.load(Ordering::Acquire)
+    }
+
+    /// See [`InCoreInode::is_content_lost`]. The caller holds the content lock.
+    pub(crate) fn lose_content(&self) {
+        self.is_content_lost.store(true, Ordering::Release);
+    }
+
+    /// It was made without a name, and may get one.
+    pub(crate) fn is_linkable(&self) -> bool {
+        self.is_linkable.load(Ordering::Acquire)
+    }
+
+    /// See [`InCoreInode::is_linkable`].
+    pub(crate) fn set_linkable(&self, is_linkable: bool) {
+        self.is_linkable.store(is_linkable, Ordering::Release);
+    }
+
+    /// The mode as it was last set; `None`: look it up.
+    pub(crate) fn mode_code(&self) -> Option<u8> {
+        Some(self.data.mode_code.load(Ordering::Acquire)).filter(|code| *code != UNKNOWN_MODE)
+    }
+
+    /// `None`: it has to be looked up.
+    pub(crate) fn set_mode_code(&self, code: Option<u8>) {
+        self.data.mode_code.store(code.unwrap_or(UNKNOWN_MODE), Ordering::Release);
+    }
+
+    /// Somebody has synced the file since it is in memory.
+    pub(crate) fn was_synced(&self) -> bool {
+        self.data.was_synced.load(Ordering::Relaxed)
+    }
+
+    /// The file was synced, or (`false`) is a new one.
+    pub(crate) fn set_synced(&self, was_synced: bool) {
+        self.data.was_synced.store(was_synced, Ordering::Relaxed);
+        self.data.appended_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Bytes that blocks which held nothing got since the last sync.
+    pub(crate) fn appended_bytes(&self) -> u64 {
+        self.data.appended_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_appended(&self, len_bytes: usize) {
+        self.data.appended_bytes.fetch_add(len_bytes as u64, Ordering::Relaxed);
+    }
+
+    /// The inode was changed by `tid`.
+    pub(crate) fn note_change(&self, tid: Tid, for_datasync: bool) {
+        self.sync_tid.fetch_max(tid.0, Ordering::AcqRel);
+        if for_datasync {
+            self.datasync_tid.fetch_max(tid.0, Ordering::AcqRel);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Entry {
+    in_core: Arc<InCoreInode>,
+    pin_count: u64,
+    eviction: Eviction,
+    /// It is in the queue of its shard.
+    is_queued: bool,
+}
+
+/// Whether somebody looks if an inode is to be freed, and frees it.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Eviction {
+    #[default]
+    None,
+    UnderWay,
+    /// And somebody else took the last pin off meanwhile.
+    Again,
+}
+
+#[derive(Default)]
+struct Shard {
+    entries: HashMap<InodeNo, Entry>,
+    /// Every inode without a pin is here once, others perhaps.
+    unpinned: VecDeque<InodeNo>,
+}
+
+/// All in-core inodes of a volume.
+#[derive(Default)]
+pub(crate) struct InCoreInodes {
+    shards: [Mutex<Shard>; SHARD_COUNT],
+}
+
+impl InCoreInodes {
+    fn shard(&self, ino: InodeNo) -> &Mutex<Shard> {
+        &self.shards[ino.0 as usize % SHARD_COUNT]
+    }
+
+    /// The in-core inode, made when there is none. `committed` gives the journal's newest durable
+    /// transaction, for dropping in-core inodes that are not needed any more.
+    pub(crate) fn get(&self, ino: InodeNo, committed: impl FnOnce() -> Tid) -> Arc<InCoreInode> {
+        let mut shard = self.shard(ino).lock();
+        if let Some(entry) = shard.entries.get(&ino) {
+            return entry.in_core.clone();
+        }
+        shard.collect(committed());
+        let in_core = Arc::<InCoreInode>::default();
+        shard.entries.insert(ino, Entry { in_core: in_core.clone(), ..Entry::default() });
+        shard.queue(ino);
+        in_core
+    }
+
+    /// Pins an inode once.
+    pub(crate) fn pin(&self, ino: InodeNo) {
+        self.shard(ino).lock().entries.entry(ino).or_default().pin_count += 1;
+    }
+
+    /// Takes `count` pins off. True when these were the last.
+    pub(crate) fn unpin(&self, ino: InodeNo, count: u64, committed: Tid) -> bool {
+        let mut shard = self.shard(ino).lock();
+        let Some(entry) = shard.entries.get_mut(&ino) else { return false };
+        let was_pinned = entry.pin_count > 0;
+        entry.pin_count = entry.pin_count.saturating_sub(count);
+        if entry.pin_count > 0 {
+            return false;
+        }
+        if was_pinned {
+            shard.queue(ino);
+        }
+        shard.collect(committed);
+        was_pinned
+    }
+
+    /// Nobody pins the inode.
+    pub(crate) fn is_unpinned(&self, ino: InodeNo) -> bool {
+        self.shard(ino).lock().entries.get(&ino).is_none_or(|entry| entry.pin_count == 0)
+    }
+
+    /// Begins to look whether the inode is to be freed. `false`: it is pinned, or somebody does it already, who will look
+    /// again.
+    pub(crate) fn begin_eviction(&self, ino: InodeNo) -> bool {
+        let mut shard = self.shard(ino).lock();
+        let entry = shard.entries.entry(ino).or_default();
+        let is_ours = entry.pin_count == 0 && entry.eviction == Eviction::None;
+        if is_ours {
+            entry.eviction = Eviction::UnderWay;
+        } else if entry.pin_count == 0 {
+            entry.eviction = Eviction::Again;
+        }
+        is_ours
+    }
+
+    /// Ends it. `true`: it is to be looked at again, which has begun.
+    pub(crate) fn end_eviction(&self, ino: InodeNo) -> bool {
+        let mut shard = self.shard(ino).lock();
+        let Some(entry) = shard.entries.get_mut(&ino) else { return false };
+        let again = entry.eviction == Eviction::Again && entry.pin_count == 0;
+        entry.eviction = if again { Eviction::UnderWay } else { Eviction::None };
+        if !again && entry.pin_count == 0 {
+            shard.queue(ino);
+        }
+        again
+    }
+}
+
+impl Shard {
+    /// Lets an inode that nobody pins wait until its in-core inode can be dropped.
+    fn queue(&mut self, ino: InodeNo) {
+        if let Some(entry) = self.entries.get_mut(&ino)
+            && !entry.is_queued
+        {
+            entry.is_queued = true;
+            self.unpinned.push_back(ino);
+        }
+    }
+
+    /// Drops a few in-core inodes that nobody needs. Bounded work: two a call, so that the queue shrinks
+    /// faster than it grows.
+    fn collect(&mut self, committed: Tid) {
+        for _ in 0..2 {
+            let Some(ino) = self.unpinned.pop_front() else { return };
+            let Some(entry) = self.entries.get_mut(&ino) else { continue };
+            entry.is_queued = false;
+            if entry.pin_count > 0 {
+                continue;
+            }
+            // The count cannot grow meanwhile: clones are made under the shard's lock.
+            let in_use = Arc::strong_count(&entry.in_core) > 1
+                || entry.in_core.is_content_lost()
+                || entry.eviction != Eviction::None;
+            if in_use || entry.in_core.sync_tid() > committed {
+                self.queue(ino);
+            } else {
+                self.entries.remove(&ino);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_in_core_inode_lives_while_it_is_pinned_held_or_uncommitted() {
+        let in_core = InCoreInodes::default();
+        let count = || in_core.shards.iter().map(|s| s.lock().entries.len()).sum::<usize>();
+        let (a, b) = (InodeNo(16), InodeNo(32));
+        in_core.pin(a);
+        in_core.get(a, || Tid(0)).note_change(Tid(5), true);
+        assert!(!in_core.unpin(a, 0, Tid(9)));
+        assert!(in_core.unpin(a, 1, Tid(4)));
+        assert_eq!(in_core.get(a, || Tid(4)).datasync_tid(), Tid(5));
+        let held = in_core.get(b, || Tid(5));
+        assert_eq!(count(), 1, "a is committed and gone, b is held");
+        in_core.pin(InodeNo(48));
+        in_core.unpin(InodeNo(48), 1, Tid(5));
+        assert!(Arc::ptr_eq(&held, &in_core.get(b, || Tid(5))));
+    }
+
+    /// Each FORGET of a file that was deleted just now added two.
+    #[test]
+    fn regression_the_queue_is_not_longer_than_what_is_in_it() {
+        let in_core = InCoreInodes::default();
+        let lens = || {
+            let shards = in_core.shards.iter().map(Mutex::lock);
+            shards.fold((0, 0), |(queue, entries), shard| {
+                (queue + shard.unpinned.len(), entries + shard.entries.len())
+            })
+        };
+        for round in 1..1000 {
+            for ino in [InodeNo(16), InodeNo(32), InodeNo(48)] {
+                in_core.pin(ino);
+                in_core.get(ino, || Tid(round - 1)).note_change(Tid(round), true);
+                assert!(in_core.unpin(ino, 1, Tid(round - 1)));
+                assert!(in_core.begin_eviction(ino) && !in_core.end_eviction(ino));
+            }
+            let (queue, entries) = lens();
+            assert!(queue <= entries && entries <= 3, "{queue} of {entries}, round {round}");
+        }
+        for _ in 0..3 {
+            drop(in_core.get(InodeNo(64), || Tid(1000)));
+        }
+        assert!(lens().1 <= 2, "what is committed goes");
+    }
+
+    #[test]
+    fn one_looks_at_a_time_whether_an_inode_is_to_be_freed() {
+        let (in_core, ino) = (InCoreInodes::default(), InodeNo(11));
+        assert!(in_core.begin_eviction(ino) && in_core.is_unpinned(ino));
+        assert!(!in_core.begin_eviction(ino), "somebody does already");
+        assert!(in_core.end_eviction(ino), "and looks again");
+        in_core.pin(ino);
+        assert!(!in_core.is_unpinned(ino) && !in_core.begin_eviction(ino));
+        assert!(!in_core.end_eviction(ino));
+        assert!(!in_core.begin_eviction(ino), "it is pinned");
+        assert!(in_core.unpin(ino, 1, Tid(0)) && in_core.begin_eviction(ino));
+        assert!(!in_core.end_eviction(ino));
+    }
+
+    #[test]
+    fn pins_are_counted() {
+        let in_core = InCoreInodes::default();
+        in_core.pin(InodeNo(11));
+        in_core.pin(InodeNo(11));
+        assert!(!in_core.unpin(InodeNo(11), 1, Tid(0)));
+        assert!(in_core.unpin(InodeNo(11), 7, Tid(9)));
+        assert!(!in_core.unpin(InodeNo(11), 1, Tid(9)), "only the last pin counts as the last");
+    }
+}

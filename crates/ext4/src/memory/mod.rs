@@ -1,0 +1,18 @@
+//! What a mounted volume keeps in memory only.
+
+mod alloc_hints;
+mod file_stats;
+mod in_core;
+mod mounted;
+mod orphans;
+mod pending_frees;
+mod totals;
+
+pub(crate) use alloc_hints::AllocHints;
+pub use file_stats::FileStat;
+pub(crate) use file_stats::FileStats;
+pub(crate) use in_core::{InCoreInode, InCoreInodes};
+pub(crate) use mounted::{Mounted, Settings};
+pub(crate) use orphans::{OrphanFile, Orphans, Place, TAIL_OFFSET, check_block, read_slot};
+pub(crate) use pending_frees::PendingFrees;
+pub(crate) use totals::Totals;

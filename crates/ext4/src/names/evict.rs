@@ -1,0 +1,105 @@
+//! Freeing inodes that have no name any more: when the last pin goes, and when a volume is opened
+//! after a crash or closed.
+//!
+//! An inode is freed when it has no name and no pin. Between the look at its pins and the look at its names it may be found by
+//! its last name, be opened and lose the name; between the two looks and the freeing, somebody else may free it, and its
+//! number may be another file's. So one looks at a time, at the names first: without a name nobody can pin it, and without
+//! another who frees it the number stays.
+
+use crate::inode::{Inode, read_inode};
+use crate::memory::Mounted;
+use crate::op::{Op, credits};
+use crate::xattr;
+use crate::{Error, FileKind, InodeNo, Result};
+
+/// Attribute block (its bits, or its reference count), orphan, inode.
+const CREDITS: usize = 1 + credits::FREE_BLOCKS + credits::ORPHAN + credits::FREE_INODE;
+
+impl Mounted {
+    /// [`Volume::forget`](crate::Volume::forget).
+    pub(crate) fn forget(&self, ino: InodeNo, count: u64) {
+        if !self.in_core.unpin(ino, count, self.committed()) || self.is_read_only() {
+            return;
+        }
+        if let Err(error) = self.evict_if_unlinked(ino) {
+            // It stays an orphan: the next opening tries again.
+            tracing::warn!("{ino} cannot be freed: {error}");
+        }
+    }
+
+    /// [`Volume::has_deleted_files`](crate::Volume::has_deleted_files).
+    pub(crate) fn has_deleted_files(&self) -> bool {
+        self.orphans.all(self).is_ok_and(|orphans| !orphans.is_empty())
+    }
+
+    fn evict_if_unlinked(&self, ino: InodeNo) -> Result<()> {
+        if !self.in_core.begin_eviction(ino) {
+            return Ok(());
+        }
+        loop {
+            let evicted = match read_inode(self, ino) {
+                Ok(inode) if inode.link_count() == 0 && self.in_core.is_unpinned(ino) => {
+                    self.evict(&inode)
+                }
+                Ok(_) | Err(Error::NotFound) => Ok(()),
+                Err(error) => Err(error),
+            };
+            let is_again = self.in_core.end_eviction(ino);
+            if evicted.is_err() {
+                // Nobody looks for whoever asked for it meanwhile: it ends for them, too.
+                while is_again && self.in_core.end_eviction(ino) {}
+                return evicted;
+            }
+            if !is_again {
+                return Ok(());
+            }
+        }
+    }
+
+    fn evict(&self, inode: &Inode) -> Result<()> {
+        let ino = inode.ino;
+        self.free_inode_blocks(ino)?;
+        self.with_op(CREDITS, |op| {
+            let mut inode = op.inode(ino)?;
+            assert!(inode.link_count() == 0, "freeing {ino}, which has names");
+            release_attributes(op, &mut inode)?;
+            op.orphan_remove(&mut inode)?;
+            op.free_inode(ino, inode.kind())
+        })
+    }
+
+    /// Frees or cuts every orphan there is. One that cannot be is left alone with a warning.
+    pub(crate) fn clean_up_orphans(&self) -> Result<()> {
+        let orphans = self.orphans.all(self)?;
+        for ino in orphans {
+            let inode = match read_inode(self, ino) {
+                Ok(inode) => inode,
+                Err(error) => {
+                    tracing::warn!("orphan {ino} cannot be read: {error}");
+                    continue;
+                }
+            };
+            let cleaned = match (inode.link_count(), inode.kind()) {
+                (0, _) => self.evict(&inode),
+                (_, FileKind::Regular) => self.finish_truncate(ino),
+                _ => Err(Error::corrupt("orphan: has names and cannot be cut", ino)),
+            };
+            match cleaned {
+                Ok(()) => {}
+                Err(error @ (Error::Corrupt { .. } | Error::Incompatible(_))) => {
+                    tracing::warn!("orphan {ino} cannot be cleaned up: {error}");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn release_attributes(op: &mut Op<'_>, inode: &mut Inode) -> Result<()> {
+    if inode.file_acl().0 == 0 {
+        return Ok(());
+    }
+    xattr::release_block(op, inode)?;
+    op.put_inode(inode)
+}

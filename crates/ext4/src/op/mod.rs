@@ -1,0 +1,7 @@
+//! One operation: a journal handle and what it changes.
+
+pub(crate) mod credits;
+mod operation;
+mod orphan;
+
+pub(crate) use operation::{Op, Undo};

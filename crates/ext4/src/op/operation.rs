@@ -1,0 +1,381 @@
+//! An operation: one journal handle, and what it changes besides blocks.
+//!
+//! Until [`Op::finish`] nothing of it can be seen; dropping it instead undoes everything. What an
+//! operation keeps in memory (free counts, freed ranges, which inodes changed) is collected here
+//! and applied at the end; only the orphan table is changed at once, and is read again from the
+//! volume when an operation that touched it is dropped.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use journal::{BlockBytes, BlockOwner, BlockRef, Form, Handle, HomeBlock, InPlaceGuard, Tid};
+use zerocopy::IntoBytes;
+
+use crate::facts::{Facts, Source, Spender, current_spender};
+use crate::inode::{Inode, inode_place, read_inode};
+use crate::layout::inode::INODE_BYTES;
+use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
+use crate::memory::{FileStats, Mounted};
+use crate::{Error, InodeNo, Result, Timestamp};
+
+/// Why an operation is undone: an error, or a reason that its caller acts on.
+pub(crate) trait Undo: From<Error> {
+    /// There were not enough free blocks.
+    fn is_no_space(&self) -> bool;
+}
+
+impl Undo for Error {
+    fn is_no_space(&self) -> bool {
+        matches!(self, Error::NoSpace)
+    }
+}
+
+/// An operation in progress. Only one exists at a time on a volume.
+pub(crate) struct Op<'v> {
+    volume: &'v Mounted,
+    /// `None` only while `finish` takes it out.
+    handle: Option<Handle<'v>>,
+    now: Timestamp,
+    changed: Vec<InodeNo>,
+    touched: Vec<InodeNo>,
+    unwritten: Vec<InodeNo>,
+    directories: Vec<InodeNo>,
+    pins: Vec<InodeNo>,
+    freed: Vec<Range<u64>>,
+    pub(crate) free_block_delta: i64,
+    pub(crate) free_inode_delta: i64,
+    pub(crate) touched_orphans: bool,
+    spender: Spender,
+    renames_dir: bool,
+}
+
+impl Mounted {
+    /// Begins an operation that changes up to `credit_count` blocks. Waits while another is open:
+    /// never call it while one is open in the same thread. `Error::ReadOnly` on such a volume.
+    pub(crate) fn op(&self, credit_count: usize) -> Result<Op<'_>> {
+        self.check_writable()?;
+        let handle = self.journal.begin(credit_count)?;
+        Ok(Op {
+            volume: self,
+            handle: Some(handle),
+            now: self.now(),
+            changed: Vec::new(),
+            touched: Vec::new(),
+            unwritten: Vec::new(),
+            directories: Vec::new(),
+            pins: Vec::new(),
+            freed: Vec::new(),
+            free_block_delta: 0,
+            free_inode_delta: 0,
+            touched_orphans: false,
+            spender: current_spender(),
+            renames_dir: false,
+        })
+    }
+
+    /// Runs `body` in an operation and finishes it; when `body` fails, everything is undone.
+    ///
+    /// `body` must be able to run twice: when it fails with `NoSpace` while there are blocks whose
+    /// free is not committed yet, they are committed and `body` runs once more in a new operation.
+    /// So take results out through the return value, not through captured variables, and hold no
+    /// `InPlaceGuard` of an earlier operation (the commit would wait for it for ever).
+    pub(crate) fn with_op<T>(
+        &self,
+        credit_count: usize,
+        body: impl FnMut(&mut Op<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.try_op(credit_count, body)
+    }
+
+    /// [`Mounted::with_op`] with a body that has reasons of its own to undo the operation.
+    pub(crate) fn try_op<T, U: Undo>(
+        &self,
+        credit_count: usize,
+        mut body: impl FnMut(&mut Op<'_>) -> std::result::Result<T, U>,
+    ) -> std::result::Result<T, U> {
+        let mut attempt = || -> std::result::Result<T, U> {
+            let mut op = self.op(credit_count)?;
+            let value = body(&mut op)?;
+            op.finish(&[])?;
+            Ok(value)
+        };
+        match attempt() {
+            Err(undone) if undone.is_no_space() => {
+                let Some(tid) = self.pending_frees.newest(self.committed()) else {
+                    return Err(undone);
+                };
+                self.journal.sync(tid).map_err(Error::from)?;
+                attempt()
+            }
+            result => result,
+        }
+    }
+}
+
+impl Source for Op<'_> {
+    fn block(&self, block: HomeBlock) -> Result<BlockRef> {
+        self.volume.facts.geometry.check_pointer(block)?;
+        Ok(self.handle().read(block)?)
+    }
+
+    fn super_bytes(&self) -> Result<BlockRef> {
+        Ok(self.handle().read(HomeBlock(0))?)
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.volume.facts
+    }
+}
+
+impl<'v> Op<'v> {
+    fn handle(&self) -> &Handle<'v> {
+        self.handle.as_ref().expect("only finish takes the handle")
+    }
+
+    fn handle_mut(&mut self) -> &mut Handle<'v> {
+        self.handle.as_mut().expect("only finish takes the handle")
+    }
+
+    /// Blocks that the operation may change beside those that it has.
+    pub(crate) fn credits_left(&self) -> usize {
+        self.handle().credits_left()
+    }
+
+    /// The volume, for as long as the operation may live.
+    pub(crate) fn mounted(&self) -> &'v Mounted {
+        self.volume
+    }
+
+    /// On whose behalf it takes blocks.
+    pub(crate) fn spender(&self) -> Spender {
+        self.spender
+    }
+
+    /// Free blocks of the volume, as this operation leaves them so far.
+    pub(crate) fn free_block_count(&self) -> u64 {
+        self.volume.totals.free_block_count().saturating_add_signed(self.free_block_delta)
+    }
+
+    /// The operation's time: one value, whenever it is asked.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Write access to a metadata block (or journaled data): a private copy of it.
+    pub(crate) fn write_block(&mut self, block: HomeBlock) -> Result<&mut BlockBytes> {
+        self.volume.facts.geometry.check_pointer(block)?;
+        Ok(self.handle_mut().write(block)?)
+    }
+
+    /// Write access to the block as zeros, without reading it.
+    pub(crate) fn create_block(&mut self, block: HomeBlock) -> Result<&mut BlockBytes> {
+        self.volume.facts.geometry.check_pointer(block)?;
+        Ok(self.handle_mut().create(block)?)
+    }
+
+    /// Blocks that are put from now on hold data of this file: they are counted as its own.
+    pub(crate) fn own_data(&mut self, ino: InodeNo) {
+        self.handle_mut().set_owner(FileStats::owner(ino));
+    }
+
+    /// [`Op::put_block`] with metadata, which are counted for no file.
+    pub(crate) fn put_metadata(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
+        let owner = self.handle_mut().set_owner(BlockOwner::NOBODY);
+        let put = self.put_block(block, bytes, Form::Delta);
+        self.handle_mut().set_owner(owner);
+        put
+    }
+
+    /// Replaces the whole block, to be logged in `form`.
+    pub(crate) fn put_block(
+        &mut self,
+        block: HomeBlock,
+        bytes: BlockRef,
+        form: Form,
+    ) -> Result<()> {
+        self.volume.facts.geometry.check_pointer(block)?;
+        Ok(self.handle_mut().put(block, bytes, form)?)
+    }
+
+    /// Replaces the whole block with data that goes home in place before this commits.
+    pub(crate) fn put_ordered(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
+        self.volume.facts.geometry.check_pointer(block)?;
+        Ok(self.handle_mut().put_ordered(block, bytes)?)
+    }
+
+    /// The journal holds a record of the block, or is getting one.
+    pub(crate) fn is_logged(&self, block: HomeBlock) -> bool {
+        self.handle().is_logged(block)
+    }
+
+    /// The journal holds a record of one of the blocks, or is getting one.
+    pub(crate) fn is_any_logged(&self, start: HomeBlock, count: u64) -> bool {
+        self.handle().is_any_logged(start, count)
+    }
+
+    /// Data of the block wait to be written home before this transaction commits.
+    pub(crate) fn is_buffered_in_place(&self, block: HomeBlock) -> bool {
+        self.handle().is_buffered_in_place(block)
+    }
+
+    /// The commit of this operation waits until the guard is dropped.
+    pub(crate) fn begin_in_place(&mut self) -> InPlaceGuard {
+        self.handle_mut().begin_in_place()
+    }
+
+    /// The inode as this operation sees it.
+    pub(crate) fn inode(&self, ino: InodeNo) -> Result<Inode> {
+        read_inode(self, ino)
+    }
+
+    /// Writes the inode (with its checksum) into its table block; `fsync` and `fdatasync` of it
+    /// commit this operation.
+    pub(crate) fn put_inode(&mut self, inode: &Inode) -> Result<()> {
+        self.changed.push(inode.ino);
+        self.store_inode(inode)
+    }
+
+    /// [`Op::put_inode`] when only times changed: `fdatasync` does without this operation.
+    pub(crate) fn put_inode_times(&mut self, inode: &Inode) -> Result<()> {
+        self.touched.push(inode.ino);
+        self.store_inode(inode)
+    }
+
+    /// [`Op::put_inode`] without anything for `fsync` to wait for.
+    pub(crate) fn store_inode(&mut self, inode: &Inode) -> Result<()> {
+        let (block, offset) = inode_place(self, inode.ino)?;
+        let mut raw = inode.raw.clone();
+        if let Some(next) = self.volume.orphans.next_of(self, inode.ino)? {
+            // i_dtime is the orphan list's; the caller's copy of it may be older than the list.
+            raw.i_dtime = next.into();
+        }
+        self.volume.facts.checksums.seal_inode(inode.ino, &mut raw);
+        let bytes = self.handle_mut().write(block)?;
+        bytes[offset..offset + INODE_BYTES].copy_from_slice(raw.as_bytes());
+        Ok(())
+    }
+
+    /// This directory's content changed: its content lock is held while the operation is published.
+    pub(crate) fn directory_changed(&mut self, ino: InodeNo) {
+        self.directories.push(ino);
+    }
+
+    /// Written blocks of this inode become unwritten, but a crash may yet bring them back.
+    pub(crate) fn blocks_unwritten(&mut self, ino: InodeNo) {
+        self.unwritten.push(ino);
+    }
+
+    /// No crash gives the inode content that its unwritten blocks hold.
+    pub(crate) fn are_unwritten_blocks_unused(&self, ino: InodeNo) -> bool {
+        self.volume.in_core(ino).unwritten_tid() <= self.volume.committed()
+    }
+
+    /// A directory gets another name or parent: every `fsync` waits for this operation, since it cannot
+    /// know whether its file is below.
+    pub(crate) fn dir_renamed(&mut self) {
+        self.renames_dir = true;
+    }
+
+    /// Pins the inode once, if and when the operation is published (before anyone can see it).
+    pub(crate) fn pin(&mut self, ino: InodeNo) {
+        self.pins.push(ino);
+    }
+
+    /// A generation for a new inode.
+    pub(crate) fn new_generation(&mut self) -> u32 {
+        (self.volume.random() >> 32) as u32 // 32 random bits are wanted
+    }
+
+    /// These blocks were freed: what the engine still holds of them is dropped.
+    pub(crate) fn forget_blocks(&mut self, start: HomeBlock, count: u64) {
+        self.handle_mut().forget(start, count);
+        self.freed.push(start.0..start.0 + count);
+    }
+
+    /// These blocks were allocated: whatever was read of them while they were free is not what is there.
+    pub(crate) fn forget_former_owner(&mut self, start: HomeBlock, count: u64) {
+        self.handle_mut().forget(start, count);
+    }
+
+    /// Ranges that this operation itself freed.
+    pub(crate) fn own_frees(&self) -> &[Range<u64>] {
+        &self.freed
+    }
+
+    /// The superblock as this operation sees it.
+    pub(crate) fn superblock(&self) -> Result<SuperBlock> {
+        Ok(SuperBlock::of_block(&*self.super_bytes()?))
+    }
+
+    /// Changes the superblock; its free counts and write time are brought up to date as well.
+    pub(crate) fn change_superblock(&mut self, change: impl FnOnce(&mut SuperBlock)) -> Result<()> {
+        let mut superblock = self.superblock()?;
+        change(&mut superblock);
+        self.fill_in_totals(&mut superblock);
+        superblock.s_wtime.set((self.now.seconds & 0xFFFF_FFFF) as u32);
+        superblock.s_wtime_hi = (self.now.seconds >> 32 & 0xFF) as u8;
+        self.volume.facts.checksums.seal_superblock(&mut superblock);
+        let bytes = self.handle_mut().write(HomeBlock(0))?;
+        bytes[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES]
+            .copy_from_slice(superblock.as_bytes());
+        Ok(())
+    }
+
+    fn fill_in_totals(&self, superblock: &mut SuperBlock) {
+        let (totals, geometry) = (&self.volume.totals, &self.volume.facts.geometry);
+        let blocks = self.free_block_count();
+        let inodes = totals.free_inode_count().saturating_add_signed(self.free_inode_delta);
+        let inodes = u32::try_from(inodes).unwrap_or(geometry.inode_count);
+        superblock.set_free_block_count(blocks.min(geometry.block_count), geometry.wide);
+        superblock.s_free_inodes_count.set(inodes.min(geometry.inode_count));
+    }
+
+    /// Publishes everything at once. The content locks of these directories, and of those given
+    /// to [`Op::directory_changed`], are held meanwhile.
+    pub(crate) fn finish(mut self, directories: &[InodeNo]) -> Result<Tid> {
+        let volume = self.volume;
+        let mut locked = std::mem::take(&mut self.directories);
+        locked.extend_from_slice(directories);
+        locked.sort_unstable();
+        locked.dedup();
+        let in_core: Vec<_> = locked.iter().map(|ino| volume.in_core(*ino)).collect();
+        let guards: Vec<_> = in_core.iter().map(|in_core| in_core.content.write()).collect();
+        let handle = self.handle.take().expect("an operation is finished once");
+        let tid = handle.tid();
+        self.apply(tid);
+        handle.stop();
+        drop(guards);
+        Ok(tid)
+    }
+
+    /// What the operation changed in memory; before it is published, so that nobody who sees its
+    /// blocks can miss it.
+    fn apply(&mut self, tid: Tid) {
+        let volume = self.volume;
+        self.pins.drain(..).for_each(|ino| volume.in_core.pin(ino));
+        self.freed.drain(..).for_each(|range| volume.pending_frees.add(range, tid));
+        volume.totals.add(self.free_block_delta, self.free_inode_delta);
+        if self.renames_dir {
+            volume.renamed_dir_tid.fetch_max(tid.0, Ordering::AcqRel);
+        }
+        for ino in self.changed.drain(..) {
+            volume.in_core(ino).note_change(tid, true);
+        }
+        for ino in self.touched.drain(..) {
+            volume.in_core(ino).note_change(tid, false);
+        }
+        for ino in self.unwritten.drain(..) {
+            volume.in_core(ino).note_unwritten(tid);
+        }
+    }
+}
+
+impl Drop for Op<'_> {
+    fn drop(&mut self) {
+        let unfinished = self.handle.is_some();
+        if unfinished && self.touched_orphans {
+            // The handle is still open here, so no other operation can have looked meanwhile.
+            self.volume.orphans.invalidate();
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The end of `onejournal mkfs`: mke2fs writes in no order that survives a power cut, so its superblock may
+//! be durable when other metadata are not.
+//!
+//! It makes a volume that says so ([`MKFS_UNDER_WAY`]) and is refused. When mke2fs has ended, and what it
+//! wrote is durable, this is taken back: in the copies of the superblock, then in the superblock itself.
+
+use device::BlockDevice;
+use journal::JournalError;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::marks::{change_superblock, read_superblock};
+use super::raw::{read_block, write_block_cached};
+use crate::facts::{Checksums, Geometry};
+use crate::layout::superblock::{MKFS_UNDER_WAY, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, SuperBlock};
+use crate::{Error, Result};
+
+/// Was `mkfs` of what is on the device cut before its end?
+pub fn is_mkfs_under_way(device: &dyn BlockDevice) -> Result<bool> {
+    let superblock = read_superblock(device)?.superblock;
+    let is_volume = superblock.s_magic.get() == SUPERBLOCK_MAGIC;
+    Ok(is_volume && superblock.s_last_mounted == MKFS_UNDER_WAY)
+}
+
+/// Makes what mke2fs has made with [`MKFS_UNDER_WAY`] a volume.
+pub fn finish_mkfs(device: &dyn BlockDevice) -> Result<()> {
+    if !is_mkfs_under_way(device)? {
+        return Err(Error::corrupt("s_last_mounted", "a new superblock"));
+    }
+    device.flush().map_err(JournalError::from)?;
+    let superblock = read_superblock(device)?.superblock;
+    let geometry = Geometry::new(&superblock, device.size_bytes())?;
+    for group in (1..geometry.group_count).filter(|group| geometry.has_superblock(*group)) {
+        finish_copy(device, &geometry, group)?;
+    }
+    device.flush().map_err(JournalError::from)?;
+    change_superblock(device, |superblock| superblock.s_last_mounted = [0; 64])
+}
+
+/// A copy begins its group.
+fn finish_copy(device: &dyn BlockDevice, geometry: &Geometry, group: u32) -> Result<()> {
+    let home = geometry.first_block(group);
+    let mut block = read_block(device, home)?;
+    let (mut copy, _) = SuperBlock::read_from_prefix(&block[..]).expect("a block is large enough");
+    if copy.s_last_mounted != MKFS_UNDER_WAY {
+        return Err(Error::corrupt("copy of the superblock", home));
+    }
+    copy.s_last_mounted = [0; 64];
+    Checksums::new(&copy).seal_superblock(&mut copy);
+    block[..SUPERBLOCK_BYTES].copy_from_slice(copy.as_bytes());
+    write_block_cached(device, home, &block)
+}

@@ -1,0 +1,79 @@
+//! What is known of a volume before its journal is open.
+
+use std::sync::Arc;
+
+use device::BlockDevice;
+use journal::HomeBlock;
+
+use super::area::JournalArea;
+use super::marks::{FoundSuperBlock, Marks, read_superblock};
+use super::raw::RawVolume;
+use crate::facts::{Checksums, Geometry, NO_SUPERBLOCK, compat, features};
+use crate::layout::superblock::{MKFS_UNDER_WAY, SUPERBLOCK_MAGIC, SuperBlock};
+use crate::memory::OrphanFile;
+use crate::{Error, InodeNo, Result};
+
+/// Blocks of the largest orphan file that the kernel takes.
+const ORPHAN_FILE_BLOCK_LIMIT: u64 = 512;
+
+/// What is known of a volume before its journal is open.
+pub(crate) struct Found {
+    pub(crate) raw: RawVolume,
+    pub(crate) superblock: SuperBlock,
+    pub(crate) is_sound: bool,
+    pub(crate) is_torn: bool,
+    pub(crate) area: JournalArea,
+    pub(crate) orphan_file: Option<(OrphanFile, Vec<std::ops::Range<u64>>)>,
+}
+
+impl Found {
+    /// The marks of the volume.
+    pub(crate) fn marks(&self) -> Marks {
+        Marks::new(self.raw.device.clone(), self.area.jbd2_block)
+    }
+}
+
+/// Reads and checks the superblock, and finds the journal. Writes nothing.
+pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<Found> {
+    let found = read_superblock(&**device)?;
+    let superblock = found.superblock.clone();
+    if superblock.s_magic.get() != SUPERBLOCK_MAGIC {
+        return Err(Error::Incompatible(NO_SUPERBLOCK.into()));
+    }
+    if superblock.s_last_mounted == MKFS_UNDER_WAY {
+        let why = "its mkfs was cut before the end, and it holds nothing; to make the volume anew, \
+                   run: onejournal mkfs --force TARGET";
+        return Err(Error::Incompatible(why.into()));
+    }
+    features::check(&superblock)?;
+    let geometry = Geometry::new(&superblock, device.size_bytes())?;
+    let checksums = Checksums::new(&superblock);
+    let mut raw = RawVolume::new(device.clone(), geometry, checksums);
+    raw.find_packed_metadata()?;
+    let area = JournalArea::find(&raw, &superblock)?;
+    if !found.is_sound && !area.is_marked {
+        return Err(Error::corrupt("checksum", "the superblock"));
+    }
+    let orphan_file = find_orphan_file(&raw, &superblock)?;
+    let FoundSuperBlock { is_sound, is_torn, .. } = found;
+    Ok(Found { raw, superblock, is_sound, is_torn, area, orphan_file })
+}
+
+fn find_orphan_file(
+    raw: &RawVolume,
+    superblock: &SuperBlock,
+) -> Result<Option<(OrphanFile, Vec<std::ops::Range<u64>>)>> {
+    if superblock.s_feature_compat.get() & compat::ORPHAN_FILE == 0 {
+        return Ok(None);
+    }
+    let ino = InodeNo(superblock.s_orphan_file_inum.get());
+    let inode = raw.read_inode(ino, "orphan file")?;
+    let runs = raw.file_blocks(&inode, "orphan file")?;
+    if inode.size() / 4096 > ORPHAN_FILE_BLOCK_LIMIT {
+        return Err(Error::corrupt("orphan file: too large", ino));
+    }
+    let block_count = (inode.size() / 4096) as usize; // below the limit
+    let blocks = runs.iter().cloned().flatten().map(HomeBlock).take(block_count).collect();
+    let seed = raw.checksums.inode_seed(ino, inode.generation());
+    Ok(Some((OrphanFile { blocks, seed }, runs)))
+}

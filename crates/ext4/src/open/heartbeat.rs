@@ -1,0 +1,70 @@
+//! The heartbeat of a claim: a thread that counts it up at intervals, for those who share the disk.
+//!
+//! Each beat first reads the claim. If it is not the one that was written last, another machine has
+//! taken the volume over, and the journal is aborted: nothing more is written here. That is a late
+//! notice and no fence: what was written between the other's claim and the next beat is mixed with
+//! what the other one wrote. A beat that fails aborts the journal, too, because the others then
+//! believe that this machine is gone.
+//!
+//! A beat is one write and no flush: others read it from the disk's cache, and after a power cut an
+//! old number does as well.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use journal::Aborter;
+
+use super::claim::{beaten, describe};
+use super::marks::Marks;
+use crate::layout::claim::Claim;
+use crate::{Error, Result};
+
+/// The thread, until dropped.
+pub(crate) struct Heartbeat {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Heartbeat {
+    /// Starts to beat for `claim`, which is on the volume.
+    pub(crate) fn start(marks: Marks, claim: Claim, aborter: Aborter) -> Result<Heartbeat> {
+        let (stop, stopped) = channel();
+        let interval = Duration::from_secs(claim.heartbeat_s.into());
+        let body = move || {
+            let mut claim = claim;
+            while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                if let Err(error) = beat(&marks, &mut claim) {
+                    return aborter.abort(&error);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("heartbeat".into()).spawn(body);
+        let thread = thread.map_err(|error| {
+            Error::Incompatible(format!("no thread for the heartbeat: {error}"))
+        })?;
+        Ok(Heartbeat { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One beat: `claim` must be on the volume, and is there with the next number afterwards.
+pub(crate) fn beat(marks: &Marks, claim: &mut Claim) -> Result<()> {
+    match marks.claim()? {
+        Ok(Some(found)) if found == *claim => {}
+        Ok(Some(other)) => {
+            return Err(beaten(format!("{} has taken the volume over", describe(&other))));
+        }
+        _ => return Err(beaten("another machine has taken the volume over".into())),
+    }
+    claim.sequence = claim.sequence.wrapping_add(1);
+    marks.write_beat(claim)
+}

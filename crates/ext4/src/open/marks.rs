@@ -1,0 +1,265 @@
+//! The marks of a mounted volume, which keep the kernel and e2fsprogs away from it.
+//!
+//! The outer mark is a feature of ours in the ext4 superblock, with `needs_recovery`: every tool
+//! refuses such a volume before it writes anything. (With an unknown feature of the journal alone,
+//! `e2fsck -p` would note an error in the superblock.) The inner mark is a feature of ours in the
+//! superblock of the kernel's journal (JBD2), for whoever takes the outer one off by force.
+//!
+//! Beside the inner mark it is noted which journal is ours if it is on a medium of its own, and in which
+//! life, so that no other one and no old copy is taken for it; this comes first and goes last.
+//! When a volume that was not closed gets a new life, both lives are noted until the new one has
+//! begun: whatever a crash leaves, the journal is in one of them.
+//!
+//! The inner mark and the claim ([`crate::claim`]), which says who has the volume open, are written and
+//! removed as one.
+//!
+//! Order: outer, inner, each durable, then the first transaction is written; after everything is
+//! home they come off in the opposite order. A volume with either mark is ours to recover; the
+//! engine's header, which is durable before the outer mark is set, says what there is.
+//!
+//! Torn writes: the inner mark and its checksum lie in one sector of 512 bytes. The superblock has two,
+//! and its checksum is in the second. Outside of our journal it is written for one change at a time
+//! ([`ONE_CHANGE`]), which is in the first sector; so of a torn write of it one of both readings has the
+//! right checksum ([`read_superblock`]).
+
+use std::sync::Arc;
+
+use device::{AlignedBuf, BlockDevice};
+use journal::{BlockBytes, HomeBlock, JournalError};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::raw::{read_block, write_block};
+use crate::facts::{Checksums, incompat};
+use crate::layout::claim::Claim;
+use crate::layout::jbd2::{Elsewhere, JBD2_SUPERBLOCK_BYTES, Jbd2SuperBlock};
+use crate::layout::superblock::{
+    MKFS_UNDER_WAY, STATE_ERROR, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock,
+};
+use crate::{Error, Result};
+
+/// Puts the marks on a volume and takes them off.
+pub(crate) struct Marks {
+    device: Arc<dyn BlockDevice>,
+    /// The block that holds the JBD2 superblock.
+    jbd2_block: HomeBlock,
+}
+
+/// The bits of the outer mark.
+pub(crate) const OUTER: u32 = incompat::RECOVER | incompat::ONEJOURNAL;
+
+/// What is changed in a superblock in place, there and back; never two of them at a time.
+const ONE_CHANGE: [fn(&mut SuperBlock); 3] = [
+    |superblock| {
+        let features = superblock.s_feature_incompat.get();
+        superblock.s_feature_incompat.set(features ^ OUTER);
+    },
+    |superblock| superblock.s_state.set(superblock.s_state.get() ^ STATE_ERROR),
+    |superblock| {
+        let is_under_way = superblock.s_last_mounted == MKFS_UNDER_WAY;
+        superblock.s_last_mounted = if is_under_way { [0; 64] } else { MKFS_UNDER_WAY };
+    },
+];
+
+/// A superblock, and whether its checksum was right as it is or with one change turned.
+pub(crate) struct FoundSuperBlock {
+    pub(crate) superblock: SuperBlock,
+    pub(crate) is_sound: bool,
+    /// It was right with one change turned: the superblock on the device is torn.
+    pub(crate) is_torn: bool,
+}
+
+impl FoundSuperBlock {
+    /// Does it bear our mark?
+    pub(crate) fn is_marked(&self) -> bool {
+        self.superblock.s_feature_incompat.get() & incompat::ONEJOURNAL != 0
+    }
+}
+
+/// Reads the superblock. Of a torn write of one change it gives the reading that has the
+/// right checksum. One that has it in neither is given too: if the volume bears our mark, the
+/// journal may hold the right one, and until then everything in it is only believed if it fits.
+pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<FoundSuperBlock> {
+    if device.size_bytes() < 4096 {
+        return Err(Error::Incompatible("not an ext4 volume: too small".into()));
+    }
+    let superblock = SuperBlock::of_block(&*read_block(device, HomeBlock(0))?);
+    let is_ok = |superblock: &SuperBlock| Checksums::new(superblock).superblock_ok(superblock);
+    if is_ok(&superblock) {
+        return Ok(FoundSuperBlock { superblock, is_sound: true, is_torn: false });
+    }
+    for change in ONE_CHANGE {
+        let mut turned = superblock.clone();
+        change(&mut turned);
+        if is_ok(&turned) {
+            return Ok(FoundSuperBlock { superblock: turned, is_sound: true, is_torn: true });
+        }
+    }
+    Ok(FoundSuperBlock { superblock, is_sound: false, is_torn: false })
+}
+
+/// Writes the superblock anew with one change of [`ONE_CHANGE`], durably. One that is torn is first
+/// written as it reads: what a cut leaves then never has two changes half done.
+pub(crate) fn change_superblock(
+    device: &dyn BlockDevice,
+    change: impl FnOnce(&mut SuperBlock),
+) -> Result<()> {
+    let found = read_superblock(device)?;
+    let mut superblock = found.superblock;
+    if found.is_torn {
+        write_superblock(device, &superblock)?;
+    }
+    change(&mut superblock);
+    Checksums::new(&superblock).seal_superblock(&mut superblock);
+    write_superblock(device, &superblock)
+}
+
+fn write_superblock(device: &dyn BlockDevice, superblock: &SuperBlock) -> Result<()> {
+    let mut block = read_block(device, HomeBlock(0))?;
+    block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES]
+        .copy_from_slice(superblock.as_bytes());
+    write_block(device, HomeBlock(0), &block)
+}
+
+/// Marks the volume as having errors, durably; our marks stay as they are.
+pub(crate) fn note_errors(device: &dyn BlockDevice) -> Result<()> {
+    change_superblock(device, |superblock| {
+        superblock.s_state.set(superblock.s_state.get() | STATE_ERROR);
+    })
+}
+
+/// The JBD2 superblock in the first block of the journal inode.
+pub(crate) fn jbd2_of(block: &BlockBytes) -> Jbd2SuperBlock {
+    let (jbd2, _) = Jbd2SuperBlock::read_from_prefix(&block[..]).expect("a block is large enough");
+    jbd2
+}
+
+impl Marks {
+    /// The marks of the volume on `device`.
+    pub(crate) fn new(device: Arc<dyn BlockDevice>, jbd2_block: HomeBlock) -> Marks {
+        Marks { device, jbd2_block }
+    }
+
+    /// The block that holds the superblock of the kernel's journal.
+    #[cfg(test)]
+    pub(crate) fn jbd2_block(&self) -> HomeBlock {
+        self.jbd2_block
+    }
+
+    /// Sets both marks, durably, and with the inner one the claim. The engine is open and has not
+    /// committed anything. `elsewhere`: its journal if that is on a medium of its own.
+    pub(crate) fn set(&self, elsewhere: Option<Elsewhere>, claim: Option<&Claim>) -> Result<()> {
+        self.note_elsewhere(elsewhere)?;
+        self.set_outer(true)?;
+        self.set_inner(true, claim)
+    }
+
+    /// Takes both marks off, durably. The engine is closed, everything is home.
+    pub(crate) fn remove(&self) -> Result<()> {
+        self.set_inner(false, None)?;
+        self.set_outer(false)?;
+        self.note_elsewhere(None)
+    }
+
+    /// Notes which journal is ours, durably.
+    pub(crate) fn note_elsewhere(&self, elsewhere: Option<Elsewhere>) -> Result<()> {
+        let jbd2 = jbd2_of(&*read_block(&*self.device, self.jbd2_block)?);
+        if jbd2.journal_elsewhere() == Ok(elsewhere) {
+            return Ok(());
+        }
+        self.change_inner(|jbd2| jbd2.set_journal_elsewhere(elsewhere))
+    }
+
+    fn set_inner(&self, marked: bool, claim: Option<&Claim>) -> Result<()> {
+        self.change_inner(|jbd2| {
+            jbd2.set_marked(marked);
+            jbd2.set_claim(claim);
+        })
+    }
+
+    /// The claim on the volume; `Err` inside: it cannot be read.
+    pub(crate) fn claim(&self) -> Result<std::result::Result<Option<Claim>, ()>> {
+        Ok(jbd2_of(&*read_block(&*self.device, self.jbd2_block)?).claim.claim())
+    }
+
+    /// Writes the claim alone, durably.
+    pub(crate) fn write_claim(&self, claim: &Claim) -> Result<()> {
+        self.change_inner(|jbd2| jbd2.set_claim(Some(claim)))
+    }
+
+    /// Writes the claim alone; a power cut may undo it.
+    pub(crate) fn write_beat(&self, claim: &Claim) -> Result<()> {
+        let block =
+            AlignedBuf::from_slice(&self.changed_inner(|jbd2| jbd2.set_claim(Some(claim)))?[..]);
+        let written = self.device.write(self.jbd2_block.offset_bytes(), &block);
+        Ok(written.map_err(JournalError::from)?)
+    }
+
+    fn change_inner(&self, change: impl FnOnce(&mut Jbd2SuperBlock)) -> Result<()> {
+        let block = self.changed_inner(change)?;
+        write_block(&*self.device, self.jbd2_block, &block)
+    }
+
+    fn changed_inner(&self, change: impl FnOnce(&mut Jbd2SuperBlock)) -> Result<Box<BlockBytes>> {
+        let mut block = read_block(&*self.device, self.jbd2_block)?;
+        let mut jbd2 = jbd2_of(&block);
+        change(&mut jbd2);
+        block[..JBD2_SUPERBLOCK_BYTES].copy_from_slice(jbd2.as_bytes());
+        Ok(block)
+    }
+
+    fn set_outer(&self, marked: bool) -> Result<()> {
+        change_superblock(&*self.device, |superblock| {
+            let others = superblock.s_feature_incompat.get() & !OUTER;
+            superblock.s_feature_incompat.set(if marked { others | OUTER } else { others });
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use device::{MemoryDevice, SimDevice, Survival};
+
+    use super::*;
+    use crate::facts::ro_compat;
+
+    /// The first block of a volume whose superblock has a checksum and this change.
+    fn block(change: impl FnOnce(&mut SuperBlock)) -> Vec<u8> {
+        let mut superblock = SuperBlock::read_from_bytes(&[0; SUPERBLOCK_BYTES]).expect("its size");
+        superblock.s_feature_ro_compat.set(ro_compat::METADATA_CSUM);
+        change(&mut superblock);
+        Checksums::new(&superblock).seal_superblock(&mut superblock);
+        let mut block = vec![0; 4096];
+        block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES]
+            .copy_from_slice(superblock.as_bytes());
+        block
+    }
+
+    /// After a cut in one change the next one is cut, too: without the write in between, two changes are half done.
+    #[test]
+    fn a_torn_superblock_whose_next_change_is_cut_can_be_read() {
+        let (first_sector, second_sector) = (1024..1536, 1536..2048);
+        let pairs =
+            ONE_CHANGE.iter().flat_map(|torn| ONE_CHANGE.iter().map(move |next| (torn, next)));
+        for (torn, next) in pairs {
+            for sector in [&first_sector, &second_sector] {
+                let mut found = block(|_| ());
+                found[sector.clone()].copy_from_slice(&block(torn)[sector.clone()]);
+                let device = SimDevice::from_bytes(&found, 512);
+                assert!(read_superblock(&device).expect("read").is_torn);
+                device.start_trace();
+                change_superblock(&device, next).expect("changed");
+                let trace = device.take_trace();
+                for cut in trace.cuts() {
+                    for survival in
+                        Survival::EXTREMES.into_iter().chain((0..20).map(Survival::Random))
+                    {
+                        let left = trace.crash(cut, survival).to_bytes();
+                        let left =
+                            read_superblock(&MemoryDevice::from_bytes(left, 512)).expect("read");
+                        assert!(left.is_sound, "cut {cut}, {survival:?}, {sector:?}");
+                    }
+                }
+            }
+        }
+    }
+}

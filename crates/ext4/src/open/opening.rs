@@ -1,0 +1,270 @@
+//! Opening and closing a volume.
+//!
+//! Opening: read and check the superblock; find the journal; look who has the volume open; if our mark is on it, recover and
+//! begin again; open the engine; set the marks; count the free space again and clean up orphans
+//! if there was a crash. Nothing is written to a volume that is refused.
+//!
+//! Closing: free what was unlinked but open, bring everything home, take the marks off.
+//!
+//! Opening reads a few blocks, however large the volume is; all descriptors only after a crash, or when
+//! one flex group has all metadata (`packed_meta_blocks`): then once.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use device::{BlockDevice, MemoryDevice};
+use journal::{Journal, Options, Space};
+
+use super::claim;
+use super::found::{Found, find};
+use super::heartbeat::Heartbeat;
+use super::marks::Marks;
+use super::options::OpenOptions;
+use super::place::{self, Place};
+use super::raw::RawVolume;
+use super::recover::recover;
+use crate::facts::{Facts, Places, merge, read_desc, ro_compat};
+use crate::layout::claim::Claim;
+use crate::layout::jbd2::Elsewhere;
+use crate::layout::superblock::{STATE_ERROR, SuperBlock};
+use crate::memory::{AllocHints, FileStats, InCoreInodes, Mounted, Orphans, PendingFrees, Totals};
+use crate::{Error, Result};
+
+/// Size in bytes of the journal in memory that a read-only volume gets: it is never written.
+const READ_ONLY_JOURNAL_BYTES: usize = 8 << 20;
+
+/// An open volume, and what says so on its device.
+pub(crate) struct Opened {
+    pub(crate) mounted: Mounted,
+    /// `None` on a read-only volume.
+    pub(crate) marks: Option<Marks>,
+    /// Of its claim, if that has one.
+    heartbeat: Option<Heartbeat>,
+}
+
+/// See [`crate::Volume::open`].
+pub(crate) fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Opened> {
+    let mut found = find(&device)?;
+    let crashed = found.area.is_marked;
+    if let Some(claimant) = &options.claimant {
+        claim::check(&found, claimant)?;
+        if crashed || !options.read_only {
+            claim::take(&found.marks(), claimant)?;
+        }
+    }
+    if crashed {
+        recover(&found, &options)?;
+        found = find(&device)?;
+    }
+    if !found.is_sound {
+        return Err(Error::corrupt("checksum", "the superblock"));
+    }
+    found.raw.check_root(&found.superblock)?;
+    if options.read_only {
+        if crashed {
+            let writable = OpenOptions { read_only: false, ..options.clone() };
+            open_writable(found, writable, crashed)?.close()?;
+            found = find(&device)?;
+        }
+        return open_read_only(found, &options);
+    }
+    open_writable(found, options, crashed)
+}
+
+impl Opened {
+    /// See [`crate::Volume::close`].
+    pub(crate) fn close(self) -> Result<()> {
+        if let Some(marks) = &self.marks {
+            self.mounted.clean_up_orphans()?;
+            write_last_superblock(&self.mounted)?;
+            self.mounted.journal.close()?;
+            drop(self.heartbeat);
+            return marks.remove();
+        }
+        Ok(self.mounted.journal.close()?)
+    }
+
+    /// See [`crate::Volume::journal_size_bytes`].
+    pub(crate) fn journal_size_bytes(&self) -> u64 {
+        self.marks.as_ref().map_or(0, |_| self.mounted.journal.header().space_bytes)
+    }
+
+    /// Starts the heartbeat if the claim is to have one.
+    fn start_heartbeat(&mut self, marks: Marks, claim: Option<Claim>) -> Result<()> {
+        if let Some(claim) = claim.filter(|claim| claim.heartbeat_s > 0) {
+            self.heartbeat = Some(Heartbeat::start(marks, claim, self.mounted.journal.aborter())?);
+        }
+        Ok(())
+    }
+}
+
+fn write_last_superblock(volume: &Mounted) -> Result<()> {
+    let mut op = volume.op(1)?;
+    let has_orphans = !volume.orphans.all(&op)?.is_empty();
+    op.change_superblock(|superblock| {
+        let features = superblock.s_feature_ro_compat.get();
+        if !has_orphans {
+            superblock.s_feature_ro_compat.set(features & !ro_compat::ORPHAN_PRESENT);
+        }
+    })?;
+    op.finish(&[])?;
+    Ok(())
+}
+
+/// The first operation of a mount, after the marks are set.
+fn start(volume: &Mounted, crashed: bool) -> Result<()> {
+    if crashed {
+        count_free_space(volume)?;
+    }
+    let mut op = volume.op(1)?;
+    let now = op.now();
+    op.change_superblock(|superblock| {
+        let count = superblock.s_mnt_count.get();
+        superblock.s_mnt_count.set(count.saturating_add(1));
+        superblock.s_mtime.set((now.seconds & 0xFFFF_FFFF) as u32);
+        superblock.s_mtime_hi = (now.seconds >> 32 & 0xFF) as u8;
+    })?;
+    op.finish(&[])?;
+    volume.clean_up_orphans()
+}
+
+/// After a crash the superblock's totals are old: the descriptors know better.
+fn count_free_space(volume: &Mounted) -> Result<()> {
+    let (mut blocks, mut inodes) = (0, 0);
+    for group in 0..volume.facts.geometry.group_count {
+        let desc = read_desc(volume, group)?;
+        blocks += i64::from(desc.free_block_count());
+        inodes += i64::from(desc.free_inode_count());
+    }
+    let totals = &volume.totals;
+    let (old_blocks, old_inodes) = (totals.free_block_count(), totals.free_inode_count());
+    // Both are below 2^48.
+    totals.add(blocks - old_blocks as i64, inodes - old_inodes as i64);
+    Ok(())
+}
+
+fn open_read_only(found: Found, options: &OpenOptions) -> Result<Opened> {
+    // Nothing is ever written into it: the engine serves only as a cache.
+    let memory = Arc::new(MemoryDevice::new(READ_ONLY_JOURNAL_BYTES, 4096));
+    let space = Space::new(memory, std::iter::once(0..READ_ONLY_JOURNAL_BYTES as u64).collect())?;
+    let engine_options = Options {
+        region_count: 2,
+        commit_interval: None,
+        background: false,
+        life: options.random_seed,
+        ..Options::default()
+    };
+    build(found, options, space, engine_options, false)
+}
+
+fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Opened> {
+    if found.superblock.s_state.get() & STATE_ERROR != 0 {
+        let why = "the volume is marked as having errors; run: onejournal fsck -y TARGET";
+        return Err(Error::Incompatible(why.into()));
+    }
+    let place = place::to_use(&found, &options)?;
+    let life = life(&found.superblock, options.random_seed);
+    let elsewhere = note_next_life(&found, &place, life)?;
+    let engine_options = Options {
+        region_count: u32::try_from(options.region_count).unwrap_or(u32::MAX),
+        delta_codec: options.delta_codec,
+        commit_interval: options.commit_interval,
+        background: options.background,
+        life,
+        #[cfg(feature = "canary")]
+        broken: options.broken,
+        ..Options::default()
+    };
+    let marks = found.marks();
+    let mut opened = build(found, &options, place.space, engine_options, true)?;
+    let claim = options.claimant.as_ref().map(|claimant| claimant.claim.clone());
+    marks.set(elsewhere, claim.as_ref())?;
+    let beating = claim.filter(|_| options.background);
+    let started = opened.start_heartbeat(marks, beating);
+    match started.and_then(|()| start(&opened.mounted, crashed)) {
+        Ok(()) => Ok(opened),
+        Err(error) => {
+            abandon(opened);
+            Err(error)
+        }
+    }
+}
+
+/// What the volume will note of a journal elsewhere when `life` has begun. If it was not closed, it
+/// notes both lives now: a crash from here on leaves the journal in either.
+fn note_next_life(found: &Found, place: &Place, life: u64) -> Result<Option<Elsewhere>> {
+    let Some((journal_uuid, was)) = place.elsewhere else { return Ok(None) };
+    let next = Elsewhere { journal_uuid, life, next_life: life };
+    if let Some(was) = was
+        && found.area.elsewhere.is_some()
+    {
+        found.marks().note_elsewhere(Some(Elsewhere { life: was, ..next }))?;
+    }
+    Ok(Some(next))
+}
+
+/// A failed opening must not leave a volume that only we can open, if it can be helped.
+fn abandon(opened: Opened) {
+    let Opened { mounted, marks: Some(marks), heartbeat } = opened else { return };
+    let closed = mounted.journal.close().map_err(Error::from);
+    drop(heartbeat);
+    if let Err(error) = closed.and_then(|()| marks.remove()) {
+        tracing::warn!("the volume stays marked: {error}");
+    }
+}
+
+fn build(
+    found: Found,
+    options: &OpenOptions,
+    space: Space,
+    mut engine_options: Options,
+    writable: bool,
+) -> Result<Opened> {
+    let marks = found.marks();
+    let Found { raw, superblock, area, orphan_file, .. } = found;
+    let RawVolume { device, geometry, checksums, .. } = raw;
+    let mut reserved = area.all_runs();
+    let orphan_file = orphan_file.map(|(file, runs)| {
+        reserved.extend(runs);
+        file
+    });
+    let file_stats = Arc::<FileStats>::default();
+    engine_options.observer = Some(file_stats.clone());
+    let journal = Journal::open(device.clone(), space, superblock.s_uuid, engine_options)?;
+    let totals = Totals::new(
+        superblock.free_block_count(geometry.wide).min(geometry.block_count),
+        u64::from(superblock.s_free_inodes_count.get()),
+    );
+    let mounted = Mounted {
+        alloc_hints: AllocHints::new(geometry.group_count),
+        random: AtomicU64::new(options.random_seed),
+        renamed_dir_tid: AtomicU64::new(0),
+        answered: device::sync::RwLock::default(),
+        orphans: Orphans::new(orphan_file),
+        in_core: InCoreInodes::default(),
+        file_stats,
+        pending_frees: PendingFrees::default(),
+        journal,
+        settings: options.settings(),
+        totals,
+        facts: Facts {
+            places: Places::new(geometry.group_count, merge(reserved)),
+            superblock: Box::new(superblock),
+            geometry,
+            checksums,
+        },
+    };
+    Ok(Opened { mounted, marks: writable.then_some(marks), heartbeat: None })
+}
+
+/// A number for the engine's new life that differs from mount to mount even if the seed does not.
+fn life(superblock: &SuperBlock, seed: u64) -> u64 {
+    let words = [
+        u64::from(superblock.s_mnt_count.get()),
+        u64::from(superblock.s_mtime.get()),
+        u64::from(superblock.s_wtime.get()),
+    ];
+    let mix =
+        |state: u64, word: u64| (state ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    words.iter().fold(seed, |state, word| mix(state, *word))
+}
