@@ -21,7 +21,7 @@ use crate::running::{InPlaceCount, Running};
 use crate::state::{Committing, RegionUse};
 use crate::stats::Counters;
 use crate::under_way::Source;
-use crate::{BlockOwner, DeltaCodec, Result, Tid, Written, WrittenAs};
+use crate::{BlockOwner, Result, Tid, Written, WrittenAs};
 
 impl Engine {
     /// Returns when `tid` and everything before it is durable.
@@ -82,8 +82,7 @@ impl Engine {
             assert!(self.state.lock().live.is_empty(), "nobody else commits");
             revokes = &no_revokes;
         }
-        if self.options.delta_codec == DeltaCodec::XorLzo {
-            // The region has to be known before the record: what is whole in it decides the form.
+        if self.options.delta_codec.needs_region() {
             let max_bytes = record::max_bytes(transaction.blocks.len(), revokes.len());
             let max_bytes = max_bytes.next_multiple_of(self.step_bytes);
             self.choose_region(max_bytes as u64)?;

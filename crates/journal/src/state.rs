@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::form;
 use crate::header::Header;
-use crate::record::is_whole_form;
 use crate::running::Logged;
 use crate::{BlockOwner, BlockRef, HomeBlock, Tid};
 
@@ -149,7 +149,7 @@ impl State {
             }
         }
         let region_index = self.active;
-        for ((block, logged), (form, _)) in transaction.blocks.iter().zip(changes) {
+        for ((block, logged), (form_number, _)) in transaction.blocks.iter().zip(changes) {
             let live = self.live.entry(*block).or_insert_with(|| Live {
                 region_index,
                 whole_region: None,
@@ -157,7 +157,7 @@ impl State {
                 owner: logged.owner,
             });
             live.region_index = region_index;
-            if is_whole_form(*form) {
+            if form::is_whole(*form_number) {
                 live.whole_region = Some(region_index);
             }
             live.owner = logged.owner;
