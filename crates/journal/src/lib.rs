@@ -19,11 +19,14 @@
 //! are immutable once published, handles are exclusive and undo themselves when dropped, and a
 //! checkpoint frees a whole region with one flush and one header (DJFS, group checkpointing).
 
+mod abort;
 mod block_map;
+mod blocks;
 mod cache;
 mod checkpoint;
 pub mod codec;
 mod commit;
+mod context;
 mod distribution;
 mod engine;
 mod error;
@@ -33,18 +36,22 @@ mod form;
 pub mod format;
 mod handle;
 mod header;
+mod home;
 mod in_place;
 mod journal;
+mod limits;
+mod live;
 mod medium;
 mod observer;
 mod options;
 mod record;
 mod recovery;
 mod region_bytes;
+mod regions;
+mod ring;
 mod running;
 mod scan;
 mod space;
-mod state;
 mod stats;
 mod types;
 mod under_way;

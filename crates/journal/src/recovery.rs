@@ -173,7 +173,7 @@ fn replay(
         apply_chains(regions, records, batch, &mut blocks)?;
         let blocks: Vec<(HomeBlock, BlockRef)> =
             batch.iter().map(|(home, _)| **home).zip(blocks).collect();
-        crate::checkpoint::write_home(home.as_ref(), &blocks)?;
+        crate::home::write_blocks(home.as_ref(), &blocks)?;
     }
     Ok(home.flush()?)
 }
