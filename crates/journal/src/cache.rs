@@ -53,6 +53,14 @@ pub(crate) struct Cache {
     clean_limit_per_shard: usize,
 }
 
+/// What the cache has of a block.
+pub(crate) enum Found {
+    /// The newest version.
+    Version(BlockRef),
+    /// Nothing. The ticket is for filling it after the device was read.
+    Nothing(FillTicket),
+}
+
 /// Permission to fill the cache with a block that was read from the device.
 #[derive(Clone, Copy)]
 pub(crate) struct FillTicket(u64);
@@ -76,12 +84,12 @@ impl Cache {
         shard.entries.get(&block).map(|entry| entry.block.clone())
     }
 
-    /// The newest version, or the ticket with which to fill it after reading the device.
-    pub(crate) fn get_or_ticket(&self, block: HomeBlock) -> Result<BlockRef, FillTicket> {
+    /// What is known of the block.
+    pub(crate) fn find(&self, block: HomeBlock) -> Found {
         let mut shard = self.shard(block).lock();
         match shard.entries.get(&block) {
-            Some(entry) => Ok(entry.block.clone()),
-            None => Err(FillTicket(*shard.change_count(block))),
+            Some(entry) => Found::Version(entry.block.clone()),
+            None => Found::Nothing(FillTicket(*shard.change_count(block))),
         }
     }
 

@@ -1,139 +1,226 @@
 //! Commit: one durable write for everyone who waits.
 //!
-//! The caller of [`Engine::sync`] commits by itself when no commit is in flight (it is the
+//! The caller of [`Committer::sync`] commits by itself when no commit is in flight (it is the
 //! *leader*, no thread switch); otherwise it waits and is either served by a commit that began
 //! after its transaction closed, or leads the next one.
 //!
-//! Phases, each a function: close the running transaction; write its ordered data home; reserve
-//! space in a region; write the record; publish. A failure in any of them aborts the journal.
+//! Phases, each a function: close the running transaction ([`Committer::close`]); bring its data in place home
+//! ([`Committer::settle_in_place`]); lay out the record and reserve its space in a region
+//! ([`Committer::lay_out`]); write the record ([`Committer::write`]); publish ([`Committer::publish`]). A failure
+//! in any of them aborts the journal.
 //!
 //! An operation may free any number of blocks, so there may be more to revoke than a record can
 //! hold. Then everything that the journal holds is brought home first: nothing is left to revoke.
+//!
+//! Lock: `progress`, which protects whether a commit is in flight, what is committed, and who waits. It is taken
+//! before the regions, and held together with them in [`Committer::checkpoint_all`] alone: while it is held and no
+//! commit is in flight, no record has a place without being committed, so the active region may be filled.
+//! `record_buf` belongs to the commit in flight, which takes it before the regions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::Engine;
+use device::sync::{Condvar, Mutex};
+
+use crate::abort::Wake;
+use crate::checkpoint::Checkpointer;
+use crate::context::Context;
+use crate::distribution::{Distribution, Distributions};
+use crate::format::record_seed;
+use crate::header::Header;
+use crate::home::Home;
+use crate::in_place::{InPlace, WriteOut};
+use crate::limits::Limits;
 use crate::options::Broken;
-use crate::record::{self, Contents, Encoded, Encoding};
-use crate::running::{InPlaceCount, Running};
-use crate::state::{Committing, RegionUse};
+use crate::record::{self, Contents, Encoded, Encoding, RecordBuf};
+use crate::regions::{Place, RegionUse};
+use crate::ring::Ring;
+use crate::running::{Committing, InPlaceCount, InPlaceEnd, Running};
 use crate::stats::Counters;
 use crate::under_way::Source;
-use crate::{BlockOwner, DeltaCodec, Result, Tid, Written, WrittenAs};
+use crate::{HomeBlock, Result, Tid, WrittenAs};
 
-impl Engine {
+/// The parts of the engine that a commit works with.
+pub(crate) struct Parts {
+    pub context: Arc<Context>,
+    pub home: Arc<Home>,
+    pub ring: Arc<Ring>,
+    pub checkpointer: Arc<Checkpointer>,
+    pub in_place: Arc<InPlace>,
+    pub running: Arc<Mutex<Running>>,
+}
+
+/// Commits transactions, one at a time.
+pub(crate) struct Committer {
+    parts: Parts,
+    limits: Limits,
+    format: RecordFormat,
+    record_buf: Mutex<RecordBuf>,
+    progress: Mutex<Progress>,
+    /// Signalled when a commit has ended, and by an abort.
+    ended: Condvar,
+    distributions: Distributions,
+}
+
+/// What all records of this incarnation have in common.
+struct RecordFormat {
+    life: u64,
+    checksum_seed: u32,
+    step_bytes: usize,
+    /// Payloads are packed.
+    packs: bool,
+}
+
+struct Progress {
+    committed: Tid,
+    is_in_flight: bool,
+    /// Calls of `sync` that wait for each transaction: the running and the committing one.
+    waiting: Vec<(Tid, u64)>,
+}
+
+impl Progress {
+    /// A call of `sync` waits for `tid`.
+    fn add_waiting(&mut self, tid: Tid) {
+        match self.waiting.iter_mut().find(|(waited_for, _)| *waited_for == tid) {
+            Some((_, count)) => *count += 1,
+            None => self.waiting.push((tid, 1)),
+        }
+    }
+
+    /// `tid` and all before it are durable: how many calls waited for that.
+    fn take_waiting(&mut self, tid: Tid) -> u64 {
+        let mut count = 0;
+        self.waiting.retain(|(waited_for, calls)| {
+            let is_later = *waited_for > tid;
+            count += if is_later { 0 } else { *calls };
+            is_later
+        });
+        count
+    }
+}
+
+/// How a commit ended that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CommitOutcome {
+    Committed,
+    /// The running transaction was empty.
+    NothingToCommit,
+}
+
+/// A transaction that was closed.
+struct Closed<'a> {
+    transaction: Arc<Committing>,
+    /// Its buffered data.
+    out: Option<WriteOut<'a>>,
+    /// Its other data in place.
+    in_place: Arc<InPlaceCount>,
+}
+
+impl Committer {
+    /// `header` begins the incarnation.
+    pub(crate) fn new(parts: Parts, limits: Limits, header: &Header, packs: bool) -> Committer {
+        let progress = Progress {
+            committed: Tid(header.tail_tid.0 - 1),
+            is_in_flight: false,
+            waiting: Vec::new(),
+        };
+        let format = RecordFormat {
+            life: header.life,
+            checksum_seed: record_seed(&header.uuid, header.life),
+            step_bytes: header.step_bytes,
+            packs,
+        };
+        Committer {
+            parts,
+            limits,
+            format,
+            record_buf: Mutex::new(RecordBuf::new()),
+            progress: Mutex::new(progress),
+            ended: Condvar::new(),
+            distributions: Distributions::new(),
+        }
+    }
+
+    /// This transaction and everything before it is durable.
+    pub(crate) fn committed(&self) -> Tid {
+        self.progress.lock().committed
+    }
+
+    /// Latencies of commits in nanoseconds, and syncs served by each.
+    pub(crate) fn distributions(&self) -> (Distribution, Distribution) {
+        self.distributions.snapshot()
+    }
+
     /// Returns when `tid` and everything before it is durable.
     pub(crate) fn sync(&self, tid: Tid) -> Result<()> {
-        let mut is_first_look = true;
-        Counters::add(&self.counters.syncs, 1);
+        let (context, mut is_first_look) = (&self.parts.context, true);
+        Counters::add(&context.counters.syncs, 1);
         loop {
-            let mut state = self.state.lock();
+            let mut progress = self.progress.lock();
             loop {
-                self.check_aborted()?;
-                if state.committed >= tid {
-                    Counters::add(&self.counters.syncs_without_io, usize::from(is_first_look));
+                context.abort.check()?;
+                if progress.committed >= tid {
+                    let count = usize::from(is_first_look);
+                    Counters::add(&context.counters.syncs_without_io, count);
                     return Ok(());
                 }
                 if is_first_look {
-                    state.add_waiting(tid);
+                    progress.add_waiting(tid);
                 }
                 is_first_look = false;
-                if !state.commit_in_flight {
+                if !progress.is_in_flight {
                     break;
                 }
-                state = self.changed.wait(state);
+                progress = self.ended.wait(progress);
             }
-            state.commit_in_flight = true;
-            drop(state);
-            let in_flight = self.awaited(|state| state.commit_in_flight = false);
-            let result = self.or_abort(self.commit_running());
-            if matches!(result, Ok(false)) {
-                // Nothing will be committed for those who wait for it.
-                self.state.lock().take_waiting(tid);
-            }
-            drop(in_flight);
-            if !result? {
-                Counters::add(&self.counters.syncs_without_io, 1);
+            progress.is_in_flight = true;
+            drop(progress);
+            if self.lead(tid)? == CommitOutcome::NothingToCommit {
+                Counters::add(&context.counters.syncs_without_io, 1);
                 return Ok(());
             }
         }
     }
 
-    /// Commits the running transaction; `false` if it was empty. One caller at a time.
-    fn commit_running(&self) -> Result<bool> {
-        let started = Instant::now();
-        let Some((transaction, in_place)) = self.close_running()? else {
-            self.flush_home_if_written()?;
-            return Ok(false);
-        };
-        if !in_place.wait_for_zero() {
-            self.abort(&"a thread panicked while it wrote in place, which is a bug");
+    /// Commits as the leader, who was asked for `tid`.
+    fn lead(&self, tid: Tid) -> Result<CommitOutcome> {
+        let abort = &self.parts.context.abort;
+        let _in_flight = abort.awaited(|| self.end());
+        let outcome = abort.on_failure(self.commit_running())?;
+        if outcome == CommitOutcome::NothingToCommit {
+            // Nothing will be committed for the calls that wait for it.
+            self.progress.lock().take_waiting(tid);
         }
-        self.flush_home_if_written()?;
-        // Data in place that failed must not be followed by the metadata that points to it.
-        self.check_aborted()?;
-        let no_revokes = BTreeSet::new();
-        let drops_revokes = self.is_broken(Broken::RevokesDropped);
-        let mut revokes = if drops_revokes { &no_revokes } else { &transaction.revokes };
-        if !self.record_fits(transaction.blocks.len(), revokes.len()) {
-            self.bring_all_home(self.state.lock())?;
-            assert!(self.state.lock().live.is_empty(), "nobody else commits");
-            revokes = &no_revokes;
-        }
-        if self.options.delta_codec == DeltaCodec::XorLzo {
-            // The region has to be known before the record: what is whole in it decides the form.
-            let max_bytes = record::max_bytes(transaction.blocks.len(), revokes.len());
-            let max_bytes = max_bytes.next_multiple_of(self.step_bytes);
-            self.choose_region(max_bytes as u64)?;
-        }
-        let life = self.state.lock().header.life;
-        let mut record_buf = self.record_buf.lock();
-        let encoded = record::encode(
-            &Contents {
-                tid: transaction.tid,
-                time_ns: (self.options.now_ns)(),
-                blocks: &transaction.blocks,
-                revokes,
-            },
-            &Encoding {
-                life,
-                checksum_seed: self.checksum_seed,
-                step_bytes: self.step_bytes,
-                delta_codec: self.options.delta_codec,
-                pack: self.packs,
-                is_whole_in_region: &|block| {
-                    self.is_broken(Broken::XorWithoutBase)
-                        || self.state.lock().is_whole_in_active(block)
-                },
-            },
-            &mut record_buf,
-        );
-        Counters::add(&self.counters.revokes, revokes.len());
-        let record_bytes = encoded.bytes.len() as u64;
-        self.choose_region(record_bytes)?;
-        let offset = self.reserve(record_bytes, transaction.tid)?;
-        if self.is_broken(Broken::HomeBeforeCommit) {
-            for (block, logged) in &transaction.blocks {
-                self.home.write(block.offset_bytes(), logged.version.as_ref())?;
-            }
-        }
-        if self.is_broken(Broken::CommitNotDurable) {
-            self.space.write(offset, encoded.bytes)?;
-        } else {
-            self.space.write_durable(offset, encoded.bytes)?;
-        }
-        self.publish_commit(&transaction, &encoded, started.elapsed());
-        Ok(true)
+        Ok(outcome)
     }
 
-    /// Takes the running transaction, starts the next one, and writes the buffered ordered data
-    /// of the one that was taken.
-    fn close_running(&self) -> Result<Option<(Arc<Committing>, Arc<InPlaceCount>)>> {
-        let mut running = self.running.lock();
+    fn end(&self) {
+        let mut progress = self.progress.lock();
+        progress.is_in_flight = false;
+        self.ended.notify_all();
+    }
+
+    /// Commits the running transaction. One caller at a time.
+    fn commit_running(&self) -> Result<CommitOutcome> {
+        let started = Instant::now();
+        let Some(Closed { transaction, out, in_place }) = self.close() else {
+            self.parts.home.flush_if_written()?;
+            return Ok(CommitOutcome::NothingToCommit);
+        };
+        self.settle_in_place(out, &in_place)?;
+        let mut record_buf = self.record_buf.lock();
+        let (encoded, place) = self.lay_out(&transaction, &mut record_buf)?;
+        self.write(&transaction, &place, &encoded)?;
+        self.publish(&transaction, &encoded, started.elapsed());
+        Ok(CommitOutcome::Committed)
+    }
+
+    /// Phase 1: takes the running transaction, if it is not empty, and starts the next one.
+    fn close(&self) -> Option<Closed<'_>> {
+        let mut running = self.parts.running.lock();
         if running.is_empty() {
-            return Ok(None);
+            return None;
         }
         let next = Running::new(running.tid.next());
         let closed = std::mem::replace(&mut *running, next);
@@ -142,125 +229,183 @@ impl Engine {
             blocks: closed.blocks,
             revokes: closed.revokes,
         });
-        self.state.lock().committing = Some(transaction.clone());
-        let out = self.take_out(closed.ordered, Source::Buffered, None);
-        drop(running);
-        self.write_out(out)?;
-        Ok(Some((transaction, closed.in_place)))
+        self.parts.ring.lock().begin_commit(transaction.clone());
+        let out = self.parts.in_place.take_out(closed.ordered, Source::Buffered, None);
+        Some(Closed { transaction, out, in_place: closed.in_place })
+    }
+
+    /// Phase 2: returns when the transaction's data in place are home and flushed. A record must not follow that
+    /// points to data that were not written.
+    fn settle_in_place(&self, out: Option<WriteOut<'_>>, in_place: &InPlaceCount) -> Result<()> {
+        let abort = &self.parts.context.abort;
+        self.parts.in_place.write_out(out)?;
+        if in_place.wait_for_zero() == InPlaceEnd::OneIsLost {
+            abort.latch(&"a thread panicked while it wrote in place, which is a bug");
+        }
+        self.parts.home.flush_if_written()?;
+        abort.check()
+    }
+
+    /// Phase 3: encodes the record and gives it a place in the active region, within the header's reach.
+    fn lay_out<'a>(
+        &self,
+        transaction: &Committing,
+        record_buf: &'a mut RecordBuf,
+    ) -> Result<(Encoded<'a>, Place)> {
+        let Parts { context, ring, .. } = &self.parts;
+        let no_revokes = BTreeSet::new();
+        let revokes =
+            if self.must_revoke(transaction)? { &transaction.revokes } else { &no_revokes };
+        let codec = context.options.delta_codec;
+        if codec.needs_region() {
+            let max_bytes = record::max_bytes(transaction.blocks.len(), revokes.len());
+            self.choose_region(max_bytes.next_multiple_of(self.format.step_bytes) as u64)?;
+        }
+        let is_whole_in_region = |block: HomeBlock| {
+            context.is_broken(Broken::XorWithoutBase) || ring.lock().is_whole_in_active(block)
+        };
+        let encoded = record::encode(
+            &Contents {
+                tid: transaction.tid,
+                time_ns: (context.options.now_ns)(),
+                blocks: &transaction.blocks,
+                revokes,
+            },
+            &Encoding {
+                life: self.format.life,
+                checksum_seed: self.format.checksum_seed,
+                step_bytes: self.format.step_bytes,
+                delta_codec: codec,
+                pack: self.format.packs,
+                is_whole_in_region: &is_whole_in_region,
+            },
+            record_buf,
+        );
+        Counters::add(&context.counters.revokes, revokes.len());
+        let record_bytes = encoded.bytes.len() as u64;
+        self.choose_region(record_bytes)?;
+        let place = ring.lock().reserve(record_bytes);
+        if !place.is_reached {
+            ring.reach(place.end_offset)?;
+        }
+        Ok((encoded, place))
+    }
+
+    /// The record needs the transaction's revokes. If they do not fit into it, brings everything home instead.
+    fn must_revoke(&self, transaction: &Committing) -> Result<bool> {
+        let Parts { context, ring, checkpointer, .. } = &self.parts;
+        if context.is_broken(Broken::RevokesDropped) {
+            return Ok(false);
+        }
+        if self.limits.record_fits(transaction.blocks.len(), transaction.revokes.len()) {
+            return Ok(true);
+        }
+        checkpointer.fill_active(&mut ring.lock());
+        checkpointer.bring_filled_home()?;
+        assert!(ring.lock().has_no_records(), "no other thread commits");
+        Ok(false)
+    }
+
+    /// Phase 4: the record becomes durable.
+    fn write(&self, transaction: &Committing, place: &Place, encoded: &Encoded<'_>) -> Result<()> {
+        if self.parts.context.is_broken(Broken::HomeBeforeCommit) {
+            for (block, logged) in &transaction.blocks {
+                self.parts.home.write(*block, logged.version.as_ref())?;
+            }
+        }
+        self.parts.ring.write_record(place, encoded.bytes)
+    }
+
+    /// Phase 5: the transaction is committed. Its callers are told when the commit ends.
+    fn publish(&self, transaction: &Committing, encoded: &Encoded<'_>, took: Duration) {
+        let Parts { context, ring, .. } = &self.parts;
+        Counters::add(&context.counters.commits, 1);
+        Counters::add(&context.counters.journal_bytes, encoded.bytes.len());
+        context.counters.add_by_form(encoded.changes);
+        Counters::add(&context.counters.logged_blocks, transaction.blocks.len());
+        let logged = transaction.blocks.values().zip(encoded.changes);
+        context.observe(logged.map(|(logged, (form, len_bytes))| {
+            (logged.owner, WrittenAs::Logged { form: *form }, *len_bytes as u64)
+        }));
+        let cancelled = ring.lock().end_commit(encoded.changes);
+        Counters::add(&context.counters.cancelled_blocks, cancelled);
+        // The regions come first: a thread that finds the transaction committed must find its records there.
+        let mut progress = self.progress.lock();
+        assert!(progress.committed.next() == transaction.tid, "transactions commit in their order");
+        progress.committed = transaction.tid;
+        // A commit has a caller, even if its transaction was empty when that one first looked.
+        let sync_count = progress.take_waiting(transaction.tid).max(1);
+        self.distributions.note_commit(took, sync_count);
     }
 
     /// Returns when the active region has room for a record: the one that was active, or the next
     /// one, once free.
     fn choose_region(&self, record_bytes: u64) -> Result<()> {
-        let mut state = self.state.lock();
-        let active = state.active;
-        let region_bytes = state.header.region_bytes;
-        assert!(record_bytes <= region_bytes, "a transaction is bounded by the region");
-        let must_free = state.dirty_block_count >= self.options.dirty_block_limit;
-        let is_full = state.region(active).usage == RegionUse::Filled
-            || state.region(active).head_bytes + record_bytes > region_bytes;
-        if is_full || (must_free && state.region(active).head_bytes > 0) {
-            state.region(active).usage = RegionUse::Filled;
-            self.checkpoint_wanted.notify_one();
-            drop(state);
-            self.wait_for_next_region()?;
-            state = self.state.lock();
-            state.active = state.next_region(active);
-        }
-        Ok(())
-    }
-
-    /// The place of a record: in the active region, behind the last one. The header reaches it.
-    fn reserve(&self, record_bytes: u64, tid: Tid) -> Result<u64> {
-        let mut state = self.state.lock();
-        let active = state.active;
-        let region = state.region(active);
-        if region.usage == RegionUse::Free {
-            region.usage = RegionUse::Active;
-            region.first_tid = tid;
-        }
-        let head_bytes = region.head_bytes;
-        region.head_bytes += record_bytes;
-        let offset = state.header.region_offset(active) + head_bytes;
-        if !state.is_reached(offset + record_bytes) {
-            drop(state);
-            self.reach(offset + record_bytes)?;
-        }
-        Ok(offset)
-    }
-
-    /// Makes the header say durably that records go as far as `end_offset`: before the first that does, so that
-    /// recovery need not look behind it.
-    fn reach(&self, end_offset: u64) -> Result<()> {
-        let _writing = self.header_writing.lock();
-        let state = self.state.lock();
-        if state.is_reached(end_offset) {
+        let Parts { context, ring, .. } = &self.parts;
+        let mut regions = ring.lock();
+        if !regions.must_leave_active(record_bytes, context.options.dirty_block_limit) {
             return Ok(());
         }
-        let header = state.header_that_reaches(end_offset);
-        drop(state);
-        if !self.is_broken(Broken::ReachNotWritten) {
-            header.write(&self.space)?;
+        if regions.active_use() == RegionUse::Active {
+            regions.fill_active();
         }
-        self.state.lock().header = header;
+        let left = regions.active();
+        ring.ask_for_checkpoint();
+        drop(regions);
+        self.wait_for_next_region()?;
+        ring.lock().enter_next(left);
         Ok(())
     }
 
     /// Returns when the region after the active one is free: a stall, if it is not.
     fn wait_for_next_region(&self) -> Result<()> {
+        let Parts { context, ring, checkpointer, .. } = &self.parts;
         let started = Instant::now();
         let mut has_stalled = false;
         loop {
             // Looked at under the lock, or the notification of an abort could be missed.
-            let mut state = self.state.lock();
-            self.check_aborted()?;
-            let next = state.next_region(state.active);
-            if state.region(next).usage == RegionUse::Free {
+            let regions = ring.lock();
+            context.abort.check()?;
+            if regions.is_next_free() {
                 break;
             }
             if !has_stalled {
-                Counters::add(&self.counters.stalls, 1);
+                Counters::add(&context.counters.stalls, 1);
                 has_stalled = true;
             }
-            if self.options.background && !state.stopping {
-                drop(self.changed.wait(state));
+            if ring.has_checkpoint_thread() {
+                drop(ring.wait(regions));
             } else {
-                drop(state);
-                self.checkpoint_tail()?;
+                drop(regions);
+                checkpointer.bring_tail_home()?;
             }
         }
         if has_stalled {
             let stall_ns = usize::try_from(started.elapsed().as_nanos()).unwrap_or(usize::MAX);
-            Counters::add(&self.counters.stall_ns, stall_ns);
+            Counters::add(&context.counters.stall_ns, stall_ns);
         }
         Ok(())
     }
 
-    fn publish_commit(&self, transaction: &Committing, encoded: &Encoded<'_>, took: Duration) {
-        Counters::add(&self.counters.commits, 1);
-        Counters::add(&self.counters.journal_bytes, encoded.bytes.len());
-        self.counters.add_by_form(encoded.changes);
-        Counters::add(&self.counters.logged_blocks, transaction.blocks.len());
-        let logged = transaction.blocks.values().zip(encoded.changes);
-        self.observe(logged.map(|(logged, (form, len_bytes))| {
-            (logged.owner, WrittenAs::Logged { form: *form }, *len_bytes as u64)
-        }));
-        let mut state = self.state.lock();
-        let cancelled = state.note_committed(transaction, encoded.changes);
-        state.committing = None;
-        Counters::add(&self.counters.cancelled_blocks, cancelled);
-        // A commit has a caller, even if its transaction was empty when that one first looked.
-        self.distributions.note_commit(took, state.take_waiting(transaction.tid).max(1));
-        self.changed.notify_all();
-    }
-    /// Tells the observer what was written for owners.
-    pub(crate) fn observe(&self, all: impl Iterator<Item = (BlockOwner, WrittenAs, u64)>) {
-        let Some(observer) = &self.options.observer else { return };
-        let owned = all.filter(|(owner, ..)| *owner != BlockOwner::NOBODY);
-        let written: Vec<Written> =
-            owned.map(|(owner, how, len_bytes)| Written { owner, how, len_bytes }).collect();
-        if !written.is_empty() {
-            observer.written(&written);
+    /// Closes the active region, whatever it holds, and brings everything home. Waits for the
+    /// commit in flight first: its record has a place in the active region and is not committed.
+    pub(crate) fn checkpoint_all(&self) -> Result<()> {
+        let Parts { context, ring, checkpointer, .. } = &self.parts;
+        let mut progress = self.progress.lock();
+        while progress.is_in_flight {
+            progress = self.ended.wait(progress);
         }
+        // A commit that failed has left its place.
+        context.abort.check()?;
+        checkpointer.fill_active(&mut ring.lock());
+        drop(progress);
+        checkpointer.bring_filled_home()
+    }
+}
+
+impl Wake for Committer {
+    fn wake_all(&self) {
+        let _progress = self.progress.lock();
+        self.ended.notify_all();
     }
 }

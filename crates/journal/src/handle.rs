@@ -9,7 +9,10 @@ use std::time::Instant;
 use device::sync::MutexGuard;
 
 use crate::block_map::BlockMap;
-use crate::engine::Engine;
+use crate::blocks::Blocks;
+use crate::context::Context;
+use crate::limits::Limits;
+use crate::ring::Ring;
 use crate::running::{InPlaceGuard, Logged, Ordered, Running};
 use crate::stats::Counters;
 use crate::{BlockBytes, BlockOwner, BlockRef, Form, HomeBlock, JournalError, Result, Tid};
@@ -28,11 +31,20 @@ struct Change {
     owner: BlockOwner,
 }
 
+/// The parts of the engine that a handle works with.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub context: &'a Context,
+    pub blocks: &'a Blocks,
+    pub ring: &'a Ring,
+    pub limits: &'a Limits,
+}
+
 /// An open handle on the running transaction. Only one is open at a time.
 ///
 /// Changes are private until [`Handle::stop`]; dropping the handle instead undoes them.
 pub struct Handle<'a> {
-    engine: &'a Engine,
+    parts: Parts<'a>,
     running: MutexGuard<'a, Running>,
     changes: BlockMap<Change>,
     freed: Vec<Range<u64>>,
@@ -59,12 +71,12 @@ fn log(running: &mut Running, block: HomeBlock, change: Change, before: Option<B
 
 impl<'a> Handle<'a> {
     pub(crate) fn new(
-        engine: &'a Engine,
+        parts: Parts<'a>,
         running: MutexGuard<'a, Running>,
         credit_count: usize,
     ) -> Handle<'a> {
         Handle {
-            engine,
+            parts,
             running,
             changes: BlockMap::default(),
             freed: Vec::new(),
@@ -93,7 +105,7 @@ impl<'a> Handle<'a> {
     pub fn read(&self, block: HomeBlock) -> Result<BlockRef> {
         match self.changes.get(&block) {
             Some(change) => Ok(change.block.clone()),
-            None => self.engine.read(block),
+            None => self.parts.blocks.read(block),
         }
     }
 
@@ -103,7 +115,7 @@ impl<'a> Handle<'a> {
         let change = match self.changes.entry(block) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let newest = self.engine.read(block)?;
+                let newest = self.parts.blocks.read(block)?;
                 entry.insert(Change {
                     block: newest,
                     route: Route::Journal,
@@ -157,7 +169,7 @@ impl<'a> Handle<'a> {
     pub fn is_logged(&self, block: HomeBlock) -> bool {
         self.changes.get(&block).is_some_and(|change| change.route == Route::Journal)
             || self.running.blocks.contains_key(&block)
-            || self.engine.state.lock().is_logged(block)
+            || self.parts.ring.lock().is_logged(block)
     }
 
     /// [`Handle::is_logged`] for any of `count` blocks.
@@ -169,7 +181,7 @@ impl<'a> Handle<'a> {
         };
         self.running.blocks.range(blocks.clone()).next().is_some()
             || self.changes.iter().any(is_changed)
-            || self.engine.state.lock().first_logged_block_in(&range).is_some()
+            || self.parts.ring.lock().first_logged_block_in(&range).is_some()
     }
 
     /// Data of the block are buffered: they go home before this transaction commits.
@@ -205,7 +217,7 @@ impl<'a> Handle<'a> {
         self.keep_logged_blocks_journaled();
         let running = &mut *self.running;
         for (block, change) in self.changes.drain() {
-            let before = self.engine.cache.publish(block, change.block.clone());
+            let before = self.parts.blocks.cache().publish(block, change.block.clone());
             match change.route {
                 Route::Journal => log(running, block, change, before),
                 Route::InPlace => {
@@ -216,7 +228,7 @@ impl<'a> Handle<'a> {
         }
         self.running.handle_count += 1;
         self.running.since.get_or_insert_with(Instant::now);
-        Counters::add(&self.engine.counters.handles, 1);
+        Counters::add(&self.parts.context.counters.handles, 1);
         self.running.tid
     }
 
@@ -229,9 +241,9 @@ impl<'a> Handle<'a> {
         if in_place.is_empty() {
             return;
         }
-        let state = self.engine.state.lock();
+        let regions = self.parts.ring.lock();
         for (block, change) in &mut in_place {
-            if self.running.blocks.contains_key(block) || state.is_logged(**block) {
+            if self.running.blocks.contains_key(block) || regions.is_logged(**block) {
                 change.route = Route::Journal;
             }
         }
@@ -242,8 +254,8 @@ impl<'a> Handle<'a> {
         let running = &mut *self.running;
         remove_range(&mut running.blocks, &blocks);
         remove_range(&mut running.ordered, &blocks);
-        self.engine.logged_blocks_in(&range, &mut running.revokes);
-        self.engine.cache.forget(range);
+        self.parts.ring.lock().logged_blocks_in(&range, &mut running.revokes);
+        self.parts.blocks.cache().forget(range);
     }
 
     /// Refuses what cannot fit into one transaction: an operation must ask for enough credits.
@@ -253,7 +265,7 @@ impl<'a> Handle<'a> {
         }
         debug_assert!(false, "a handle used more than its {} credits", self.credit_count);
         let used = self.changes.len() + self.running.blocks.len();
-        if used < self.engine.max_transaction_blocks {
+        if used < self.parts.limits.transaction_blocks() {
             return Ok(());
         }
         let text = format!("an operation changed more than {} blocks", self.changes.len());

@@ -53,6 +53,16 @@ pub struct Header {
     pub space_bytes: u64,
 }
 
+/// What a header slot holds, or both of them.
+pub(crate) enum FoundHeader {
+    /// A valid header of the volume.
+    Ours(Header),
+    /// A whole header that must not be used, and why.
+    Refused(JournalError),
+    /// No header: torn, or never written.
+    None,
+}
+
 /// The first reach into a region is a sixteenth of it, or this.
 const REACH_MIN_BYTES: u64 = 256 << 10;
 
@@ -102,6 +112,17 @@ impl Header {
         Header { reach_offset: self.region_offset(last) + self.region_bytes, ..self }
     }
 
+    /// This header may be written over `older`: it is of the same incarnation and shape, and names no older
+    /// state. A bug otherwise.
+    pub(crate) fn assert_replaces(&self, older: &Header) {
+        let (new, old) = (self.sequence, older.sequence);
+        assert!(new > old, "header {new} would replace header {old}");
+        assert!(self.tail_tid >= older.tail_tid, "header {new} goes back in history");
+        let Header { sequence, tail_region, tail_tid, reach_offset, .. } = *self;
+        let same = Header { sequence, tail_region, tail_tid, reach_offset, ..*older };
+        assert!(*self == same, "header {new} is of another incarnation or shape");
+    }
+
     /// Writes the header durably to the slot whose turn it is.
     pub(crate) fn write(&self, space: &Space) -> Result<()> {
         let offset = self.sequence % 2 * HEADER_SLOT_BYTES;
@@ -123,6 +144,17 @@ impl Header {
 
     /// The newest valid header of the volume `uuid`, or why there is none.
     pub fn read(space: &Space, uuid: &[u8; 16]) -> Result<Header> {
+        match Header::find(space, uuid)? {
+            FoundHeader::Ours(header) => Ok(header),
+            FoundHeader::Refused(why) => Err(why),
+            FoundHeader::None => {
+                Err(JournalError::Damaged("neither of its two headers is valid".into()))
+            }
+        }
+    }
+
+    /// What the two slots hold. An error if they could not be read.
+    pub(crate) fn find(space: &Space, uuid: &[u8; 16]) -> Result<FoundHeader> {
         if space.len_bytes() < REGIONS_OFFSET {
             return Err(JournalError::TooSmall("no room for the headers".into()));
         }
@@ -130,15 +162,19 @@ impl Header {
         for slot in 0..2 {
             let mut buf = AlignedBuf::zeroed(HEADER_SLOT_BYTES as usize);
             space.read(slot * HEADER_SLOT_BYTES, &mut buf)?;
-            // A whole slot that cannot be used may be the newer one: nothing is known then.
-            let Some(header) = Self::parse(&buf, uuid)? else { continue };
+            let header = match Self::parse(&buf, uuid) {
+                FoundHeader::Ours(header) => header,
+                FoundHeader::None => continue,
+                // A whole slot that cannot be used may be the newer one: nothing is known then.
+                refused @ FoundHeader::Refused(_) => return Ok(refused),
+            };
             slot_count += 1;
             if newest.is_none_or(|n| n.sequence < header.sequence) {
                 newest = Some(header);
             }
         }
         let newest = if slot_count < 2 { newest.map(Header::reaching_everything) } else { newest };
-        newest.ok_or_else(|| JournalError::Damaged("neither of its two headers is valid".into()))
+        Ok(newest.map_or(FoundHeader::None, FoundHeader::Ours))
     }
 
     fn to_raw(self) -> RawHeader {
@@ -163,21 +199,21 @@ impl Header {
         raw
     }
 
-    /// `Ok(None)`: no header at all (torn, or never written).
-    fn parse(slot: &[u8], uuid: &[u8; 16]) -> Result<Option<Header>> {
-        let Ok((raw, _)) = RawHeader::read_from_prefix(slot) else { return Ok(None) };
+    fn parse(slot: &[u8], uuid: &[u8; 16]) -> FoundHeader {
+        let Ok((raw, _)) = RawHeader::read_from_prefix(slot) else { return FoundHeader::None };
         let unsummed = RawHeader { checksum: U32::new(0), ..raw };
         if raw.magic.get() != HEADER_MAGIC
             || raw.checksum.get() != crc32c::crc32c(unsummed.as_bytes())
         {
-            return Ok(None);
+            return FoundHeader::None;
         }
         if raw.version.get() != FORMAT_VERSION {
             let text = format!("its format version is {}", raw.version.get());
-            return Err(JournalError::Incompatible(text));
+            return FoundHeader::Refused(JournalError::Incompatible(text));
         }
         if raw.uuid != *uuid {
-            return Err(JournalError::Incompatible("it belongs to another volume".into()));
+            let text = "it belongs to another volume".into();
+            return FoundHeader::Refused(JournalError::Incompatible(text));
         }
         let header = Header {
             uuid: raw.uuid,
@@ -193,8 +229,10 @@ impl Header {
             layout_checksum: raw.layout_checksum.get(),
             space_bytes: raw.space_bytes.get(),
         };
-        header.check_shape()?;
-        Ok(Some(header))
+        match header.check_shape() {
+            Ok(()) => FoundHeader::Ours(header),
+            Err(why) => FoundHeader::Refused(why),
+        }
     }
 
     /// What recovery relies on is as it was when this life began. Where it is not, records could be missing

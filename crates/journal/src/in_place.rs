@@ -1,22 +1,42 @@
 //! Data in place: written to its home without passing through the journal.
 //!
-//! What a caller writes directly and what was buffered go home side by side, also several syncs' data.
-//! Three things keep their order:
+//! Data that a caller writes directly and data that was buffered go home in parallel, also the data of several
+//! syncs. Three orders are kept:
 //!
 //! 1. Writes of one block reach the device in the order in which they were made (`UnderWay`).
-//! 2. A transaction commits when all its data in place are home, whoever writes them
+//! 2. A transaction commits when all its data in place are home, whichever thread writes them
 //!    (`InPlaceGuard`), and flushed. So a block that it freed is reused after that, too.
-//! 3. A sync waits for the data of its file that somebody else is writing, before it flushes.
+//! 3. A sync waits for the data of its file that another thread is writing, before it flushes.
+//!
+//! Lock: that of `under_way`, taken while the running transaction is locked.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
-use crate::engine::Engine;
+use device::sync::Mutex;
+
+use crate::blocks::Blocks;
+use crate::checkpoint::Checkpointer;
+use crate::context::Context;
+use crate::home::Home;
 use crate::options::Broken;
+use crate::ring::Ring;
 use crate::running::{InPlaceGuard, Ordered, Running};
 use crate::stats::Counters;
-use crate::under_way::{InPlaceWrite, Source, runs_of};
+use crate::under_way::{InPlaceWrite, Source, UnderWay, runs_of};
 use crate::{BLOCK_BYTES, BlockOwner, HomeBlock, Result, WrittenAs};
+
+/// Writes data in place.
+pub(crate) struct InPlace {
+    context: Arc<Context>,
+    blocks: Arc<Blocks>,
+    home: Arc<Home>,
+    ring: Arc<Ring>,
+    checkpointer: Arc<Checkpointer>,
+    running: Arc<Mutex<Running>>,
+    /// Writes that have not ended.
+    under_way: UnderWay,
+}
 
 /// Buffered data on their way home, out of the running transaction.
 pub(crate) struct WriteOut<'a> {
@@ -27,15 +47,27 @@ pub(crate) struct WriteOut<'a> {
     _guard: Option<InPlaceGuard>,
 }
 
-impl Engine {
+impl InPlace {
+    pub(crate) fn new(
+        context: Arc<Context>,
+        blocks: Arc<Blocks>,
+        home: Arc<Home>,
+        ring: Arc<Ring>,
+        checkpointer: Arc<Checkpointer>,
+        running: Arc<Mutex<Running>>,
+    ) -> InPlace {
+        let under_way = UnderWay::default();
+        InPlace { context, blocks, home, ring, checkpointer, running, under_way }
+    }
+
     /// Writes whole blocks home now. Buffered ordered versions of them are dropped. Durable after a
     /// flush or a commit.
     ///
     /// Panics when the journal holds a record of one of them that is not revoked, or is getting
     /// one: a checkpoint or recovery would put it on top of what is written here.
-    pub(crate) fn write_in_place(&self, start: HomeBlock, data: &[u8]) -> Result<()> {
+    pub(crate) fn write(&self, start: HomeBlock, data: &[u8]) -> Result<()> {
         assert!(data.len().is_multiple_of(BLOCK_BYTES), "data in place comes in whole blocks");
-        self.check_aborted()?;
+        self.context.abort.check()?;
         let range = start.0..start.0 + (data.len() / BLOCK_BYTES) as u64;
         let mut running = self.running.lock();
         let blocks = HomeBlock(range.start)..HomeBlock(range.end);
@@ -44,22 +76,21 @@ impl Engine {
         buffered.iter().for_each(|block| drop(running.ordered.remove(block)));
         let write = self.under_way.announce(Source::Caller, vec![range.clone()]);
         drop(running);
-        let journaled = journaled.or_else(|| self.state.lock().first_logged_block_in(&range));
+        let journaled = journaled.or_else(|| self.ring.lock().first_logged_block_in(&range));
         assert!(journaled.is_none(), "{journaled:?} is written in place, but it is in the journal");
         self.wait_for_earlier(&write);
-        self.wait_until_not_writing_home(range.clone().map(HomeBlock));
-        let written = self.home.write(start.offset_bytes(), data).map_err(Into::into);
-        self.or_abort(written)?;
-        self.cache.forget(range);
-        Counters::add(&self.counters.in_place_bytes, data.len());
-        self.in_place_written.fetch_add(1, Ordering::SeqCst);
+        self.checkpointer.wait_until_not_writing(range.clone().map(HomeBlock));
+        self.context.abort.on_failure(self.home.write(start, data))?;
+        self.blocks.cache().forget(range);
+        Counters::add(&self.context.counters.in_place_bytes, data.len());
+        self.home.note_written_in_place();
         Ok(())
     }
 
-    /// Writes home what is buffered of this owner's data (`None`: whoever's). Others may still be writing
+    /// Writes home what is buffered of this owner's data (`None`: of all). Other threads may still be writing
     /// what they have taken of it: a commit waits for them, a flush has to.
     pub(crate) fn write_buffered(&self, owner: Option<BlockOwner>) -> Result<()> {
-        self.check_aborted()?;
+        self.context.abort.check()?;
         let mut running = self.running.lock();
         let data = match owner {
             None => std::mem::take(&mut running.ordered),
@@ -73,12 +104,17 @@ impl Engine {
 
     /// Makes the in-place data of this owner (`None`: all) that were written or buffered before this
     /// call durable.
-    pub(crate) fn flush_in_place(&self, owner: Option<BlockOwner>) -> Result<()> {
+    pub(crate) fn flush(&self, owner: Option<BlockOwner>) -> Result<()> {
         self.write_buffered(owner)?;
-        if !self.is_broken(Broken::TakenByOthersNotAwaited) {
+        if !self.context.is_broken(Broken::TakenByOthersNotAwaited) {
             self.under_way.wait_for_others(owner);
         }
-        self.or_abort(self.flush_home_if_written())
+        self.context.abort.on_failure(self.home.flush_if_written())
+    }
+
+    /// Makes the in-place data that were written before this call durable.
+    pub(crate) fn flush_written(&self) -> Result<()> {
+        self.home.flush_if_written()
     }
 
     /// Buffered data begin their way home. The transaction in `guarding` does not commit before they
@@ -93,69 +129,33 @@ impl Engine {
             return None;
         }
         let write = self.under_way.announce(source, runs_of(data.keys()));
-        let guarding = guarding.filter(|_| !self.is_broken(Broken::WriteOutNotAwaited));
+        let guarding = guarding.filter(|_| !self.context.is_broken(Broken::WriteOutNotAwaited));
         let _guard = guarding.map(|running| InPlaceGuard::new(&running.in_place));
         Some(WriteOut { data, write, _guard })
     }
 
-    /// Writes buffered data home, side by side with those of other blocks. A failure aborts the
-    /// journal before anybody who waits for them can go on.
+    /// Writes buffered data home, in parallel with those of other blocks. A failure aborts the
+    /// journal before any thread that waits for them can continue.
     pub(crate) fn write_out(&self, out: Option<WriteOut<'_>>) -> Result<()> {
         let Some(out) = out else { return Ok(()) };
         self.wait_for_earlier(&out.write);
-        self.wait_until_not_writing_home(out.data.keys().copied());
+        self.checkpointer.wait_until_not_writing(out.data.keys().copied());
         let blocks: Vec<_> = out.data.iter().map(|(b, data)| (*b, data.version.clone())).collect();
-        let written_bytes = self.or_abort(self.write_home(&blocks))?;
-        Counters::add(&self.counters.in_place_bytes, written_bytes);
-        self.in_place_written.fetch_add(1, Ordering::SeqCst);
+        let written_bytes = self.context.abort.on_failure(self.home.write_blocks(&blocks))?;
+        Counters::add(&self.context.counters.in_place_bytes, written_bytes);
+        self.home.note_written_in_place();
         let len_bytes = BLOCK_BYTES as u64;
-        self.observe(out.data.values().map(|data| (data.owner, WrittenAs::InPlace, len_bytes)));
+        self.context
+            .observe(out.data.values().map(|data| (data.owner, WrittenAs::InPlace, len_bytes)));
         for (block, version) in &blocks {
-            self.cache.unpin(*block, version);
+            self.blocks.cache().unpin(*block, version);
         }
         Ok(())
     }
 
     fn wait_for_earlier(&self, write: &InPlaceWrite<'_>) {
-        if !self.is_broken(Broken::InPlaceOvertaken) {
+        if !self.context.is_broken(Broken::InPlaceOvertaken) {
             write.wait_for_earlier();
-        }
-    }
-
-    /// Returns when in-place data that was written before is flushed. One flush does for everybody who
-    /// waited for the one before it.
-    pub(crate) fn flush_home_if_written(&self) -> Result<()> {
-        let written = self.in_place_written.load(Ordering::SeqCst);
-        let is_flushed = || self.in_place_flushed.load(Ordering::SeqCst) >= written;
-        if is_flushed() {
-            // What was not written because somebody else's write failed was not counted.
-            return self.check_aborted();
-        }
-        self.flushes.alone(|| if is_flushed() { self.check_aborted() } else { self.flush_alone() })
-    }
-
-    /// Flushes the home device.
-    pub(crate) fn flush_home(&self) -> Result<()> {
-        self.flushes.alone(|| self.flush_alone())
-    }
-
-    /// The abort is latched before the next flush can begin.
-    fn flush_alone(&self) -> Result<()> {
-        self.check_aborted()?;
-        let written = self.in_place_written.load(Ordering::SeqCst);
-        self.or_abort(self.home.flush().map_err(Into::into))?;
-        self.in_place_flushed.fetch_max(written, Ordering::SeqCst);
-        Ok(())
-    }
-
-    /// Returns when no checkpoint is writing any of these blocks. Without this, an old version
-    /// on its way home could land on top of what is written in place now.
-    pub(crate) fn wait_until_not_writing_home(&self, blocks: impl Iterator<Item = HomeBlock>) {
-        let mut state = self.state.lock();
-        for block in blocks {
-            while state.writing_home.contains(&block) {
-                state = self.changed.wait(state);
-            }
         }
     }
 }

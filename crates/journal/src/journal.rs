@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use device::BlockDevice;
+use device::sync::{Condvar, Mutex};
 
-use crate::engine::{Engine, divide_into_regions};
+use crate::engine::Engine;
 use crate::format::REGIONS_OFFSET;
 use crate::handle::Handle;
-use crate::header::{Header, REGION_COUNT_MAX};
+use crate::header::{FoundHeader, Header, REGION_COUNT_MAX};
+use crate::limits::divide_into_regions;
 use crate::options::Options;
-use crate::state::State;
 use crate::stats::Stats;
 use crate::{BlockOwner, BlockRef, Distribution, HomeBlock, JournalError, Result, Space, Tid};
 
@@ -21,6 +22,7 @@ use crate::{BlockOwner, BlockRef, Distribution, HomeBlock, JournalError, Result,
 /// leaves everything home.
 pub struct Journal {
     engine: Arc<Engine>,
+    timer: Arc<Timer>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -31,7 +33,7 @@ pub struct Aborter(Arc<Engine>);
 impl Aborter {
     /// Nothing is written or acknowledged from now on, because of `why`.
     pub fn abort(&self, why: &dyn std::fmt::Display) {
-        self.0.abort(why);
+        self.0.context().abort.latch(why);
     }
 }
 
@@ -55,18 +57,17 @@ impl Journal {
             );
             return Err(JournalError::Incompatible(text));
         }
-        let previous = match Header::read(&space, &uuid) {
-            Ok(header) => Some(header),
-            Err(error @ (JournalError::Io(_) | JournalError::TooSmall(_))) => return Err(error),
-            Err(_) => None,
+        let previous = match Header::find(&space, &uuid)? {
+            FoundHeader::Ours(header) => Some(header),
+            FoundHeader::Refused(_) | FoundHeader::None => None,
         };
         let header = first_header(&space, uuid, &options, previous)?;
         space.write_zeros_from(zeroed_bytes(&space, previous))?;
-        let engine = Engine::new(home, space, options, State::new(header))?;
-        engine.state.lock().header = header.write_both(&engine.space)?;
-        let engine = Arc::new(engine);
-        let threads = if engine.options.background { spawn_threads(&engine) } else { Vec::new() };
-        Ok(Journal { engine, threads })
+        let header = header.write_both(&space)?;
+        let engine = Arc::new(Engine::new(home, space, options, header));
+        let timer = Arc::new(Timer::default());
+        let threads = spawn_threads(&engine, &timer);
+        Ok(Journal { engine, timer, threads })
     }
 
     /// What can abort it from outside, also while it is closed.
@@ -76,13 +77,13 @@ impl Journal {
 
     /// The newest published version of a block. Kept in memory: for metadata.
     pub fn read(&self, block: HomeBlock) -> Result<BlockRef> {
-        self.engine.read(block)
+        self.engine.blocks().read(block)
     }
 
     /// Fills `out` (whole blocks) with the newest published versions of the blocks from `start`
     /// on. What is not in memory is read in large pieces and not kept: for file data.
     pub fn read_data(&self, start: HomeBlock, out: &mut [u8]) -> Result<()> {
-        self.engine.read_data(start, out)
+        self.engine.blocks().read_data(start, out)
     }
 
     /// Opens a handle that may change up to `credit_count` blocks and free any number. Waits while
@@ -93,92 +94,88 @@ impl Journal {
 
     /// The largest `credit_count` that [`Journal::begin`] accepts: at least 128.
     pub fn max_credit_count(&self) -> usize {
-        self.engine.max_transaction_blocks
+        self.engine.limits().transaction_blocks()
     }
 
     /// The transaction that a handle opened now would join.
     pub fn running_tid(&self) -> Tid {
-        self.engine.running.lock().tid
+        self.engine.running_tid()
     }
 
     /// This transaction and everything before it is durable.
     pub fn committed_tid(&self) -> Tid {
-        self.engine.committed_tid()
+        self.engine.committer().committed()
     }
 
     /// Returns when `tid` and everything before it is durable. Without I/O when it already is.
     pub fn sync(&self, tid: Tid) -> Result<()> {
-        self.engine.sync(tid)
+        self.engine.committer().sync(tid)
     }
 
     /// Writes whole blocks of data home now; see `docs/developers/architecture.md`, ordered data.
     pub fn write_in_place(&self, start: HomeBlock, data: &[u8]) -> Result<()> {
-        self.engine.write_in_place(start, data)
+        self.engine.in_place().write(start, data)
     }
 
     /// Writes the data of this owner that are buffered home, side by side with what others write.
     /// Durable after a commit or [`Journal::flush_in_place_of`].
     pub fn write_buffered_of(&self, owner: BlockOwner) -> Result<()> {
-        self.engine.write_buffered(Some(owner))
+        self.engine.in_place().write_buffered(Some(owner))
     }
 
     /// Makes the data of this owner that were buffered so far durable, and all that was written in
     /// place.
     pub fn flush_in_place_of(&self, owner: BlockOwner) -> Result<()> {
-        self.engine.flush_in_place(Some(owner))
+        self.engine.in_place().flush(Some(owner))
     }
 
     /// Makes all in-place data written or buffered so far durable.
     pub fn flush_in_place(&self) -> Result<()> {
-        self.engine.flush_in_place(None)
+        self.engine.in_place().flush(None)
     }
 
     /// Commits what is running and brings everything home; the journal is then empty but open.
     pub fn checkpoint(&self) -> Result<()> {
         self.sync(self.running_tid())?;
-        self.engine.checkpoint_all()
+        self.engine.committer().checkpoint_all()
     }
 
     /// What the engine has done.
     pub fn stats(&self) -> Stats {
-        self.engine.counters.snapshot()
+        self.engine.context().counters.snapshot()
     }
 
     /// How long commits took (nanoseconds, from the closing of the transaction until it was
     /// durable), and how many calls of `sync` each of them served (the commit timer's, and that of a
     /// handle that finds no room, count as any other).
     pub fn distributions(&self) -> (Distribution, Distribution) {
-        self.engine.distributions.snapshot()
+        self.engine.committer().distributions()
     }
 
     /// Why the journal is aborted, if it is.
     pub fn abort_reason(&self) -> Option<String> {
-        self.engine.abort_reason()
+        self.engine.context().abort.reason()
     }
 
     /// The header as it is now.
     pub fn header(&self) -> Header {
-        self.engine.state.lock().header
+        self.engine.ring().lock().header()
     }
 
     /// Commits, brings everything home, and marks the journal clean.
     pub fn close(mut self) -> Result<()> {
-        self.engine.check_aborted()?;
-        self.engine.sync(self.running_tid())?;
+        let engine = self.engine.clone();
+        engine.context().abort.check()?;
+        engine.committer().sync(self.running_tid())?;
         self.stop_threads();
-        self.engine.checkpoint_all()?;
-        self.engine.flush_home_if_written()?;
-        let header = self.header();
-        let clean = Header { clean: true, sequence: header.sequence + 1, ..header };
-        clean.write_both(&self.engine.space)?;
-        Ok(())
+        engine.committer().checkpoint_all()?;
+        engine.in_place().flush_written()?;
+        engine.ring().write_clean_header()
     }
 
     fn stop_threads(&mut self) {
-        self.engine.state.lock().stopping = true;
-        self.engine.checkpoint_wanted.notify_all();
-        self.engine.stop_wanted.notify_all();
-        self.engine.changed.notify_all();
+        self.engine.ring().end_checkpoint_thread();
+        self.timer.stop();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -231,20 +228,30 @@ fn zeroed_bytes(space: &Space, previous: Option<Header>) -> u64 {
     previous.filter(is_in_place).map_or(0, |header| header.space_bytes)
 }
 
-fn spawn_threads(engine: &Arc<Engine>) -> Vec<JoinHandle<()>> {
+fn spawn_threads(engine: &Arc<Engine>, timer: &Arc<Timer>) -> Vec<JoinHandle<()>> {
+    let options = &engine.context().options;
+    if !options.background {
+        return Vec::new();
+    }
     let mut threads = vec![spawn("oj-checkpoint", engine, run_checkpoints)];
-    if engine.options.commit_interval.is_some() {
-        threads.push(spawn("oj-commit", engine, run_commit_timer));
+    if let Some(interval) = options.commit_interval {
+        let timer = timer.clone();
+        let run = move |engine: &Engine| run_commit_timer(engine, &timer, interval);
+        threads.push(spawn("oj-commit", engine, run));
     }
     threads
 }
 
-fn spawn(name: &str, engine: &Arc<Engine>, body: fn(&Engine)) -> JoinHandle<()> {
+fn spawn(
+    name: &str,
+    engine: &Arc<Engine>,
+    body: impl FnOnce(&Engine) + Send + 'static,
+) -> JoinHandle<()> {
     let engine = engine.clone();
     let builder = std::thread::Builder::new().name(name.into());
     let work = move || {
-        // Others wait for what only this thread does: they are told if it ends by a panic.
-        let _awaited = engine.awaited(|_| ());
+        // Other threads wait for what only this one does: they are told if it ends by a panic.
+        let _awaited = engine.context().abort.awaited(|| ());
         body(&engine);
     };
     builder.spawn(work).expect("the system can start a thread")
@@ -252,45 +259,51 @@ fn spawn(name: &str, engine: &Arc<Engine>, body: fn(&Engine)) -> JoinHandle<()> 
 
 /// Brings filled regions home until the journal is closed or aborted.
 fn run_checkpoints(engine: &Engine) {
-    loop {
-        let mut state = engine.state.lock();
-        while !state.stopping && state.filled_tail().is_none() {
-            state = engine.checkpoint_wanted.wait(state);
-        }
-        if state.stopping {
-            return;
-        }
-        drop(state);
-        if engine.checkpoint_tail().is_err() {
+    while engine.ring().wait_for_filled_tail() {
+        if engine.checkpointer().bring_tail_home().is_err() {
             return;
         }
     }
 }
 
-/// Commits the running transaction when it is older than the commit interval.
-fn run_commit_timer(engine: &Engine) {
-    let interval = engine.options.commit_interval.unwrap_or(Duration::MAX);
-    let mut pause = interval;
-    loop {
-        let deadline = std::time::Instant::now() + pause;
-        let mut state = engine.state.lock();
-        while !state.stopping {
+/// Tells the commit timer's thread to end. The lock is a leaf.
+#[derive(Default)]
+struct Timer {
+    is_stopped: Mutex<bool>,
+    stopped: Condvar,
+}
+
+impl Timer {
+    fn stop(&self) {
+        *self.is_stopped.lock() = true;
+        self.stopped.notify_all();
+    }
+
+    /// Returns after `pause` (`true`), or when the thread is to end.
+    fn pause(&self, pause: Duration) -> bool {
+        let deadline = Instant::now() + pause;
+        let mut is_stopped = self.is_stopped.lock();
+        while !*is_stopped {
             let is_over;
-            (state, is_over) = engine.stop_wanted.wait_until(state, deadline);
+            (is_stopped, is_over) = self.stopped.wait_until(is_stopped, deadline);
             if is_over {
                 break;
             }
         }
-        if state.stopping {
-            return;
-        }
-        drop(state);
-        let running = engine.running.lock();
+        !*is_stopped
+    }
+}
+
+/// Commits the running transaction when it is older than the commit interval.
+fn run_commit_timer(engine: &Engine, timer: &Timer, interval: Duration) {
+    let mut pause = interval;
+    while timer.pause(pause) {
+        let running = engine.running().lock();
         let (tid, age) = (running.tid, running.since.map(|since| since.elapsed()));
         drop(running);
         match age {
             Some(age) if age < interval => pause = interval - age,
-            Some(_) if engine.sync(tid).is_err() => return,
+            Some(_) if engine.committer().sync(tid).is_err() => return,
             _ => pause = interval,
         }
     }

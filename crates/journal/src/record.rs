@@ -7,22 +7,17 @@ use device::AlignedBuf;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::codec::{CodecError, compress, extent, runs, xor_lzo};
-use crate::format::{
-    COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, FORM_DELTA, FORM_EXTENT, FORM_SPARSE, FORM_XOR_LZO,
-    RawCommit, RawDescriptor, RawTag,
-};
+use crate::codec::{CodecError, compress};
+use crate::form::{self, Change, form_name};
+use crate::format::{COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, RawCommit, RawDescriptor, RawTag};
 use crate::running::Logged;
-use crate::{BLOCK_BYTES, BlockBytes, DeltaCodec, Form, HomeBlock, Tid};
+use crate::{BLOCK_BYTES, BlockBytes, DeltaCodec, HomeBlock, Tid};
 
 const DESCRIPTOR_BYTES: usize = size_of::<RawDescriptor>();
 const TAG_BYTES: usize = size_of::<RawTag>();
 const COMMIT_BYTES: usize = size_of::<RawCommit>();
 const REVOKE_BYTES: usize = 8;
 
-/// A change that would need more than this is logged as the whole block: it hardly costs more, and
-/// spares the checkpoint the block when it is logged again.
-const CHANGE_LIMIT_BYTES: usize = BLOCK_BYTES * 3 / 4;
 /// A larger payload is not compressed: that would take longer than writing it.
 const PACK_LIMIT_BYTES: usize = 32 << 10;
 
@@ -86,26 +81,6 @@ pub(crate) struct Encoded<'a> {
     pub changes: &'a [(u8, usize)],
 }
 
-/// Number of record forms; [`form_name`] names them.
-pub(crate) const FORM_COUNT: usize = 5;
-
-/// The name of a record form, as in `docs/format/journal.md`.
-pub fn form_name(form: u8) -> Option<&'static str> {
-    match form {
-        FORM_BLOCK => Some("block"),
-        FORM_SPARSE => Some("sparse"),
-        FORM_EXTENT => Some("extent"),
-        FORM_DELTA => Some("delta"),
-        FORM_XOR_LZO => Some("xor-lzo"),
-        _ => None,
-    }
-}
-
-/// A change in this form holds all of its block: replay needs nothing from before it.
-pub(crate) fn is_whole_form(form: u8) -> bool {
-    matches!(form, FORM_BLOCK | FORM_SPARSE)
-}
-
 /// Encodes a record.
 pub(crate) fn encode<'a>(
     contents: &Contents<'_>,
@@ -123,7 +98,13 @@ pub(crate) fn encode<'a>(
     let mut payload_end = payload_at;
     for (home, logged) in contents.blocks {
         scratch.clear();
-        let form = encode_change(*home, logged, encoding, scratch);
+        let change = Change {
+            form: &logged.form,
+            version: &logged.version,
+            base: logged.base.as_deref(),
+            is_whole_in_region: &|| (encoding.is_whole_in_region)(*home),
+        };
+        let form = change.encode(encoding.delta_codec, scratch);
         let change = if form == FORM_BLOCK { logged.version.as_slice() } else { &scratch[..] };
         tags.put(&raw_tag(*home, form, change.len()));
         tags.buf[payload_end..payload_end + change.len()].copy_from_slice(change);
@@ -164,35 +145,6 @@ pub(crate) fn encode<'a>(
 fn count(n: usize) -> U32 {
     U32::new(u32::try_from(n).expect("a record is smaller than 4 GiB"))
 }
-
-/// The smallest encoding that the form allows, appended to `out`; nothing is for `FORM_BLOCK`.
-fn encode_change(
-    home: HomeBlock,
-    logged: &Logged,
-    encoding: &Encoding<'_>,
-    out: &mut Vec<u8>,
-) -> u8 {
-    let version = &logged.version;
-    let encoded = match (&logged.form, &logged.base) {
-        (Form::Block, _) => return FORM_BLOCK,
-        (Form::Delta, Some(base)) if encoding.delta_codec == DeltaCodec::XorLzo => {
-            let may = (encoding.is_whole_in_region)(home);
-            let xor = || xor_lzo::encode(base, version, CHANGE_LIMIT_BYTES, out);
-            may.then(xor).flatten().map(|_| FORM_XOR_LZO)
-        }
-        (Form::Delta, _) if encoding.delta_codec == DeltaCodec::XorLzo => None,
-        (_, None) => runs::encode(&ZEROS, version, CHANGE_LIMIT_BYTES, out).map(|_| FORM_SPARSE),
-        (Form::Delta, Some(base)) => {
-            runs::encode(base, version, CHANGE_LIMIT_BYTES, out).map(|_| FORM_DELTA)
-        }
-        (Form::Extent(ranges), Some(_)) => {
-            extent::encode(ranges, version, CHANGE_LIMIT_BYTES, out).map(|_| FORM_EXTENT)
-        }
-    };
-    encoded.unwrap_or(FORM_BLOCK)
-}
-
-static ZEROS: BlockBytes = [0; BLOCK_BYTES];
 
 /// Compresses the payload in its place, if that gains and is worth the time. Returns how many
 /// bytes it had; the packed ones are in `scratch`, too.
@@ -239,22 +191,13 @@ pub struct Tag {
 impl Tag {
     /// The record holds all of the block: replay needs nothing from before it.
     pub fn is_whole(&self) -> bool {
-        is_whole_form(self.form)
+        form::is_whole(self.form)
     }
 
     /// Makes the new version out of the one before; `payload` is the record's, unpacked.
     pub(crate) fn apply(&self, payload: &[u8], block: &mut BlockBytes) -> Result<(), CodecError> {
         let change = &payload[self.payload_offset..self.payload_offset + self.stored_bytes];
-        match self.form {
-            FORM_BLOCK => block.copy_from_slice(change),
-            FORM_XOR_LZO => xor_lzo::apply(block, change)?,
-            FORM_SPARSE => {
-                block.fill(0);
-                runs::apply(block, change)?;
-            }
-            _ => runs::apply(block, change)?,
-        }
-        Ok(())
+        form::apply(self.form, change, block)
     }
 }
 
@@ -399,7 +342,8 @@ impl Parts {
             return Err("the changes do not add up to the payload".into());
         }
         for tag in &record.tags {
-            check_change(tag, &payload).map_err(|error| format!("{}: {error}", tag.home))?;
+            let change = &payload[tag.payload_offset..tag.payload_offset + tag.stored_bytes];
+            form::check(tag.form, change).map_err(|error| format!("{}: {error}", tag.home))?;
         }
         Ok(record)
     }
@@ -421,23 +365,14 @@ fn check_tag(raw: &RawTag, payload_offset: usize) -> Result<Tag, String> {
     Ok(tag)
 }
 
-/// So that replay fails before it has written anything, or not at all.
-fn check_change(tag: &Tag, payload: &[u8]) -> Result<(), CodecError> {
-    let change = &payload[tag.payload_offset..tag.payload_offset + tag.stored_bytes];
-    match tag.form {
-        FORM_BLOCK => Ok(()),
-        FORM_XOR_LZO => xor_lzo::apply(&mut [0; BLOCK_BYTES], change),
-        _ => runs::check(change).map(drop),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::Arc;
 
-    use crate::BlockOwner;
     use crate::codec::extent::Ranges;
+    use crate::format::{FORM_DELTA, FORM_EXTENT, FORM_SPARSE, FORM_XOR_LZO};
+    use crate::{BlockOwner, Form};
 
     fn logged(form: Form, base: Option<u8>, change: impl Fn(&mut BlockBytes)) -> Logged {
         let mut version = [base.unwrap_or(0); BLOCK_BYTES];

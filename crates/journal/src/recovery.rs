@@ -10,7 +10,7 @@ use std::sync::Arc;
 use device::{AlignedBuf, BlockDevice};
 
 use crate::codec::CodecError;
-use crate::format::FORM_XOR_LZO;
+use crate::form;
 use crate::header::{Header, life_after_recovery};
 use crate::options::Broken;
 use crate::record::{Record, Tag};
@@ -140,11 +140,11 @@ fn check_homes(chains: &Chains, home: &Arc<dyn BlockDevice>) -> Result<()> {
     }
 }
 
-/// An XOR is applied to exactly its base or makes garbage, so a chain with one begins with the whole
-/// block ([`crate::codec::xor_lzo`]): nothing that we wrote XORs what is at home.
+/// A change that needs exactly its base makes garbage of anything else, so a chain with one begins with the
+/// whole block: the engine writes none that applies to what is at home.
 fn check_bases(chains: &Chains, records: &[Record]) -> Result<()> {
     for (block, chain) in chains.iter().filter(|(_, chain)| !chain[0].1.is_whole()) {
-        if let Some((index, _)) = chain.iter().find(|(_, tag)| tag.form == FORM_XOR_LZO) {
+        if let Some((index, _)) = chain.iter().find(|(_, tag)| form::needs_exact_base(tag.form)) {
             return Err(JournalError::Damaged(format!(
                 "transaction {} has a difference of {block} to a version that is not in the \
                  journal; nothing was changed",
@@ -173,7 +173,7 @@ fn replay(
         apply_chains(regions, records, batch, &mut blocks)?;
         let blocks: Vec<(HomeBlock, BlockRef)> =
             batch.iter().map(|(home, _)| **home).zip(blocks).collect();
-        crate::checkpoint::write_home(home.as_ref(), &blocks)?;
+        crate::home::write_blocks(home.as_ref(), &blocks)?;
     }
     Ok(home.flush()?)
 }

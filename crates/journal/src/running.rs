@@ -64,6 +64,13 @@ impl Running {
     }
 }
 
+/// A transaction that was closed, until it is committed.
+pub(crate) struct Committing {
+    pub tid: Tid,
+    pub blocks: BTreeMap<HomeBlock, Logged>,
+    pub revokes: BTreeSet<HomeBlock>,
+}
+
 /// Counts in-place writes under way.
 #[derive(Default)]
 pub(crate) struct InPlaceCount {
@@ -84,14 +91,22 @@ impl InPlaceCount {
         writes.count == 0 && !writes.is_lost
     }
 
-    /// Returns when none is under way; `false`: one of them did not come to its end.
-    pub(crate) fn wait_for_zero(&self) -> bool {
+    /// Returns when none is under way.
+    pub(crate) fn wait_for_zero(&self) -> InPlaceEnd {
         let mut writes = self.writes.lock();
         while writes.count > 0 {
             writes = self.zero.wait(writes);
         }
-        !writes.is_lost
+        if writes.is_lost { InPlaceEnd::OneIsLost } else { InPlaceEnd::AllWritten }
     }
+}
+
+/// How the in-place writes of a transaction ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InPlaceEnd {
+    AllWritten,
+    /// A thread panicked before it had written all.
+    OneIsLost,
 }
 
 /// An in-place write that belongs to a transaction: that one does not commit before this is

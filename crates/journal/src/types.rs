@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::codec::extent::Ranges;
-
 /// Size of a home block in bytes.
 pub const BLOCK_BYTES: usize = 4096;
 
@@ -14,33 +12,6 @@ pub type BlockBytes = [u8; BLOCK_BYTES];
 /// An immutable version of a home block. Whoever holds it keeps this version, whatever
 /// happens to the block meanwhile.
 pub type BlockRef = Arc<BlockBytes>;
-
-/// How a change may be written to the journal. The engine takes the smallest encoding that its
-/// form allows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Form {
-    /// The whole block.
-    Block,
-    /// The bytes that were written since the last commit (Okeanos' multiwrite).
-    Extent(Ranges),
-    /// The bytes that differ from the version committed before (DJFS' delta).
-    Delta,
-}
-
-impl Form {
-    /// The form for a block that was changed in this form and, in the same transaction, in `next`.
-    pub(crate) fn then(&self, next: &Form) -> Form {
-        match (self, next) {
-            (Form::Block, _) | (_, Form::Block) => Form::Block,
-            (Form::Extent(first), Form::Extent(second)) => {
-                let mut both = first.clone();
-                both.merge(second);
-                Form::Extent(both)
-            }
-            (Form::Delta, _) | (_, Form::Delta) => Form::Delta,
-        }
-    }
-}
 
 /// Number of a 4 KiB block on the volume (its home location).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,0 +1,33 @@
+//! What every part of the engine uses: options, counters, the abort latch. None of it is behind a lock.
+
+use crate::abort::AbortLatch;
+use crate::options::{Broken, Options};
+use crate::stats::Counters;
+use crate::{BlockOwner, Written, WrittenAs};
+
+pub(crate) struct Context {
+    pub options: Options,
+    pub counters: Counters,
+    pub abort: AbortLatch,
+}
+
+impl Context {
+    pub(crate) fn new(options: Options) -> Context {
+        Context { options, counters: Counters::default(), abort: AbortLatch::default() }
+    }
+
+    pub(crate) fn is_broken(&self, how: Broken) -> bool {
+        self.options.is_broken(how)
+    }
+
+    /// Tells the observer what was written for owners.
+    pub(crate) fn observe(&self, all: impl Iterator<Item = (BlockOwner, WrittenAs, u64)>) {
+        let Some(observer) = &self.options.observer else { return };
+        let owned = all.filter(|(owner, ..)| *owner != BlockOwner::NOBODY);
+        let written: Vec<Written> =
+            owned.map(|(owner, how, len_bytes)| Written { owner, how, len_bytes }).collect();
+        if !written.is_empty() {
+            observer.written(&written);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Record forms: how the change of one block becomes bytes, and bytes a block again.
+//!
+//! This file is the interface between records and codecs. Records carry a form number and bytes; which codec
+//! made them, and what that codec needs, is known here only.
+
+use crate::codec::extent::Ranges;
+use crate::codec::{CodecError, extent, runs, xor_lzo};
+use crate::format::{FORM_BLOCK, FORM_DELTA, FORM_EXTENT, FORM_SPARSE, FORM_XOR_LZO};
+use crate::options::DeltaCodec;
+use crate::{BLOCK_BYTES, BlockBytes};
+
+/// How a change may be written to the journal. The engine takes the smallest encoding that its
+/// form allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Form {
+    /// The whole block.
+    Block,
+    /// The bytes that were written since the last commit (Okeanos' multiwrite).
+    Extent(Ranges),
+    /// The bytes that differ from the version committed before (DJFS' delta).
+    Delta,
+}
+
+impl Form {
+    /// The form for a block that was changed in this form and, in the same transaction, in `next`.
+    pub(crate) fn then(&self, next: &Form) -> Form {
+        match (self, next) {
+            (Form::Block, _) | (_, Form::Block) => Form::Block,
+            (Form::Extent(first), Form::Extent(second)) => {
+                let mut both = first.clone();
+                both.merge(second);
+                Form::Extent(both)
+            }
+            (Form::Delta, _) | (_, Form::Delta) => Form::Delta,
+        }
+    }
+}
+
+/// Number of record forms; [`form_name`] names them.
+pub(crate) const FORM_COUNT: usize = 5;
+
+/// A change that would need more than this is logged as the whole block: it hardly costs more, and
+/// spares the checkpoint the block when it is logged again.
+const CHANGE_LIMIT_BYTES: usize = BLOCK_BYTES * 3 / 4;
+
+static ZEROS: BlockBytes = [0; BLOCK_BYTES];
+
+/// The name of a record form, as in `docs/format/journal.md`.
+pub fn form_name(form: u8) -> Option<&'static str> {
+    match form {
+        FORM_BLOCK => Some("block"),
+        FORM_SPARSE => Some("sparse"),
+        FORM_EXTENT => Some("extent"),
+        FORM_DELTA => Some("delta"),
+        FORM_XOR_LZO => Some("xor-lzo"),
+        _ => None,
+    }
+}
+
+/// A change in this form holds all of its block: replay needs nothing from before it.
+pub(crate) fn is_whole(form: u8) -> bool {
+    matches!(form, FORM_BLOCK | FORM_SPARSE)
+}
+
+/// A change in this form is right over exactly the previous version. The other forms are right over any
+/// mixture of the previous versions.
+pub(crate) fn needs_exact_base(form: u8) -> bool {
+    form == FORM_XOR_LZO
+}
+
+impl DeltaCodec {
+    /// What the codec may write depends on the region that the record will be in. The region is then chosen
+    /// before the record is encoded, with room for the largest record.
+    pub(crate) fn needs_region(self) -> bool {
+        self == DeltaCodec::XorLzo
+    }
+}
+
+/// What is known of a block when its change is encoded.
+pub(crate) struct Change<'a> {
+    pub form: &'a Form,
+    pub version: &'a BlockBytes,
+    /// The version that recovery has before this change. `None`: unknown, so the record must be whole.
+    pub base: Option<&'a BlockBytes>,
+    /// The region that the record will be in has a whole record of the block. Only codecs that
+    /// [need their region](DeltaCodec::needs_region) ask.
+    pub is_whole_in_region: &'a dyn Fn() -> bool,
+}
+
+impl Change<'_> {
+    /// Appends the smallest encoding that the form allows to `out` and returns its form. The bytes of
+    /// `FORM_BLOCK` are the version itself; nothing is appended for it.
+    pub(crate) fn encode(&self, codec: DeltaCodec, out: &mut Vec<u8>) -> u8 {
+        let (version, limit) = (self.version, CHANGE_LIMIT_BYTES);
+        let encoded = match (self.form, self.base, codec) {
+            (Form::Block, _, _) => None,
+            (Form::Delta, Some(base), DeltaCodec::XorLzo) => {
+                let may = (self.is_whole_in_region)();
+                let xor = || xor_lzo::encode(base, version, limit, out);
+                may.then(xor).flatten().map(|_| FORM_XOR_LZO)
+            }
+            (Form::Delta, None, DeltaCodec::XorLzo) => None,
+            (_, None, _) => runs::encode(&ZEROS, version, limit, out).map(|_| FORM_SPARSE),
+            (Form::Delta, Some(base), DeltaCodec::Runs) => {
+                runs::encode(base, version, limit, out).map(|_| FORM_DELTA)
+            }
+            (Form::Extent(ranges), Some(_), _) => {
+                extent::encode(ranges, version, limit, out).map(|_| FORM_EXTENT)
+            }
+        };
+        encoded.unwrap_or(FORM_BLOCK)
+    }
+}
+
+/// Checks the bytes of a change, so that replay fails before it has written anything, or not at all.
+pub(crate) fn check(form: u8, change: &[u8]) -> Result<(), CodecError> {
+    match form {
+        FORM_BLOCK => Ok(()),
+        FORM_XOR_LZO => xor_lzo::apply(&mut [0; BLOCK_BYTES], change),
+        _ => runs::check(change).map(drop),
+    }
+}
+
+/// Makes the new version of `block`, which holds the previous one.
+pub(crate) fn apply(form: u8, change: &[u8], block: &mut BlockBytes) -> Result<(), CodecError> {
+    match form {
+        FORM_BLOCK => block.copy_from_slice(change),
+        FORM_XOR_LZO => xor_lzo::apply(block, change)?,
+        FORM_SPARSE => {
+            block.fill(0);
+            runs::apply(block, change)?;
+        }
+        _ => runs::apply(block, change)?,
+    }
+    Ok(())
+}

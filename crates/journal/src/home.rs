@@ -1,0 +1,120 @@
+//! The home device: reads, writes of whole blocks, and the flush that makes data in place durable.
+//!
+//! Lock: `flushes`, held during a flush of the device. `written` and `flushed` are counts of writes in place:
+//! those that have completed, and those that a flush has covered. `written` is read before a flush begins, so
+//! `flushed` never counts a write that the flush may have missed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use device::{AlignedBuf, BlockDevice};
+
+use crate::context::Context;
+use crate::flushes::Flushes;
+use crate::under_way::runs_of;
+use crate::{BLOCK_BYTES, BlockRef, HomeBlock, JournalError, Result};
+
+/// Blocks that are copied and written home at a time, and the largest write: 1 MiB.
+const GROUP_LIMIT: usize = 256;
+
+/// The device that holds the volume's blocks.
+pub(crate) struct Home {
+    context: Arc<Context>,
+    device: Arc<dyn BlockDevice>,
+    flushes: Arc<Flushes>,
+    written: AtomicU64,
+    flushed: AtomicU64,
+}
+
+impl Home {
+    pub(crate) fn new(
+        context: Arc<Context>,
+        device: Arc<dyn BlockDevice>,
+        flushes: Arc<Flushes>,
+    ) -> Home {
+        let (written, flushed) = (AtomicU64::new(0), AtomicU64::new(0));
+        Home { context, device, flushes, written, flushed }
+    }
+
+    /// Fills `buf` with whole blocks. A device that has become shorter has lost what was written to it: nothing
+    /// is accepted any more.
+    pub(crate) fn read(&self, start: HomeBlock, buf: &mut [u8]) -> Result<()> {
+        assert!(buf.len().is_multiple_of(BLOCK_BYTES), "home is read in whole blocks");
+        self.device.read(start.offset_bytes(), buf).map_err(|error| {
+            let is_shrunk = error.is_shrunk();
+            let error = JournalError::from(error);
+            if is_shrunk && self.context.abort.check().is_ok() {
+                self.context.abort.latch(&error);
+            }
+            error
+        })
+    }
+
+    /// Writes whole blocks. Durable after a flush.
+    pub(crate) fn write(&self, start: HomeBlock, data: &[u8]) -> Result<()> {
+        assert!(data.len().is_multiple_of(BLOCK_BYTES), "home is written in whole blocks");
+        Ok(self.device.write(start.offset_bytes(), data)?)
+    }
+
+    /// [`write_blocks`] to this device.
+    pub(crate) fn write_blocks(&self, blocks: &[(HomeBlock, BlockRef)]) -> Result<usize> {
+        write_blocks(self.device.as_ref(), blocks)
+    }
+
+    /// A write in place has completed.
+    pub(crate) fn note_written_in_place(&self) {
+        self.written.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns when in-place data that was written before is flushed. One flush serves all callers that waited
+    /// for the one before it.
+    pub(crate) fn flush_if_written(&self) -> Result<()> {
+        let written = self.written.load(Ordering::SeqCst);
+        let is_flushed = || self.flushed.load(Ordering::SeqCst) >= written;
+        if is_flushed() {
+            // A write of another thread that failed was not counted.
+            return self.context.abort.check();
+        }
+        self.flushes
+            .alone(|| if is_flushed() { self.context.abort.check() } else { self.flush_alone() })
+    }
+
+    /// Flushes the device.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.flushes.alone(|| self.flush_alone())
+    }
+
+    /// The abort is latched before the next flush can begin.
+    fn flush_alone(&self) -> Result<()> {
+        let abort = &self.context.abort;
+        abort.check()?;
+        let written = self.written.load(Ordering::SeqCst);
+        abort.on_failure(self.device.flush().map_err(Into::into))?;
+        self.flushed.fetch_max(written, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// Writes ascending blocks, those that follow each other in one write, and several writes at a time.
+/// Returns the bytes.
+pub(crate) fn write_blocks(
+    device: &dyn BlockDevice,
+    blocks: &[(HomeBlock, BlockRef)],
+) -> Result<usize> {
+    assert!(blocks.is_sorted_by(|one, next| one.0 < next.0), "blocks go home in ascending order");
+    for group in blocks.chunks(GROUP_LIMIT) {
+        let mut buf = AlignedBuf::zeroed(group.len() * BLOCK_BYTES);
+        for (slot, (_, version)) in buf.chunks_exact_mut(BLOCK_BYTES).zip(group) {
+            slot.copy_from_slice(version.as_ref());
+        }
+        let (mut spans, mut bytes) = (Vec::new(), &buf[..]);
+        for run in runs_of(group.iter().map(|(block, _)| block)) {
+            let data;
+            (data, bytes) = bytes.split_at(run.clone().count() * BLOCK_BYTES);
+            spans.push((HomeBlock(run.start).offset_bytes(), data));
+        }
+        assert!(bytes.is_empty(), "the runs are all of the group");
+        device.write_spans(&spans)?;
+    }
+    Ok(blocks.len() * BLOCK_BYTES)
+}

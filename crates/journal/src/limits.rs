@@ -1,0 +1,65 @@
+//! How large regions, records and transactions may be.
+
+use crate::header::Header;
+use crate::{BLOCK_BYTES, record};
+
+/// A record ends at a multiple of the step, a sector at most.
+const PADDING_MAX: usize = 4096;
+
+/// Blocks that every transaction can hold: no operation of a volume needs more at once.
+const TRANSACTION_BLOCKS_MIN: usize = 128;
+
+/// The bounds of one incarnation of the journal.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    transaction_blocks: usize,
+    /// Bytes of the largest record.
+    record_bytes: usize,
+}
+
+impl Limits {
+    pub(crate) fn new(header: &Header) -> Limits {
+        let record_bytes = record_limit(header.region_bytes);
+        let transaction_blocks = transaction_limit(record_bytes, header.region_count);
+        assert!(
+            transaction_blocks >= TRANSACTION_BLOCKS_MIN,
+            "a region holds what a handle may need"
+        );
+        Limits { transaction_blocks, record_bytes }
+    }
+
+    /// Blocks of the largest transaction.
+    pub(crate) fn transaction_blocks(&self) -> usize {
+        self.transaction_blocks
+    }
+
+    /// A record of so many blocks and revokes fits into a region, whatever the blocks hold.
+    pub(crate) fn record_fits(&self, block_count: usize, revoke_count: usize) -> bool {
+        record::max_bytes(block_count, revoke_count) + PADDING_MAX <= self.record_bytes
+    }
+}
+
+/// How `room` bytes are divided into regions: into as many as possible, `most` at most, that each hold a
+/// transaction of [`TRANSACTION_BLOCKS_MIN`] blocks. `None`: not even two do.
+pub(crate) fn divide_into_regions(room: u64, most: u32) -> Option<(u32, u64)> {
+    let divided = |count: u32| (count, room / u64::from(count) / 4096 * 4096);
+    (2..=most).rev().map(divided).find(|(count, region_bytes)| {
+        transaction_limit(record_limit(*region_bytes), *count) >= TRANSACTION_BLOCKS_MIN
+    })
+}
+
+/// Bytes of the largest record in a region.
+fn record_limit(region_bytes: u64) -> usize {
+    usize::try_from(region_bytes).unwrap_or(1 << 30).min(1 << 30)
+}
+
+/// How many blocks a transaction may have so that its record fits into one region, with as many revokes as
+/// there are blocks in the journal and in a transaction when each is logged whole. Since changes are smaller than
+/// blocks there may be more to revoke: `Engine::begin` and the commit see to that.
+fn transaction_limit(max_record_bytes: usize, region_count: u32) -> usize {
+    let revoke_count = max_record_bytes / BLOCK_BYTES * (region_count as usize + 1);
+    let fixed = record::max_bytes(0, revoke_count) + PADDING_MAX;
+    let per_block = record::max_bytes(1, 0) - record::max_bytes(0, 0);
+    // A transaction of 64 MiB is large enough for anything and bounds the buffer it is encoded in.
+    (max_record_bytes.saturating_sub(fixed) / per_block).min(16384)
+}
