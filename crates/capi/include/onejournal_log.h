@@ -86,7 +86,7 @@ typedef struct onejournal_log_options {
     uint64_t segment_bytes; /* largest log file (16 MiB) */
     uint64_t group_bytes;   /* size of the group log (16 MiB) */
     uint32_t full_wait_ms;  /* how long an append waits when the pool is full (10,000) */
-    int32_t durability;     /* what the NVRAM is to be called, when that is less than power */
+    int32_t durability;     /* what the NVRAM is to be called, when that is less than power; refused without nvram */
 } onejournal_log_options;
 
 #define ONEJOURNAL_LOG_OPTIONS { sizeof(onejournal_log_options), NULL, NULL, 0, 0, 0, 0, 0 }
