@@ -39,19 +39,20 @@
 extern "C" {
 #endif
 
-/* What can go wrong. */
+/* What can go wrong. The message of onejournal_log_error() says which of these it was. */
 enum {
     ONEJOURNAL_EIO = -1,           /* the medium failed */
-    ONEJOURNAL_ESYSTEM = -2,       /* a directory, a lock, a file: the message has the system's words */
-    ONEJOURNAL_EABORTED = -3,      /* after an earlier failure, or its removal, the stream takes nothing any more */
+    ONEJOURNAL_ESYSTEM = -2,       /* the system refused a file, a directory, a lock, memory: the message has its words */
+    ONEJOURNAL_EABORTED = -3,      /* an earlier write failed, the stream was removed, or its shared memory was changed */
     ONEJOURNAL_EBUSY = -4,         /* another process writes the stream */
     ONEJOURNAL_EFULL = -5,         /* no memory of the pool became free in time */
     ONEJOURNAL_EDAMAGED = -6,      /* the stream holds something damaged, with valid records behind it */
-    ONEJOURNAL_EINCOMPATIBLE = -7, /* no log, another version, or made with other media */
-    ONEJOURNAL_EUSAGE = -8,        /* an argument that cannot be */
+    ONEJOURNAL_EINCOMPATIBLE = -7, /* no log, another version, made with other media, or a part of it is missing */
+    ONEJOURNAL_EUSAGE = -8,        /* an argument that cannot be: also a path whose parent directory does not exist, and a
+                                      durability without nvram; too many processes or streams */
     ONEJOURNAL_ENOTFOUND = -9,     /* no such stream (any more), or a position that was truncated away */
-    ONEJOURNAL_EDENIED = -10,      /* the user may not do that */
-    ONEJOURNAL_EDAEMON = -11,      /* the daemon is gone or does not understand */
+    ONEJOURNAL_EDENIED = -10,      /* the user may not do that, or has reached a quota of the daemon */
+    ONEJOURNAL_EDAEMON = -11,      /* the daemon is gone or does not understand, or serves the directory that was opened */
     ONEJOURNAL_ERANGE = -12,       /* the buffer is too small; *len says how large it must be */
     ONEJOURNAL_EBUG = -13          /* a bug of this library: please report the message */
 };
