@@ -80,6 +80,8 @@ fn an_installation_is_stripped_complete_and_removed_again() {
         "usr/local/lib/systemd/system/onejournal-volume@.service",
         "usr/local/lib/sysusers.d/onejournal.conf",
         "usr/local/share/doc/onejournal/examples/database-on-mount.conf",
+        "usr/local/share/onejournal/grafana/onejournal.json",
+        "usr/local/share/onejournal/prometheus/onejournal.rules.yml",
         "sbin/mount.onejournal",
         "sbin/mount.fuse.onejournal",
         "sbin/mount.fuseblk.onejournal",

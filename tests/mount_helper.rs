@@ -113,6 +113,46 @@ fn an_fstab_entry_is_mounted_once_by_its_label() {
     world.scratch.check();
 }
 
+/// mount(8) runs the helper as the user, who needs the image and the directory, and may take the volume off again.
+#[test]
+fn a_user_mounts_and_unmounts_what_fstab_permits() {
+    let _alone = alone();
+    let Some(world) = World::new().filter(|_| has("setpriv") && has("fusermount3")) else { return };
+    // The program is where all may run it, the image is the user's, and all may open /dev/fuse, as where udev runs.
+    let script = "
+        chmod 755 .
+        cp $helpers/mount.onejournal program
+        mkdir links own
+        for name in $helpers/*; do ln -s $root/program links/${name##*/}; done
+        mount -t overlay -o lowerdir=$root/links:/usr/sbin overlay /usr/sbin
+        mount -t tmpfs -o mode=755 node /mnt
+        mknod -m 666 /mnt/fuse c 10 229
+        mount --bind /mnt/fuse /dev/fuse
+        mkdir own/mnt
+        cp --sparse=always $image own/image
+        chown -R 65534:65534 own
+        as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"; }
+        for option in user users owner; do
+            echo \"$root/own/image $root/own/mnt onejournal noauto,$option 0 0\" >fstab
+            mount --bind fstab /etc/fstab
+            as_user mount $root/own/mnt
+            grep \" $root/own/mnt .* fuse.onejournal .*user_id=65534\" /proc/self/mountinfo
+            as_user sh -c 'echo a >own/mnt/a; umount own/mnt'
+            ! grep \" $root/own/mnt \" /proc/self/mountinfo || exit 9
+            # umount(8) does not wait for a user's volume to be closed; this does.
+            as_user ./program fsck -n own/image
+            umount /etc/fstab
+        done
+        e2fsck -fn own/image
+        # An image of somebody else is refused, and the message says what the user needs.
+        echo \"$image $root/own/mnt onejournal noauto,user 0 0\" >fstab
+        mount --bind fstab /etc/fstab
+        ! as_user mount $root/own/mnt 2>err || exit 9
+        cat err";
+    let out = world.shell(script).good();
+    assert!(out.contains("allowed to read and write it"), "{out}");
+}
+
 /// The command takes the names of fstab itself, and says which one nothing has.
 #[test]
 fn a_device_is_found_by_its_label_or_uuid() {

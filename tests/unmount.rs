@@ -123,6 +123,16 @@ fn a_copy_that_is_in_use_is_left_and_named() {
     scratch.check();
 }
 
+/// The line of `onejournal ls` for a volume that is served and mounted nowhere.
+fn detached_line(image: &Path) -> Option<String> {
+    let shown = onejournal(["ls"]).good();
+    let lines = shown.lines().skip_while(|line| !line.starts_with("DETACHED VOLUME"));
+    lines
+        .take_while(|line| !line.is_empty())
+        .find(|line| line.starts_with(text(image)))
+        .map(String::from)
+}
+
 #[test]
 fn a_daemon_without_a_mount_is_shown_and_can_be_ended() {
     let _alone = alone();
@@ -130,15 +140,27 @@ fn a_daemon_without_a_mount_is_shown_and_can_be_ended() {
     let image = scratch.image();
     let file = File::create(scratch.path("f")).unwrap();
     fs::write(scratch.path("g"), "g").unwrap();
+    assert_eq!(detached_line(&image), None, "it is mounted");
     system("umount", ["-l", text(&scratch.dir())]).good();
     scratch.expect_mounted_nowhere();
     let nowhere = "mounted nowhere that is visible from here";
     onejournal(["stat", text(&image)]).refused(OPERATIONAL, nowhere);
+    let pid = scratch.daemon().id.as_raw_nonzero().to_string();
+    let test = std::process::id();
+    let line = detached_line(&image).expect("it is listed");
+    assert!(line.contains(&format!(" {pid} ")) && line.contains(&format!("({test})")), "{line}");
+    let listed: serde_json::Value =
+        serde_json::from_str(&onejournal(["ls", "--json"]).good()).unwrap();
+    let volumes = listed["detached"].as_array().unwrap();
+    let volume = volumes.iter().find(|volume| volume["target"] == text(&image)).unwrap();
+    assert_eq!(volume["pid"].to_string(), pid);
+    assert_eq!(volume["user_pids"], serde_json::json!([test]));
     let ran = umount(&image);
     ran.refused(OPERATIONAL, nowhere);
     ran.refused(OPERATIONAL, "`kill ");
     scratch.daemon().signal(Signal::TERM);
     scratch.expect_ended();
+    assert_eq!(detached_line(&image), None);
     file.sync_all().unwrap_err();
     scratch.check();
     scratch.mount("");

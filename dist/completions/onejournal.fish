@@ -73,7 +73,7 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand stat" -l watch -d 
 complete -c onejournal -n "__fish_onejournal_using_subcommand stat" -l all -d 'Every counter by its name in --json, without units'
 complete -c onejournal -n "__fish_onejournal_using_subcommand stat" -l json -d 'As JSON; with --watch, an object on each line'
 complete -c onejournal -n "__fish_onejournal_using_subcommand stat" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c onejournal -n "__fish_onejournal_using_subcommand ls" -l json -d 'As JSON: an object with `mounts` and `logs`'
+complete -c onejournal -n "__fish_onejournal_using_subcommand ls" -l json -d 'As JSON: an object with `mounts`, `detached` and `logs`'
 complete -c onejournal -n "__fish_onejournal_using_subcommand ls" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s n -l count -d 'End after so many samples' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s d -l delay -d 'Seconds from one sample to the next' -r

@@ -39,19 +39,20 @@
 extern "C" {
 #endif
 
-/* What can go wrong. */
+/* What can go wrong. The message of onejournal_log_error() says which of these it was. */
 enum {
     ONEJOURNAL_EIO = -1,           /* the medium failed */
-    ONEJOURNAL_ESYSTEM = -2,       /* a directory, a lock, a file: the message has the system's words */
-    ONEJOURNAL_EABORTED = -3,      /* after an earlier failure, or its removal, the stream takes nothing any more */
+    ONEJOURNAL_ESYSTEM = -2,       /* the system refused a file, a directory, a lock, memory: the message has its words */
+    ONEJOURNAL_EABORTED = -3,      /* an earlier write failed, the stream was removed, or its shared memory was changed */
     ONEJOURNAL_EBUSY = -4,         /* another process writes the stream */
     ONEJOURNAL_EFULL = -5,         /* the pool or the file system is full; nothing was appended */
     ONEJOURNAL_EDAMAGED = -6,      /* the stream holds something damaged, with valid records behind it */
-    ONEJOURNAL_EINCOMPATIBLE = -7, /* no log, another version, or made with other media */
-    ONEJOURNAL_EUSAGE = -8,        /* an argument that cannot be */
+    ONEJOURNAL_EINCOMPATIBLE = -7, /* no log, another version, made with other media, or a part of it is missing */
+    ONEJOURNAL_EUSAGE = -8,        /* an argument that cannot be: also a path whose parent directory does not exist, and a
+                                      durability without nvram; too many processes or streams */
     ONEJOURNAL_ENOTFOUND = -9,     /* no such stream (any more), or a position that was truncated away */
-    ONEJOURNAL_EDENIED = -10,      /* the user may not do that */
-    ONEJOURNAL_EDAEMON = -11,      /* the daemon is gone or does not understand */
+    ONEJOURNAL_EDENIED = -10,      /* the user may not do that, or has reached a quota of the daemon */
+    ONEJOURNAL_EDAEMON = -11,      /* the daemon is gone or does not understand, or serves the directory that was opened */
     ONEJOURNAL_ERANGE = -12,       /* the buffer is too small; *len says how large it must be */
     ONEJOURNAL_EBUG = -13          /* a bug of this library: please report the message */
 };
@@ -86,7 +87,7 @@ typedef struct onejournal_log_options {
     uint64_t segment_bytes; /* largest log file (16 MiB) */
     uint64_t group_bytes;   /* size of the group log (16 MiB) */
     uint32_t full_wait_ms;  /* how long an append waits when the pool is full (10,000) */
-    int32_t durability;     /* what the NVRAM is to be called, when that is less than power */
+    int32_t durability;     /* what the NVRAM is to be called, when that is less than power; refused without nvram */
 } onejournal_log_options;
 
 #define ONEJOURNAL_LOG_OPTIONS { sizeof(onejournal_log_options), NULL, NULL, 0, 0, 0, 0, 0 }

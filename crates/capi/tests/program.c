@@ -34,6 +34,9 @@ static void check_arguments(onejournal_log *log, onejournal_stream *stream)
     wrong.struct_bytes = sizeof wrong;
     wrong.durability = 9;
     CHECK(onejournal_log_open("/nowhere/log", &wrong, &none) == ONEJOURNAL_EUSAGE);
+    wrong.durability = ONEJOURNAL_DURABILITY_PROCESS;
+    CHECK(onejournal_log_open("/nowhere/log", &wrong, &none) == ONEJOURNAL_EUSAGE);
+    CHECK(strstr(onejournal_log_error(), "without an NVRAM directory") != NULL);
     CHECK(onejournal_log_open("/proc/nowhere/log", NULL, &none) == ONEJOURNAL_EUSAGE);
     CHECK(strstr(onejournal_log_error(), "/proc/nowhere/log") != NULL);
     CHECK(onejournal_stream_open(log, "\xff", ONEJOURNAL_CREATE, &other) == ONEJOURNAL_EUSAGE);

@@ -37,7 +37,8 @@ pub struct MountHelper {
     /// Mount in this mount namespace, a file of /proc
     #[arg(short = 'N', value_name = "NAMESPACE")]
     namespace: Option<PathBuf>,
-    /// Mount options; `onejournal mount --help` explains them
+    /// Mount options: those of `onejournal mount` (`-o help` shows them) and those of /etc/fstab, such as defaults, noauto,
+    /// nofail, _netdev and x-*. With remount, the options of a mounted volume change
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// For mount(8): the type
@@ -56,7 +57,7 @@ pub struct MountHelper {
 #[derive(Parser)]
 #[command(name = "fsck.onejournal", version, max_term_width = 100)]
 pub struct FsckHelper {
-    /// Recover; check only a volume that is marked as damaged, or with -f
+    /// Recover; check only a volume that is marked as damaged, or with -f. -a means the same
     #[arg(short = 'p', visible_short_alias = 'a', conflicts_with_all = ["dry_run", "yes"])]
     preen: bool,
     /// Change nothing: say what recovery would do, check what can be checked

@@ -11,7 +11,6 @@ use log::{Log, LogError, Lsn, Options, Orphan, Outcome, Reader, Record};
 use serde_json::json;
 
 use crate::mention;
-use crate::namespaces;
 use crate::output::print_line;
 use crate::{CliError, Result, error};
 
@@ -170,7 +169,7 @@ fn collect(memory: &Path, force: &[PathBuf]) -> Result<()> {
 
 /// Whether a process that `/proc` shows has a file in `dir` open or mapped.
 fn is_open(dir: &Path) -> bool {
-    namespaces::processes().into_iter().any(|pid| {
+    device::processes().into_iter().any(|pid| {
         let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         let mut paths = files.filter_map(|file| fs::read_link(file.path()).ok());
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();

@@ -105,12 +105,6 @@ impl LogdArgs {
 }
 
 pub fn run(args: &LogdArgs) -> Result<u8> {
-    if args.durability.is_some() && args.nvram.is_none() {
-        return Err(CliError::usage(
-            "--durability says what the directory of --nvram DIR survives: give --nvram DIR too, or leave \
-             --durability out. Without NVRAM the log has the durability of the disk of --dir",
-        ));
-    }
     messages::to_standard_error(tracing::Level::WARN);
     daemon::abort_on_panic();
     // Before there are threads, so that none of them is ended by a signal.

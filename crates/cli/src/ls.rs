@@ -1,22 +1,28 @@
-//! `onejournal ls`: the mounted volumes and the logs of this machine.
+//! `onejournal ls`: the mounted and the detached volumes, and the logs of this machine.
 
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::inventory::{Mounts, SeenLog, SeenMount, logs};
+use crate::inventory::{DetachedVolume, Mounts, SeenLog, SeenMount, detached, logs};
 use crate::units::{bytes, plain};
 use crate::{Result, say};
 
 #[derive(Args)]
 pub struct LsArgs {
-    /// As JSON: an object with `mounts` and `logs`
+    /// As JSON: an object with `mounts`, `detached` and `logs`
     #[arg(long)]
     json: bool,
 }
 
+/// What a user can do about a detached volume.
+const DETACHED_NOTE: &str = "A detached volume is mounted nowhere. It closes when the programs that use it have closed \
+                             its files.\nTo close it at once: kill PID. The programs get errors then; nothing that \
+                             was synced is lost.";
+
 pub fn run(args: &LsArgs) -> Result<u8> {
-    let (mounts, logs) = (Mounts::without_files().look(), logs());
-    let text = if args.json { json(&mounts, &logs) } else { tables(&mounts, &logs) };
+    let (mounts, detached, logs) = (Mounts::without_files().look(), detached(), logs());
+    let text =
+        if args.json { json(&mounts, &detached, &logs) } else { tables(&mounts, &detached, &logs) };
     say!("{}", text.trim_end());
     for refusal in logs.iter().filter_map(|log| log.refusal.as_ref()) {
         eprintln!("onejournal: {}", plain(refusal));
@@ -24,19 +30,25 @@ pub fn run(args: &LsArgs) -> Result<u8> {
     Ok(0)
 }
 
-fn json(mounts: &[SeenMount], logs: &[SeenLog]) -> String {
+fn json(mounts: &[SeenMount], detached: &[DetachedVolume], logs: &[SeenLog]) -> String {
     let mounts: Vec<Value> = mounts.iter().map(mount_json).collect();
+    let detached: Vec<Value> = detached.iter().map(detached_json).collect();
     let logs: Vec<Value> = logs.iter().map(log_json).collect();
-    format!("{:#}\n", json!({ "mounts": mounts, "logs": logs }))
+    format!("{:#}\n", json!({ "mounts": mounts, "detached": detached, "logs": logs }))
 }
 
-fn tables(mounts: &[SeenMount], logs: &[SeenLog]) -> String {
+fn tables(mounts: &[SeenMount], detached: &[DetachedVolume], logs: &[SeenLog]) -> String {
     let mut tables = Vec::new();
     if !mounts.is_empty() {
         let heading =
             ["VOLUME", "MOUNTED ON", "STATE", "DATA", "DURABILITY", "PID", "FREE", "SIZE"];
         let rows: Vec<_> = mounts.iter().map(mount_row).collect();
         tables.push(lines(&heading, &rows).join("\n") + "\n");
+    }
+    if !detached.is_empty() {
+        let rows: Vec<_> = detached.iter().map(detached_row).collect();
+        let table = lines(&["DETACHED VOLUME", "PID", "USED BY"], &rows).join("\n");
+        tables.push(format!("{table}\n{DETACHED_NOTE}\n"));
     }
     if !logs.is_empty() {
         let heading = ["LOG", "SERVED BY", "DURABILITY", "PID", "CLIENTS", "STREAMS", "LOG FILES"];
@@ -63,6 +75,18 @@ fn mount_row(mount: &SeenMount) -> [String; 8] {
         size("available_bytes"),
         size("space_bytes"),
     ]
+}
+
+fn detached_row(volume: &DetachedVolume) -> [String; 3] {
+    [volume.target.display().to_string(), volume.pid.to_string(), volume.users()]
+}
+
+fn detached_json(volume: &DetachedVolume) -> Value {
+    json!({
+        "target": volume.target.to_string_lossy(),
+        "pid": volume.pid,
+        "user_pids": volume.user_pids(),
+    })
 }
 
 fn mount_json(mount: &SeenMount) -> Value {

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use device::MountEntry;
+use device::{MountEntry, process_name, processes};
 use mount::{MountError, Unmounter};
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -33,18 +33,6 @@ impl NamespaceId {
     fn of(found: &fs::Metadata) -> NamespaceId {
         NamespaceId { device: found.dev(), inode: found.ino() }
     }
-}
-
-/// The processes of `/proc`.
-pub fn processes() -> Vec<i32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
-/// The name of a process's program.
-pub fn program(pid: i32) -> String {
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    name.trim_end().to_owned()
 }
 
 /// A mount of a volume in some namespace.
@@ -73,7 +61,7 @@ impl Holder {
         if NamespaceId::own().is_ok_and(|own| own == self.namespace) {
             return dir.to_string();
         }
-        let (pid, program) = (self.pid, program(self.pid));
+        let (pid, program) = (self.pid, process_name(self.pid));
         format!("{dir} in the mount namespace of process {pid} ({program})")
     }
 }

@@ -31,11 +31,17 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    fn of(path: &Path, error: DeviceError) -> Refusal {
+    fn of(path: &Path, access: Access, error: DeviceError) -> Refusal {
         Refusal {
             in_use: error.source.kind() == io::ErrorKind::ResourceBusy,
             error: match error.source.kind() {
                 io::ErrorKind::NotFound => CliError::at(path, MISSING),
+                io::ErrorKind::PermissionDenied => {
+                    let need = if access == Access::ReadOnly { "read" } else { "read and write" };
+                    let error = opening(error);
+                    let text = format!("{error}; the user who runs this has to be allowed to {need} it");
+                    CliError { text, ..error }
+                }
                 _ => opening(error),
             },
         }
@@ -58,7 +64,7 @@ pub fn try_open(path: &Path, access: Access) -> std::result::Result<Disk, Refusa
             Err(error) => error,
         };
         let is_held_by_kernel = error.is_held_by_kernel();
-        let refusal = Refusal::of(path, error);
+        let refusal = Refusal::of(path, access, error);
         let with = |error| Refusal { error, in_use: refusal.in_use };
         match volumes::user_of(path).map_err(with)? {
             Some(user) if user.is_leaving(begun.elapsed()) => {

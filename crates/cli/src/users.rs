@@ -5,9 +5,8 @@
 use std::fs;
 use std::path::Path;
 
+use device::{process_name, processes};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-
-use crate::namespaces::{processes, program};
 
 /// More programs than this are counted only.
 const NAMED_COUNT: usize = 8;
@@ -15,17 +14,25 @@ const NAMED_COUNT: usize = 8;
 /// The programs that have something of the file system with the number `device` open, mapped or as their directory, by
 /// name and process; with how many more there are.
 pub fn of(device: (u32, u32)) -> String {
-    let users: Vec<i32> = processes().into_iter().filter(|pid| uses(*pid, device)).collect();
+    let users = pids_of(device);
     if users.is_empty() {
         return "none that is visible from here; perhaps a mount below it, or swap".into();
     }
-    let named: Vec<String> =
-        users.iter().take(NAMED_COUNT).map(|pid| format!("{} ({pid})", program(*pid))).collect();
+    let named: Vec<String> = users
+        .iter()
+        .take(NAMED_COUNT)
+        .map(|pid| format!("{} ({pid})", process_name(*pid)))
+        .collect();
     let more = match users.len().saturating_sub(NAMED_COUNT) {
         0 => String::new(),
         count => format!(" and {count} more"),
     };
     named.join(", ") + &more
+}
+
+/// Their processes.
+pub fn pids_of(device: (u32, u32)) -> Vec<i32> {
+    processes().into_iter().filter(|pid| uses(*pid, device)).collect()
 }
 
 fn uses(pid: i32, device: (u32, u32)) -> bool {

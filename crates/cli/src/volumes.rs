@@ -143,7 +143,7 @@ impl ServedVolume {
 
     /// The process that serves it.
     pub fn daemon(&self) -> Result<Option<Daemon>> {
-        let mut pids = namespaces::processes().into_iter();
+        let mut pids = device::processes().into_iter();
         let pid = pids.find(|pid| is_daemon(*pid) && has_open(*pid, &self.media));
         pid.map_or(Ok(None), Daemon::open)
     }
@@ -158,6 +158,11 @@ impl ServedVolume {
     pub fn reachable_dirs(&self) -> Vec<PathBuf> {
         let through = self.holders().into_iter().map(|(holder, _)| holder.reachable_dir());
         self.dirs.iter().cloned().chain(through).collect()
+    }
+
+    /// The device number that its file system most likely has.
+    pub fn first_device(&self) -> Option<(u32, u32)> {
+        self.devices.first().copied()
     }
 
     /// How long its daemon may go on serving when the volume is not mounted here any more.
@@ -200,8 +205,33 @@ fn loops_on(medium: Medium) -> Vec<(u32, u32)> {
 
 /// Whether the process has one of these open.
 fn has_open(pid: i32, media: &[Medium]) -> bool {
+    open_media(pid).any(|(_, medium)| media.contains(&medium))
+}
+
+/// The images and devices that a process has open, with links of `/proc` to them, by the order of descriptors.
+fn open_media(pid: i32) -> impl Iterator<Item = (PathBuf, Medium)> {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    files.filter_map(|file| Medium::at(&file.path())).any(|medium| media.contains(&medium))
+    files.filter_map(|file| Medium::at(&file.path()).map(|medium| (file.path(), medium)))
+}
+
+/// The paths of the images and devices that a process has open.
+pub fn media_of(pid: i32) -> Vec<PathBuf> {
+    open_media(pid).filter_map(|(link, _)| fs::read_link(link).ok()).collect()
+}
+
+/// Whether the process has the medium of one of these mounts open, by its path here or in the mount's namespace.
+pub fn serves_any(pid: i32, mounts: &[(Holder, MountEntry)]) -> bool {
+    let of = |(holder, entry): &(Holder, MountEntry)| {
+        let root = Path::new("/proc").join(holder.pid.to_string()).join("root");
+        let there = root.join(entry.source.strip_prefix("/").unwrap_or(&entry.source));
+        Medium::of_mount(entry).into_iter().chain(Medium::at(&there)).collect::<Vec<_>>()
+    };
+    has_open(pid, &mounts.iter().flat_map(of).collect::<Vec<_>>())
+}
+
+/// Whether the process is a `mount` command that serves, and is not about to end.
+pub fn is_serving(pid: i32) -> bool {
+    is_daemon(pid) && device::process_name(pid) != mount::CLOSING_NAME
 }
 
 /// Whether the process is a `mount` command that serves.
@@ -231,7 +261,7 @@ impl Daemon {
 
     /// Whether it serves no more: it brings everything home and ends.
     pub fn is_closing(&self) -> bool {
-        namespaces::program(self.pid) == mount::CLOSING_NAME
+        device::process_name(self.pid) == mount::CLOSING_NAME
     }
 
     /// Whether what it serves is mounted in our namespace, whatever the way to it.
@@ -267,11 +297,11 @@ fn daemon_name() -> String {
 pub fn dying_daemon() -> Result<Option<Daemon>> {
     let own = daemon_name();
     let is_dying = |pid: &i32| {
-        let name = namespaces::program(*pid);
+        let name = device::process_name(*pid);
         (name == own || name == mount::CLOSING_NAME)
             && fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.is_empty())
     };
-    for pid in namespaces::processes().into_iter().filter(is_dying) {
+    for pid in device::processes().into_iter().filter(is_dying) {
         if let Some(daemon) = Daemon::open(pid)?
             && !daemon.ended_within(&NO_TIME)?
         {

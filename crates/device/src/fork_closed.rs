@@ -1,13 +1,16 @@
 //! Locked files that a forked process does not keep.
 //!
 //! A `flock` lasts until the last copy of its descriptor is closed: a forked process that lives would hold what its
-//! parent had locked, when that one is gone.
+//! parent had locked, when that one is gone. So the file is closed in a forked process, and its lock is given up before
+//! it is closed here: a process that is being spawned has copies until it runs its program.
 
 use std::ffi::c_int;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::fs::FlockOperation;
 
 /// Files at a time. One beyond that is kept by a forked process.
 const COUNT_MAX: usize = 1024;
@@ -70,9 +73,13 @@ impl Drop for ForkClosed {
     fn drop(&mut self) {
         let was_closed =
             self.place.is_some_and(|place| OPEN[place].swap(NONE, Ordering::Relaxed) == NONE);
-        if was_closed && let Some(file) = self.file.take() {
+        let Some(file) = self.file.take() else { return };
+        if was_closed {
             // In a forked process: the number may be another file's.
             let _ = file.into_raw_fd();
+        } else if self.place.is_some() {
+            // A file without a lock has none to give up, and is closed all the same.
+            let _ = rustix::fs::flock(&file, FlockOperation::Unlock);
         }
     }
 }
@@ -80,6 +87,22 @@ impl Drop for ForkClosed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A process that is being spawned has copies of all descriptors until it runs its program, and no handler of a
+    /// fork is called in it.
+    #[test]
+    fn regression_a_copy_does_not_keep_the_lock_of_a_closed_file() {
+        let file = tempfile::NamedTempFile::new().expect("file");
+        let lock = |file: &File| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
+        let kept = ForkClosed::new(file.reopen().expect("open"));
+        let copy = kept.as_fd().try_clone_to_owned().expect("copy");
+        let other = file.reopen().expect("open");
+        rustix::fs::flock(&kept, FlockOperation::LockExclusive).expect("lock");
+        assert!(lock(&other).is_err(), "it is locked");
+        drop(kept);
+        lock(&other).expect("it is closed");
+        drop(copy);
+    }
 
     #[test]
     fn a_file_is_listed_while_it_is_open() {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::backing::{Backing, Root, node_path};
 use crate::mount_table::{MountEntry, mounts_in, own_mounts};
 use crate::other_users::Lock;
+use crate::processes::{process_name, processes};
 
 /// Why a disk cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +39,7 @@ fn describe(
     through: Option<u64>,
     is_it: impl Fn(&MountEntry) -> bool,
     mounted: Option<&MountEntry>,
-    process: Option<u32>,
+    process: Option<i32>,
 ) -> String {
     let who = process.map(|id| format!("process {id} ({})", name_of(id)));
     if let Some(entry) = mounted {
@@ -80,12 +81,12 @@ fn describe(
 }
 
 /// A volume's mount in another mount namespace, and the first process there.
-fn find_elsewhere(is_it: impl Fn(&MountEntry) -> bool) -> Option<(u32, MountEntry)> {
-    let namespace = |id: &u32| fs::metadata(format!("/proc/{id}/ns/mnt")).map(|found| found.ino());
+fn find_elsewhere(is_it: impl Fn(&MountEntry) -> bool) -> Option<(i32, MountEntry)> {
+    let namespace = |id: &i32| fs::metadata(format!("/proc/{id}/ns/mnt")).map(|found| found.ino());
     let mut seen = HashSet::new();
-    let mut is_new = |id: &u32| namespace(id).is_ok_and(|namespace| seen.insert(namespace));
-    is_new(&std::process::id());
-    let others = processes().filter(is_new);
+    let mut is_new = |id: &i32| namespace(id).is_ok_and(|namespace| seen.insert(namespace));
+    is_new(&std::process::id().cast_signed());
+    let others = processes().into_iter().filter(is_new);
     let mut entries = others.flat_map(|id| {
         let table = mounts_in(Path::new(&format!("/proc/{id}/mountinfo")));
         table.unwrap_or_default().into_iter().map(move |entry| (id, entry))
@@ -114,17 +115,12 @@ fn is_file(path: &Path, disk: &Backing) -> bool {
 }
 
 /// The process that holds a lock on a part of the disk, as far as it can be seen.
-fn holder(disk: &Backing) -> Option<u32> {
-    let own = std::process::id();
-    processes().filter(|id| *id != own).find(|id| holds(*id, disk))
+fn holder(disk: &Backing) -> Option<i32> {
+    let own = std::process::id().cast_signed();
+    processes().into_iter().filter(|id| *id != own).find(|id| holds(*id, disk))
 }
 
-fn processes() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-fn holds(id: u32, disk: &Backing) -> bool {
+fn holds(id: i32, disk: &Backing) -> bool {
     let files = fs::read_dir(format!("/proc/{id}/fdinfo")).into_iter().flatten().flatten();
     let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
     texts.into_iter().any(|text| {
@@ -134,12 +130,12 @@ fn holds(id: u32, disk: &Backing) -> bool {
 }
 
 /// The program, and which of its commands if it is one of ours: "onejournal mount".
-fn name_of(id: u32) -> String {
-    let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+fn name_of(id: i32) -> String {
+    let name = process_name(id);
     let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
     let command =
         line.split(|byte| *byte == 0).nth(1).and_then(|word| std::str::from_utf8(word).ok());
-    match (name.trim(), command) {
+    match (name.as_str(), command) {
         ("onejournal", Some(command)) => format!("onejournal {command}"),
         (name, _) => name.to_owned(),
     }

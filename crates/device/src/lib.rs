@@ -58,6 +58,7 @@ mod metered;
 mod mount_table;
 mod nvram;
 mod other_users;
+mod processes;
 mod published;
 mod range_lock;
 mod ring;
@@ -89,6 +90,7 @@ pub use nvram::{
     AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, NvramCursor,
     NvramEvent, NvramTrace, SimNvram,
 };
+pub use processes::{process_name, processes};
 pub use ring::RingPool;
 pub use sim::{Cursor, Event, Fault, Image, SimClock, SimDevice, Survival, Trace};
 pub use trust::Trust;

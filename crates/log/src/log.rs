@@ -48,6 +48,7 @@ impl Log {
     /// at the socket, and no log is made instead.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Log> {
         let path = path.as_ref();
+        options.check()?;
         if is_socket(path)? {
             return Log::connect(path);
         }

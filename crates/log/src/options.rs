@@ -23,7 +23,7 @@ pub struct Options {
     /// Directory on NVRAM for the lanes, any number of logs; `None`: lanes are ordinary memory, and syncs share a group
     /// log on the directory's disk.
     pub nvram: Option<PathBuf>,
-    /// What the NVRAM is to be called, when that is less than `power`.
+    /// What the NVRAM is to be called, when that is less than `power`. Refused without `nvram`.
     pub durability: Option<Durability>,
     /// Size of the pool in bytes (64 MiB).
     pub pool_bytes: u64,
@@ -64,6 +64,22 @@ impl Options {
     /// Whose directories and files are believed.
     pub(crate) fn trust(&self) -> Trust {
         self.owner.map_or(Trust::own(), |(uid, gid)| Trust::own_and(uid, gid))
+    }
+
+    /// Refuses options that contradict each other. Every way to open a log does so first, and a program may ask earlier.
+    ///
+    /// # Errors
+    /// [`LogError::Usage`] for `durability` without `nvram`.
+    pub fn check(&self) -> Result<()> {
+        match (self.durability, &self.nvram) {
+            (Some(class), None) => Err(LogError::Usage(format!(
+                "durability={} without an NVRAM directory: durability says what that directory survives. Name the \
+                 directory, too (nvram=DIR in a URI, --nvram DIR), or leave durability out: without NVRAM a log has \
+                 the durability of its disk",
+                class.name()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn settings(&self) -> Result<Settings> {

@@ -8,7 +8,9 @@ use crate::words::{CLIENT_COUNT_MAX, Client, Control};
 use crate::{LogError, Result};
 
 /// The service's lock.
-pub(crate) struct Lock(ForkClosed);
+pub(crate) struct Lock {
+    _file: ForkClosed,
+}
 
 const LOCK: &str = "lock";
 
@@ -17,7 +19,7 @@ impl Lock {
         let file = ForkClosed::new(open_or_make(root, LOCK, 0)?);
         rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))
             .map_err(|e| within(root, LOCK)(e.into()))?;
-        Ok(Lock(file))
+        Ok(Lock { _file: file })
     }
 
     /// `None`: somebody has it.
@@ -25,16 +27,9 @@ impl Lock {
         let file = root.file(LOCK, Access::ReadOnly).map_err(within(root, LOCK))?;
         let file = ForkClosed::new(file);
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Lock(file))),
+            Ok(()) => Ok(Some(Lock { _file: file })),
             Err(_) => Ok(None),
         }
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Closing it does the same.
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 

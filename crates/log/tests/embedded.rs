@@ -60,6 +60,11 @@ fn a_log_that_cannot_be_leaves_nothing() {
     assert!(told.contains(&missing.display().to_string()), "{told}");
     // Ordinary memory, which is durable for its processes only, has to be asked for by that name.
     refused(&directory, &Options { durability: None, ..place.options() });
+    // A class without a medium: of a directory, and of a daemon, whose medium the client does not choose.
+    for path in [&directory, &place.root.path().join("socket")] {
+        let told = refused(path, &Options { nvram: None, ..place.options() });
+        assert!(told.contains("durability=process without an NVRAM directory"), "{told}");
+    }
     Log::open(&directory, &place.options()).expect("as it should be");
 }
 

@@ -76,7 +76,7 @@ impl Settings {
             Some("discard") => true,
             Some(other) => return Err(wrong("recover", other, "discard")),
         };
-        Ok(Settings {
+        let settings = Settings {
             directory,
             is_socket,
             is_named,
@@ -85,7 +85,10 @@ impl Settings {
             memory: parameter("memory").map(PathBuf::from),
             may_discard,
             owner: None,
-        })
+        };
+        // Also where no log is opened now: on a volume, or one that this process has open.
+        options(&settings).check()?;
+        Ok(settings)
     }
 
     /// Whether there is a log already; with a daemon, there is.
@@ -251,5 +254,10 @@ mod tests {
         }
         assert!(settings("/a", &[("durability", "maybe")]).is_err());
         assert!(settings("/a", &[("recover", "please")]).is_err());
+        for log in ["/l", "/l/socket"] {
+            let alone = settings("/a", &[("log", log), ("durability", "process")]);
+            let told = alone.expect_err("no NVRAM").to_string();
+            assert!(told.contains("nvram=DIR"), "{told}");
+        }
     }
 }

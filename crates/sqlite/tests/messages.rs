@@ -88,6 +88,7 @@ fn what_is_wrong_with_a_uri_is_said() {
     let nvram = format!("nvram={root}/none");
     refused(&place, &format!("&{nvram}"), &format!("{nvram}: there is no directory"));
     refused(&place, "&recover=please", "recover=please is not known");
+    refused(&place, "&durability=process", "durability=process without an NVRAM directory");
     // A database that opens makes it forgotten, and so does one that the extension has no part in.
     assert_eq!(count(&place.wal("a.db")), 0);
     assert_eq!(last_error(), None);

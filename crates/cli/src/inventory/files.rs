@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::counters::read_attribute;
-use crate::namespaces;
 
 /// Entries of directories that one search reads at most.
 const ENTRY_LIMIT: usize = 20_000;
@@ -80,7 +79,7 @@ fn inode_of(path: &Path) -> Option<u64> {
 /// Names of files that a process has open.
 fn open_files(dir: &Path, wanted: &[u64]) -> Vec<(u64, PathBuf)> {
     let mut found = Vec::new();
-    for pid in namespaces::processes() {
+    for pid in device::processes() {
         let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         for path in files.filter_map(|file| fs::read_link(file.path()).ok()) {
             let Ok(name) = path.strip_prefix(dir) else { continue };

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use log::{ConnectOptions, Log, LogStat, Look, StreamStat};
 
-use crate::namespaces;
 
 use super::ask_all;
 
@@ -79,7 +78,7 @@ pub fn logs_with_counters() -> Vec<SeenLog> {
 
 fn ask(how: fn(SeenLog) -> SeenLog) -> Vec<SeenLog> {
     let mut logs = BTreeMap::new();
-    for pid in namespaces::processes() {
+    for pid in device::processes() {
         note_process(pid, &mut logs);
     }
     let seen: Vec<SeenLog> = logs.into_values().collect();

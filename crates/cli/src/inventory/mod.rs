@@ -2,6 +2,7 @@
 //!
 //! Nothing is locked or changed, and nothing that does not answer is waited for longer than [`ANSWER_LIMIT`].
 
+mod detached;
 mod files;
 mod logs;
 mod mounts;
@@ -10,6 +11,7 @@ mod probe;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+pub use detached::{DetachedVolume, detached};
 pub use files::FileCounters;
 pub use logs::{SeenLog, StreamCounters, logs, logs_with_counters};
 #[cfg(test)]

@@ -16,6 +16,7 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::Cli;
+use crate::helpers::{FsckHelper, MountHelper};
 
 /// Pages with options: name and section.
 const COMMAND_PAGES: [&str; 5] = [
@@ -45,11 +46,15 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A command by its words, as `onejournal log cat`.
+/// A command by its words, as `onejournal log cat` or `mount.onejournal`.
 fn command(words: &str) -> Command {
     let mut words = words.split(' ');
-    assert_eq!(words.next(), Some("onejournal"), "the only command there is");
-    let mut command = Cli::command();
+    let mut command = match words.next() {
+        Some("onejournal") => Cli::command(),
+        Some("mount.onejournal") => MountHelper::command(),
+        Some("fsck.onejournal") => FsckHelper::command(),
+        other => panic!("no program {other:?}"),
+    };
     command.build();
     for word in words {
         let found = command.find_subcommand(word);
@@ -146,6 +151,15 @@ fn every_option_is_in_a_page() {
     assert!(words.len() > 50, "{words:?}");
     for word in words {
         assert!(pages.contains(&word), "{word} is in no page");
+    }
+    for helper in ["mount.onejournal", "fsck.onejournal"] {
+        let page = read(&format!("dist/man/{helper}.8")).replace("\\-", "-");
+        let mut words = Vec::new();
+        shown(&command(helper), &mut words);
+        assert!(words.len() > 5, "{words:?}");
+        for word in words {
+            assert!(page.contains(&format!("\\fB{word}\\fR")), "{word} is not in {helper}(8)");
+        }
     }
 }
 

@@ -122,6 +122,7 @@ impl Server {
         options: &Options,
         server: &ServerOptions,
     ) -> Result<Server> {
+        options.check()?;
         let socket = std::path::absolute(&server.socket)
             .map_err(|e| LogError::system(server.socket.display().to_string(), e))?;
         let (_, service) = Service::join(path.as_ref(), options, Some(&socket))?;

@@ -1,0 +1,114 @@
+//! Volumes that were taken off while programs had files on them open (`umount -l`): no mount table shows them, and their
+//! daemons serve those programs until the last one has closed its files.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use rustix::fs::{major, minor};
+
+use crate::volumes::{self, ServedVolume};
+use crate::{Cli, Command, namespaces, users};
+
+/// `/dev/fuse`, whatever the node is named.
+const FUSE_NODE: (u32, u32) = (10, 229);
+/// Bits of a minor number in the kernel's own form of a device number.
+const MINOR_BITS: u32 = 20;
+
+/// A volume that is mounted nowhere and still served.
+#[derive(Debug)]
+pub struct DetachedVolume {
+    /// The image or device.
+    pub target: PathBuf,
+    /// Its daemon.
+    pub pid: i32,
+    /// The number of its file system, if that can be told.
+    device: Option<(u32, u32)>,
+}
+
+impl DetachedVolume {
+    /// The programs that keep it in use, for a person.
+    pub fn users(&self) -> String {
+        self.device.map_or("cannot be told".into(), users::of)
+    }
+
+    /// Their processes.
+    pub fn user_pids(&self) -> Vec<i32> {
+        self.device.map(users::pids_of).unwrap_or_default()
+    }
+}
+
+/// All that can be seen.
+pub fn detached() -> Vec<DetachedVolume> {
+    let daemons: Vec<(i32, Option<(u32, u32)>)> = device::processes()
+        .into_iter()
+        .filter(|pid| volumes::is_serving(*pid))
+        .filter_map(|pid| connection(pid).map(|device| (pid, device)))
+        .collect();
+    if daemons.is_empty() {
+        return Vec::new();
+    }
+    // Read after the processes: a volume that was being mounted then is in a table now.
+    let mounts = namespaces::all_mounts();
+    let devices: HashSet<(u32, u32)> = mounts.iter().map(|(_, entry)| entry.device).collect();
+    let is_mounted = |pid, device: Option<(u32, u32)>| match device {
+        Some(device) => devices.contains(&device),
+        None => volumes::serves_any(pid, &mounts),
+    };
+    let detached = daemons.into_iter().filter(|(pid, device)| !is_mounted(*pid, *device));
+    detached.filter_map(|(pid, device)| seen(pid, device)).collect()
+}
+
+/// The number of the file system that the process has a connection for, if the kernel says it (Linux 6.18 does). The outer
+/// `None`: it has no connection.
+fn connection(pid: i32) -> Option<Option<(u32, u32)>> {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+    let is_node = |path: &Path| {
+        fs::metadata(path)
+            .is_ok_and(|found| (major(found.rdev()), minor(found.rdev())) == FUSE_NODE)
+    };
+    let mut found = None;
+    for file in files.filter(|file| is_node(&file.path())) {
+        let info = Path::new("/proc").join(pid.to_string()).join("fdinfo").join(file.file_name());
+        let info = fs::read_to_string(info).unwrap_or_default();
+        let number = info.lines().find_map(|line| line.strip_prefix("fuse_connection:"));
+        let number: Option<u32> = number.and_then(|number| number.trim().parse().ok());
+        match number {
+            Some(number) => {
+                return Some(Some((number >> MINOR_BITS, number & ((1 << MINOR_BITS) - 1))));
+            }
+            None => found = Some(None),
+        }
+    }
+    found
+}
+
+/// `None`: the process has ended.
+fn seen(pid: i32, device: Option<(u32, u32)>) -> Option<DetachedVolume> {
+    let open = volumes::media_of(pid);
+    let named = named_target(pid);
+    let is_named =
+        |path: &&PathBuf| named.as_ref().is_some_and(|n| n.file_name() == path.file_name());
+    // A volume may have its journal elsewhere: the name tells. LABEL= tells nothing; the volume is opened first.
+    let target = open.iter().find(is_named).or(open.first())?.clone();
+    let of_target = || match ServedVolume::on_target(&target) {
+        Ok(Some(volume)) => volume.first_device(),
+        _ => None,
+    };
+    Some(DetachedVolume { pid, device: device.or_else(of_target), target })
+}
+
+/// What the daemon was told to mount.
+fn named_target(pid: i32) -> Option<PathBuf> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let line = line.strip_suffix(b"\0").unwrap_or(&line);
+    let words = line.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec()));
+    match Cli::try_parse_from(words).ok()?.command {
+        Command::Mount(args) => Some(args.target),
+        _ => None,
+    }
+}
