@@ -234,8 +234,11 @@ impl Lane {
         let why = match self.words.aborted().load(Ordering::Acquire) {
             0 => return self.words.check(),
             aborted::IO => "its log files could not be written",
-            aborted::REMOVED => "it was removed",
-            _ => "its lane did not hold what its writer had published",
+            aborted::REMOVED => "it was removed: open it again, which makes a new one",
+            _ => {
+                "its writer's memory is damaged. What is in its log files can be read; to write it again, run \
+                 onejournal log discard-damaged, which gives up the rest"
+            }
         };
         Err(LogError::Aborted(format!("stream {}: {why}", self.name)))
     }
