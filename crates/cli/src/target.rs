@@ -39,7 +39,8 @@ impl Refusal {
                 io::ErrorKind::PermissionDenied => {
                     let need = if access == Access::ReadOnly { "read" } else { "read and write" };
                     let error = opening(error);
-                    let text = format!("{error}; the user who runs this has to be allowed to {need} it");
+                    let text =
+                        format!("{error}; the user who runs this has to be allowed to {need} it");
                     CliError { text, ..error }
                 }
                 _ => opening(error),

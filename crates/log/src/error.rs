@@ -25,7 +25,7 @@ pub enum LogError {
         source: Arc<std::io::Error>,
     },
     /// An earlier write or sync of this stream or its service failed; nothing is accepted any more.
-    #[error("the log takes nothing any more after an earlier error: {0}")]
+    #[error("the log accepts no records after an earlier error: {0}")]
     Aborted(String),
     /// Another process writes this stream.
     #[error("stream {0} has another writer: close it there first")]

@@ -218,8 +218,11 @@ impl Lane {
         let why = match self.words.aborted() {
             None => return self.words.check(),
             Some(Abort::Io) => "its log files could not be written",
-            Some(Abort::Removed) => "it was removed",
-            Some(Abort::Lane) => "its lane did not hold what its writer had published",
+            Some(Abort::Removed) => "it was removed: open it again, which makes a new one",
+            Some(Abort::Lane) => {
+                "its writer's memory is damaged. What is in its log files can be read; to write it again, run \
+                 onejournal log discard-damaged, which gives up the rest"
+            }
         };
         Err(LogError::Aborted(format!("stream {}: {why}", self.name)))
     }

@@ -115,6 +115,7 @@ pub(crate) fn find_memory(root: &Folder, slots: &Slots) -> Result<Option<Folder>
         return Ok(None);
     };
     if life.boot == boot()? && memory.stat(CONTROL).map_err(within(&memory, CONTROL))?.is_some() {
+        name_log(root, &memory)?;
         return Ok(Some(memory));
     }
     slots.refuse_if_joined(
@@ -153,9 +154,18 @@ pub(crate) fn make_memory(root: &Folder, slots: &Slots, memory: &Path) -> Result
         let _ = remove_if_there(root, LIFE);
         at(&memory)(e)
     })?;
-    let log = fs::canonicalize(root.path()).map_err(at(root.path()))?;
-    write_for_this_boot(&folder, LOG, log.as_os_str().as_encoded_bytes())?;
+    name_log(root, &folder)?;
     Ok(folder)
+}
+
+/// Writes into the shared memory where its log is, unless it says so: the log's directory may have been renamed.
+fn name_log(root: &Folder, memory: &Folder) -> Result<()> {
+    let log = fs::canonicalize(root.path()).map_err(at(root.path()))?;
+    let log = log.as_os_str().as_encoded_bytes();
+    match memory.read(LOG).map_err(within(memory, LOG))? {
+        Some(known) if known == log => Ok(()),
+        _ => write_for_this_boot(memory, LOG, log),
+    }
 }
 
 /// Whether the directory `path` has a name as shared memory and directories on NVRAM have.

@@ -132,7 +132,10 @@ pub(crate) fn settings_of(root: &Folder, options: &Options) -> Result<Settings> 
 fn check_settings(file: &Path, settings: &Settings) -> Result<()> {
     let file = file.display();
     if settings.format != FORMAT {
-        let text = format!("{file}: format {} is not known", settings.format);
+        let text = format!(
+            "{file}: format {} is not known: open the log with the version of OneJournal that made it",
+            settings.format
+        );
         return Err(LogError::Incompatible(text));
     }
     let is_sound = is_uuid(&settings.uuid)
@@ -144,7 +147,9 @@ fn check_settings(file: &Path, settings: &Settings) -> Result<()> {
         && settings.group_bytes >= GROUP_BYTES_MIN;
     match is_sound {
         true => Ok(()),
-        false => Err(LogError::Incompatible(format!("{file} holds settings that cannot be"))),
+        false => Err(LogError::Incompatible(format!(
+            "{file} holds settings that cannot be: put the file back from a copy"
+        ))),
     }
 }
 
@@ -156,7 +161,10 @@ fn refuse_other_medium(path: &Path, settings: &Settings, options: &Options) -> R
                 Some(other) => format!("on {}", other.display()),
                 None => "in ordinary memory".into(),
             };
-            let text = format!("{} was made with its lanes {found}", path.display());
+            let text = format!(
+                "{} was made with its lanes {found}, and keeps them there: name the same NVRAM directory, or none",
+                path.display()
+            );
             Err(LogError::Incompatible(text))
         }
         _ => Ok(()),

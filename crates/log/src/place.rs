@@ -245,9 +245,11 @@ impl Place {
                 control.set_next_stream(id + 1);
                 Ok(number)
             }
-            Some(_) => Err(LogError::Usage("all numbers of streams were used".into())),
+            Some(_) => {
+                Err(LogError::Usage("all numbers of streams were used: use another log".into()))
+            }
             None => Err(LogError::Usage(format!(
-                "there are {STREAM_COUNT_MAX} streams: no more can be"
+                "there are {STREAM_COUNT_MAX} streams, and no log has more: remove one (onejournal log rm), or use another log"
             ))),
         }
     }

@@ -50,7 +50,9 @@ impl Slots {
             }
         }
         let path = self.0.path().display();
-        Err(LogError::Usage(format!("{CLIENT_COUNT_MAX} processes use {path} already")))
+        Err(LogError::Usage(format!(
+            "{CLIENT_COUNT_MAX} processes use {path} already: end one, or let a daemon serve the log (onejournal logd)"
+        )))
     }
 
     /// An error while any process has a slot; `why` that is one.

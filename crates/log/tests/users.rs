@@ -1,5 +1,5 @@
-//! Users of one daemon that do not trust each other. In a program of its own: it starts another one, and
-//! between fork and exec a child holds the locks of whatever this process has open.
+//! Users of one daemon that do not trust each other. In a program of its own: it starts itself as other
+//! users.
 
 use onejournal::{Log, LogError, Lsn, Options, Server, ServerOptions, Stream};
 
@@ -124,4 +124,113 @@ fn a_directory_that_others_could_have_prepared_is_not_served() {
     }
     assert_eq!(std::fs::read_dir(&directory).expect("directory").count(), 0, "nothing was made");
     Log::open(&directory, &options).expect("ours");
+}
+
+/// A user of the test below, with what the group's right to `shared` lets it do.
+#[test]
+#[ignore = "a process of the other test"]
+fn a_colleague() {
+    let Some(socket) = std::env::var_os("COLLEAGUE_SOCKET") else { return };
+    let (may, line) = (var("COLLEAGUE_MAY"), var("COLLEAGUE_LINE"));
+    let log = Log::connect(socket).expect("connect");
+    let names = log.stream_names().expect("names");
+    if may == "nothing" {
+        let opened = log.existing_stream("shared").map(|_| ());
+        assert!(names.is_empty() && matches!(opened, Err(LogError::Denied(_))), "{opened:?}");
+        return println!("a colleague has done it");
+    }
+    assert_eq!(names.iter().map(ToString::to_string).collect::<Vec<_>>(), ["shared"]);
+    let stream = log.existing_stream("shared").expect("it may").expect("a stream");
+    let before = records(&stream);
+    match (may.as_str(), stream.append(line.as_bytes())) {
+        ("write", Ok(lsn)) => {
+            stream.sync(lsn).expect("sync");
+            stream.flush().expect("flush");
+            assert_eq!(records(&stream), [before, vec![line.into_bytes()]].concat());
+            stream.release();
+        }
+        ("read", Err(LogError::Denied(_))) => assert!(!before.is_empty(), "it reads"),
+        (_, done) => panic!("it may {may}: {done:?}"),
+    }
+    let removed = log.remove_stream("shared");
+    assert!(matches!(removed, Err(LogError::Denied(_))), "its owner's affair: {removed:?}");
+    println!("a colleague has done it");
+}
+
+fn var(name: &str) -> String {
+    std::env::var(name).expect(name)
+}
+
+#[test]
+fn users_of_a_group_use_one_stream_in_turns() {
+    use std::os::unix::fs::PermissionsExt;
+    const GROUP: u32 = 60_000;
+    let setpriv = std::process::Command::new("setpriv").arg("--version").output();
+    if !rustix::process::geteuid().is_root() || setpriv.is_err() {
+        println!("skipped: needs root and setpriv");
+        return;
+    }
+    let root = tempfile::tempdir().expect("directory");
+    let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+    let (directory, socket) = (root.path().join("log"), root.path().join("socket"));
+    let options = Options {
+        pool_bytes: 1 << 20,
+        group_bytes: 1 << 20,
+        memory: memory.path().to_owned(),
+        ..Options::default()
+    };
+    let serve = || {
+        let server = ServerOptions::at(socket.clone());
+        Server::start(&directory, &options, &server).expect("serve")
+    };
+    let for_all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(root.path(), for_all).expect("permissions");
+    let program = root.path().join("colleague");
+    std::fs::copy(std::env::current_exe().expect("this program"), &program).expect("copy");
+    let permit = |mode: u32| {
+        let path = directory.join("streams/shared/stream.json");
+        let mut meta: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&path).expect("read")).expect("JSON");
+        (meta["gid"], meta["mode"]) = (GROUP.into(), mode.into());
+        std::fs::write(&path, meta.to_string()).expect("write");
+    };
+    let colleague = |who: &[&str], may: &str, line: &str| {
+        let output = std::process::Command::new("setpriv")
+            .args(who)
+            .arg(&program)
+            .args(["--exact", "a_colleague", "--ignored", "--nocapture"])
+            .env("COLLEAGUE_SOCKET", &socket)
+            .env("COLLEAGUE_MAY", may)
+            .env("COLLEAGUE_LINE", line)
+            .current_dir("/")
+            .output()
+            .expect("run");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains("a colleague has done it"), "{who:?}: {said}{output:?}");
+    };
+    // Its only group, one of its groups, and not in the group.
+    let first = ["--reuid=65533", "--regid=60000", "--clear-groups"];
+    let second = ["--reuid=65532", "--regid=65532", "--groups=65531,60000"];
+    let other = ["--reuid=65530", "--regid=65530", "--clear-groups"];
+    let server = serve();
+    let log = Log::connect(&socket).expect("connect");
+    let stream = log.stream("shared").expect("stream");
+    let lsn = stream.append(b"made").expect("append");
+    stream.sync(lsn).expect("sync");
+    drop((stream, log));
+    colleague(&first, "nothing", "");
+    server.stop().expect("stop");
+    permit(0o660);
+    let server = serve();
+    for (who, line) in [(&first, "one"), (&second, "two"), (&first, "three")] {
+        colleague(who, "write", line);
+    }
+    colleague(&other, "nothing", "");
+    server.stop().expect("stop");
+    permit(0o640);
+    let _server = serve();
+    colleague(&second, "read", "four");
+    let log = Log::connect(&socket).expect("connect");
+    let found = records(&log.stream("shared").expect("stream"));
+    assert_eq!(found, ["made", "one", "two", "three"].map(|line| line.as_bytes().to_vec()));
 }

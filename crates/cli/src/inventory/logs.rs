@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use log::{ConnectOptions, Log, LogStat, Look, StreamStat};
 
-
 use super::ask_all;
 
 /// Most streams of a log whose counters are asked for.

@@ -170,7 +170,9 @@ impl Client {
             Unanswered::Wrong(text) => Err(LogError::Daemon(format!("{socket}: {text}"))),
             Unanswered::Gone(e) if matches!(e.kind(), ErrorKind::WouldBlock) => {
                 let waited = ANSWER_WAIT.as_secs();
-                let text = format!("{socket}: no answer for {waited} s: is the daemon stopped?");
+                let text = format!(
+                    "{socket}: no answer for {waited} s: if the daemon is stopped, let it go on (kill -CONT)"
+                );
                 Err(LogError::Daemon(text))
             }
             Unanswered::Gone(e) if begin.elapsed() >= options.retry => {

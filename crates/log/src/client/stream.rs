@@ -311,7 +311,9 @@ impl RemoteStream {
 impl Lease {
     fn append(&mut self, client: &Client, payloads: &[&[u8]]) -> Result<Lsn> {
         if self.words.aborted().is_some() {
-            return Err(LogError::Aborted("the daemon takes nothing of this stream".into()));
+            return Err(LogError::Aborted(
+                "the daemon refuses this stream: its messages say why".into(),
+            ));
         }
         let lender = RemoteLender { client, ahead: &self.ahead, words: &self.words };
         let lsn = self.writer.append_batch(&lender, payloads)?;
@@ -333,6 +335,8 @@ fn appended(words: &LaneWords) -> Lsn {
 fn check(name: &StreamName, words: &LaneWords) -> Result<()> {
     match words.aborted() {
         None => words.check(),
-        _ => Err(LogError::Aborted(format!("stream {name}: its daemon takes nothing of it"))),
+        _ => Err(LogError::Aborted(format!(
+            "stream {name}: its daemon refuses it, and says why in its messages"
+        ))),
     }
 }
