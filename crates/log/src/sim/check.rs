@@ -124,7 +124,8 @@ fn compare(
 
 /// The model of what was found, as it was before everything that comes.
 pub(super) fn model_of(found: &Found, before: &Model) -> Model {
-    let mut model = Model { next_number: before.next_number, streams: Vec::new() };
+    let half_made = before.half_made.clone();
+    let mut model = Model { next_number: before.next_number, half_made, streams: Vec::new() };
     for (name, stream) in found {
         let mut new = StreamModel::new(name, BEFORE);
         new.heads = vec![(stream.head, 0)];

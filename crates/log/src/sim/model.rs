@@ -1,6 +1,6 @@
 //! What was appended, acknowledged, truncated and removed, and when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::FoundStream;
 
@@ -129,6 +129,8 @@ pub(super) enum Presence {
 pub(super) struct Model {
     pub(super) streams: Vec<StreamModel>,
     pub(super) next_number: u64,
+    /// Names of streams whose making failed: it may have left one, which a later attempt takes for its own.
+    pub(super) half_made: BTreeSet<String>,
 }
 
 impl Model {

@@ -172,11 +172,16 @@ impl Workload {
     }
 
     fn make(&mut self, name: &str) -> Result<()> {
-        let begin = self.machine.now();
+        let begin = match self.model.half_made.contains(name) {
+            true => 0,
+            false => self.machine.now(),
+        };
         let made = self.process.make(name);
         let end = if made.is_ok() { self.machine.now() } else { u64::MAX };
         if made.is_ok() || self.process.open(name).is_ok_and(|found| found.is_some()) {
             self.model.streams.push(StreamModel::new(name, Span { begin, end }));
+        } else {
+            self.model.half_made.insert(name.to_owned());
         }
         made.map(drop)
     }
