@@ -73,6 +73,8 @@ test-sqlite-suite: setup
 # The Python package with the SQLite extension, for any Python 3; needs pip, setuptools and wheel.
 PYTHON ?= /usr/bin/python3
 python-wheel: setup
+	@$(PYTHON) -c 'import pip, setuptools, wheel' 2>/dev/null || { echo "python-wheel: $(PYTHON) needs pip, setuptools and wheel. \
+	On Debian or Ubuntu: sudo apt-get install python3-pip" >&2; exit 1; }
 	$(PYTHON) -m pip wheel --no-deps --no-build-isolation --wheel-dir $(BUILT)/wheels ./plugins/python
 
 # NVRAM: a directory on NVRAM or, to measure without, on a tmpfs. DIR: where the databases are.

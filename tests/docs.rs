@@ -6,6 +6,7 @@
 //!
 //! - no comment, and `sh`: it is run. The blocks of a page run in order, in one shell, as root, in an empty directory;
 //!   commands in a comment that begins with `<!-- setup` run, too, and readers do not see them;
+//! - a `text` block right after one that is run is the end of what it prints;
 //! - `<!-- file: NAME -->`: it is saved as NAME there;
 //! - `<!-- same as: PATH -->`: it equals the file of that path in the repository, which other tests compile;
 //! - `<!-- not run: REASON -->`: it is not run; [`blocks_that_are_not_run_say_why`] lists them;
@@ -269,10 +270,11 @@ fn blocks_that_are_not_run_say_why() {
 /// The blocks of a page as one script, which says on standard error where it is.
 fn script(page: &Path, blocks: &[Block]) -> String {
     let mut script = String::from("set -eu\n");
-    for block in blocks {
+    for (index, block) in blocks.iter().enumerate() {
         let place = format!("{}:{}", name(page), block.line);
         let word = block.mark.as_ref().map_or("", |(word, _)| word);
         let rest = block.mark.as_ref().map_or("", |(_, rest)| rest);
+        let shown = blocks.get(index + 1).filter(|next| next.language == "text");
         match (block.language.as_str(), word) {
             (_, "not run" | "same as") => {}
             (_, "file") => {
@@ -280,11 +282,24 @@ fn script(page: &Path, blocks: &[Block]) -> String {
                     .unwrap()
             }
             ("sh", "needs") if !rest.split_whitespace().all(has_program) => {}
-            ("sh", _) => write!(script, "echo '== {place}' >&2\n{}", block.text).unwrap(),
+            ("sh", _) => {
+                let run = format!("echo '== {place}' >&2\n{}", block.text);
+                let run = shown.map_or(run.clone(), |text| compared(&run, &text.text));
+                script.push_str(&run);
+            }
             _ => {}
         }
     }
     script
+}
+
+/// Commands that fail when the end of what they print is not `shown`.
+fn compared(commands: &str, shown: &str) -> String {
+    let line_count = shown.lines().count();
+    format!(
+        "{{\n{commands}}} >../printed\n\
+         tail -n {line_count} ../printed | diff - /dev/fd/4 4<<'END OF TEXT' >&2\n{shown}END OF TEXT\n"
+    )
 }
 
 /// The directory of what cargo built.
@@ -413,6 +428,46 @@ fn a_command_that_fails_is_found() {
         "<!-- file: a -->\n```c\nb\n```\n<!-- not run: no -->\n```sh\nfalse\n```\n```sh\ncat a\n```\n",
     );
     assert_eq!(ran.good(), "b\n");
+    let shows = |text: &str| {
+        run(&format!("```sh\necho a\necho b\n```\n\nIt prints:\n\n```text\n{text}\n```\n"))
+    };
+    assert_eq!(shows("b").code, Some(0));
+    assert_eq!(shows("c").code, Some(1));
+}
+
+/// Words of STYLE that leave open who or what is meant.
+const VAGUE: [&str; 6] = ["whoever", "nobody", "somebody", "anybody", "everybody", "those"];
+
+/// The places in a page where its prose has one of these words.
+fn vague_words(page: &Path, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in prose(text) {
+        let line = without_code(line).to_lowercase();
+        let words: Vec<&str> = line.split(|c: char| !c.is_alphabetic()).collect();
+        for word in VAGUE.into_iter().filter(|word| words.contains(word)) {
+            found.push(format!("{}: {word}: {line}", name(page)));
+        }
+    }
+    found
+}
+
+/// Pages for users name who does what. Code, which `fsync` or a path may be, is left out.
+#[test]
+fn users_read_no_vague_words() {
+    let is_for_users = |page: &PathBuf| {
+        let name = name(page);
+        !["docs/developers/", "docs/format/", "docs/results/"]
+            .iter()
+            .any(|dir| name.starts_with(dir))
+    };
+    let found: Vec<String> = pages()
+        .into_iter()
+        .filter(is_for_users)
+        .flat_map(|page| vague_words(&page, &fs::read_to_string(&page).unwrap()))
+        .collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    let page = root().join("docs/x.md");
+    assert_eq!(vague_words(&page, "Nobody knows `those`.\n\n```\nthose\n```\n").len(), 1);
 }
 
 /// Every command and every mount option has its place in the reference.

@@ -65,6 +65,27 @@ fn a_c_program_is_built_with_pkg_config_from_an_installation() {
     }
 }
 
+/// The plug-ins are not built for this test, so it reads the headers: what they include in quotes must be installed, too.
+#[test]
+fn headers_of_plugins_include_only_installed_headers() {
+    let script = fs::read_to_string(source().join("scripts/install")).unwrap();
+    let read = |path: &str| fs::read_to_string(source().join("plugins").join(path)).unwrap();
+    let mut found = BTreeSet::new();
+    for header in ["leveldb/onejournal_leveldb.h", "rocksdb/onejournal_rocksdb.h"] {
+        let names = |text: &str| -> Vec<String> {
+            let quoted = text.lines().filter_map(|line| line.strip_prefix("#include \""));
+            quoted.filter_map(|rest| rest.split('"').next()).map(String::from).collect()
+        };
+        for name in names(&read(header)) {
+            let path = format!("common/{name}");
+            assert!(script.contains(&format!("put 644 plugins/{path} ")), "{header}: {name}");
+            assert!(names(&read(&path)).is_empty(), "{path} includes another header");
+            found.insert(name);
+        }
+    }
+    assert_eq!(found.len(), 1, "{found:?}");
+}
+
 #[test]
 fn an_installation_is_stripped_complete_and_removed_again() {
     if !can_install() {

@@ -101,7 +101,7 @@ fn common_failures_say_what_to_do() {
         (vec!["mkfs", text(&missing)], &missing, with("mkfs --size 256M ", &missing), OPERATIONAL),
         (vec!["mkfs", text(&empty)], &empty, with("mkfs --size 256M ", &empty), OPERATIONAL),
         (vec!["mkfs", text(&full)], &full, with("mkfs --force ", &full), OPERATIONAL),
-        (vec!["mkfs", text(&dir)], &dir, "give one of those".into(), OPERATIONAL),
+        (vec!["mkfs", text(&dir)], &dir, "name a file or a block device".into(), OPERATIONAL),
         (
             vec!["mount", text(&missing), text(&dir)],
             &missing,

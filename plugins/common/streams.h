@@ -19,6 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "onejournal_log_options.h"
+
 namespace onejournal {
 
 // 0, or one of the numbers ONEJOURNAL_E*, with words.
@@ -28,16 +30,6 @@ struct Result {
 
   bool ok() const { return code == 0; }
   bool not_found() const { return code == ONEJOURNAL_ENOTFOUND; }
-};
-
-// Where the log is, and how it is made when there is none; what is 0 or empty has onejournal_log.h's default.
-struct LogOptions {
-  std::string path;
-  std::string nvram;
-  std::string memory;
-  uint64_t pool_bytes = 0;
-  // ONEJOURNAL_DURABILITY_*: what the NVRAM is to be called, when that is less than power.
-  int durability = ONEJOURNAL_DURABILITY_DEFAULT;
 };
 
 struct LogDeleter {

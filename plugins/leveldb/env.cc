@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "onejournal_leveldb.h"
+#include "streams.h"
 
 namespace onejournal {
 

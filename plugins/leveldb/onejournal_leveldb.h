@@ -21,7 +21,7 @@
 
 #include <string>
 
-#include "streams.h"
+#include "onejournal_log_options.h"
 
 namespace onejournal {
 

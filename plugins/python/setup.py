@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def built_library():
-    """The path of the extension, built if nobody says where it is."""
+    """The path of the extension, built unless ONEJOURNAL_LIBRARY names it."""
     named = os.environ.get("ONEJOURNAL_LIBRARY")
     if named:
         return Path(named)

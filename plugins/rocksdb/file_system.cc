@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "onejournal_rocksdb.h"
+#include "streams.h"
 #include "uri.h"
 
 namespace onejournal {

@@ -31,7 +31,7 @@
 #include <memory>
 #include <string>
 
-#include "streams.h"
+#include "onejournal_log_options.h"
 
 namespace onejournal {
 

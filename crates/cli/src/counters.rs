@@ -46,7 +46,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Map<String, Value>> {
 
 /// Of a path that no volume of ours has.
 pub const NOT_ON_A_VOLUME: &str =
-    "is not on a mounted OneJournal volume; those there are: onejournal ls";
+    "is not on a mounted OneJournal volume; to list the mounted volumes: onejournal ls";
 
 /// A virtual attribute of a mounted volume.
 pub fn read_attribute(path: &Path, name: &[u8]) -> Result<String> {

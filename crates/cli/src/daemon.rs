@@ -214,7 +214,7 @@ fn check_durability(path: &Path, durability: Durability, parsed: &Parsed) -> Res
     Err(CliError::at(
         path,
         format!(
-            "lies on a medium of durability class `{class}`: nothing on it survives a power cut. \
+            "is on a medium of durability class `{class}`: nothing on it survives a power cut. \
              Mount with -o durability={class} if that is what you want"
         ),
     ))

@@ -169,7 +169,7 @@ fn describe(found: &Recovery) -> String {
     let mut text =
         format!("{} transactions, {} blocks", found.transaction_count, found.replayed_blocks);
     if found.discarded_damaged {
-        text.push_str("; what lay behind the damaged transaction is given up");
+        text.push_str("; everything after the damaged transaction is given up");
     }
     text
 }
@@ -198,7 +198,8 @@ fn repair(args: &FsckArgs, device: &Arc<dyn BlockDevice>) -> Result<u8> {
     let view = Arc::new(view);
     let file = MountedFile::mount(ViewFile(view.clone()), &dir.0).map_err(|error| {
         let why = "a repair that survives a power cut needs FUSE";
-        CliError::at(path, format!("{why}: {error}. One that does not: e2fsck -f {how} TARGET"))
+        let other = "A repair without FUSE, which a power cut may leave half done";
+        CliError::at(path, format!("{why}: {error}. {other}: e2fsck -f {how} TARGET"))
     })?;
     let checked = e2fsck(&file.path(), path, how);
     file.end().map_err(|error| CliError::at(path, error))?;

@@ -23,7 +23,11 @@ pub fn render(server: &Server) -> String {
     let help = "Appends that waited for a chunk of the pool.";
     text.counter("log_pool_waits_total", help, stat.pool_wait_count);
     let seconds = stat.pool_wait_ns as f64 / 1e9;
-    text.counter("log_pool_wait_seconds_total", "Time of those waits.", seconds);
+    text.counter(
+        "log_pool_wait_seconds_total",
+        "Time that appends waited for space in the pool.",
+        seconds,
+    );
     text.counter("log_group_commits_total", "Writes of the group log.", stat.group_commit_count);
     let help = "Streams that took part in them, in all.";
     text.counter("log_group_members_total", help, stat.group_member_count);

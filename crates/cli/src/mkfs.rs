@@ -56,7 +56,10 @@ fn prepare(args: &MkfsArgs) -> Result<bool> {
             Ok(false)
         }
         Ok(found) if found.is_file() || found.file_type().is_block_device() => Ok(false),
-        Ok(_) => Err(CliError::at(path, "is neither a file nor a block device: give one of those")),
+        Ok(_) => Err(CliError::at(
+            path,
+            "is neither a file nor a block device: name a file or a block device",
+        )),
     }
 }
 

@@ -136,7 +136,7 @@ pub fn is_known(option: &str) -> bool {
 const UNKNOWN: &str = "unknown option";
 
 fn unknown(name: &str) -> CliError {
-    CliError::usage(format!("{UNKNOWN} {name}; those there are: onejournal mount -o help"))
+    CliError::usage(format!("{UNKNOWN} {name}; to list all options: onejournal mount -o help"))
 }
 
 /// Name and value of an option.

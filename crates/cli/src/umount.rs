@@ -19,7 +19,7 @@ use crate::namespaces::{self, NamespaceId};
 use crate::volumes::{Daemon, ServedVolume};
 use crate::{CliError, Result};
 
-const MOUNTED_ARE: &str = "those that are mounted: onejournal ls";
+const MOUNTED_ARE: &str = "to list the mounted volumes: onejournal ls";
 
 pub fn run(path: &Path) -> Result<u8> {
     let (volume, is_target) = match ServedVolume::mounted_on(path)? {

@@ -112,7 +112,7 @@ fn status_of(device: u64, directory: &Path, name: &Path) -> io::Result<LoopStatu
         text.trim().parse().map_err(io::Error::other)
     };
     let found = fs::metadata(name).map_err(|error| {
-        let why = format!("what is behind its loop device cannot be found out ({error})");
+        let why = format!("the file of its loop device cannot be found ({error})");
         io::Error::new(io::ErrorKind::PermissionDenied, why)
     })?;
     Ok(LoopStatus {

@@ -159,7 +159,7 @@ fn open(path: &Path, mode: OFlags) -> Result<File> {
 }
 
 fn no_free_device(control: &Path) -> DeviceError {
-    let why = "every free loop device was taken by somebody else";
+    let why = "other programs took every free loop device";
     refused(control, io::ErrorKind::ResourceBusy, why)
 }
 

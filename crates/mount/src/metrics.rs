@@ -135,7 +135,7 @@ fn put_requests(text: &mut MetricsText, stat: &Stat<'_>) {
     text.counter("requests_total", "Requests of the kernel.", stat.requests);
     text.counter("fsyncs_total", "Calls of fsync and fdatasync.", stat.fsyncs);
     text.counter("app_writes_total", "Writes of applications.", stat.app_writes);
-    text.counter("app_bytes_total", "Bytes of them.", stat.app_bytes);
+    text.counter("app_bytes_total", "Bytes that programs wrote.", stat.app_bytes);
     text.counter("atomic_commits_total", "Atomic writes committed.", stat.atomic_commits);
     text.counter("atomic_aborts_total", "Atomic writes given up.", stat.atomic_aborts);
 }
@@ -163,7 +163,7 @@ fn put_commits(text: &mut MetricsText, stat: &Stat<'_>) {
     );
     text.counter("stalls_total", "Commits that waited for a free region.", stat.stalls);
     let seconds = stat.stall_ns as f64 / 1e9;
-    text.counter("stall_seconds_total", "Time of those waits.", seconds);
+    text.counter("stall_seconds_total", "Time that commits waited for a free region.", seconds);
 }
 
 fn put_bytes(text: &mut MetricsText, stat: &Stat<'_>) {
@@ -186,15 +186,19 @@ fn put_bytes(text: &mut MetricsText, stat: &Stat<'_>) {
 
 fn put_device(text: &mut MetricsText, stat: &Stat<'_>) {
     text.counter("device_reads_total", "Reads of the device.", stat.device_reads);
-    text.counter("device_read_bytes_total", "Bytes of them.", stat.device_bytes_read);
+    text.counter("device_read_bytes_total", "Bytes read from the device.", stat.device_bytes_read);
     text.counter("device_writes_total", "Writes to the device.", stat.device_writes);
-    text.counter("device_written_bytes_total", "Bytes of them.", stat.device_bytes_written);
-    let help = "Those of the writes that were durable when they returned.";
+    text.counter(
+        "device_written_bytes_total",
+        "Bytes written to the device.",
+        stat.device_bytes_written,
+    );
+    let help = "Writes that were durable when they returned.";
     text.counter("device_durable_writes_total", help, stat.device_durable_writes);
     text.counter("device_flushes_total", "Flushes, with durable writes.", stat.device_flushes);
-    let help = "Of the written bytes, those of opening: recovery, zeros of a new journal.";
+    let help = "Bytes written before the volume was ready: recovery, zeros of a new journal.";
     text.gauge("opening_bytes", help, stat.opening_bytes);
-    let help = "Of the flushes of device and journal medium, those of opening.";
+    let help = "Flushes of device and journal medium before the volume was ready.";
     text.gauge("opening_flushes", help, stat.opening_flushes);
 }
 
@@ -202,19 +206,23 @@ fn put_journal_medium(text: &mut MetricsText, medium: &JournalMedium) {
     let (JournalMedium::Block { reads, bytes_read, .. }
     | JournalMedium::Nvram { reads, bytes_read, .. }) = medium;
     text.counter("journal_medium_reads_total", "Reads of the journal's own medium.", reads);
-    text.counter("journal_medium_read_bytes_total", "Bytes of them.", bytes_read);
+    text.counter("journal_medium_read_bytes_total", "Bytes read from it.", bytes_read);
     match medium {
         JournalMedium::Block { writes, bytes_written, durable_writes, flushes, .. } => {
             text.counter("journal_medium_writes_total", "Writes to it.", writes);
-            text.counter("journal_medium_written_bytes_total", "Bytes of them.", bytes_written);
-            let help = "Those of the writes that were durable when they returned.";
+            text.counter(
+                "journal_medium_written_bytes_total",
+                "Bytes written to it.",
+                bytes_written,
+            );
+            let help = "Writes that were durable when they returned.";
             text.counter("journal_medium_durable_writes_total", help, durable_writes);
             let help = "Flushes of it, with durable writes.";
             text.counter("journal_medium_flushes_total", help, flushes);
         }
         JournalMedium::Nvram { stores, bytes_stored, lines, fences, .. } => {
             text.counter("journal_medium_stores_total", "Stores to it.", stores);
-            text.counter("journal_medium_stored_bytes_total", "Bytes of them.", bytes_stored);
+            text.counter("journal_medium_stored_bytes_total", "Bytes stored in it.", bytes_stored);
             text.counter("journal_medium_lines_total", "Cache lines written back.", lines);
             text.counter("journal_medium_fences_total", "Fences.", fences);
         }

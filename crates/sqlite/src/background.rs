@@ -228,7 +228,7 @@ impl Database {
         let (is_good, failure) = (synced.is_ok(), synced.err().or(told.err()));
         let Some(e) = failure else { return };
         let code = e.code(crate::ffi::SQLITE_IOERR_FSYNC);
-        tell(code, &format!("{}: syncing it behind commits: {e}", self.path.display()));
+        tell(code, &format!("{}: its background sync did not complete: {e}", self.path.display()));
         if !is_good {
             self.background.state.lock().failure = Some(e);
             self.background.has_failed.store(true, Ordering::Relaxed);

@@ -390,7 +390,7 @@ fn judge(
             let known = base.stale.iter().find(|stale| stale.salts == scan.header.salts);
             if known.is_some_and(|stale| scan.committed() > stale.frames) {
                 return Ok(Verdict::Conflict(
-                    "its WAL is of an earlier generation and went on".into(),
+                    "its WAL is of an earlier generation, and frames were added to it".into(),
                 ));
             }
             if live.frames.first().is_some_and(|(head, _)| head.first != 1) {
@@ -429,7 +429,7 @@ fn judge_same(
             && found.commit_pages == frame.commit_pages
             && found.checksum == frame.checksum;
         if !is_same {
-            let text = format!("frame {number} of its WAL is not the one that was logged");
+            let text = format!("frame {number} of its WAL differs from the logged frame");
             return Ok(Verdict::Conflict(text));
         }
     }
@@ -469,7 +469,9 @@ fn judge_pages(
     for (page, steps) in &plan.pages {
         let version = steps.version(*page, &plan, logged, held, main)?;
         if steps.last(logged).is_some_and(|frame| !frame.holds(&version)) {
-            return Ok(Verdict::Conflict(format!("page {page} is not one that the log knows")));
+            return Ok(Verdict::Conflict(format!(
+                "page {page} differs from every version in the log"
+            )));
         }
     }
     Ok(Verdict::RollForward)

@@ -131,7 +131,7 @@ fn used(place: &Place, sql: &str) {
 fn a_wal_that_went_on_otherwise() {
     let place = crashed(4);
     used(&place, "INSERT INTO t(v) VALUES ('foreign')");
-    refused(&place, "is not the one that was logged");
+    refused(&place, "of its WAL differs from the logged frame");
 }
 
 #[test]

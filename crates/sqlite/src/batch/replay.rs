@@ -129,7 +129,9 @@ pub(super) fn replay(batches: &Batches, main: Real) -> Result<(), Refused> {
     for (page, steps) in &plan.pages {
         let version = steps.version(*page, page_bytes, main)?;
         if steps.crc() != Some(crc32c::crc32c(&version)) {
-            return Err(Refused::Conflict(format!("page {page} is not one that the log knows")));
+            return Err(Refused::Conflict(format!(
+                "page {page} differs from every version in the log"
+            )));
         }
     }
     let bytes = |pages: u32| u64::from(pages) * page_bytes as u64;
