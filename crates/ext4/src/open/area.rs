@@ -17,13 +17,13 @@ use crate::layout::superblock::SuperBlock;
 use crate::{Error, InodeNo, Result};
 
 /// Where the journal lies, and what the kernel's superblock of it says.
-pub(crate) struct JournalArea {
+pub(super) struct JournalArea {
     /// The block with the JBD2 superblock.
     pub(crate) jbd2_block: HomeBlock,
     /// The other blocks, as runs of block numbers.
     pub(crate) runs: Vec<Range<u64>>,
     /// Is one of our feature bits set?
-    pub(crate) has_our_bits: bool,
+    pub(super) has_our_bits: bool,
     /// Who has the volume open, or had; `Err`: that cannot be read.
     pub(crate) claim: std::result::Result<Option<Claim>, ()>,
     /// Our journal if it is on a medium of its own; only on a volume with our feature bits.
@@ -70,7 +70,7 @@ impl JournalArea {
     }
 
     /// Every block of the journal, that of its superblock too.
-    pub(crate) fn all_runs(&self) -> Vec<Range<u64>> {
+    pub(super) fn all_runs(&self) -> Vec<Range<u64>> {
         let mut all = self.runs.clone();
         all.push(self.jbd2_block.0..self.jbd2_block.0 + 1);
         all

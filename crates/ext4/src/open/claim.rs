@@ -121,7 +121,7 @@ fn watch(feature_bits: &FeatureBits, claim: &Claim, claimant: &Claimant) -> Resu
 }
 
 /// What no option gets past.
-pub(crate) fn beaten(why: String) -> Error {
+pub(super) fn beaten(why: String) -> Error {
     Error::Claimed { why, may_take_over: false }
 }
 
@@ -145,7 +145,7 @@ fn patience(heartbeat_s: u32) -> Duration {
 }
 
 /// The machine and process of a claim, and its time.
-pub(crate) fn describe(claim: &Claim) -> String {
+pub(super) fn describe(claim: &Claim) -> String {
     let id: String = claim.machine_id[..4].iter().map(|byte| format!("{byte:02x}")).collect();
     let name = match claim.host_name.as_str() {
         "" => "without a name",

@@ -45,7 +45,7 @@ pub(crate) struct FeatureBits {
 }
 
 /// The bits of the outer feature bit.
-pub(crate) const OUTER: u32 = incompat::RECOVER | incompat::ONEJOURNAL;
+pub(super) const OUTER: u32 = incompat::RECOVER | incompat::ONEJOURNAL;
 
 /// What is changed in a superblock in place, there and back; never two of them at a time.
 const ONE_CHANGE: [fn(&mut SuperBlock); 3] = [
@@ -61,16 +61,16 @@ const ONE_CHANGE: [fn(&mut SuperBlock); 3] = [
 ];
 
 /// A superblock, and whether its checksum was right as it is or with one change turned.
-pub(crate) struct FoundSuperBlock {
+pub(super) struct FoundSuperBlock {
     pub(crate) superblock: SuperBlock,
-    pub(crate) is_sound: bool,
+    pub(super) is_sound: bool,
     /// It was right with one change turned: the superblock on the device is torn.
-    pub(crate) is_torn: bool,
+    pub(super) is_torn: bool,
 }
 
 impl FoundSuperBlock {
     /// Does it bear our feature bit?
-    pub(crate) fn has_our_bits(&self) -> bool {
+    pub(super) fn has_our_bits(&self) -> bool {
         self.superblock.s_feature_incompat.get() & incompat::ONEJOURNAL != 0
     }
 }
@@ -78,7 +78,7 @@ impl FoundSuperBlock {
 /// Reads the superblock. Of a torn write of one change it gives the reading that has the
 /// right checksum. One that has it in neither is given too: if the volume bears our feature bit, the
 /// journal may hold the right one, and until then everything in it is only believed if it fits.
-pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<FoundSuperBlock> {
+pub(super) fn read_superblock(device: &dyn BlockDevice) -> Result<FoundSuperBlock> {
     if device.size_bytes() < 4096 {
         return Err(Error::Incompatible("not an ext4 volume: too small".into()));
     }
@@ -121,14 +121,14 @@ fn write_superblock(device: &dyn BlockDevice, superblock: &SuperBlock) -> Result
 }
 
 /// Records errors in the superblock, durably. Our feature bits stay as they are.
-pub(crate) fn note_errors(device: &dyn BlockDevice) -> Result<()> {
+pub(super) fn note_errors(device: &dyn BlockDevice) -> Result<()> {
     change_superblock(device, |superblock| {
         superblock.s_state.set(superblock.s_state.get() | STATE_ERROR);
     })
 }
 
 /// The JBD2 superblock in the first block of the journal inode.
-pub(crate) fn jbd2_of(block: &BlockBytes) -> Jbd2SuperBlock {
+pub(super) fn jbd2_of(block: &BlockBytes) -> Jbd2SuperBlock {
     let (jbd2, _) = Jbd2SuperBlock::read_from_prefix(&block[..]).expect("a block is large enough");
     jbd2
 }
@@ -161,7 +161,7 @@ impl FeatureBits {
     }
 
     /// Notes which journal is ours, durably.
-    pub(crate) fn note_elsewhere(&self, elsewhere: Option<Elsewhere>) -> Result<()> {
+    pub(super) fn note_elsewhere(&self, elsewhere: Option<Elsewhere>) -> Result<()> {
         let jbd2 = jbd2_of(&*read_block(&*self.device, self.jbd2_block)?);
         if jbd2.journal_elsewhere() == Ok(elsewhere) {
             return Ok(());
@@ -182,12 +182,12 @@ impl FeatureBits {
     }
 
     /// Writes the claim alone, durably.
-    pub(crate) fn write_claim(&self, claim: &Claim) -> Result<()> {
+    pub(super) fn write_claim(&self, claim: &Claim) -> Result<()> {
         self.change_inner(|jbd2| jbd2.set_claim(Some(claim)))
     }
 
     /// Writes the claim alone; a power cut may undo it.
-    pub(crate) fn write_beat(&self, claim: &Claim) -> Result<()> {
+    pub(super) fn write_beat(&self, claim: &Claim) -> Result<()> {
         let block =
             AlignedBuf::from_slice(&self.changed_inner(|jbd2| jbd2.set_claim(Some(claim)))?[..]);
         let written = self.device.write(self.jbd2_block.offset_bytes(), &block);

@@ -20,8 +20,8 @@ const ORPHAN_FILE_BLOCK_LIMIT: u64 = 512;
 pub(crate) struct Found {
     pub(crate) raw: RawVolume,
     pub(crate) superblock: SuperBlock,
-    pub(crate) is_sound: bool,
-    pub(crate) is_torn: bool,
+    pub(super) is_sound: bool,
+    pub(super) is_torn: bool,
     pub(crate) area: JournalArea,
     pub(crate) orphan_file: Option<(OrphanFile, Vec<std::ops::Range<u64>>)>,
 }

@@ -21,7 +21,7 @@ use crate::layout::claim::Claim;
 use crate::{Error, Result};
 
 /// The thread, until dropped.
-pub(crate) struct Heartbeat {
+pub(super) struct Heartbeat {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -61,7 +61,7 @@ impl Drop for Heartbeat {
 }
 
 /// One beat: `claim` must be on the volume, and is there with the next number afterwards.
-pub(crate) fn beat(feature_bits: &FeatureBits, claim: &mut Claim) -> Result<()> {
+fn beat(feature_bits: &FeatureBits, claim: &mut Claim) -> Result<()> {
     match feature_bits.claim()? {
         Ok(Some(found)) if found == *claim => {}
         Ok(Some(other)) => {
