@@ -3,6 +3,11 @@
 //! A [`Volume`] is an ext4 file system on a block device, made by `mke2fs`, whose journal is
 //! ours. It must not know FUSE or errno: the same operations run mounted and in the simulator.
 //!
+//! # Storeys
+//!
+//! From the top: `volume`, `open`, `names` and `attr`, `file`, `dir`, `xattr`, `extent`, `alloc`, `op`, `memory`, `inode`,
+//! `facts`, `layout`. A module uses storeys below its own, and modules of its own folder.
+//!
 //! # Concurrency
 //!
 //! Every change is an operation ([`op::Op`]) around one journal handle, and handles are
@@ -41,17 +46,14 @@ mod xattr;
 pub use data_mode::{DATA_MODE_XATTR, DataMode};
 pub use error::{Error, Result};
 pub use facts::{Spender, spending_as};
-pub use file::Allocate;
-pub use file::Piece;
+pub use file::{Allocate, Piece};
 pub use journal::DeltaCodec;
 pub use layout::claim::Claim;
 pub use memory::FileStat;
-pub use open::OpenOptions;
-pub use open::Survey;
-pub use open::give_up_journal;
-pub use open::{Claimant, check_claim};
-pub use open::{apply_repair, can_be_repaired, mend_superblock, recover_only};
-pub use open::{finish_mkfs, is_mkfs_under_way};
+pub use open::{
+    Claimant, OpenOptions, Survey, apply_repair, can_be_repaired, check_claim, finish_mkfs,
+    give_up_journal, is_mkfs_under_way, mend_superblock, recover_only,
+};
 pub use types::{
     Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,
     Timestamp, XattrFlags,

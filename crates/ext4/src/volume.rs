@@ -28,7 +28,7 @@ impl Volume {
         Ok(Volume { opened: open::open(device, options)? })
     }
 
-    /// Brings everything home, frees what was unlinked but still in use, and takes the marks off:
+    /// Brings everything home, frees what was unlinked but still in use, and removes the feature bits:
     /// the volume is then an ordinary clean ext4. After an error it is as after a crash.
     pub fn close(self) -> Result<()> {
         self.opened.close()

@@ -13,7 +13,7 @@ fn word(bits: &BlockBytes, index: u32) -> u64 {
 }
 
 /// Is this bit set?
-pub(crate) fn is_set(bits: &BlockBytes, index: u32) -> bool {
+pub(super) fn is_set(bits: &BlockBytes, index: u32) -> bool {
     bits[(index / 8) as usize] & 1 << (index % 8) != 0
 }
 
@@ -32,14 +32,14 @@ fn find(bits: &BlockBytes, range: &Range<u32>, wanted: bool) -> u32 {
 }
 
 /// The first clear bit of `range`.
-pub(crate) fn find_clear(bits: &BlockBytes, range: Range<u32>) -> Option<u32> {
+pub(super) fn find_clear(bits: &BlockBytes, range: Range<u32>) -> Option<u32> {
     let index = find(bits, &range, false);
     (index < range.end).then_some(index)
 }
 
 /// The first run of at least `wanted` clear bits in `range`, cut to `wanted`; else the longest run;
 /// `None` when no bit is clear.
-pub(crate) fn find_run(bits: &BlockBytes, range: Range<u32>, wanted: u32) -> Option<Range<u32>> {
+pub(super) fn find_run(bits: &BlockBytes, range: Range<u32>, wanted: u32) -> Option<Range<u32>> {
     let mut best: Option<Range<u32>> = None;
     let mut rest = range;
     while let Some(start) = find_clear(bits, rest.clone()) {
@@ -57,12 +57,12 @@ pub(crate) fn find_run(bits: &BlockBytes, range: Range<u32>, wanted: u32) -> Opt
 }
 
 /// How far the clear bits go from `start` on, before `end`.
-pub(crate) fn clear_until(bits: &BlockBytes, start: u32, end: u32) -> u32 {
+pub(super) fn clear_until(bits: &BlockBytes, start: u32, end: u32) -> u32 {
     find(bits, &(start..end), true)
 }
 
 /// Are all bits of `range` set (or, with `false`, clear)?
-pub(crate) fn all_are(bits: &BlockBytes, range: Range<u32>, set: bool) -> bool {
+pub(super) fn all_are(bits: &BlockBytes, range: Range<u32>, set: bool) -> bool {
     find(bits, &range, !set) == range.end
 }
 

@@ -250,7 +250,7 @@ impl Op<'_> {
 
     /// Writes the block bitmap of a group that has none yet, as the kernel does when the group's
     /// first inode is allocated.
-    pub(crate) fn init_block_bitmap(&mut self, group: u32, desc: &mut GroupDesc) -> Result<()> {
+    pub(super) fn init_block_bitmap(&mut self, group: u32, desc: &mut GroupDesc) -> Result<()> {
         if !self.facts().checksums.groups_enabled() || !desc.has_flag(BLOCK_UNINIT) {
             return Ok(());
         }

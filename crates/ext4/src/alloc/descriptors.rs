@@ -8,7 +8,7 @@ use crate::op::Op;
 
 impl Op<'_> {
     /// Writes a group's descriptor, with its checksum.
-    pub(crate) fn put_desc(&mut self, group: u32, desc: &GroupDesc) -> Result<()> {
+    pub(super) fn put_desc(&mut self, group: u32, desc: &GroupDesc) -> Result<()> {
         let facts = &self.mounted().facts;
         let mut desc = *desc;
         if facts.checksums.groups_enabled() {

@@ -165,7 +165,7 @@ fn metadata_is_never_freed_and_nothing_is_freed_twice() {
         is_refused(0, 1);
         is_refused(volume.facts.geometry.block_count - 1, 2);
         is_refused(u64::MAX, 2);
-        let jbd2 = volume.opened().marks.as_ref().unwrap().jbd2_block();
+        let jbd2 = volume.opened().feature_bits.as_ref().unwrap().jbd2_block();
         is_refused(jbd2.0 + 1, 1);
         let (start, _) = volume.with_op(2, |op| op.alloc_blocks(HomeBlock(0), 4)).unwrap();
         free(&volume, start, 4).unwrap();

@@ -26,13 +26,13 @@ impl Mounted {
     }
 
     /// Before the mode of an inode changes. The caller holds its content lock.
-    pub(crate) fn leave_mode(&self) -> Result<()> {
+    pub(super) fn leave_mode(&self) -> Result<()> {
         Ok(self.journal.checkpoint()?)
     }
 }
 
 /// Refuses a value of the attribute that names no mode.
-pub(crate) fn check_value(name: &XattrName, value: &[u8]) -> Result<()> {
+pub(super) fn check_value(name: &XattrName, value: &[u8]) -> Result<()> {
     let names_mode = || std::str::from_utf8(value).ok().and_then(DataMode::from_name).is_some();
     if *name == mode_attribute() && !names_mode() { Err(Error::InvalidArgument) } else { Ok(()) }
 }

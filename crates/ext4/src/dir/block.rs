@@ -42,7 +42,7 @@ impl RawEntry<'_> {
 }
 
 /// Where the entries of a block end: at the checksum tail if there is one.
-pub(crate) fn end_of_entries(has_tail: bool) -> usize {
+pub(super) fn end_of_entries(has_tail: bool) -> usize {
     if has_tail { BLOCK_BYTES - DIR_TAIL_BYTES } else { BLOCK_BYTES }
 }
 
@@ -136,7 +136,7 @@ fn room(block: &BlockBytes, has_tail: bool, name: &[u8]) -> Result<Option<(usize
 }
 
 /// Whether [`insert`] would succeed.
-pub(crate) fn has_room(block: &BlockBytes, has_tail: bool, name: &[u8]) -> Result<bool> {
+pub(super) fn has_room(block: &BlockBytes, has_tail: bool, name: &[u8]) -> Result<bool> {
     Ok(room(block, has_tail, name)?.is_some())
 }
 
@@ -236,7 +236,7 @@ pub(crate) fn fill<'a>(
 }
 
 /// Whether the block carries a tail that looks like one.
-pub(crate) fn has_valid_tail(block: &BlockBytes) -> bool {
+pub(super) fn has_valid_tail(block: &BlockBytes) -> bool {
     DirTail::ref_from_bytes(&block[BLOCK_BYTES - DIR_TAIL_BYTES..]).is_ok_and(DirTail::is_valid)
 }
 

@@ -63,7 +63,7 @@ fn read_node(source: &impl Source, dir: &Inode, logical: u32) -> Result<Frame> {
 }
 
 /// The checked root block, which begins with `.` and `..`.
-pub(crate) fn read_root_block(source: &impl Source, dir: &Inode) -> Result<(HomeBlock, BlockRef)> {
+pub(super) fn read_root_block(source: &impl Source, dir: &Inode) -> Result<(HomeBlock, BlockRef)> {
     let (_, root) = read_root(source, dir)?;
     Ok((root.home, root.block))
 }
@@ -169,7 +169,7 @@ pub(crate) fn set_parent(op: &mut Op<'_>, dir: &Inode, parent: InodeNo) -> Resul
 }
 
 /// Makes a directory of one linear block indexed: its entries move to a leaf of their own.
-pub(crate) fn convert(op: &mut Op<'_>, dir: &mut Inode) -> Result<()> {
+pub(super) fn convert(op: &mut Op<'_>, dir: &mut Inode) -> Result<()> {
     // Checks that `.` and `..` are the first two entries, at 0 and 12, where the root keeps them.
     let (home, old) = leaf::read_leaf(op, dir, 0)?;
     leaf::check_dots(dir, &old)?;

@@ -15,14 +15,14 @@ use crate::layout::htree::{
 };
 
 /// Levels of nodes below the root that are possible without the feature large_dir.
-pub(crate) const MAX_INDIRECT_LEVELS: u8 = 1;
+pub(super) const MAX_INDIRECT_LEVELS: u8 = 1;
 
 /// The upper four bits of a block number are reserved.
 const BLOCK_MASK: u32 = 0x0fff_ffff;
 
 /// Where the entries of a checked index block are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(super) struct Shape {
     /// Byte offset of entry 0.
     pub offset: usize,
     /// Entries that fit.
@@ -33,7 +33,7 @@ pub(crate) struct Shape {
 
 /// What the root says of the whole index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RootInfo {
+pub(super) struct RootInfo {
     pub version: HashVersion,
     pub indirect_levels: u8,
 }
@@ -48,7 +48,7 @@ fn corrupt(what: impl Into<String>) -> Error {
 }
 
 /// Checks a root block.
-pub(crate) fn parse_root(block: &BlockBytes, has_tail: bool) -> Result<(RootInfo, Shape)> {
+pub(super) fn parse_root(block: &BlockBytes, has_tail: bool) -> Result<(RootInfo, Shape)> {
     let (info, _) =
         DxRootInfo::ref_from_prefix(&block[DX_ROOT_INFO_OFFSET..]).map_err(|_| corrupt("root"))?;
     if info.reserved_zero.get() != 0 || info.info_length != 8 || info.unused_flags & 1 != 0 {
@@ -63,7 +63,7 @@ pub(crate) fn parse_root(block: &BlockBytes, has_tail: bool) -> Result<(RootInfo
 }
 
 /// Checks a node.
-pub(crate) fn parse_node(block: &BlockBytes, has_tail: bool) -> Result<Shape> {
+pub(super) fn parse_node(block: &BlockBytes, has_tail: bool) -> Result<Shape> {
     let (header, _) = DirEntryHeader::ref_from_prefix(block).map_err(|_| corrupt("node"))?;
     if header.inode.get() != 0 || usize::from(header.rec_len.get()) != BLOCK_BYTES {
         return Err(corrupt("node"));
@@ -106,7 +106,7 @@ impl Shape {
     }
 
     /// The last entry whose lower bound is at most `hash`.
-    pub(crate) fn search(&self, block: &BlockBytes, hash: u32) -> usize {
+    pub(super) fn search(&self, block: &BlockBytes, hash: u32) -> usize {
         let (mut low, mut high) = (1, self.count);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -120,7 +120,7 @@ impl Shape {
     }
 
     /// Whether no entry can be added.
-    pub(crate) fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.count == self.limit
     }
 
@@ -161,7 +161,7 @@ impl Shape {
     }
 
     /// Moves everything the root has into a new node, to which its only entry then leads.
-    pub(crate) fn push_down(
+    pub(super) fn push_down(
         &mut self,
         root: &mut BlockBytes,
         new: &mut BlockBytes,
@@ -176,7 +176,7 @@ impl Shape {
     }
 
     /// Bytes from the block's start to the end of its last entry: what its checksum covers.
-    pub(crate) fn used_bytes(&self) -> usize {
+    pub(super) fn used_bytes(&self) -> usize {
         self.offset + self.count * DX_ENTRY_BYTES
     }
 
@@ -199,7 +199,7 @@ fn write_node(block: &mut BlockBytes, entries: &[u8], has_tail: bool) {
 }
 
 /// Turns block 0, whose `.` and `..` stay, into a root with one leaf.
-pub(crate) fn write_root(
+pub(super) fn write_root(
     block: &mut BlockBytes,
     version: HashVersion,
     leaf_block: u32,

@@ -118,7 +118,7 @@ pub(crate) fn read_leaf(
 }
 
 /// Inserts into this block if there is room.
-pub(crate) fn insert_into(
+pub(super) fn insert_into(
     op: &mut Op<'_>,
     dir: &Inode,
     home: HomeBlock,
@@ -139,7 +139,7 @@ pub(crate) fn insert_into(
 }
 
 /// Whether a block of entries holds nothing but `.` and `..`.
-pub(crate) fn leaf_is_empty(source: &impl Source, dir: &Inode, block: &BlockRef) -> Result<bool> {
+pub(super) fn leaf_is_empty(source: &impl Source, dir: &Inode, block: &BlockRef) -> Result<bool> {
     for entry in block::used_entries(block, Sealer::new(source, dir).has_tail()) {
         if !matches!(entry?.name, b"." | b"..") {
             return Ok(false);
@@ -149,7 +149,7 @@ pub(crate) fn leaf_is_empty(source: &impl Source, dir: &Inode, block: &BlockRef)
 }
 
 /// Checks that the first two entries of block 0 are `.` and `..`. Gives the second one.
-pub(crate) fn check_dots(dir: &Inode, block: &BlockRef) -> Result<RawEntry<'static>> {
+pub(super) fn check_dots(dir: &Inode, block: &BlockRef) -> Result<RawEntry<'static>> {
     let mut entries = block::entries(block, false);
     let (dot, dot_dot) = (entries.next().transpose()?, entries.next().transpose()?);
     match (dot, dot_dot) {

@@ -38,7 +38,7 @@ impl Sealer {
     }
 
     /// Checks the tail of a linear block.
-    pub(crate) fn check_leaf(
+    pub(super) fn check_leaf(
         &self,
         block: &BlockBytes,
         place: impl std::fmt::Display,
@@ -54,7 +54,7 @@ impl Sealer {
     }
 
     /// Writes the checksum of a linear block, which has a tail if it needs one.
-    pub(crate) fn seal_leaf(&self, block: &mut BlockBytes) {
+    pub(super) fn seal_leaf(&self, block: &mut BlockBytes) {
         if self.has_tail() {
             let checksum = self.leaf(block);
             let start = block::end_of_entries(true) + DIR_TAIL_BYTES - 4;
@@ -67,7 +67,7 @@ impl Sealer {
     }
 
     /// Checks the tail of an index block.
-    pub(crate) fn check_index(
+    pub(super) fn check_index(
         &self,
         block: &BlockBytes,
         shape: &Shape,
@@ -85,7 +85,7 @@ impl Sealer {
     }
 
     /// Writes the tail of an index block.
-    pub(crate) fn seal_index(&self, block: &mut BlockBytes, shape: &Shape) {
+    pub(super) fn seal_index(&self, block: &mut BlockBytes, shape: &Shape) {
         if self.has_tail() {
             let checksum = self.index(block, shape, 0);
             let tail = DxTail { dt_reserved: 0.into(), dt_checksum: checksum.into() };

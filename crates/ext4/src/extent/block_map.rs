@@ -22,15 +22,15 @@ use crate::layout::extent::WRITTEN_COUNT_MAX;
 use crate::{Error, InodeNo, Result};
 
 /// Pointers in `i_block`.
-pub(crate) const ROOT_COUNT: usize = 15;
+pub(super) const ROOT_COUNT: usize = 15;
 /// Pointers in `i_block` that name data blocks.
 const DIRECT_COUNT: usize = 12;
 /// Pointers in a map block.
-pub(crate) const POINTER_COUNT: usize = BLOCK_BYTES / 4;
+pub(super) const POINTER_COUNT: usize = BLOCK_BYTES / 4;
 
 /// What one pointer of `i_block` reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Branch {
+pub(super) struct Branch {
     /// Which pointer.
     pub(crate) index: usize,
     /// First logical block.
@@ -57,7 +57,7 @@ impl Branch {
 }
 
 /// Logical blocks that a pointer with this many levels of map blocks below it reaches.
-pub(crate) fn span(depth: u32) -> u64 {
+pub(super) fn span(depth: u32) -> u64 {
     (POINTER_COUNT as u64).pow(depth)
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn run_count(pointers: &[u8], index: usize, max_count: u32) -> u32 {
 }
 
 /// A map block; an error when the pointer to it is not one to a file's block.
-pub(crate) fn read_map_block(source: &impl Source, block: HomeBlock) -> Result<BlockRef> {
+pub(super) fn read_map_block(source: &impl Source, block: HomeBlock) -> Result<BlockRef> {
     facts::check_not_fixed(source, block, 1)?;
     source.block(block)
 }
@@ -147,7 +147,7 @@ pub(crate) struct Contents {
     /// The data, sorted by logical block; no run is longer than an extent can be.
     pub(crate) runs: Vec<Run>,
     /// The map blocks.
-    pub(crate) map_blocks: Vec<HomeBlock>,
+    pub(super) map_blocks: Vec<HomeBlock>,
 }
 
 /// Bounds of a walk.

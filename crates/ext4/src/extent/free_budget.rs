@@ -39,7 +39,7 @@ impl FreeBudget {
     }
 
     /// Whether another leaf may be changed; if so, it is paid for.
-    pub(crate) fn begin_leaf(&mut self) -> bool {
+    pub(super) fn begin_leaf(&mut self) -> bool {
         let enough = self.left >= self.leaf_cost;
         if enough {
             self.left -= self.leaf_cost;

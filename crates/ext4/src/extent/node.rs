@@ -286,12 +286,12 @@ fn encode<S: Slot>(bytes: &mut [u8], capacity: usize, depth: u16, slots: &[S]) {
 }
 
 /// Writes the root.
-pub(crate) fn encode_root<S: Slot>(bytes: &mut [u8; EXTENT_ROOT_BYTES], depth: u16, slots: &[S]) {
+pub(super) fn encode_root<S: Slot>(bytes: &mut [u8; EXTENT_ROOT_BYTES], depth: u16, slots: &[S]) {
     encode(bytes, EXTENT_ROOT_SLOTS, depth, slots);
 }
 
 /// Writes a node that fills a block, with its checksum.
-pub(crate) fn encode_block<S: Slot>(
+pub(super) fn encode_block<S: Slot>(
     bytes: &mut [u8; BLOCK_BYTES],
     capacity: usize,
     depth: u16,

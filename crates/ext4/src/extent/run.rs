@@ -31,7 +31,7 @@ impl Run {
     }
 
     /// The part of the run that lies in `start..end`, if any.
-    pub(crate) fn overlap(&self, start: u64, end: u64) -> Option<Run> {
+    fn overlap(&self, start: u64, end: u64) -> Option<Run> {
         let (from, to) = (start.max(u64::from(self.logical)), end.min(self.end()));
         (from < to).then(|| self.part(from, to))
     }

@@ -66,7 +66,7 @@ impl Mounted {
 }
 
 /// Whether the inode has a block map. (Only files, directories and long symbolic links map blocks.)
-pub(crate) fn block_map_is_used(inode: &Inode) -> bool {
+fn block_map_is_used(inode: &Inode) -> bool {
     !inode.has_flag(flags::EXTENTS) && inode.maps_blocks()
 }
 

@@ -21,7 +21,7 @@ use crate::layout::extent::{EXTENT_BLOCK_SLOTS, EXTENT_DEPTH_MAX, EXTENT_ROOT_SL
 use crate::{Error, Result};
 
 /// Where the nodes of one inode's tree are changed.
-pub(crate) trait NodeStore: NodeSource {
+pub(super) trait NodeStore: NodeSource {
     /// A block for a new node, near `goal`.
     fn allocate(&mut self, goal: HomeBlock) -> Result<HomeBlock>;
     /// The block of a node that is no more.
@@ -74,7 +74,7 @@ pub(crate) fn mark(
 /// Takes the runs in `start..end` out of the leaf that speaks of `start`, offering each to `take`
 /// first (see [`run::remove`]). Returns where to go on: behind this leaf, or (with `true`)
 /// where `take` refused; `None` at the end.
-pub(crate) fn remove_in_leaf(
+pub(super) fn remove_in_leaf(
     store: &mut impl NodeStore,
     root: &mut Root,
     start: u64,
@@ -101,7 +101,7 @@ pub(crate) fn remove_in_leaf(
 }
 
 /// Pulls a lone small node up into the root, as often as that goes.
-pub(crate) fn shrink(store: &mut impl NodeStore, root: &mut Root) -> Result<()> {
+pub(super) fn shrink(store: &mut impl NodeStore, root: &mut Root) -> Result<()> {
     loop {
         let view = check_root(store, root)?;
         let depth = view.head().depth;

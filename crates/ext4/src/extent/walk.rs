@@ -8,10 +8,10 @@ use crate::layout::extent::EXTENT_ROOT_BYTES;
 use crate::{Error, InodeNo, Result};
 
 /// The root of a tree, as the inode holds it.
-pub(crate) type Root = [u8; EXTENT_ROOT_BYTES];
+pub(super) type Root = [u8; EXTENT_ROOT_BYTES];
 
 /// Where the nodes of one inode's tree are read.
-pub(crate) trait NodeSource {
+pub(super) trait NodeSource {
     /// Whose tree it is.
     fn owner(&self) -> InodeNo;
     /// The bytes of a node, not checked.
@@ -103,7 +103,7 @@ pub(crate) struct Path {
 }
 
 /// Decodes the way to the leaf that speaks of `logical`, and its runs.
-pub(crate) fn descend(
+pub(super) fn descend(
     source: &impl NodeSource,
     root: &Root,
     logical: u32,

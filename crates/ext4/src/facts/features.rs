@@ -24,7 +24,7 @@ pub(crate) mod incompat {
     pub(crate) const SIXTY_FOUR_BIT: u32 = 0x80;
     pub(crate) const FLEX_BG: u32 = 0x200;
     pub(crate) const CSUM_SEED: u32 = 0x2000;
-    /// Our mark: unknown to kernel and e2fsprogs, so that they leave the volume alone.
+    /// Our feature bit: unknown to kernel and e2fsprogs, so that they leave the volume alone.
     pub(crate) const ONEJOURNAL: u32 = 0x4000_0000;
     pub(super) const KNOWN: u32 =
         FILETYPE | RECOVER | EXTENTS | SIXTY_FOUR_BIT | FLEX_BG | CSUM_SEED | ONEJOURNAL;

@@ -49,7 +49,7 @@ pub(crate) struct Geometry {
     /// Size of a descriptor in bytes: 32 or 64.
     pub(crate) desc_bytes: usize,
     /// Blocks of the group descriptors.
-    pub(crate) desc_block_count: u32,
+    desc_block_count: u32,
     /// Groups whose bitmaps and inode tables lie together (a power of two or all; 1 without `flex_bg`).
     pub(crate) groups_per_flex: u32,
     /// The `64bit` feature: counts have an upper half.
@@ -171,7 +171,7 @@ impl Geometry {
     }
 
     /// Blocks of a group's inode table.
-    pub(crate) fn inode_table_block_count(&self) -> u32 {
+    pub(super) fn inode_table_block_count(&self) -> u32 {
         self.inodes_per_group / INODES_PER_BLOCK
     }
 
@@ -206,7 +206,7 @@ impl Geometry {
     }
 
     /// Blocks at a group's start that hold superblock, descriptors and room for more of those.
-    pub(crate) fn head_block_count(&self, group: u32) -> u32 {
+    pub(super) fn head_block_count(&self, group: u32) -> u32 {
         if !self.has_superblock(group) {
             return 0;
         }

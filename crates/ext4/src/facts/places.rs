@@ -48,7 +48,7 @@ impl Places {
     }
 
     /// Notes what the descriptors of a flex group say.
-    pub(crate) fn note_fixed(&self, first_group: u32, ranges: Arc<[Range<u64>]>) {
+    pub(super) fn note_fixed(&self, first_group: u32, ranges: Arc<[Range<u64>]>) {
         self.fixed.lock().insert(first_group, ranges);
     }
 

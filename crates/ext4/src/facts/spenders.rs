@@ -76,7 +76,7 @@ impl Facts {
     }
 
     /// Blocks in the pool when the volume is not full.
-    pub(crate) fn pool_block_count(&self) -> u64 {
+    fn pool_block_count(&self) -> u64 {
         (self.geometry.block_count / POOL_DIVISOR).min(POOL_COUNT_MAX)
     }
 

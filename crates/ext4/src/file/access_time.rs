@@ -12,7 +12,7 @@ impl Mounted {
     /// The inode was read (file content, directory, symlink target): sets its access time when it
     /// is not newer than its last change, or a day old, unless the volume is open with `noatime`.
     /// Costs nothing otherwise.
-    pub(crate) fn note_access(&self, inode: &Inode) -> Result<()> {
+    pub(super) fn note_access(&self, inode: &Inode) -> Result<()> {
         let is_kept = self.is_read_only() || self.settings.noatime;
         if is_kept || !is_access_due(inode, self.now()) {
             return Ok(());

@@ -12,10 +12,10 @@ use crate::inode::read_inode;
 use crate::{Allocate, DataMode, Error, InodeNo, OpenOptions, Result, SeekTo, Timestamp, Volume};
 
 pub(crate) const BLOCK: u64 = 4096;
-pub(crate) const MODES: [DataMode; 7] = DataMode::ALL;
+pub(super) const MODES: [DataMode; 7] = DataMode::ALL;
 
 /// Groups of 1 MiB, so that a file lies in many; nothing has a checksum.
-pub(crate) const SMALL_GROUPS: [&str; 6] =
+pub(super) const SMALL_GROUPS: [&str; 6] =
     ["-g", "256", "-O", "^metadata_csum,^64bit,^flex_bg,^resize_inode", "-N", "1024"];
 
 /// A volume in memory with empty files `f0`, `f1`, … in its root.
@@ -39,7 +39,7 @@ impl Bench {
         Bench::with_options(mode, size_mib, file_count, &[])
     }
 
-    pub(crate) fn with_options(
+    pub(super) fn with_options(
         mode: DataMode,
         size_mib: u64,
         file_count: usize,
@@ -67,7 +67,7 @@ impl Bench {
         self.open_on(self.device.clone())
     }
 
-    pub(crate) fn open_on(&self, device: Arc<dyn BlockDevice>) -> Volume {
+    pub(super) fn open_on(&self, device: Arc<dyn BlockDevice>) -> Volume {
         let seconds = AtomicI64::new(4_000_000_000);
         let clock =
             move || Timestamp { seconds: seconds.fetch_add(1, Ordering::Relaxed), nanoseconds: 7 };
@@ -93,7 +93,7 @@ impl Bench {
     }
 
     /// What `debugfs` finds in the file.
-    pub(crate) fn dump(&self, at: usize) -> Vec<u8> {
+    pub(super) fn dump(&self, at: usize) -> Vec<u8> {
         let out = self.directory.path().join("dump");
         let request = format!("dump /f{at} {}", out.display());
         run(Command::new("debugfs").args(["-R", &request]).arg(self.save()));
@@ -109,7 +109,7 @@ fn ino_of(image: &std::path::Path, at: usize) -> InodeNo {
 
 /// A file as it should be: its bytes, and for each allocated block whether it was written.
 #[derive(Default, Clone)]
-pub(crate) struct Model {
+pub(super) struct Model {
     pub(crate) bytes: Vec<u8>,
     pub(crate) blocks: BTreeMap<u64, bool>,
 }
@@ -192,7 +192,7 @@ pub(crate) fn set_size(volume: &Volume, ino: InodeNo, size: u64) -> Result<()> {
     volume.set_size(ino, size, |_, _| Ok(()))
 }
 
-pub(crate) fn read_all(volume: &Volume, ino: InodeNo, size: usize) -> Vec<u8> {
+pub(super) fn read_all(volume: &Volume, ino: InodeNo, size: usize) -> Vec<u8> {
     let mut bytes = vec![0xEE; size + 10];
     let len = volume.read(ino, 0, &mut bytes).expect("a read");
     bytes.truncate(len);

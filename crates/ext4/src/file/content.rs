@@ -19,12 +19,12 @@ pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
 pub(crate) const FILE_BYTES_MAX: u64 = (u32::MAX as u64) * BLOCK;
 
 /// The logical block that holds this byte of a file. The offset must be below [`FILE_BYTES_MAX`].
-pub(crate) fn block_of(offset: u64) -> u32 {
+pub(super) fn block_of(offset: u64) -> u32 {
     u32::try_from(offset / BLOCK).expect("offsets are checked against the largest file")
 }
 
 /// The byte's place in its block.
-pub(crate) fn place_in_block(offset: u64) -> usize {
+pub(super) fn place_in_block(offset: u64) -> usize {
     usize::try_from(offset % BLOCK).expect("below the size of a block")
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn regular_file(source: &impl Source, ino: InodeNo) -> Result<Inode> 
 }
 
 /// Refuses to change the content of an immutable file, or of an append-only one below its end.
-pub(crate) fn check_may_change(inode: &Inode, offset: u64) -> Result<()> {
+pub(super) fn check_may_change(inode: &Inode, offset: u64) -> Result<()> {
     let appends = offset >= inode.size();
     if inode.has_flag(flags::IMMUTABLE) || (inode.has_flag(flags::APPEND) && !appends) {
         return Err(Error::NotPermitted);
@@ -48,14 +48,14 @@ pub(crate) fn check_may_change(inode: &Inode, offset: u64) -> Result<()> {
 }
 
 /// The content changed now.
-pub(crate) fn touch(op: &Op<'_>, inode: &mut Inode) {
+pub(super) fn touch(op: &Op<'_>, inode: &mut Inode) {
     inode.set_mtime(op.now());
     inode.set_ctime(op.now());
     inode.bump_version();
 }
 
 /// Changes a part of a block of data that was written before. `true`: through the journal.
-pub(crate) fn change_data(
+pub(super) fn change_data(
     op: &mut Op<'_>,
     plan: &Plan,
     home: HomeBlock,
@@ -69,7 +69,7 @@ pub(crate) fn change_data(
 
 /// Makes the bytes from `from` up to `to`, which must lie in one block, zeros; nothing to do where
 /// no data is. Changes one block at most.
-pub(crate) fn zero_bytes(op: &mut Op<'_>, inode: &Inode, from: u64, to: u64) -> Result<()> {
+pub(super) fn zero_bytes(op: &mut Op<'_>, inode: &Inode, from: u64, to: u64) -> Result<()> {
     let within = place_in_block(from)..place_in_block(to - 1) + 1;
     let mapping = extent::map(&*op, inode, block_of(from), 1)?;
     let Target::Written(block) = mapping.target else { return Ok(()) };
@@ -84,7 +84,7 @@ pub(crate) fn zero_bytes(op: &mut Op<'_>, inode: &Inode, from: u64, to: u64) -> 
 
 /// Makes what the last block of the file holds behind the end zeros, so that it never appears when
 /// the file grows. Changes one block at most.
-pub(crate) fn zero_tail(op: &mut Op<'_>, inode: &Inode, size: u64) -> Result<()> {
+pub(super) fn zero_tail(op: &mut Op<'_>, inode: &Inode, size: u64) -> Result<()> {
     if size.is_multiple_of(BLOCK) || size > FILE_BYTES_MAX {
         return Ok(());
     }

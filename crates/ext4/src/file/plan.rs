@@ -56,7 +56,7 @@ impl Put {
 impl Plan {
     /// Runs of whole blocks may go home straight from the caller's buffer. For `Auto` only if they
     /// are unused: what a crash leaves there is not part of the file before the commit.
-    pub(crate) fn allows_direct(&self) -> bool {
+    pub(super) fn allows_direct(&self) -> bool {
         match self.mode {
             DataMode::Ordered | DataMode::Writeback => true,
             DataMode::Journal | DataMode::Wasteless | DataMode::Delta => false,
@@ -67,7 +67,7 @@ impl Plan {
     }
 
     /// The same, but never in place.
-    pub(crate) fn journaled(self) -> Plan {
+    pub(super) fn journaled(self) -> Plan {
         let mode = if self.mode.is_journaled() { self.mode } else { DataMode::Delta };
         Plan { mode, ..self }
     }

@@ -28,10 +28,10 @@ use crate::{DataMode, Error, InodeNo, Result};
 
 /// Allocations and conversions that an operation asks credits for at first. They mostly change the same
 /// blocks, so that it can do many more; when it cannot, it is tried again with all that it may take.
-pub(crate) const EDIT_COUNT: usize = 8;
+pub(super) const EDIT_COUNT: usize = 8;
 
 /// Levels that a tree may grow by while one operation changes it.
-pub(crate) const GROWTH_LEVEL_COUNT: u16 = 2;
+pub(super) const GROWTH_LEVEL_COUNT: u16 = 2;
 
 /// Whole blocks that are worth an I/O of their own.
 const IN_PLACE_COUNT_MIN: usize = 16;
@@ -40,14 +40,14 @@ const IN_PLACE_COUNT_MIN: usize = 16;
 const DIRECT_CHUNK_COUNT: usize = 2048;
 
 /// Blocks of metadata that an operation with this many allocations or conversions may change.
-pub(crate) fn edits_credit_count(edit_count: usize, depth: u16) -> usize {
+pub(super) fn edits_credit_count(edit_count: usize, depth: u16) -> usize {
     // Each: bitmap and descriptor, its leaf, and the leaf's new half with bitmap and descriptor.
     // Then the nodes above, the inode, and the block that held the old end of the file.
     6 * edit_count + edit_credit_count(depth) + 2
 }
 
 /// Whether an operation can do one more allocation or conversion, and change `other_count` blocks besides.
-pub(crate) fn has_room_for_edit(op: &Op<'_>, inode: &Inode, other_count: usize) -> bool {
+pub(super) fn has_room_for_edit(op: &Op<'_>, inode: &Inode, other_count: usize) -> bool {
     // The block that held the old end of the file was changed before.
     let edit_credits = edits_credit_count(1, extent::depth(inode)) - 1;
     op.credits_left() >= edit_credits + other_count
@@ -75,7 +75,7 @@ struct InPlace {
 pub(crate) struct Written {
     pub(crate) len_bytes: usize,
     /// Allocations and conversions.
-    pub(crate) edit_count: usize,
+    pub(super) edit_count: usize,
     in_place: Vec<InPlace>,
     guard: Option<InPlaceGuard>,
     /// Some of its data are in the journal.
@@ -83,7 +83,7 @@ pub(crate) struct Written {
 }
 
 /// A part of a write that one operation does.
-pub(crate) struct Chunk<'a> {
+pub(super) struct Chunk<'a> {
     ino: InodeNo,
     offset: u64,
     data: &'a [u8],
@@ -98,7 +98,7 @@ pub(crate) struct Chunk<'a> {
 }
 
 /// Why the operation of a chunk is undone.
-pub(crate) enum Undone {
+pub(super) enum Undone {
     /// The operation has not enough credits for all of the chunk.
     NeedsCredits,
     /// Some of the whole blocks cannot go home directly.
@@ -308,7 +308,7 @@ impl<'a> Chunk<'a> {
     }
 
     /// Blocks of data that pass through the operation.
-    pub(crate) fn data_credit_count(&self) -> usize {
+    pub(super) fn data_credit_count(&self) -> usize {
         self.block_count() - self.whole_blocks().len() / BLOCK_BYTES + self.copies.len()
     }
 

@@ -31,7 +31,7 @@ pub(crate) mod flags {
 }
 
 /// `i_mode`: the bits of the type.
-pub(crate) const S_IFMT: u16 = 0o170000;
+const S_IFMT: u16 = 0o170000;
 
 /// An inode's number and bytes. A copy: nothing changes until `Op::put_inode`.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ pub(crate) struct Inode {
 }
 
 /// The type bits of a kind.
-pub(crate) fn type_bits(kind: FileKind) -> u16 {
+fn type_bits(kind: FileKind) -> u16 {
     match kind {
         FileKind::Fifo => 0o010000,
         FileKind::CharDevice => 0o020000,

@@ -6,7 +6,7 @@ use crate::Timestamp;
 
 /// 34 bits of seconds: 32 signed ones, plus two in the extra field that say how many times 2^32
 /// to add; the other 30 are nanoseconds.
-pub(crate) fn decode_time(seconds: U32, extra: u32) -> Timestamp {
+pub(super) fn decode_time(seconds: U32, extra: u32) -> Timestamp {
     let low = i64::from(seconds.get().cast_signed());
     Timestamp {
         seconds: low + (i64::from(extra & 3) << 32),
@@ -15,7 +15,7 @@ pub(crate) fn decode_time(seconds: U32, extra: u32) -> Timestamp {
 }
 
 /// The nearest time that can be stored; without an extra field that is 1901 to 2038, in seconds.
-pub(crate) fn encode_time(time: Timestamp, has_extra: bool) -> (U32, U32) {
+pub(super) fn encode_time(time: Timestamp, has_extra: bool) -> (U32, U32) {
     let min = i64::from(i32::MIN);
     let max = if has_extra { (3 << 32) + i64::from(i32::MAX) } else { i64::from(i32::MAX) };
     let seconds = time.seconds.clamp(min, max);

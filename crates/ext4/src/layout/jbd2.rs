@@ -1,6 +1,6 @@
 //! The superblock of the kernel's journal (JBD2): the first 1024 bytes of the journal inode.
 //!
-//! Only as much as is needed to tell that the kernel's journal is empty, and to put our mark
+//! Only as much as is needed to tell that the kernel's journal is empty, and to put our feature bit
 //! into it. All fields are big endian.
 
 use std::mem::offset_of;
@@ -21,8 +21,8 @@ pub const JBD2_SUPERBLOCK_V2: u32 = 4;
 pub const JBD2_KNOWN_INCOMPAT: u32 = 0x3F;
 /// Incompatible features under which the superblock has a checksum (v2 and v3).
 pub const JBD2_CSUM: u32 = 0x18;
-/// Our mark: an incompatible feature unknown to kernel and e2fsck. While it is set the area
-/// holds a journal of ours that may not be empty. (The ext4 superblock has such a mark too.)
+/// Our feature bit: an incompatible feature unknown to kernel and e2fsck. While it is set the area
+/// holds a journal of ours that may not be empty. (The ext4 superblock has such a bit too.)
 pub const JBD2_ONEJOURNAL: u32 = 0x4000_0000;
 
 /// Start of [`ElsewhereMark`].
@@ -114,12 +114,12 @@ impl ElsewhereMark {
 }
 
 impl Jbd2SuperBlock {
-    /// Is our mark set?
+    /// Is our feature bit set?
     pub fn is_marked(&self) -> bool {
         self.s_feature_incompat.get() & JBD2_ONEJOURNAL != 0
     }
 
-    /// Sets or removes our mark, and brings the checksum up to date. Both lie in the first 512
+    /// Sets or removes our feature bit, and brings the checksum up to date. Both lie in the first 512
     /// bytes, so that one sector decides.
     pub fn set_marked(&mut self, marked: bool) {
         let others = self.s_feature_incompat.get() & !JBD2_ONEJOURNAL;
@@ -127,7 +127,7 @@ impl Jbd2SuperBlock {
         self.seal();
     }
 
-    /// Our journal if it is on a medium of its own. Only of meaning on a volume with a mark of ours.
+    /// Our journal if it is on a medium of its own. Only of meaning on a volume with a feature bit of ours.
     /// `Err`: neither a journal nor nothing.
     #[allow(clippy::result_unit_err)] // there is nothing more to tell
     pub fn journal_elsewhere(&self) -> Result<Option<Elsewhere>, ()> {

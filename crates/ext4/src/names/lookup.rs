@@ -13,18 +13,18 @@ use crate::types::{Attr, FileKind, InodeNo};
 const NAME_MAX: usize = 255;
 
 /// Most links to an inode.
-pub(crate) const LINK_MAX: u32 = 65_000;
+pub(super) const LINK_MAX: u32 = 65_000;
 
 /// Blocks that adding or removing one name changes: up to two new blocks (leaf and node), the old
 /// leaf, node and root, and the directory's inode. Counted before the operation: the tree may have
 /// grown by a level when it begins.
-pub(crate) fn insert_credit_count(dir: &Inode) -> usize {
+pub(super) fn insert_credit_count(dir: &Inode) -> usize {
     const GROWTH: usize = 8;
     2 * (extent::append_credit_count(dir) + 1) + 3 + credits::PUT_INODE + GROWTH
 }
 
 /// Refuses what cannot be a name. `.` and `..` are names, though not of what is made or removed.
-pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+pub(super) fn check_name(name: &[u8]) -> Result<()> {
     match name.len() {
         0 => Err(Error::InvalidArgument),
         1..=NAME_MAX if name.iter().any(|byte| matches!(byte, 0 | b'/')) => {
@@ -36,13 +36,13 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
 }
 
 /// Refuses `.` and `..` too.
-pub(crate) fn check_changeable_name(name: &[u8]) -> Result<()> {
+pub(super) fn check_changeable_name(name: &[u8]) -> Result<()> {
     check_name(name)?;
     if matches!(name, b"." | b"..") { Err(Error::InvalidArgument) } else { Ok(()) }
 }
 
 /// A directory that is not removed.
-pub(crate) fn read_dir_inode(source: &impl Source, ino: InodeNo) -> Result<Inode> {
+pub(super) fn read_dir_inode(source: &impl Source, ino: InodeNo) -> Result<Inode> {
     let dir = read_inode(source, ino)?;
     match dir.kind() {
         FileKind::Directory if dir.link_count() == 0 => Err(Error::NotFound),
@@ -52,14 +52,14 @@ pub(crate) fn read_dir_inode(source: &impl Source, ino: InodeNo) -> Result<Inode
 }
 
 /// A directory that is about to get a name, before the operation begins: with a tree of extents, so that it can grow.
-pub(crate) fn dir_to_grow(volume: &Mounted, ino: InodeNo) -> Result<Inode> {
+pub(super) fn dir_to_grow(volume: &Mounted, ino: InodeNo) -> Result<Inode> {
     let dir = read_dir_inode(volume, ino)?;
     // The operation will refuse what is not to be changed.
     if check_addable_to(&dir).is_ok() { volume.use_extents(dir) } else { Ok(dir) }
 }
 
 /// The inode that an entry of `dir` names.
-pub(crate) fn read_target(source: &impl Source, dir: &Inode, ino: InodeNo) -> Result<Inode> {
+fn read_target(source: &impl Source, dir: &Inode, ino: InodeNo) -> Result<Inode> {
     let first = source.facts().geometry.first_inode;
     let dangling = || Error::corrupt(format!("entry that names {ino}"), dir.ino);
     if ino == dir.ino || ino.0 < first && ino != InodeNo::ROOT {
@@ -73,7 +73,7 @@ pub(crate) fn read_target(source: &impl Source, dir: &Inode, ino: InodeNo) -> Re
 }
 
 /// The entry with this name and what it names.
-pub(crate) fn find_target(
+pub(super) fn find_target(
     source: &impl Source,
     dir: &Inode,
     name: &[u8],
@@ -85,23 +85,23 @@ pub(crate) fn find_target(
 }
 
 /// Refuses to take names out of this directory.
-pub(crate) fn check_removable_from(dir: &Inode) -> Result<()> {
+pub(super) fn check_removable_from(dir: &Inode) -> Result<()> {
     if dir.has_flag(flags::IMMUTABLE | flags::APPEND) { Err(Error::NotPermitted) } else { Ok(()) }
 }
 
 /// Refuses to add names to this directory.
-pub(crate) fn check_addable_to(dir: &Inode) -> Result<()> {
+pub(super) fn check_addable_to(dir: &Inode) -> Result<()> {
     if dir.has_flag(flags::IMMUTABLE) { Err(Error::NotPermitted) } else { Ok(()) }
 }
 
 /// Refuses to change the links of this inode.
-pub(crate) fn check_linkable(inode: &Inode) -> Result<()> {
+pub(super) fn check_linkable(inode: &Inode) -> Result<()> {
     if inode.has_flag(flags::IMMUTABLE | flags::APPEND) { Err(Error::NotPermitted) } else { Ok(()) }
 }
 
 /// Counts the `..` of one more subdirectory. An indexed directory may have any number: its count
 /// is 1, "not counted", from the limit on.
-pub(crate) fn add_subdirectory(op: &Op<'_>, dir: &mut Inode) -> Result<()> {
+pub(super) fn add_subdirectory(op: &Op<'_>, dir: &mut Inode) -> Result<()> {
     let ro_compat = op.facts().superblock.s_feature_ro_compat.get();
     let uncounted = ro_compat & ro_compat::DIR_NLINK != 0 && dir::is_indexed(dir);
     dir.set_link_count(match dir.link_count() {
@@ -114,14 +114,14 @@ pub(crate) fn add_subdirectory(op: &Op<'_>, dir: &mut Inode) -> Result<()> {
 }
 
 /// Takes the `..` of a subdirectory away.
-pub(crate) fn remove_subdirectory(dir: &mut Inode) {
+pub(super) fn remove_subdirectory(dir: &mut Inode) {
     if dir.link_count() > 2 {
         dir.set_link_count(dir.link_count() - 1);
     }
 }
 
 /// Changes a directory's inode: times and version follow.
-pub(crate) fn change_dir(
+pub(super) fn change_dir(
     op: &mut Op<'_>,
     ino: InodeNo,
     change: impl FnOnce(&mut Op<'_>, &mut Inode) -> Result<()>,
@@ -138,7 +138,7 @@ pub(crate) fn change_dir(
 
 /// Takes a link away from an inode; without any it becomes an orphan, and is freed when nobody
 /// pins it any more.
-pub(crate) fn drop_link(op: &mut Op<'_>, inode: &mut Inode) -> Result<()> {
+pub(super) fn drop_link(op: &mut Op<'_>, inode: &mut Inode) -> Result<()> {
     let left = match inode.kind() {
         FileKind::Directory => 0,
         _ => inode.link_count().saturating_sub(1),

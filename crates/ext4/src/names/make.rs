@@ -273,7 +273,7 @@ fn make_inode(
 
 /// Puts a whiteout into `dir`: a character device 0:0 that nobody may open. To overlayfs it says that a name of a lower
 /// layer is gone. The caller has freed the name in this operation and puts the directory.
-pub(crate) fn insert_whiteout(
+pub(super) fn insert_whiteout(
     op: &mut Op<'_>,
     dir: &mut Inode,
     name: &[u8],

@@ -71,7 +71,7 @@ fn find_removable(op: &Op<'_>, parent: InodeNo, name: &[u8]) -> Result<(Found, I
 }
 
 /// Refuses a directory with entries, and the root, which cannot be removed.
-pub(crate) fn check_empty(op: &Op<'_>, dir: &Inode) -> Result<()> {
+pub(super) fn check_empty(op: &Op<'_>, dir: &Inode) -> Result<()> {
     if dir.ino == InodeNo::ROOT {
         return Err(Error::corrupt("entry that names the root directory", dir.ino));
     }

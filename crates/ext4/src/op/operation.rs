@@ -44,7 +44,7 @@ pub(crate) struct Op<'v> {
     freed: Vec<Range<u64>>,
     pub(crate) free_block_delta: i64,
     pub(crate) free_inode_delta: i64,
-    pub(crate) touched_orphans: bool,
+    pub(super) touched_orphans: bool,
     spender: Spender,
     renames_dir: bool,
 }

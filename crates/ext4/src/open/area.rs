@@ -6,7 +6,7 @@ use std::ops::Range;
 use device::BlockDevice;
 use journal::{BLOCK_BYTES, HomeBlock, JournalError};
 
-use super::marks::jbd2_of;
+use super::feature_bits::jbd2_of;
 use super::raw::{RawVolume, read_block};
 use crate::facts::incompat;
 use crate::layout::claim::Claim;
@@ -17,16 +17,16 @@ use crate::layout::superblock::SuperBlock;
 use crate::{Error, InodeNo, Result};
 
 /// Where the journal lies, and what the kernel's superblock of it says.
-pub(crate) struct JournalArea {
+pub(super) struct JournalArea {
     /// The block with the JBD2 superblock.
     pub(crate) jbd2_block: HomeBlock,
     /// The other blocks, as runs of block numbers.
     pub(crate) runs: Vec<Range<u64>>,
-    /// Is one of our marks set?
-    pub(crate) is_marked: bool,
+    /// Is one of our feature bits set?
+    pub(super) has_our_bits: bool,
     /// Who has the volume open, or had; `Err`: that cannot be read.
     pub(crate) claim: std::result::Result<Option<Claim>, ()>,
-    /// Our journal if it is on a medium of its own; only on a marked volume.
+    /// Our journal if it is on a medium of its own; only on a volume with our feature bits.
     pub(crate) elsewhere: Option<Elsewhere>,
 }
 
@@ -47,16 +47,16 @@ impl JournalArea {
         check_jbd2(&jbd2)?;
         check_length(&jbd2, inode.size() / BLOCK_BYTES as u64)?;
         let has = |bit| superblock.s_feature_incompat.get() & bit != 0;
-        let is_marked = jbd2.is_marked() || has(incompat::ONEJOURNAL);
-        if jbd2.s_start.get() != 0 || !is_marked && has(incompat::RECOVER) {
+        let has_our_bits = jbd2.is_marked() || has(incompat::ONEJOURNAL);
+        if jbd2.s_start.get() != 0 || !has_our_bits && has(incompat::RECOVER) {
             let why = "the kernel's journal is not empty; run: e2fsck -p TARGET";
             return Err(Error::Incompatible(why.into()));
         }
-        let elsewhere = if is_marked { jbd2.journal_elsewhere() } else { Ok(None) };
+        let elsewhere = if has_our_bits { jbd2.journal_elsewhere() } else { Ok(None) };
         let elsewhere = elsewhere.map_err(|()| {
             Error::corrupt("note of where our journal is", "the superblock of the kernel's journal")
         })?;
-        Ok(JournalArea { jbd2_block, runs, is_marked, claim: jbd2.claim.claim(), elsewhere })
+        Ok(JournalArea { jbd2_block, runs, has_our_bits, claim: jbd2.claim.claim(), elsewhere })
     }
 
     /// The engine's space on `device`.
@@ -70,7 +70,7 @@ impl JournalArea {
     }
 
     /// Every block of the journal, that of its superblock too.
-    pub(crate) fn all_runs(&self) -> Vec<Range<u64>> {
+    pub(super) fn all_runs(&self) -> Vec<Range<u64>> {
         let mut all = self.runs.clone();
         all.push(self.jbd2_block.0..self.jbd2_block.0 + 1);
         all

@@ -6,7 +6,7 @@
 //!
 //! | the volume was not closed, and its claim is of | |
 //! |---|---|
-//! | nobody (the crash came between the two marks) | recovered |
+//! | nobody (the crash came between the two feature bits) | recovered |
 //! | this boot, a process that is gone | recovered |
 //! | an earlier boot of this machine | recovered |
 //! | this boot, a process that lives | refused; `take_over` goes on |
@@ -16,7 +16,7 @@
 //! The boot counts before the machine: containers on one kernel have machine ids of their own. Two
 //! machines without an id are taken for one.
 //!
-//! A claim is written together with the inner mark and removed together with it, so it costs no
+//! A claim is written together with the inner feature bit and removed together with it, so it costs no
 //! write of its own. Between the reading of one and the writing of another lies a moment in which
 //! two machines can both find the volume free. Heartbeats close it: with them the claim is written
 //! first, and read again after a time in which another machine that did the same would have shown.
@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use device::BlockDevice;
 
+use super::feature_bits::FeatureBits;
 use super::found::{Found, find};
-use super::marks::Marks;
 use crate::layout::claim::Claim;
 use crate::{Error, Result};
 
@@ -88,7 +88,7 @@ pub fn check_claim(device: &Arc<dyn BlockDevice>, claimant: &Claimant) -> Result
 pub(crate) fn check(found: &Found, claimant: &Claimant) -> Result<()> {
     let whose = claimant.whose(&found.area.claim);
     let claim = found.area.claim.as_ref().ok().and_then(Option::as_ref);
-    if found.area.is_marked && !claimant.take_over {
+    if found.area.has_our_bits && !claimant.take_over {
         let refused = |why: String| Err(Error::Claimed { why, may_take_over: true });
         match (whose, claim) {
             (Whose::Living, Some(claim)) => refused(format!(
@@ -105,34 +105,34 @@ pub(crate) fn check(found: &Found, claimant: &Claimant) -> Result<()> {
     }
     match claim {
         Some(claim) if claim.heartbeat_s > 0 && whose != Whose::Gone => {
-            watch(&found.marks(), claim, claimant)
+            watch(&found.feature_bits(), claim, claimant)
         }
         _ => Ok(()),
     }
 }
 
 /// Waits for a sign of life.
-fn watch(marks: &Marks, claim: &Claim, claimant: &Claimant) -> Result<()> {
+fn watch(feature_bits: &FeatureBits, claim: &Claim, claimant: &Claimant) -> Result<()> {
     (claimant.wait)(patience(claim.heartbeat_s));
-    if marks.claim()?.as_ref() == Ok(&Some(claim.clone())) {
+    if feature_bits.claim()?.as_ref() == Ok(&Some(claim.clone())) {
         return Ok(());
     }
     Err(beaten(format!("{} has it open: its heartbeats go on", describe(claim))))
 }
 
 /// What no option gets past.
-pub(crate) fn beaten(why: String) -> Error {
+pub(super) fn beaten(why: String) -> Error {
     Error::Claimed { why, may_take_over: false }
 }
 
 /// With heartbeats: claims the volume, durably, and waits until everybody would have noticed.
-pub(crate) fn take(marks: &Marks, claimant: &Claimant) -> Result<()> {
+pub(crate) fn take(feature_bits: &FeatureBits, claimant: &Claimant) -> Result<()> {
     if claimant.claim.heartbeat_s == 0 {
         return Ok(());
     }
-    marks.write_claim(&claimant.claim)?;
+    feature_bits.write_claim(&claimant.claim)?;
     (claimant.wait)(patience(claimant.claim.heartbeat_s));
-    match marks.claim()? {
+    match feature_bits.claim()? {
         Ok(Some(claim)) if claim == claimant.claim => Ok(()),
         Ok(Some(other)) => Err(beaten(format!("{} took it in this moment", describe(&other)))),
         _ => Err(beaten("another machine has closed it in this moment".into())),
@@ -145,7 +145,7 @@ fn patience(heartbeat_s: u32) -> Duration {
 }
 
 /// The machine and process of a claim, and its time.
-pub(crate) fn describe(claim: &Claim) -> String {
+pub(super) fn describe(claim: &Claim) -> String {
     let id: String = claim.machine_id[..4].iter().map(|byte| format!("{byte:02x}")).collect();
     let name = match claim.host_name.as_str() {
         "" => "without a name",

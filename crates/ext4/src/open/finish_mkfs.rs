@@ -8,7 +8,7 @@ use device::BlockDevice;
 use journal::JournalError;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::marks::{change_superblock, read_superblock};
+use super::feature_bits::{change_superblock, read_superblock};
 use super::raw::{read_block, write_block_cached};
 use crate::facts::{Checksums, Geometry};
 use crate::layout::superblock::{MKFS_UNDER_WAY, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, SuperBlock};

@@ -6,7 +6,7 @@ use device::BlockDevice;
 use journal::HomeBlock;
 
 use super::area::JournalArea;
-use super::marks::{FoundSuperBlock, Marks, read_superblock};
+use super::feature_bits::{FeatureBits, FoundSuperBlock, read_superblock};
 use super::raw::RawVolume;
 use crate::facts::{Checksums, Geometry, NO_SUPERBLOCK, compat, features};
 use crate::layout::superblock::{MKFS_UNDER_WAY, SUPERBLOCK_MAGIC, SuperBlock};
@@ -20,16 +20,16 @@ const ORPHAN_FILE_BLOCK_LIMIT: u64 = 512;
 pub(crate) struct Found {
     pub(crate) raw: RawVolume,
     pub(crate) superblock: SuperBlock,
-    pub(crate) is_sound: bool,
-    pub(crate) is_torn: bool,
+    pub(super) is_sound: bool,
+    pub(super) is_torn: bool,
     pub(crate) area: JournalArea,
     pub(crate) orphan_file: Option<(OrphanFile, Vec<std::ops::Range<u64>>)>,
 }
 
 impl Found {
-    /// The marks of the volume.
-    pub(crate) fn marks(&self) -> Marks {
-        Marks::new(self.raw.device.clone(), self.area.jbd2_block)
+    /// The feature bits of the volume.
+    pub(crate) fn feature_bits(&self) -> FeatureBits {
+        FeatureBits::new(self.raw.device.clone(), self.area.jbd2_block)
     }
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<Found> {
     let mut raw = RawVolume::new(device.clone(), geometry, checksums);
     raw.find_packed_metadata()?;
     let area = JournalArea::find(&raw, &superblock)?;
-    if !found.is_sound && !area.is_marked {
+    if !found.is_sound && !area.has_our_bits {
         return Err(Error::corrupt("checksum", "the superblock"));
     }
     let orphan_file = find_orphan_file(&raw, &superblock)?;

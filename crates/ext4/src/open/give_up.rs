@@ -5,11 +5,11 @@ use std::sync::Arc;
 use device::BlockDevice;
 
 use super::claim::{self, Claimant};
+use super::feature_bits::note_errors;
 use super::found::find;
-use super::marks::note_errors;
 use crate::{Error, Result};
 
-/// Takes the marks off a volume that was not closed and whose journal, on a medium of its own, is
+/// Removes the feature bits from a volume that was not closed and whose journal, on a medium of its own, is
 /// lost; first the volume is marked as having errors, because it has: parts of it are older than
 /// others. Only `e2fsck -fy` can make a file system of it again.
 ///
@@ -25,5 +25,5 @@ pub fn give_up_journal(device: &Arc<dyn BlockDevice>, claimant: Option<&Claimant
         return Err(Error::Incompatible(why.into()));
     }
     note_errors(&**device)?;
-    found.marks().remove()
+    found.feature_bits().remove()
 }

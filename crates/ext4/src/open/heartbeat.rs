@@ -16,25 +16,29 @@ use std::time::Duration;
 use journal::Aborter;
 
 use super::claim::{beaten, describe};
-use super::marks::Marks;
+use super::feature_bits::FeatureBits;
 use crate::layout::claim::Claim;
 use crate::{Error, Result};
 
 /// The thread, until dropped.
-pub(crate) struct Heartbeat {
+pub(super) struct Heartbeat {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Heartbeat {
     /// Starts to beat for `claim`, which is on the volume.
-    pub(crate) fn start(marks: Marks, claim: Claim, aborter: Aborter) -> Result<Heartbeat> {
+    pub(crate) fn start(
+        feature_bits: FeatureBits,
+        claim: Claim,
+        aborter: Aborter,
+    ) -> Result<Heartbeat> {
         let (stop, stopped) = channel();
         let interval = Duration::from_secs(claim.heartbeat_s.into());
         let body = move || {
             let mut claim = claim;
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                if let Err(error) = beat(&marks, &mut claim) {
+                if let Err(error) = beat(&feature_bits, &mut claim) {
                     return aborter.abort(&error);
                 }
             }
@@ -57,8 +61,8 @@ impl Drop for Heartbeat {
 }
 
 /// One beat: `claim` must be on the volume, and is there with the next number afterwards.
-pub(crate) fn beat(marks: &Marks, claim: &mut Claim) -> Result<()> {
-    match marks.claim()? {
+fn beat(feature_bits: &FeatureBits, claim: &mut Claim) -> Result<()> {
+    match feature_bits.claim()? {
         Ok(Some(found)) if found == *claim => {}
         Ok(Some(other)) => {
             return Err(beaten(format!("{} has taken the volume over", describe(&other))));
@@ -66,5 +70,5 @@ pub(crate) fn beat(marks: &Marks, claim: &mut Claim) -> Result<()> {
         _ => return Err(beaten("another machine has taken the volume over".into())),
     }
     claim.sequence = claim.sequence.wrapping_add(1);
-    marks.write_beat(claim)
+    feature_bits.write_beat(claim)
 }

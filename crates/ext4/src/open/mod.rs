@@ -2,12 +2,12 @@
 
 mod area;
 mod claim;
+mod feature_bits;
 mod finish_mkfs;
 mod fixed_inodes;
 mod found;
 mod give_up;
 mod heartbeat;
-mod marks;
 mod opening;
 mod options;
 mod place;

@@ -1,13 +1,17 @@
 //! Opening and closing a volume.
 //!
-//! Opening: read and check the superblock; find the journal; look who has the volume open; if our mark is on it, recover and
-//! begin again; open the engine; set the marks; count the free space again and clean up orphans
-//! if there was a crash. Nothing is written to a volume that is refused.
+//! Opening:
+//! 1. read and check the superblock, find the journal, check the claim;
+//! 2. if one of our feature bits is set, recover and begin again;
+//! 3. open the engine and set the feature bits;
+//! 4. after a crash, count the free space again; then clean up orphans.
 //!
-//! Closing: free what was unlinked but open, bring everything home, take the marks off.
+//! Nothing is written to a volume that is refused.
 //!
-//! Opening reads a few blocks, however large the volume is; all descriptors only after a crash, or when
-//! one flex group has all metadata (`packed_meta_blocks`): then once.
+//! Closing: free the files that were unlinked but open, bring everything home, remove the feature bits.
+//!
+//! Opening reads a few blocks, however large the volume is. It reads all descriptors only after a crash, or when one flex
+//! group has all metadata (`packed_meta_blocks`): then once.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,9 +20,9 @@ use device::{BlockDevice, MemoryDevice};
 use journal::{Journal, Options, Space};
 
 use super::claim;
+use super::feature_bits::FeatureBits;
 use super::found::{Found, find};
 use super::heartbeat::Heartbeat;
-use super::marks::Marks;
 use super::options::OpenOptions;
 use super::place::{self, Place};
 use super::raw::RawVolume;
@@ -37,7 +41,7 @@ const READ_ONLY_JOURNAL_BYTES: usize = 8 << 20;
 pub(crate) struct Opened {
     pub(crate) mounted: Mounted,
     /// `None` on a read-only volume.
-    pub(crate) marks: Option<Marks>,
+    pub(crate) feature_bits: Option<FeatureBits>,
     /// Of its claim, if that has one.
     heartbeat: Option<Heartbeat>,
 }
@@ -45,11 +49,11 @@ pub(crate) struct Opened {
 /// See [`crate::Volume::open`].
 pub(crate) fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Opened> {
     let mut found = find(&device)?;
-    let crashed = found.area.is_marked;
+    let crashed = found.area.has_our_bits;
     if let Some(claimant) = &options.claimant {
         claim::check(&found, claimant)?;
         if crashed || !options.read_only {
-            claim::take(&found.marks(), claimant)?;
+            claim::take(&found.feature_bits(), claimant)?;
         }
     }
     if crashed {
@@ -74,25 +78,26 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result
 impl Opened {
     /// See [`crate::Volume::close`].
     pub(crate) fn close(self) -> Result<()> {
-        if let Some(marks) = &self.marks {
+        if let Some(feature_bits) = &self.feature_bits {
             self.mounted.clean_up_orphans()?;
             write_last_superblock(&self.mounted)?;
             self.mounted.journal.close()?;
             drop(self.heartbeat);
-            return marks.remove();
+            return feature_bits.remove();
         }
         Ok(self.mounted.journal.close()?)
     }
 
     /// See [`crate::Volume::journal_size_bytes`].
     pub(crate) fn journal_size_bytes(&self) -> u64 {
-        self.marks.as_ref().map_or(0, |_| self.mounted.journal.header().space_bytes)
+        self.feature_bits.as_ref().map_or(0, |_| self.mounted.journal.header().space_bytes)
     }
 
     /// Starts the heartbeat if the claim is to have one.
-    fn start_heartbeat(&mut self, marks: Marks, claim: Option<Claim>) -> Result<()> {
+    fn start_heartbeat(&mut self, feature_bits: FeatureBits, claim: Option<Claim>) -> Result<()> {
         if let Some(claim) = claim.filter(|claim| claim.heartbeat_s > 0) {
-            self.heartbeat = Some(Heartbeat::start(marks, claim, self.mounted.journal.aborter())?);
+            self.heartbeat =
+                Some(Heartbeat::start(feature_bits, claim, self.mounted.journal.aborter())?);
         }
         Ok(())
     }
@@ -111,7 +116,7 @@ fn write_last_superblock(volume: &Mounted) -> Result<()> {
     Ok(())
 }
 
-/// The first operation of a mount, after the marks are set.
+/// The first operation of a mount, after the feature bits are set.
 fn start(volume: &Mounted, crashed: bool) -> Result<()> {
     if crashed {
         count_free_space(volume)?;
@@ -175,12 +180,12 @@ fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Op
         broken: options.broken,
         ..Options::default()
     };
-    let marks = found.marks();
+    let feature_bits = found.feature_bits();
     let mut opened = build(found, &options, place.space, engine_options, true)?;
     let claim = options.claimant.as_ref().map(|claimant| claimant.claim.clone());
-    marks.set(elsewhere, claim.as_ref())?;
+    feature_bits.set(elsewhere, claim.as_ref())?;
     let beating = claim.filter(|_| options.background);
-    let started = opened.start_heartbeat(marks, beating);
+    let started = opened.start_heartbeat(feature_bits, beating);
     match started.and_then(|()| start(&opened.mounted, crashed)) {
         Ok(()) => Ok(opened),
         Err(error) => {
@@ -198,17 +203,17 @@ fn note_next_life(found: &Found, place: &Place, life: u64) -> Result<Option<Else
     if let Some(was) = was
         && found.area.elsewhere.is_some()
     {
-        found.marks().note_elsewhere(Some(Elsewhere { life: was, ..next }))?;
+        found.feature_bits().note_elsewhere(Some(Elsewhere { life: was, ..next }))?;
     }
     Ok(Some(next))
 }
 
 /// A failed opening must not leave a volume that only we can open, if it can be helped.
 fn abandon(opened: Opened) {
-    let Opened { mounted, marks: Some(marks), heartbeat } = opened else { return };
+    let Opened { mounted, feature_bits: Some(feature_bits), heartbeat } = opened else { return };
     let closed = mounted.journal.close().map_err(Error::from);
     drop(heartbeat);
-    if let Err(error) = closed.and_then(|()| marks.remove()) {
+    if let Err(error) = closed.and_then(|()| feature_bits.remove()) {
         tracing::warn!("the volume stays marked: {error}");
     }
 }
@@ -220,7 +225,7 @@ fn build(
     mut engine_options: Options,
     writable: bool,
 ) -> Result<Opened> {
-    let marks = found.marks();
+    let feature_bits = found.feature_bits();
     let Found { raw, superblock, area, orphan_file, .. } = found;
     let RawVolume { device, geometry, checksums, .. } = raw;
     let mut reserved = area.all_runs();
@@ -254,7 +259,7 @@ fn build(
             checksums,
         },
     };
-    Ok(Opened { mounted, marks: writable.then_some(marks), heartbeat: None })
+    Ok(Opened { mounted, feature_bits: writable.then_some(feature_bits), heartbeat: None })
 }
 
 /// A number for the engine's new life that differs from mount to mount even if the seed does not.

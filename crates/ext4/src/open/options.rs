@@ -79,7 +79,7 @@ fn system_time() -> Timestamp {
 }
 
 /// A number that differs between processes and calls: std's hash keys are random.
-pub(crate) fn system_seed() -> u64 {
+pub(super) fn system_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(SystemTime::now())
 }

@@ -27,7 +27,7 @@ pub(crate) struct Place {
 }
 
 /// The journal of a volume that was not closed.
-pub(crate) fn to_recover(found: &Found, given: Option<&Medium>) -> Result<Space> {
+pub(super) fn to_recover(found: &Found, given: Option<&Medium>) -> Result<Space> {
     let Some(noted) = found.area.elsewhere else {
         return Ok(found.area.space(found.raw.device.clone())?);
     };
@@ -75,7 +75,7 @@ fn check_life(header: &Header, noted: &Elsewhere) -> Result<()> {
 }
 
 /// The journal that the volume gets now; it has been recovered if that was needed.
-pub(crate) fn to_use(found: &Found, options: &OpenOptions) -> Result<Place> {
+pub(super) fn to_use(found: &Found, options: &OpenOptions) -> Result<Place> {
     let Some(medium) = &options.journal else {
         let space = found.area.space(found.raw.device.clone())?;
         return Ok(Place { space, elsewhere: None });
@@ -112,7 +112,7 @@ fn check_nothing_left(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<
 }
 
 /// The journal as it is, to be looked at only.
-pub(crate) fn to_look_at(found: &Found, given: Option<&Medium>) -> Result<Space> {
+pub(super) fn to_look_at(found: &Found, given: Option<&Medium>) -> Result<Space> {
     match given {
         Some(medium) if found.area.elsewhere.is_none() => {
             match label_of(medium, &found.superblock.s_uuid)? {

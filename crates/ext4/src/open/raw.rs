@@ -19,7 +19,7 @@ use crate::{Error, InodeNo, Result};
 const EXTENT_LIMIT: usize = 16384;
 
 /// A volume without its journal.
-pub(crate) struct RawVolume {
+pub(super) struct RawVolume {
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) geometry: Geometry,
     pub(crate) checksums: Checksums,
@@ -47,7 +47,7 @@ pub(crate) fn write_block(
 }
 
 /// Writes one block to the device; durable after the next flush.
-pub(crate) fn write_block_cached(
+pub(super) fn write_block_cached(
     device: &dyn BlockDevice,
     block: HomeBlock,
     bytes: &BlockBytes,
@@ -68,7 +68,7 @@ impl RawVolume {
 
     /// With `packed_meta_blocks` mke2fs puts the bitmaps and inode tables of all groups at the front of the
     /// volume, although flex groups are smaller. Then all groups are one flex group here.
-    pub(crate) fn find_packed_metadata(&mut self) -> Result<()> {
+    pub(super) fn find_packed_metadata(&mut self) -> Result<()> {
         let second = self.geometry.groups_per_flex;
         if second >= self.geometry.group_count {
             return Ok(());
@@ -109,7 +109,7 @@ impl RawVolume {
 
     /// The blocks of a file of the file system itself, in order. It has no holes, and none of its
     /// blocks is fixed metadata.
-    pub(crate) fn file_blocks(&self, inode: &Inode, what: &str) -> Result<Vec<Range<u64>>> {
+    pub(super) fn file_blocks(&self, inode: &Inode, what: &str) -> Result<Vec<Range<u64>>> {
         let mut walk = Walk { raw: self, inode, runs: Vec::new(), next: 0 };
         let walked = if inode.has_flag(flags::EXTENTS) { walk.root() } else { walk.block_map() };
         let (runs, next) = (walk.runs, walk.next);

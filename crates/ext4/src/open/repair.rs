@@ -22,8 +22,8 @@ use journal::{Form, HomeBlock, Journal, Options};
 use zerocopy::IntoBytes;
 
 use super::claim;
+use super::feature_bits::{self, OUTER};
 use super::found::{Found, find};
-use super::marks::{self, OUTER};
 use super::options::{OpenOptions, system_seed};
 use super::raw::{read_block, write_block_cached};
 use super::recover::recover;
@@ -35,36 +35,36 @@ use crate::{Error, Result};
 /// Regions of the journal for a repair: few, so that a transaction can be large.
 const REGION_COUNT: u32 = 2;
 
-/// Writes a superblock that was torn while a mark was changed anew. Nothing else is changed.
+/// Writes a superblock that was torn while a feature bit was changed anew. Nothing else is changed.
 pub fn mend_superblock(device: &Arc<dyn BlockDevice>) -> Result<()> {
-    marks::change_superblock(&**device, |_| ())
+    feature_bits::change_superblock(&**device, |_| ())
 }
 
-/// Can e2fsck be asked about a volume that [`crate::Survey`] finds damaged? Not while it carries a mark: the
+/// Can e2fsck be asked about a volume that [`crate::Survey`] finds damaged? Not while it has our feature bits: the
 /// journal may hold its newest state. Nor when the superblock cannot be believed.
 pub fn can_be_repaired(device: &Arc<dyn BlockDevice>) -> Result<bool> {
-    let found = marks::read_superblock(&**device)?;
-    Ok(found.is_sound && !found.is_marked())
+    let found = feature_bits::read_superblock(&**device)?;
+    Ok(found.is_sound && !found.has_our_bits())
 }
 
-/// Brings home what the journal holds and takes the marks off a volume that cannot be opened because
-/// it is damaged, or marked as having errors: e2fsck sees to that, and it does not touch a volume with marks.
+/// Brings home what the journal holds and removes the feature bits from a volume that cannot be opened because
+/// it is damaged, or marked as having errors: e2fsck sees to that, and it does not touch a volume with our feature bits.
 pub fn recover_only(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<()> {
     let found = find(device)?;
     if let Some(claimant) = &options.claimant {
         claim::check(&found, claimant)?;
     }
-    if !found.area.is_marked {
+    if !found.area.has_our_bits {
         return Ok(());
     }
     recover(&found, options)?;
-    found.marks().remove()
+    found.feature_bits().remove()
 }
 
 /// Makes the volume on `device` what `repaired` holds, which differs in the blocks `changed` only. The
 /// volume was closed or recovered.
 ///
-/// Refuses, without writing anything, if we could not open what e2fsck left. While the volume has marks it says
+/// Refuses, without writing anything, if we could not open what e2fsck left. While the volume has our feature bits it says
 /// that `claim` has it.
 pub fn apply_repair(
     device: &Arc<dyn BlockDevice>,
@@ -81,7 +81,7 @@ pub fn apply_repair(
              the volume in place, run: e2fsck -fy TARGET"
         ))
     })?;
-    if after.area.is_marked || marks::read_superblock(&**device)?.is_marked() {
+    if after.area.has_our_bits || feature_bits::read_superblock(&**device)?.has_our_bits() {
         return Err(Error::Incompatible("the volume was not recovered before its repair".into()));
     }
     let keeps_journal = match find(device) {
@@ -97,7 +97,7 @@ pub fn apply_repair(
             "the superblock is damaged; to restore it from a copy, run: e2fsck -fy TARGET".into(),
         ));
     }
-    marks::note_errors(&**device)?;
+    feature_bits::note_errors(&**device)?;
     for block in changed.iter().filter(|block| **block != 0) {
         let bytes = read_block(&**repaired, HomeBlock(*block))?;
         write_block_cached(&**device, HomeBlock(*block), &bytes)?;
@@ -141,15 +141,15 @@ impl Repair<'_> {
         // Backwards: block 0 is the last.
         let blocks: Vec<u64> = changed.iter().rev().copied().collect();
         if blocks.len() > room && !self.must_note_errors {
-            marks::note_errors(&**self.device)?;
+            feature_bits::note_errors(&**self.device)?;
         }
-        let marks = found.marks();
-        marks.set(None, self.claim)?;
+        let feature_bits = found.feature_bits();
+        feature_bits.set(None, self.claim)?;
         for part in blocks.chunks(room) {
             self.commit_part(&journal, part)?;
         }
         journal.close()?;
-        marks.remove()
+        feature_bits.remove()
     }
 
     fn commit_part(&self, journal: &Journal, blocks: &[u64]) -> Result<()> {
@@ -157,7 +157,7 @@ impl Repair<'_> {
         for block in blocks {
             let mut bytes = read_block(&**self.repaired, HomeBlock(*block))?;
             if *block == 0 {
-                set_marked(&mut bytes)?;
+                set_outer_bit(&mut bytes)?;
             }
             handle.put(HomeBlock(*block), Arc::from(bytes), Form::Delta)?;
         }
@@ -166,8 +166,8 @@ impl Repair<'_> {
     }
 }
 
-/// The repaired superblock goes home while the volume carries its marks.
-fn set_marked(block: &mut journal::BlockBytes) -> Result<()> {
+/// The repaired superblock goes home while the volume has its feature bits.
+fn set_outer_bit(block: &mut journal::BlockBytes) -> Result<()> {
     let mut superblock = SuperBlock::of_block(block);
     let features = superblock.s_feature_incompat.get();
     if features & incompat::ONEJOURNAL != 0 {

@@ -17,7 +17,7 @@ pub struct Survey {
     pub uuid: [u8; 16],
     /// The volume was not closed: its journal may hold history that is not home.
     pub needs_recovery: bool,
-    /// The superblock was torn while a mark was changed; it is readable, but not for other tools
+    /// The superblock was torn while a feature bit was changed; it is readable, but not for other tools
     /// ([`crate::mend_superblock`]).
     pub is_torn: bool,
     /// The volume is marked as having errors.
@@ -38,7 +38,7 @@ impl Survey {
         let found = find(device)?;
         Ok(Survey {
             uuid: found.superblock.s_uuid,
-            needs_recovery: found.area.is_marked,
+            needs_recovery: found.area.has_our_bits,
             is_torn: found.is_torn,
             has_errors: found.superblock.s_state.get() & STATE_ERROR != 0,
             claimed_by: match &found.area.claim {

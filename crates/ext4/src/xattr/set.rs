@@ -29,7 +29,7 @@ const WHOLE_NAMES: [(u8, &[u8]); 2] =
 /// `user.`
 pub(crate) const USER_INDEX: u8 = 1;
 /// `security.`
-pub(crate) const SECURITY_INDEX: u8 = 6;
+pub(super) const SECURITY_INDEX: u8 = 6;
 const PREFIXES: [(u8, &[u8]); 3] =
     [(USER_INDEX, b"user."), (4, b"trusted."), (SECURITY_INDEX, b"security.")];
 
@@ -109,7 +109,7 @@ impl XattrSet {
     }
 
     /// What an external block holds, with the number of inodes that share it.
-    pub(crate) fn from_block(block: &BlockBytes) -> Result<(XattrSet, u32)> {
+    pub(super) fn from_block(block: &BlockBytes) -> Result<(XattrSet, u32)> {
         let (header, _) =
             XattrHeader::ref_from_prefix(block).map_err(|_| corrupt("block header"))?;
         let refcount = header.h_refcount.get();
@@ -146,17 +146,17 @@ impl XattrSet {
     }
 
     /// Whether the spare bytes of an inode can hold this set.
-    pub(crate) fn fits_inode_area(&self, area: &[u8]) -> bool {
+    pub(super) fn fits_inode_area(&self, area: &[u8]) -> bool {
         self.0.is_empty() || area.len() >= WORD_BYTES && self.fits(area.len() - WORD_BYTES)
     }
 
     /// Whether a block can hold this set.
-    pub(crate) fn fits_block(&self) -> bool {
+    pub(super) fn fits_block(&self) -> bool {
         self.fits(BLOCK_BYTES - XATTR_HEADER_BYTES)
     }
 
     /// Writes the set, which fits, into the spare bytes of an inode.
-    pub(crate) fn to_inode_area(&self, area: &mut [u8]) {
+    pub(super) fn to_inode_area(&self, area: &mut [u8]) {
         area.fill(0);
         if !self.0.is_empty() {
             let (magic, entries) = area.split_at_mut(WORD_BYTES);
@@ -166,7 +166,7 @@ impl XattrSet {
     }
 
     /// Writes the set, which fits, into a block of one owner. The checksum is the caller's.
-    pub(crate) fn to_block(&self, block: &mut BlockBytes) {
+    pub(super) fn to_block(&self, block: &mut BlockBytes) {
         block.fill(0);
         let mut sorted = self.0.clone();
         sorted.sort_by(|a, b| a.name.sort_key().cmp(&b.name.sort_key()));

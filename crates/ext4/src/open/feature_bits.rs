@@ -1,26 +1,26 @@
-//! The marks of a mounted volume, which keep the kernel and e2fsprogs away from it.
+//! The feature bits of a mounted volume, which keep the kernel and e2fsprogs away from it.
 //!
-//! The outer mark is a feature of ours in the ext4 superblock, with `needs_recovery`: every tool
-//! refuses such a volume before it writes anything. (With an unknown feature of the journal alone,
-//! `e2fsck -p` would note an error in the superblock.) The inner mark is a feature of ours in the
-//! superblock of the kernel's journal (JBD2), for whoever takes the outer one off by force.
+//! | bit | where | for |
+//! |---|---|---|
+//! | outer | `s_feature_incompat` of the ext4 superblock, with `needs_recovery` | every tool refuses the volume before it writes anything |
+//! | inner | `s_feature_incompat` of the superblock of the kernel's journal (JBD2) | users who clear the outer bit by force |
 //!
-//! Beside the inner mark it is noted which journal is ours if it is on a medium of its own, and in which
-//! life, so that no other one and no old copy is taken for it; this comes first and goes last.
-//! When a volume that was not closed gets a new life, both lives are noted until the new one has
-//! begun: whatever a crash leaves, the journal is in one of them.
+//! The inner bit alone is not enough: `e2fsck -p` would note an error in the superblock.
 //!
-//! The inner mark and the claim ([`crate::claim`]), which says who has the volume open, are written and
-//! removed as one.
+//! If our journal is on a medium of its own, its UUID and life are noted beside the inner bit, so that no other journal
+//! and no old copy is taken for it. The note is written first and removed last. When a volume that was not closed gets a
+//! new life, both lives are noted until the new one has begun: the journal is in one of them after any crash.
 //!
-//! Order: outer, inner, each durable, then the first transaction is written; after everything is
-//! home they come off in the opposite order. A volume with either mark is ours to recover; the
-//! engine's header, which is durable before the outer mark is set, says what there is.
+//! The claim ([`super::claim`]), which says who has the volume open, is written and removed in the same write as the inner
+//! bit.
 //!
-//! Torn writes: the inner mark and its checksum lie in one sector of 512 bytes. The superblock has two,
-//! and its checksum is in the second. Outside of our journal it is written for one change at a time
-//! ([`ONE_CHANGE`]), which is in the first sector; so of a torn write of it one of both readings has the
-//! right checksum ([`read_superblock`]).
+//! Order: outer bit, inner bit, each durable; then the first transaction is written. When everything is home, the bits are
+//! removed in the opposite order. A volume with either bit is ours to recover. The journal's header, which is durable
+//! before the outer bit is set, says what is in the journal.
+//!
+//! Torn writes: the inner bit and its checksum are in one sector of 512 bytes. The ext4 superblock has two sectors, and its
+//! checksum is in the second. Outside of our journal it is written for one change at a time ([`ONE_CHANGE`]), and each
+//! change is in the first sector. So after a torn write one of two readings has the right checksum ([`read_superblock`]).
 
 use std::sync::Arc;
 
@@ -37,15 +37,15 @@ use crate::layout::superblock::{
 };
 use crate::{Error, Result};
 
-/// Puts the marks on a volume and takes them off.
-pub(crate) struct Marks {
+/// Sets our feature bits on a volume and removes them.
+pub(crate) struct FeatureBits {
     device: Arc<dyn BlockDevice>,
     /// The block that holds the JBD2 superblock.
     jbd2_block: HomeBlock,
 }
 
-/// The bits of the outer mark.
-pub(crate) const OUTER: u32 = incompat::RECOVER | incompat::ONEJOURNAL;
+/// The bits of the outer feature bit.
+pub(super) const OUTER: u32 = incompat::RECOVER | incompat::ONEJOURNAL;
 
 /// What is changed in a superblock in place, there and back; never two of them at a time.
 const ONE_CHANGE: [fn(&mut SuperBlock); 3] = [
@@ -61,24 +61,24 @@ const ONE_CHANGE: [fn(&mut SuperBlock); 3] = [
 ];
 
 /// A superblock, and whether its checksum was right as it is or with one change turned.
-pub(crate) struct FoundSuperBlock {
+pub(super) struct FoundSuperBlock {
     pub(crate) superblock: SuperBlock,
-    pub(crate) is_sound: bool,
+    pub(super) is_sound: bool,
     /// It was right with one change turned: the superblock on the device is torn.
-    pub(crate) is_torn: bool,
+    pub(super) is_torn: bool,
 }
 
 impl FoundSuperBlock {
-    /// Does it bear our mark?
-    pub(crate) fn is_marked(&self) -> bool {
+    /// Does it bear our feature bit?
+    pub(super) fn has_our_bits(&self) -> bool {
         self.superblock.s_feature_incompat.get() & incompat::ONEJOURNAL != 0
     }
 }
 
 /// Reads the superblock. Of a torn write of one change it gives the reading that has the
-/// right checksum. One that has it in neither is given too: if the volume bears our mark, the
+/// right checksum. One that has it in neither is given too: if the volume bears our feature bit, the
 /// journal may hold the right one, and until then everything in it is only believed if it fits.
-pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<FoundSuperBlock> {
+pub(super) fn read_superblock(device: &dyn BlockDevice) -> Result<FoundSuperBlock> {
     if device.size_bytes() < 4096 {
         return Err(Error::Incompatible("not an ext4 volume: too small".into()));
     }
@@ -120,23 +120,23 @@ fn write_superblock(device: &dyn BlockDevice, superblock: &SuperBlock) -> Result
     write_block(device, HomeBlock(0), &block)
 }
 
-/// Marks the volume as having errors, durably; our marks stay as they are.
-pub(crate) fn note_errors(device: &dyn BlockDevice) -> Result<()> {
+/// Records errors in the superblock, durably. Our feature bits stay as they are.
+pub(super) fn note_errors(device: &dyn BlockDevice) -> Result<()> {
     change_superblock(device, |superblock| {
         superblock.s_state.set(superblock.s_state.get() | STATE_ERROR);
     })
 }
 
 /// The JBD2 superblock in the first block of the journal inode.
-pub(crate) fn jbd2_of(block: &BlockBytes) -> Jbd2SuperBlock {
+pub(super) fn jbd2_of(block: &BlockBytes) -> Jbd2SuperBlock {
     let (jbd2, _) = Jbd2SuperBlock::read_from_prefix(&block[..]).expect("a block is large enough");
     jbd2
 }
 
-impl Marks {
-    /// The marks of the volume on `device`.
-    pub(crate) fn new(device: Arc<dyn BlockDevice>, jbd2_block: HomeBlock) -> Marks {
-        Marks { device, jbd2_block }
+impl FeatureBits {
+    /// The feature bits of the volume on `device`.
+    pub(crate) fn new(device: Arc<dyn BlockDevice>, jbd2_block: HomeBlock) -> FeatureBits {
+        FeatureBits { device, jbd2_block }
     }
 
     /// The block that holds the superblock of the kernel's journal.
@@ -145,7 +145,7 @@ impl Marks {
         self.jbd2_block
     }
 
-    /// Sets both marks, durably, and with the inner one the claim. The engine is open and has not
+    /// Sets both feature bits, durably, and with the inner one the claim. The engine is open and has not
     /// committed anything. `elsewhere`: its journal if that is on a medium of its own.
     pub(crate) fn set(&self, elsewhere: Option<Elsewhere>, claim: Option<&Claim>) -> Result<()> {
         self.note_elsewhere(elsewhere)?;
@@ -153,7 +153,7 @@ impl Marks {
         self.set_inner(true, claim)
     }
 
-    /// Takes both marks off, durably. The engine is closed, everything is home.
+    /// Removes both feature bits, durably. The engine is closed, everything is home.
     pub(crate) fn remove(&self) -> Result<()> {
         self.set_inner(false, None)?;
         self.set_outer(false)?;
@@ -161,7 +161,7 @@ impl Marks {
     }
 
     /// Notes which journal is ours, durably.
-    pub(crate) fn note_elsewhere(&self, elsewhere: Option<Elsewhere>) -> Result<()> {
+    pub(super) fn note_elsewhere(&self, elsewhere: Option<Elsewhere>) -> Result<()> {
         let jbd2 = jbd2_of(&*read_block(&*self.device, self.jbd2_block)?);
         if jbd2.journal_elsewhere() == Ok(elsewhere) {
             return Ok(());
@@ -182,12 +182,12 @@ impl Marks {
     }
 
     /// Writes the claim alone, durably.
-    pub(crate) fn write_claim(&self, claim: &Claim) -> Result<()> {
+    pub(super) fn write_claim(&self, claim: &Claim) -> Result<()> {
         self.change_inner(|jbd2| jbd2.set_claim(Some(claim)))
     }
 
     /// Writes the claim alone; a power cut may undo it.
-    pub(crate) fn write_beat(&self, claim: &Claim) -> Result<()> {
+    pub(super) fn write_beat(&self, claim: &Claim) -> Result<()> {
         let block =
             AlignedBuf::from_slice(&self.changed_inner(|jbd2| jbd2.set_claim(Some(claim)))?[..]);
         let written = self.device.write(self.jbd2_block.offset_bytes(), &block);
