@@ -99,7 +99,8 @@ impl Cache {
         if *shard.change_count(block) != ticket.0 {
             return false;
         }
-        shard.entries.insert(block, Entry { block: bytes, pinned: false });
+        let older = shard.entries.insert(block, Entry { block: bytes, pinned: false });
+        assert!(older.is_none_or(|older| !older.pinned), "{block} is filled over a newer version");
         self.push_clean(&mut shard, block);
         true
     }

@@ -256,9 +256,11 @@ impl Committer {
         let no_revokes = BTreeSet::new();
         let revokes =
             if self.must_revoke(transaction)? { &transaction.revokes } else { &no_revokes };
+        let (block_count, revoke_count) = (transaction.blocks.len(), revokes.len());
+        assert!(self.limits.record_fits(block_count, revoke_count), "a record fits into a region");
         let codec = context.options.delta_codec;
         if codec.needs_region() {
-            let max_bytes = record::max_bytes(transaction.blocks.len(), revokes.len());
+            let max_bytes = record::max_bytes(block_count, revoke_count);
             self.choose_region(max_bytes.next_multiple_of(self.format.step_bytes) as u64)?;
         }
         let is_whole_in_region = |block: HomeBlock| {
@@ -313,6 +315,8 @@ impl Committer {
                 self.parts.home.write(*block, logged.version.as_ref())?;
             }
         }
+        let claimed = record::claimed_tid(encoded.bytes);
+        assert!(claimed == Some(transaction.tid), "the record is that of the transaction");
         self.parts.ring.write_record(place, encoded.bytes)
     }
 

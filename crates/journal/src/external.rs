@@ -67,6 +67,7 @@ impl Label {
             return Err(JournalError::Incompatible("it has a label already".into()));
         }
         let end = space_of(medium)?.len_bytes() + LABEL_BYTES;
+        assert!(end <= medium.len_bytes(), "the journal is within its medium");
         medium.write_zeros(0, end)?;
         let mut raw = RawLabel {
             magic: U32::new(LABEL_MAGIC),

@@ -221,6 +221,8 @@ impl<'a> Handle<'a> {
             match change.route {
                 Route::Journal => log(running, block, change, before),
                 Route::InPlace => {
+                    let is_logged = running.blocks.contains_key(&block);
+                    assert!(!is_logged, "{block} goes in place, and into the journal");
                     let ordered = Ordered { version: change.block, owner: change.owner };
                     running.ordered.insert(block, ordered);
                 }

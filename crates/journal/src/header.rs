@@ -125,6 +125,12 @@ impl Header {
 
     /// Writes the header durably to the slot whose turn it is.
     pub(crate) fn write(&self, space: &Space) -> Result<()> {
+        assert!(self.has_sound_shape(), "a header is written that would be refused: {self:?}");
+        assert!(self.space_bytes <= space.len_bytes(), "a header describes more than its space");
+        self.store(space)
+    }
+
+    fn store(&self, space: &Space) -> Result<()> {
         let offset = self.sequence % 2 * HEADER_SLOT_BYTES;
         if let Medium::Nvram(_) = space.medium() {
             return space.write_durable(offset, self.to_raw().as_bytes());
@@ -258,20 +264,25 @@ impl Header {
         Ok(())
     }
 
-    fn check_shape(&self) -> Result<()> {
+    /// The regions are a ring within the space, and reach and step are possible.
+    fn has_sound_shape(&self) -> bool {
         let regions_bytes = u64::from(self.region_count).checked_mul(self.region_bytes);
         let end = regions_bytes.and_then(|bytes| bytes.checked_add(REGIONS_OFFSET));
         let fits = end.is_some_and(|end| end <= self.space_bytes);
-        // No journal counts that far; what is below can be counted up from without overflow.
-        let countable = self.sequence < 1 << 62 && (1..1 << 62).contains(&self.tail_tid.0);
-        let whole = countable && self.region_bytes.is_multiple_of(4096) && self.region_bytes > 0;
+        let whole = self.region_bytes.is_multiple_of(4096) && self.region_bytes > 0;
         let reaches = end
             .is_some_and(|end| (REGIONS_OFFSET + 1..=end).contains(&self.reach_offset))
             && self.reach_offset.is_multiple_of(4096);
         let is_ring = (2..=REGION_COUNT_MAX).contains(&self.region_count)
             && self.tail_region < self.region_count;
         let steps = self.step_bytes.is_power_of_two() && (8..=4096).contains(&self.step_bytes);
-        if !fits || !whole || !reaches || !is_ring || !steps {
+        fits && whole && reaches && is_ring && steps
+    }
+
+    fn check_shape(&self) -> Result<()> {
+        // No journal counts that far; what is below can be counted up from without overflow.
+        let countable = self.sequence < 1 << 62 && (1..1 << 62).contains(&self.tail_tid.0);
+        if !countable || !self.has_sound_shape() {
             return Err(JournalError::Damaged(format!(
                 "its header describes {} regions of {} bytes, tail {}, reach {}, step {}, in {} bytes",
                 self.region_count,
@@ -353,7 +364,7 @@ mod tests {
                 space_bytes,
                 ..header(4)
             };
-            crafted.write(&space).unwrap();
+            crafted.store(&space).unwrap();
             assert_eq!(Header::read(&space, &[7; 16]).is_ok(), is_whole, "{count} regions");
         }
     }
@@ -380,7 +391,7 @@ mod tests {
             Header { step_bytes: 8192, ..header(4) },
             Header { space_bytes: REGIONS_OFFSET + 4 * 65536 - 1, ..header(4) },
         ] {
-            bad.write(&space).unwrap();
+            bad.store(&space).unwrap();
             assert!(matches!(Header::read(&space, &[7; 16]), Err(JournalError::Damaged(_))));
         }
     }

@@ -55,8 +55,16 @@ impl Medium {
         Ok(done?)
     }
 
+    /// A write of `len_bytes` at `offset` consists of whole steps. A bug otherwise.
+    pub(crate) fn assert_whole_steps(&self, offset: u64, len_bytes: usize) {
+        let step_bytes = self.step_bytes();
+        assert!(len_bytes > 0 && len_bytes.is_multiple_of(step_bytes), "{len_bytes} bytes");
+        assert!(offset.is_multiple_of(step_bytes as u64), "a write begins at {offset}");
+    }
+
     /// Writes `data` at `offset`; durable after [`Medium::flush`] of the same thread.
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.assert_whole_steps(offset, data.len());
         let done = match self {
             Medium::Block(device) => device.write(offset, data),
             Medium::Nvram(nvram) => nvram.store(offset, data),
@@ -84,6 +92,7 @@ impl Medium {
 
     /// Writes zeros from `offset` up to `end`, durably.
     pub(crate) fn write_zeros(&self, mut offset: u64, end: u64) -> Result<()> {
+        assert!(offset <= end && end <= self.len_bytes(), "zeros are written within the medium");
         let zeros = AlignedBuf::zeroed(1 << 20);
         while offset < end {
             let count = (end - offset).min(zeros.len() as u64);

@@ -89,6 +89,7 @@ pub(crate) fn encode<'a>(
 ) -> Encoded<'a> {
     let (block_count, revoke_count) = (contents.blocks.len(), contents.revokes.len());
     let max_bytes = max_bytes(block_count, revoke_count);
+    assert!(encoding.step_bytes.is_power_of_two(), "a record ends at a multiple of the step");
     buf.make_room(max_bytes.next_multiple_of(encoding.step_bytes));
     let RecordBuf { record, scratch, changes } = buf;
     changes.clear();
@@ -106,6 +107,7 @@ pub(crate) fn encode<'a>(
         };
         let form = change.encode(encoding.delta_codec, scratch);
         let change = if form == FORM_BLOCK { logged.version.as_slice() } else { &scratch[..] };
+        assert!(change.len() <= BLOCK_BYTES, "a change is no larger than its block");
         tags.put(&raw_tag(*home, form, change.len()));
         tags.buf[payload_end..payload_end + change.len()].copy_from_slice(change);
         payload_end += change.len();
@@ -119,6 +121,8 @@ pub(crate) fn encode<'a>(
     let unpacked_bytes = if encoding.pack { pack(payload, scratch) } else { None };
     let commit_at = unpacked_bytes.map_or(payload_end, |_| payload_at + scratch.len());
     let used = commit_at + COMMIT_BYTES;
+    assert!(used <= max_bytes, "a record is no larger than was reckoned with");
+    assert!(changes.len() == block_count, "each block has one change");
     let descriptor = RawDescriptor {
         magic: U32::new(DESCRIPTOR_MAGIC),
         tag_count: count(block_count),

@@ -57,13 +57,18 @@ pub fn recover(
 ) -> Result<Recovery> {
     let (scan, regions) = scan_with(space, uuid, broken(options))?;
     judge_end(&scan, options)?;
+    let follow = |pair: &[Record]| pair[0].tid.next() == pair[1].tid;
+    assert!(scan.records.windows(2).all(follow), "history has no gap");
     let revokes = collect_revokes(&scan.records);
     let (chains, revoked_blocks) = chains_of(&scan.records, &revokes);
     check_homes(&chains, home)?;
     check_bases(&chains, &scan.records)?;
     if !options.dry_run && !scan.header.clean {
         replay(home, &regions, &scan.records, &chains)?;
-        clean_header(&scan).write_both(space)?;
+        let clean = clean_header(&scan);
+        assert!(clean.sequence > scan.header.sequence, "a header replaces an older one");
+        assert!(clean.tail_tid >= scan.header.tail_tid, "numbers of transactions count up");
+        clean.write_both(space)?;
     }
     Ok(Recovery {
         transaction_count: scan.records.len(),
@@ -170,6 +175,7 @@ fn replay(
     let chains: Vec<_> = chains.iter().collect();
     for batch in chains.chunks(REPLAY_BATCH_BLOCKS) {
         let mut blocks = read_bases(home, batch)?;
+        assert!(blocks.len() == batch.len(), "each chain has a base");
         apply_chains(regions, records, batch, &mut blocks)?;
         let blocks: Vec<(HomeBlock, BlockRef)> =
             batch.iter().map(|(home, _)| **home).zip(blocks).collect();
@@ -203,7 +209,10 @@ fn apply_chains(
     blocks: &mut [BlockRef],
 ) -> Result<()> {
     let mut wanted: BTreeMap<usize, Vec<(usize, Tag)>> = BTreeMap::new();
-    for (slot, (_, chain)) in batch.iter().enumerate() {
+    for (slot, (block, chain)) in batch.iter().enumerate() {
+        assert!(!chain.is_empty(), "{block} is replayed without a change");
+        let is_later = |pair: &[(usize, Tag)]| pair[0].0 <= pair[1].0;
+        assert!(chain.windows(2).all(is_later), "{block} is replayed in journal order");
         for (index, tag) in *chain {
             wanted.entry(*index).or_default().push((slot, *tag));
         }

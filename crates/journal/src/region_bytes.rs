@@ -27,12 +27,14 @@ impl<'a> RegionBytes<'a> {
     }
 
     pub(crate) fn read(&mut self, region_index: u32) -> Result<Rc<AlignedBuf>> {
+        assert!(region_index < self.header.region_count, "the region is of this ring");
         let kept = &mut self.kept[region_index as usize];
         if let Some(region) = kept {
             return Ok(region.clone());
         }
         let len_bytes = usize::try_from(self.header.reached_bytes(region_index))
             .map_err(|_| JournalError::TooSmall("this machine cannot address a region".into()))?;
+        assert!(len_bytes as u64 <= self.header.region_bytes, "a reach ends with its region");
         let mut buf = AlignedBuf::zeroed(len_bytes);
         self.space.read(self.header.region_offset(region_index), &mut buf)?;
         let region = Rc::new(buf);

@@ -16,6 +16,7 @@ use device::sync::{Condvar, Mutex, MutexGuard};
 
 use crate::abort::Wake;
 use crate::context::Context;
+use crate::format::REGIONS_OFFSET;
 use crate::header::Header;
 use crate::options::Broken;
 use crate::regions::{Place, Regions};
@@ -77,6 +78,7 @@ impl Ring {
     /// Writes a record to its place and returns when it is durable.
     pub(crate) fn write_record(&self, place: &Place, bytes: &[u8]) -> Result<()> {
         let len_bytes = bytes.len() as u64;
+        assert!(place.offset >= REGIONS_OFFSET, "a record is in a region");
         assert!(place.end_offset - place.offset == len_bytes, "a record fills its place");
         if self.context.is_broken(Broken::CommitNotDurable) {
             return self.space.write(place.offset, bytes);
@@ -108,6 +110,7 @@ impl Ring {
     /// Writes the header that ends this incarnation, to both slots. Everything is home.
     pub(crate) fn write_clean_header(&self) -> Result<()> {
         let header = self.lock().header();
+        assert!(self.lock().has_no_records(), "a journal is clean when everything is home");
         let clean = Header { clean: true, sequence: header.sequence + 1, ..header };
         clean.write_both(&self.space)?;
         Ok(())

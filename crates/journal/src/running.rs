@@ -125,7 +125,8 @@ impl InPlaceGuard {
 impl Drop for InPlaceGuard {
     fn drop(&mut self) {
         let mut writes = self.in_place.writes.lock();
-        writes.count -= 1;
+        let count = writes.count.checked_sub(1);
+        writes.count = count.expect("a guard is counted from when it is made");
         writes.is_lost |= std::thread::panicking();
         if writes.count == 0 {
             self.in_place.zero.notify_all();

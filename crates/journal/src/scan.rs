@@ -150,7 +150,9 @@ impl Reader<'_> {
             match decide(found_here, next, later.is_some()) {
                 Step::Take => {
                     let Decoded::Record(record) = here else { unreachable!("it was classified") };
+                    assert!(record.tid == expected, "only the expected transaction is taken");
                     at += record.record_bytes;
+                    assert!(at.is_multiple_of(self.expect.step_bytes), "records are whole steps");
                     expected = expected.next();
                     scan.records.push(record);
                     at = at.min(region.len());

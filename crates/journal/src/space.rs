@@ -76,6 +76,7 @@ impl Space {
             }
             left_bytes -= count;
         }
+        assert!(left_bytes == 0, "the checksum is of bytes in the space");
         checksum
     }
 
@@ -87,6 +88,7 @@ impl Space {
             self.medium.read(piece.start, part)?;
             rest = tail;
         }
+        assert!(rest.is_empty(), "the pieces are all of the span");
         Ok(())
     }
 
@@ -98,6 +100,7 @@ impl Space {
             self.medium.write(piece.start, part)?;
             rest = tail;
         }
+        assert!(rest.is_empty(), "the pieces are all of the span");
         Ok(())
     }
 
@@ -112,10 +115,12 @@ impl Space {
             self.write_piece_durable(piece.start, part)?;
             rest = tail;
         }
+        assert!(rest.is_empty(), "the pieces are all of the span");
         Ok(())
     }
 
     fn write_piece_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.medium.assert_whole_steps(offset, data.len());
         match &self.medium {
             Medium::Nvram(_) => self.medium.write_durable(offset, data),
             Medium::Block(device) => match device.write_fua(offset, data) {
@@ -127,6 +132,7 @@ impl Space {
 
     /// Writes zeros from `start` (a multiple of 4096) on, durably.
     pub(crate) fn write_zeros_from(&self, start: u64) -> Result<()> {
+        assert!(start.is_multiple_of(4096), "zeros are written in whole blocks");
         let mut base = 0;
         for extent in &self.extents {
             let from = extent.start + start.saturating_sub(base);

@@ -60,6 +60,9 @@ pub(crate) struct InPlaceWrite<'a> {
 impl UnderWay {
     /// Announces a write of these blocks, ascending runs that are apart from each other.
     pub(crate) fn announce(&self, source: Source, runs: Vec<Range<u64>>) -> InPlaceWrite<'_> {
+        let are_apart = |pair: &[Range<u64>]| pair[0].end < pair[1].start;
+        assert!(runs.windows(2).all(are_apart), "runs ascend, apart from each other");
+        assert!(runs.iter().all(|run| run.start <= run.end), "no run is reversed");
         let mut writes = self.writes.lock();
         let ticket = writes.next_ticket;
         writes.next_ticket += 1;
@@ -105,7 +108,8 @@ impl InPlaceWrite<'_> {
 
 impl Drop for InPlaceWrite<'_> {
     fn drop(&mut self) {
-        self.all.writes.lock().by_ticket.remove(&self.ticket);
+        let ended = self.all.writes.lock().by_ticket.remove(&self.ticket);
+        assert!(ended.is_some() || std::thread::panicking(), "a write ends once");
         self.all.ended.notify_all();
     }
 }
