@@ -9,6 +9,7 @@
 //! A thread that panics while it holds a lock does not poison it: what the lock protects has its own latch (an aborted
 //! journal, a failed log).
 
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -51,19 +52,29 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
-/// A condition variable.
+/// A condition variable. What threads wait for is changed under the mutex that they wait with.
+///
+/// The standard library makes a system call for each notification. This one counts the waiting threads, and makes none if
+/// there are none: a commit notifies twice, and most have no waiter. A thread counts itself while it holds the mutex. So a
+/// notifier that does not see it changed the state before the thread took the mutex, and the thread sees the change.
 #[derive(Debug, Default)]
-pub struct Condvar(std::sync::Condvar);
+pub struct Condvar {
+    inner: std::sync::Condvar,
+    waiting_count: AtomicU32,
+}
 
 impl Condvar {
     /// A condition that no thread waits for.
     pub const fn new() -> Self {
-        Self(std::sync::Condvar::new())
+        Self { inner: std::sync::Condvar::new(), waiting_count: AtomicU32::new(0) }
     }
 
     /// Releases the lock, waits for a notification, and takes the lock again. It may return without a notification.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+        self.waiting_count.fetch_add(1, SeqCst);
+        let guard = self.inner.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        self.waiting_count.fetch_sub(1, SeqCst);
+        guard
     }
 
     /// As [`wait`](Self::wait), for at most `limit`; the second value says that the time was over.
@@ -72,8 +83,10 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         limit: Duration,
     ) -> (MutexGuard<'a, T>, bool) {
-        let (guard, ended) =
-            self.0.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner);
+        self.waiting_count.fetch_add(1, SeqCst);
+        let waited = self.inner.wait_timeout(guard, limit);
+        self.waiting_count.fetch_sub(1, SeqCst);
+        let (guard, ended) = waited.unwrap_or_else(PoisonError::into_inner);
         (guard, ended.timed_out())
     }
 
@@ -88,12 +101,16 @@ impl Condvar {
 
     /// Wakes one waiting thread.
     pub fn notify_one(&self) {
-        self.0.notify_one();
+        if self.waiting_count.load(SeqCst) > 0 {
+            self.inner.notify_one();
+        }
     }
 
     /// Wakes all waiting threads.
     pub fn notify_all(&self) {
-        self.0.notify_all();
+        if self.waiting_count.load(SeqCst) > 0 {
+            self.inner.notify_all();
+        }
     }
 }
 
