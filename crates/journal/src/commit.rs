@@ -339,7 +339,7 @@ impl Committer {
         progress.committed = transaction.tid;
         // A commit has a caller, even if its transaction was empty when that one first looked.
         let sync_count = progress.take_waiting(transaction.tid).max(1);
-        self.distributions.note_commit(took, sync_count);
+        self.distributions.add_commit(took, sync_count);
     }
 
     /// Returns when the active region has room for a record: the one that was active, or the next

@@ -1,4 +1,4 @@
-//! What a journal may lie on: a block device, or NVRAM.
+//! The media that can hold a journal: a block device, or NVRAM.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use device::{AlignedBuf, BlockDevice, Durability, Nvram};
 
 use crate::Result;
 
-/// Records on NVRAM begin at multiples of so many bytes: what is stored whole there is a word,
-/// and a search for records has bounded places to look at.
+/// Records on NVRAM begin at multiples of this many bytes. A word of this size is stored whole, and a search for
+/// records looks at multiples of it only.
 pub const NVRAM_STEP_BYTES: usize = 8;
 
 /// A medium that holds a journal.
