@@ -402,6 +402,23 @@ mod tests {
     }
 
     #[test]
+    fn a_header_that_would_be_refused_is_never_written() {
+        let space = space();
+        header(4).write(&space).unwrap();
+        for bad in [
+            Header { region_count: 1, ..header(5) },
+            Header { tail_region: 4, ..header(5) },
+            Header { reach_offset: REGIONS_OFFSET, ..header(5) },
+            Header { space_bytes: (1 << 20) + 4096, ..header(5) },
+        ] {
+            let write = std::panic::AssertUnwindSafe(|| bad.write(&space));
+            assert!(std::panic::catch_unwind(write).is_err(), "{bad:?}");
+        }
+        let found = Header::read(&space, &[7; 16]).unwrap();
+        assert_eq!(found, header(4).reaching_everything());
+    }
+
+    #[test]
     fn a_life_is_continued_only_where_it_was_written() {
         let device = Arc::new(MemoryDevice::new(1 << 20, 512));
         let space = |extents: Vec<_>| Space::new(device.clone(), extents).unwrap();

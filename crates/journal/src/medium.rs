@@ -112,3 +112,27 @@ impl fmt::Debug for Medium {
         write!(f, "{kind}({} bytes)", self.len_bytes())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use device::{MappedNvram, MemoryDevice};
+
+    #[test]
+    fn a_write_of_anything_but_whole_steps_is_a_bug() {
+        let nvram = Medium::Nvram(Arc::new(MappedNvram::in_memory(8192).unwrap()));
+        let device = Medium::Block(Arc::new(MemoryDevice::new(8192, 512)));
+        for (medium, step) in [(nvram, 8), (device, 512)] {
+            let cases = [(0, step, true), (step, 2 * step, true), (0, 0, false)];
+            let odd = [(step / 2, step, false), (0, step / 2, false), (0, step + 4, false)];
+            for (offset, len_bytes, is_allowed) in cases.into_iter().chain(odd) {
+                let data = AlignedBuf::zeroed(len_bytes);
+                let write = || medium.write(offset as u64, &data);
+                let result = catch_unwind(AssertUnwindSafe(write));
+                assert_eq!(result.is_ok(), is_allowed, "{len_bytes} bytes at {offset}");
+            }
+        }
+    }
+}
