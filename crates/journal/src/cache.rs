@@ -125,7 +125,7 @@ impl Cache {
         }
     }
 
-    /// Drops whatever is known of the blocks (they were freed, or written in place).
+    /// Drops all versions of the blocks (they were freed, or written in place).
     pub(crate) fn forget(&self, range: Range<u64>) {
         if range.end - range.start <= SHARD_COUNT as u64 * 16 {
             for block in range.map(HomeBlock) {

@@ -20,7 +20,7 @@ use crate::blocks::Blocks;
 use crate::context::Context;
 use crate::home::Home;
 use crate::options::Broken;
-use crate::regions::{RegionUse, Regions};
+use crate::regions::Regions;
 use crate::ring::Ring;
 use crate::stats::Counters;
 use crate::{BLOCK_BYTES, BlockRef, HomeBlock, Result, WrittenAs};
@@ -91,13 +91,6 @@ impl Checkpointer {
     pub(crate) fn bring_filled_home(&self) -> Result<()> {
         while self.bring_tail_home()? == TailOutcome::Freed {}
         Ok(())
-    }
-
-    /// Fills the active region if it has records. Then [`Checkpointer::bring_filled_home`] brings all home.
-    pub(crate) fn fill_active(&self, regions: &mut Regions) {
-        if regions.active_use() == RegionUse::Active {
-            regions.fill_active();
-        }
     }
 
     /// Returns when no checkpoint is writing any of these blocks. Without this, an old version

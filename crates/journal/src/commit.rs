@@ -34,7 +34,7 @@ use crate::in_place::{InPlace, WriteOut};
 use crate::limits::Limits;
 use crate::options::Broken;
 use crate::record::{self, Contents, Encoded, Encoding, RecordBuf};
-use crate::regions::{Place, RegionUse};
+use crate::regions::Place;
 use crate::ring::Ring;
 use crate::running::{Committing, InPlaceCount, InPlaceEnd, Running};
 use crate::stats::Counters;
@@ -302,7 +302,7 @@ impl Committer {
         if self.limits.record_fits(transaction.blocks.len(), transaction.revokes.len()) {
             return Ok(true);
         }
-        checkpointer.fill_active(&mut ring.lock());
+        ring.lock().close_active();
         checkpointer.bring_filled_home()?;
         assert!(ring.lock().has_no_records(), "no other thread commits");
         Ok(false)
@@ -339,7 +339,7 @@ impl Committer {
         progress.committed = transaction.tid;
         // A commit has a caller, even if its transaction was empty when that one first looked.
         let sync_count = progress.take_waiting(transaction.tid).max(1);
-        self.distributions.note_commit(took, sync_count);
+        self.distributions.add_commit(took, sync_count);
     }
 
     /// Returns when the active region has room for a record: the one that was active, or the next
@@ -350,9 +350,7 @@ impl Committer {
         if !regions.must_leave_active(record_bytes, context.options.dirty_block_limit) {
             return Ok(());
         }
-        if regions.active_use() == RegionUse::Active {
-            regions.fill_active();
-        }
+        regions.close_active();
         let left = regions.active();
         ring.ask_for_checkpoint();
         drop(regions);
@@ -401,7 +399,7 @@ impl Committer {
         }
         // A commit that failed has left its place.
         context.abort.check()?;
-        checkpointer.fill_active(&mut ring.lock());
+        ring.lock().close_active();
         drop(progress);
         checkpointer.bring_filled_home()
     }

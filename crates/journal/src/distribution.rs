@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 const LATENCY_NS: (u64, u64) = (1_000, 60_000_000_000);
 /// Largest group told apart.
 const GROUP_LIMIT: u64 = 1 << 16;
-/// Significant decimal digits of what is kept.
+/// Significant decimal digits of a value.
 const DIGITS: u8 = 2;
 /// Buckets of [`Distribution::buckets`] between a power of two and the next, as a power of two.
 const STEPS_LOG2: u32 = 4;
@@ -55,11 +55,11 @@ impl Distributions {
     }
 
     /// A commit took `latency` and served so many calls of `sync`.
-    pub(crate) fn note_commit(&self, latency: Duration, sync_count: u64) {
+    pub(crate) fn add_commit(&self, latency: Duration, sync_count: u64) {
         let latency_ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
         let [latencies, groups] = &mut *self.series.lock();
-        latencies.note(latency_ns);
-        groups.note(sync_count);
+        latencies.add(latency_ns);
+        groups.add(sync_count);
     }
 
     /// Latencies of commits in nanoseconds, and syncs served by each.
@@ -75,8 +75,8 @@ impl Series {
         Series { histogram: histogram.expect("the bounds are valid"), sum: 0, max: 0 }
     }
 
-    /// What lies outside of the bounds counts as the bound.
-    fn note(&mut self, value: u64) {
+    /// A value outside of the bounds counts as the bound.
+    fn add(&mut self, value: u64) {
         self.histogram.saturating_record(value);
         self.sum = self.sum.saturating_add(value);
         self.max = self.max.max(value);
@@ -126,10 +126,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_is_found() {
+    fn what_is_added_is_found() {
         let both = Distributions::new();
         for n in 1..=1000u64 {
-            both.note_commit(Duration::from_micros(n), n % 3);
+            both.add_commit(Duration::from_micros(n), n % 3);
         }
         let (latency, groups) = both.snapshot();
         assert_eq!((latency.count, latency.sum, latency.max), (1000, 500_500_000, 1_000_000));
@@ -138,7 +138,7 @@ mod tests {
         }
         assert_eq!(latency.buckets.iter().map(|(_, count)| count).sum::<u64>(), 1000);
         assert!(latency.buckets.is_sorted());
-        // 1 to 65 µs lie below 2^16 ns, to the microsecond.
+        // 1 to 65 µs are below 2^16 ns, to the microsecond.
         let below = latency.buckets.iter().filter(|(bound, _)| *bound < 1 << 16);
         assert_eq!(below.map(|(_, count)| count).sum::<u64>(), 65);
         assert_eq!(groups.buckets, [(0, 333), (1, 334), (2, 333)]);
@@ -147,14 +147,14 @@ mod tests {
     #[test]
     fn extremes_are_counted_at_the_bounds() {
         let both = Distributions::new();
-        both.note_commit(Duration::ZERO, 0);
-        both.note_commit(Duration::from_secs(1 << 40), u64::MAX);
+        both.add_commit(Duration::ZERO, 0);
+        both.add_commit(Duration::from_secs(1 << 40), u64::MAX);
         let (latency, groups) = both.snapshot();
         assert_eq!((latency.count, groups.count), (2, 2));
         assert_eq!(latency.max, u64::MAX);
         // A bucket takes at most 40 characters as JSON; they must fit into an attribute.
         for value in 0..64 {
-            both.note_commit(Duration::from_nanos(1 << value), 1 << value);
+            both.add_commit(Duration::from_nanos(1 << value), 1 << value);
         }
         assert!(both.snapshot().0.buckets.len() < 500);
     }

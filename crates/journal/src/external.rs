@@ -61,7 +61,7 @@ impl Label {
     }
 
     /// Makes an empty `medium` a journal with this label, durably: zeros first, then the label, so
-    /// that whatever has one has all of it. Refuses a medium that is not empty.
+    /// that a medium with a label is complete. Refuses a medium that is not empty.
     pub fn write(&self, medium: &Medium) -> Result<()> {
         if Label::read(medium)?.is_some() {
             return Err(JournalError::Incompatible("it has a label already".into()));

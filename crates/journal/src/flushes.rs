@@ -1,8 +1,8 @@
 //! Flushes of one cache follow each other, and after one that failed none is believed.
 //!
-//! A flush that fails may lose any write that was not flushed, whoever's, and one that comes after it
-//! may succeed all the same. So what needs a flush to be durable is done alone: the next to come
-//! learns of the failure before it begins, and none comes between a write and the flush behind it.
+//! A flush that fails may lose any write that was not flushed, of any thread, and a later flush may succeed all
+//! the same. So work that needs a flush to be durable is done alone: the next caller learns of the failure before
+//! it begins, and no other flush comes between a write and its own flush.
 
 use device::sync::Mutex;
 
@@ -16,7 +16,7 @@ pub(crate) struct Flushes {
 }
 
 impl Flushes {
-    /// Runs `work`, which flushes the device or writes to it with a flush, while nobody else does.
+    /// Runs `work`, which flushes the device or writes to it with a flush, while no other thread does.
     pub(crate) fn alone<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut failed = self.failed.lock();
         if let Some(why) = &*failed {

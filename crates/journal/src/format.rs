@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const HEADER_SLOT_BYTES: u64 = 4096;
 /// Where the regions begin in the space, in bytes.
 pub const REGIONS_OFFSET: u64 = 2 * HEADER_SLOT_BYTES;
-/// Size of the label of a journal on a medium of its own, in bytes; its space begins behind it.
+/// Size of the label of a journal on a medium of its own, in bytes; its space follows.
 pub const LABEL_BYTES: u64 = 4096;
 /// Version of everything on this page.
 pub const FORMAT_VERSION: u32 = 2;
@@ -83,7 +83,7 @@ pub struct RawHeader {
     pub reach_offset: U64,
     /// Records of this life begin at multiples of this many bytes.
     pub step_bytes: U32,
-    /// CRC32C of where the space lies on its medium.
+    /// CRC32C of the place of the space on its medium.
     pub layout_checksum: U32,
     /// Size of the space in bytes.
     pub space_bytes: U64,
@@ -95,7 +95,7 @@ pub struct RawHeader {
 pub struct RawDescriptor {
     /// [`DESCRIPTOR_MAGIC`].
     pub magic: U32,
-    /// Number of tags behind the descriptor.
+    /// Number of tags after the descriptor.
     pub tag_count: U32,
     /// The journal's life.
     pub life: U64,
@@ -103,7 +103,7 @@ pub struct RawDescriptor {
     pub tid: U64,
     /// When it was committed: nanoseconds since 1970, for people only.
     pub time_ns: U64,
-    /// Number of revokes behind the tags.
+    /// Number of revokes after the tags.
     pub revoke_count: U32,
     /// Bytes of the payload in the record.
     pub payload_bytes: U32,

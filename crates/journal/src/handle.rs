@@ -85,7 +85,7 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// Blocks that this handle may change beside those that it has.
+    /// Blocks that this handle may change in addition to those that it has changed.
     pub fn credits_left(&self) -> usize {
         self.credit_count.saturating_sub(self.changes.len())
     }

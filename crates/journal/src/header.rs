@@ -1,13 +1,18 @@
 //! The header: two slots written in turn, so that one of them is always whole.
 //!
-//! Where a life begins or ends both are written, so that losing one slot to damage never brings
-//! back the header of another life, or a *clean* that is no longer true. And where a region is freed:
-//! its blocks may be reused without a revoke, so the older header must not bring its records back.
+//! Both slots are written when a life begins or ends. So damage to one slot never brings back the header of
+//! another life, or a *clean* that is no longer true. Both are written also when a region is freed: its blocks may
+//! be reused without a revoke, so the older header must not bring its records back.
 //!
-//! The header also says how far into the ring records reach. It is written before the first record
-//! that would end behind that, so recovery reads no further; the reach grows by doubling, so that this costs
-//! a few writes a region. Where one slot is not valid a further reach may have been lost with it:
-//! then every region counts as reached.
+//! The header also says how far into the ring records reach. A header with a further reach is written before the
+//! first record that would end after the reach, so recovery reads no further. The reach grows by doubling, which
+//! costs a few writes a region. If one slot is not valid, a further reach may have been lost with it: then every
+//! region counts as reached.
+//!
+//! Invariants, asserted before a header is written:
+//! 1. Its regions are a ring within the space, and its reach is in one of them.
+//! 2. It replaces an older header of the same life and shape, with a lower `sequence`, and goes back to no earlier
+//!    transaction.
 
 use std::cmp::Ordering;
 
@@ -42,7 +47,7 @@ pub struct Header {
     pub tail_region: u32,
     /// The transaction recovery starts with.
     pub tail_tid: Tid,
-    /// No record of this life ends behind this offset of the space, in bytes, in the regions from the tail
+    /// No record of this life ends after this offset of the space, in bytes, in the regions from the tail
     /// on around the ring.
     pub reach_offset: u64,
     /// Records of this life begin at multiples of this many bytes: a power of two, 8 to 4096.
@@ -86,7 +91,7 @@ impl Header {
         self.region_offset(region_index) + bytes.min(self.region_bytes)
     }
 
-    /// Bytes at the start of a region in which records may lie.
+    /// Bytes at the start of a region that may hold records.
     pub fn reached_bytes(&self, region_index: u32) -> u64 {
         let last = self.reached_region();
         match self.distance(region_index).cmp(&self.distance(last)) {
@@ -394,6 +399,23 @@ mod tests {
             bad.store(&space).unwrap();
             assert!(matches!(Header::read(&space, &[7; 16]), Err(JournalError::Damaged(_))));
         }
+    }
+
+    #[test]
+    fn a_header_that_would_be_refused_is_never_written() {
+        let space = space();
+        header(4).write(&space).unwrap();
+        for bad in [
+            Header { region_count: 1, ..header(5) },
+            Header { tail_region: 4, ..header(5) },
+            Header { reach_offset: REGIONS_OFFSET, ..header(5) },
+            Header { space_bytes: (1 << 20) + 4096, ..header(5) },
+        ] {
+            let write = std::panic::AssertUnwindSafe(|| bad.write(&space));
+            assert!(std::panic::catch_unwind(write).is_err(), "{bad:?}");
+        }
+        let found = Header::read(&space, &[7; 16]).unwrap();
+        assert_eq!(found, header(4).reaching_everything());
     }
 
     #[test]

@@ -118,3 +118,29 @@ pub(crate) fn write_blocks(
     }
     Ok(blocks.len() * BLOCK_BYTES)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::MemoryDevice;
+
+    fn write(blocks: &[u64]) -> Vec<u8> {
+        let device = MemoryDevice::new(8 * BLOCK_BYTES, 512);
+        let version = |block: &u64| -> BlockRef { Arc::new([*block as u8; BLOCK_BYTES]) };
+        let blocks: Vec<_> = blocks.iter().map(|b| (HomeBlock(*b), version(b))).collect();
+        write_blocks(&device, &blocks).unwrap();
+        device.to_bytes().chunks(BLOCK_BYTES).map(|block| block[0]).collect()
+    }
+
+    #[test]
+    fn blocks_go_to_their_places() {
+        assert_eq!(write(&[1, 2, 3, 6, 7]), [0, 1, 2, 3, 0, 0, 6, 7]);
+        assert_eq!(write(&[]), [0; 8]);
+    }
+
+    #[test]
+    #[should_panic(expected = "ascending")]
+    fn one_block_twice_is_a_bug() {
+        write(&[1, 1]);
+    }
+}

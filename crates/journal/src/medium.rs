@@ -1,4 +1,4 @@
-//! What a journal may lie on: a block device, or NVRAM.
+//! The media that can hold a journal: a block device, or NVRAM.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use device::{AlignedBuf, BlockDevice, Durability, Nvram};
 
 use crate::Result;
 
-/// Records on NVRAM begin at multiples of so many bytes: what is stored whole there is a word,
-/// and a search for records has bounded places to look at.
+/// Records on NVRAM begin at multiples of this many bytes. A word of this size is stored whole, and a search for
+/// records looks at multiples of it only.
 pub const NVRAM_STEP_BYTES: usize = 8;
 
 /// A medium that holds a journal.
@@ -110,5 +110,29 @@ impl fmt::Debug for Medium {
             Medium::Nvram(_) => "Nvram",
         };
         write!(f, "{kind}({} bytes)", self.len_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use device::{MappedNvram, MemoryDevice};
+
+    #[test]
+    fn a_write_of_anything_but_whole_steps_is_a_bug() {
+        let nvram = Medium::Nvram(Arc::new(MappedNvram::in_memory(8192).unwrap()));
+        let device = Medium::Block(Arc::new(MemoryDevice::new(8192, 512)));
+        for (medium, step) in [(nvram, 8), (device, 512)] {
+            let cases = [(0, step, true), (step, 2 * step, true), (0, 0, false)];
+            let odd = [(step / 2, step, false), (0, step / 2, false), (0, step + 4, false)];
+            for (offset, len_bytes, is_allowed) in cases.into_iter().chain(odd) {
+                let data = AlignedBuf::zeroed(len_bytes);
+                let write = || medium.write(offset as u64, &data);
+                let result = catch_unwind(AssertUnwindSafe(write));
+                assert_eq!(result.is_ok(), is_allowed, "{len_bytes} bytes at {offset}");
+            }
+        }
     }
 }

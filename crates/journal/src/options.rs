@@ -89,7 +89,7 @@ pub enum Broken {
     CheckpointNotFlushed,
     /// A transaction commits although a sync is still writing data of it in place.
     WriteOutNotAwaited,
-    /// A sync does not wait for data of its own that somebody else writes in place.
+    /// A sync does not wait for data of its own that another thread writes in place.
     TakenByOthersNotAwaited,
     /// In-place writes of one block do not wait for each other.
     InPlaceOvertaken,

@@ -44,11 +44,11 @@ pub(crate) struct Encoding<'a> {
     pub step_bytes: usize,
     pub delta_codec: DeltaCodec,
     pub pack: bool,
-    /// The region in which the record will lie holds all of the block already.
+    /// The region that the record will be in has a whole record of the block.
     pub is_whole_in_region: &'a dyn Fn(HomeBlock) -> bool,
 }
 
-/// Memory that records are encoded in, kept from one to the next: fresh pages cost more than the
+/// Memory that records are encoded in. It is reused from one record to the next: fresh pages cost more than the
 /// encoding.
 pub(crate) struct RecordBuf {
     record: AlignedBuf,
@@ -58,16 +58,16 @@ pub(crate) struct RecordBuf {
 }
 
 impl RecordBuf {
-    /// More than this is not kept.
-    const KEPT_BYTES: usize = 1 << 20;
+    /// A larger buffer is not reused.
+    const REUSED_BYTES_MAX: usize = 1 << 20;
 
     pub(crate) fn new() -> RecordBuf {
         RecordBuf { record: AlignedBuf::zeroed(0), scratch: Vec::new(), changes: Vec::new() }
     }
 
-    /// Makes room for `len_bytes` bytes, with whatever an earlier record left in them.
+    /// Makes room for `len_bytes` bytes, which may hold the bytes of an earlier record.
     fn make_room(&mut self, len_bytes: usize) {
-        if self.record.len() < len_bytes || self.record.len() > Self::KEPT_BYTES {
+        if self.record.len() < len_bytes || self.record.len() > Self::REUSED_BYTES_MAX {
             self.record = AlignedBuf::zeroed(len_bytes.next_power_of_two());
         }
     }
@@ -188,7 +188,7 @@ pub struct Tag {
     pub form: u8,
     /// Bytes of the change.
     pub stored_bytes: usize,
-    /// Where the change lies, in bytes from the start of the unpacked payload.
+    /// Where the change begins, in bytes from the start of the unpacked payload.
     pub payload_offset: usize,
 }
 
@@ -212,11 +212,11 @@ pub struct Record {
     pub tid: Tid,
     /// When it was committed, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// Where the record lies, in bytes from the start of the journal space.
+    /// Where the record begins, in bytes from the start of the journal space.
     pub offset: u64,
     /// Size on the medium in bytes, padding included.
     pub record_bytes: usize,
-    /// Where the payload lies, in bytes from the start of the record.
+    /// Where the payload begins, in bytes from the start of the record.
     pub payload_at: usize,
     /// Bytes of the payload in the record.
     pub payload_bytes: usize,
@@ -267,7 +267,7 @@ pub(crate) struct Expect {
     pub ignore_checksum: bool,
 }
 
-/// Decodes the record at the start of `bytes`, which lie at `offset` of the space.
+/// Decodes the record at the start of `bytes`, which are at `offset` of the space.
 pub(crate) fn decode(bytes: &[u8], offset: u64, expect: &Expect) -> Decoded {
     let Some(parts) = Parts::find(bytes, expect.life) else { return Decoded::Nothing };
     if !expect.ignore_checksum && !parts.is_committed(bytes, expect.checksum_seed) {
@@ -279,7 +279,7 @@ pub(crate) fn decode(bytes: &[u8], offset: u64, expect: &Expect) -> Decoded {
     }
 }
 
-/// Where the parts of a record lie.
+/// Where the parts of a record begin.
 struct Parts {
     descriptor: RawDescriptor,
     revokes_at: usize,

@@ -1,8 +1,8 @@
 //! Recovery: scan, revoke, replay; then one flush and a header that says *clean*.
 //!
 //! Nothing is changed before the scan is complete and its end is judged. Replay makes the newest
-//! version of each block, whatever of it is home already, so it can be cut at any point and run
-//! again: the header still names the same history until everything is durable at home.
+//! version of each block, however much of it is home already. The header names the same history until everything
+//! is durable at home. So recovery can be cut at any point and run again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const REPLAY_BATCH_BLOCKS: usize = 8192;
 /// How to recover.
 #[derive(Debug, Clone, Default)]
 pub struct RecoverOptions {
-    /// Give up the history behind a damaged transaction (`fsck --discard-damaged`).
+    /// Give up the history after a damaged transaction (`fsck --discard-damaged`).
     pub discard_damaged: bool,
     /// Look only: write nothing.
     pub dry_run: bool,
@@ -112,8 +112,9 @@ fn collect_revokes(records: &[Record]) -> HashMap<HomeBlock, Tid> {
     records.iter().flat_map(each).collect()
 }
 
-/// What makes the newest version of each block: the records (by index) and tags from the last that
-/// holds all of it on, or all of them, to be applied to what is home.
+/// The changes that make the newest version of each block: records (by index) and tags, in journal order. A chain
+/// begins with the last record that holds all of the block. Without one it has all records of the block, and is
+/// applied to the home block.
 type Chains = BTreeMap<HomeBlock, Vec<(usize, Tag)>>;
 
 fn chains_of(records: &[Record], revokes: &HashMap<HomeBlock, Tid>) -> (Chains, usize) {

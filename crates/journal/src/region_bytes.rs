@@ -1,4 +1,4 @@
-//! What recovery reads of the journal: of each region what the header's reach covers, once.
+//! The bytes of the journal that recovery reads: those of each region that the header's reach covers.
 
 use std::rc::Rc;
 
@@ -8,28 +8,28 @@ use crate::header::Header;
 use crate::record::Record;
 use crate::{JournalError, Result, Space};
 
-/// So much of the journal stays in memory from the scan to the replay; what lies behind that is read again.
-const KEPT_LIMIT_BYTES: usize = 256 << 20;
+/// Upper bound of the bytes that stay in memory from the scan to the replay. The other regions are read again.
+const CACHED_LIMIT_BYTES: usize = 256 << 20;
 
 /// The regions' bytes, as far as the header reaches.
 pub(crate) struct RegionBytes<'a> {
     space: &'a Space,
     header: Header,
     /// By index.
-    kept: Vec<Option<Rc<AlignedBuf>>>,
-    kept_bytes: usize,
+    cached: Vec<Option<Rc<AlignedBuf>>>,
+    cached_bytes: usize,
 }
 
 impl<'a> RegionBytes<'a> {
     pub(crate) fn new(space: &'a Space, header: Header) -> RegionBytes<'a> {
-        let kept = vec![None; header.region_count as usize];
-        RegionBytes { space, header, kept, kept_bytes: 0 }
+        let cached = vec![None; header.region_count as usize];
+        RegionBytes { space, header, cached, cached_bytes: 0 }
     }
 
     pub(crate) fn read(&mut self, region_index: u32) -> Result<Rc<AlignedBuf>> {
         assert!(region_index < self.header.region_count, "the region is of this ring");
-        let kept = &mut self.kept[region_index as usize];
-        if let Some(region) = kept {
+        let cached = &mut self.cached[region_index as usize];
+        if let Some(region) = cached {
             return Ok(region.clone());
         }
         let len_bytes = usize::try_from(self.header.reached_bytes(region_index))
@@ -38,9 +38,9 @@ impl<'a> RegionBytes<'a> {
         let mut buf = AlignedBuf::zeroed(len_bytes);
         self.space.read(self.header.region_offset(region_index), &mut buf)?;
         let region = Rc::new(buf);
-        if self.kept_bytes + len_bytes <= KEPT_LIMIT_BYTES {
-            self.kept_bytes += len_bytes;
-            *kept = Some(region.clone());
+        if self.cached_bytes + len_bytes <= CACHED_LIMIT_BYTES {
+            self.cached_bytes += len_bytes;
+            *cached = Some(region.clone());
         }
         Ok(region)
     }
@@ -51,7 +51,7 @@ impl<'a> RegionBytes<'a> {
         record: &Record,
         use_bytes: impl FnOnce(&[u8]) -> Result<T>,
     ) -> Result<T> {
-        for (region_index, region) in (0..).zip(&self.kept) {
+        for (region_index, region) in (0..).zip(&self.cached) {
             let (Some(region), start) = (region, self.header.region_offset(region_index)) else {
                 continue;
             };

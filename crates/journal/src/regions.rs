@@ -105,7 +105,7 @@ impl Regions {
         self.live.is_empty()
     }
 
-    pub(crate) fn active_use(&self) -> RegionUse {
+    fn active_use(&self) -> RegionUse {
         self.region(self.active).usage
     }
 
@@ -193,8 +193,15 @@ impl Regions {
             || active.head_bytes > 0 && self.live.dirty_block_count() >= dirty_block_limit
     }
 
+    /// Active → filled, if the active region has records and is not filled yet.
+    pub(crate) fn close_active(&mut self) {
+        if self.active_use() == RegionUse::Active {
+            self.fill_active();
+        }
+    }
+
     /// Active → filled.
-    pub(crate) fn fill_active(&mut self) {
+    fn fill_active(&mut self) {
         assert!(self.placed.is_none(), "a region is filled while a record is written to it");
         let region = self.region_mut(self.active);
         assert!(region.usage == RegionUse::Active, "a {:?} region cannot be filled", region.usage);

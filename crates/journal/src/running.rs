@@ -26,7 +26,7 @@ pub(crate) struct Ordered {
     pub owner: BlockOwner,
 }
 
-/// The running transaction. Its mutex is the handle lock: whoever holds it has the open handle.
+/// The running transaction. Its mutex is the handle lock: the thread that holds it has the open handle.
 pub(crate) struct Running {
     pub tid: Tid,
     /// The blocks changed in this transaction that go through the journal.
@@ -109,7 +109,7 @@ pub(crate) enum InPlaceEnd {
     OneIsLost,
 }
 
-/// An in-place write that belongs to a transaction: that one does not commit before this is
+/// An in-place write that belongs to a transaction. The transaction does not commit before this is
 /// dropped.
 pub struct InPlaceGuard {
     in_place: Arc<InPlaceCount>,

@@ -1,10 +1,10 @@
 //! Scan: which records of the journal make up history, and how it ends.
 //!
 //! Records follow each other in a region; where the next one is not valid, history goes on at the
-//! start of the next region, or it has ended. The end is *torn* (or simply the end) when no record
-//! of a later transaction of this life lies behind it, up to where the header says that records may
-//! reach; otherwise acknowledged history lies behind a hole and the journal is *damaged*: commits
-//! are written one after the other, so a later one proves that this one was once whole.
+//! start of the next region, or it has ended. The end is *torn* (or simply the end) if no record
+//! of a later transaction of this life follows before the header's reach. Otherwise acknowledged history follows
+//! after a hole, and the journal is *damaged*: commits are written one after the other, so a later record proves
+//! that the missing one was once whole.
 
 use std::rc::Rc;
 
@@ -26,7 +26,7 @@ pub enum End {
         missing: Tid,
         /// A later one that is whole.
         found: Tid,
-        /// Where that lies in the journal, in bytes.
+        /// Its offset in the journal, in bytes.
         found_offset: u64,
     },
     /// The next record is whole but holds something that this version does not know.
@@ -47,7 +47,7 @@ pub struct Scan {
     pub records: Vec<Record>,
     /// How they end.
     pub end: End,
-    /// Where the next record would lie, in bytes from the start of the journal.
+    /// Where the next record would begin, in bytes from the start of the journal.
     pub end_offset: u64,
 }
 
@@ -96,7 +96,7 @@ enum Found {
 }
 
 /// The whole decision of the scan. `here`: at the end of the last record; `next`: at the start of
-/// the next region; `later`: a record of the expected or a later transaction lies behind.
+/// the next region; `later`: a record of the expected or a later transaction follows.
 fn decide(here: Found, next: Found, later: bool) -> Step {
     match (here, next, later) {
         (Found::Expected, _, _) => Step::Take,
@@ -182,7 +182,7 @@ impl Reader<'_> {
         record::decode(bytes, offset, &self.expect)
     }
 
-    /// Looks for a whole record of `expected` or a later transaction behind the end of history: from `at` on in its
+    /// Looks for a whole record of `expected` or a later transaction after the end of history: from `at` on in its
     /// region, then in the regions that follow.
     fn find_later(
         &mut self,
@@ -196,7 +196,7 @@ impl Reader<'_> {
             let region = self.regions.read(region_index)?;
             let start = if distance == 0 { at } else { 0 };
             for at in (start..region.len()).step_by(self.expect.step_bytes) {
-                // The checksum of what is not later proves nothing.
+                // An earlier transaction proves nothing, whole or not.
                 if record::claimed_tid(&region[at..]).is_none_or(|tid| tid < expected) {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! Where the journal's bytes lie: a list of byte extents on a medium, seen as one linear space.
+//! The journal's space: a list of byte extents on a medium, seen as one linear space.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -63,8 +63,8 @@ impl Space {
         self.medium.step_bytes()
     }
 
-    /// CRC32C of where the first `len_bytes` bytes of the space lie on the medium: start and end of each
-    /// extent, those that follow each other joined.
+    /// CRC32C of the place of the first `len_bytes` bytes of the space on the medium: start and end of each
+    /// extent. Extents that follow each other count as one.
     pub(crate) fn layout_checksum(&self, len_bytes: u64) -> u32 {
         let (mut checksum, mut left_bytes) = (0, len_bytes);
         for extent in &self.extents {

@@ -9,8 +9,8 @@ pub const BLOCK_BYTES: usize = 4096;
 /// The bytes of one home block.
 pub type BlockBytes = [u8; BLOCK_BYTES];
 
-/// An immutable version of a home block. Whoever holds it keeps this version, whatever
-/// happens to the block meanwhile.
+/// An immutable version of a home block. A holder sees this version even if the block is changed
+/// meanwhile.
 pub type BlockRef = Arc<BlockBytes>;
 
 /// Number of a 4 KiB block on the volume (its home location).

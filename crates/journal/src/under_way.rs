@@ -1,9 +1,9 @@
 //! Which blocks are being written in place, and by which write.
 //!
 //! Writes of different blocks go to the device side by side. Those of one block follow each other in
-//! the order in which they were announced: a write knows when it is announced which earlier ones have
-//! blocks of its own, and begins when they have ended. Since a write waits for earlier ones only,
-//! and those that have begun wait for nobody in here, all of them get their turn.
+//! the order in which they were announced. A write knows when it is announced which earlier writes have
+//! blocks in common with it, and begins when they have ended. A write waits for earlier writes only, and a write
+//! that has begun does not wait here, so all of them get their turn.
 //!
 //! Lock: one mutex, which is taken while `running` is held, so that the order of announcements is that
 //! in which versions left the running transaction. It is not held during I/O.
@@ -25,7 +25,7 @@ pub(crate) enum Source {
     Caller,
     /// They were buffered, data of this owner.
     BufferedOf(BlockOwner),
-    /// They were buffered, whoever's.
+    /// They were buffered, data of any owner.
     Buffered,
 }
 

@@ -2,7 +2,7 @@
 //! records, USENIX ATC'11 §4).
 //!
 //! The ranges have to cover every byte in which the block differs from the version that is logged before
-//! or lies at home; then replaying them is idempotent (see [`codec`](super)).
+//! or is at home; then replaying them is idempotent (see [`codec`](super)).
 //!
 //! Okeanos writes one tag with an offset and a length for each write. Here the ranges that several
 //! writers leave in one block within a transaction are one list, merged where they touch, in the
@@ -14,7 +14,7 @@ use super::changed::MERGE_GAP_BYTES;
 use super::runs;
 use crate::{BLOCK_BYTES, BlockBytes};
 
-/// How many ranges of a block are kept apart.
+/// Upper bound of the ranges of a block.
 pub const MAX_RANGES: usize = 8;
 
 /// A part of a block: `start..end`, not empty.
@@ -32,7 +32,7 @@ struct Span {
 /// range are those of the block's version that is committed. 38 bytes, no allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ranges {
-    /// One more than are kept, for the one that comes on top.
+    /// One more than the bound: an insertion adds a range before two are joined.
     spans: [Span; MAX_RANGES + 1],
     count: u8,
 }

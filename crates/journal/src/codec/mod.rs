@@ -1,11 +1,11 @@
-//! How a changed block is written: the bytes behind the record forms `extent` and `delta`.
+//! How a changed block is written: the bytes of the record forms `extent` and `delta`.
 //!
 //! Pure functions over bytes; nothing here knows tags, records or I/O.
 //!
 //! | module | what it encodes | replay |
 //! |---|---|---|
 //! | [`runs`] | after-images of changed byte runs, found by comparing with the base (delta form) | idempotent |
-//! | [`extent`] | after-images of the byte ranges somebody wrote (extent form), same bytes as [`runs`] | idempotent |
+//! | [`extent`] | after-images of the byte ranges that were written (extent form), same bytes as [`runs`] | idempotent |
 //! | [`xor_lzo`] | XOR with the base, compressed with LZO1X: DJFS' own delta | needs the exact base |
 //! | [`compress`] | a whole payload with LZ4, when that gains | - |
 //!

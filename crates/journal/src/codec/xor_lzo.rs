@@ -1,6 +1,6 @@
 //! DJFS' own delta: the XOR of a block and its base, compressed with LZO (DJFS §V.2).
 //!
-//! Kept to measure against [`runs`](super::runs), which is smaller and faster for most changes.
+//! It serves to measure against [`runs`](super::runs), which is smaller and faster for most changes.
 //!
 //! **Not idempotent**: XOR must be applied once, to exactly the base. Over a block that a checkpoint
 //! has already brought home, or over a torn one, it makes garbage. So DJFS has two states for a block: *normal*,
