@@ -129,7 +129,9 @@ pub(super) fn model_of(found: &Found, before: &Model) -> Model {
     for (name, stream) in found {
         let mut new = StreamModel::new(name, BEFORE);
         new.heads = vec![(stream.head, 0)];
-        let known = before.streams.iter().filter(|s| s.name == *name);
+        // Two appends may have the same bytes at the same place, if the writer of one died. As in `compare`, one
+        // that was published goes before one that was not.
+        let known = before.streams.iter().rev().filter(|s| s.name == *name);
         let known: Vec<&Appended> =
             known.flat_map(|s| s.records.iter().chain(s.void.iter().map(|(r, _)| r))).collect();
         for record in &stream.records {
@@ -138,7 +140,7 @@ pub(super) fn model_of(found: &Found, before: &Model) -> Model {
                     && a.len_bytes == record.payload.len()
                     && payload(a.number, a.len_bytes) == record.payload
             };
-            let appended = known.iter().rev().find(is_this).expect("it was compared");
+            let appended = known.iter().find(is_this).expect("it was compared");
             new.records.push(Appended { begun: 0, ..(**appended).clone() });
         }
         new.acknowledged.push((stream.end(), 0));
