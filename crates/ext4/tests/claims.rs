@@ -128,6 +128,24 @@ fn a_claim_is_written_with_the_marks() {
     assert_eq!(run(Some(claimant(1, 1, 7))), run(None));
 }
 
+/// The claimant holds the sign of life of its process.
+#[test]
+fn a_claimant_lasts_as_long_as_its_volume_is_open() {
+    for read_only in [false, true] {
+        let bytes = Image::new(&[], "64M").bytes();
+        let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
+        let sign = Arc::new(());
+        let (held, claimant) = (Arc::downgrade(&sign), claimant(1, 1, 2));
+        let lives = Arc::new(move |_: u64| Arc::strong_count(&sign) > 0);
+        let options =
+            OpenOptions { claimant: Some(Claimant { lives, ..claimant }), read_only, ..options() };
+        let volume = Volume::open(device, options).expect("open");
+        assert!(held.upgrade().is_some(), "read_only: {read_only}");
+        volume.close().expect("close");
+        assert!(held.upgrade().is_none());
+    }
+}
+
 /// Power cuts at every event of a mount by one machine: whoever finds the volume next either may
 /// have it without a question and misses nothing, or is told who has it.
 #[test]

@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicU64;
 use device::{BlockDevice, MemoryDevice};
 use journal::{Journal, Options, Space};
 
-use super::claim;
+use super::claim::{self, Claimant};
 use super::feature_bits::FeatureBits;
 use super::found::{Found, find};
 use super::heartbeat::Heartbeat;
@@ -44,6 +44,8 @@ pub(crate) struct Opened {
     pub(crate) feature_bits: Option<FeatureBits>,
     /// Of its claim, if that has one.
     heartbeat: Option<Heartbeat>,
+    /// Holds the sign of life of this process, by which others know that the claim is of one that lives.
+    claimant: Option<Claimant>,
 }
 
 /// See [`crate::Volume::open`].
@@ -210,7 +212,11 @@ fn note_next_life(found: &Found, place: &Place, life: u64) -> Result<Option<Else
 
 /// A failed opening must not leave a volume that only we can open, if it can be helped.
 fn abandon(opened: Opened) {
-    let Opened { mounted, feature_bits: Some(feature_bits), heartbeat } = opened else { return };
+    let Opened { mounted, feature_bits: Some(feature_bits), heartbeat, claimant: _sign_of_life } =
+        opened
+    else {
+        return;
+    };
     let closed = mounted.journal.close().map_err(Error::from);
     drop(heartbeat);
     if let Err(error) = closed.and_then(|()| feature_bits.remove()) {
@@ -259,7 +265,13 @@ fn build(
             checksums,
         },
     };
-    Ok(Opened { mounted, feature_bits: writable.then_some(feature_bits), heartbeat: None })
+    let claimant = options.claimant.clone();
+    Ok(Opened {
+        mounted,
+        feature_bits: writable.then_some(feature_bits),
+        heartbeat: None,
+        claimant,
+    })
 }
 
 /// A number for the engine's new life that differs from mount to mount even if the seed does not.
