@@ -401,7 +401,7 @@ fn judge(
         _ if logged.is_empty() => Ok(Verdict::Leave),
         _ if is_settled(base, logged, main)? => Ok(Verdict::Leave),
         Some(_) => {
-            Ok(Verdict::Conflict("its WAL is of a generation that the log does not know".into()))
+            Ok(Verdict::Conflict("its WAL belongs to a generation that is not in the log".into()))
         }
         None => Ok(Verdict::Conflict("its WAL is gone or empty".into())),
     }
@@ -451,7 +451,7 @@ fn judge_pages(
     if let Some(page_bytes) = wal::database_page_bytes(&front[..count])
         && page_bytes != live.base.page_bytes
     {
-        return Ok(Verdict::Conflict("its page size is another".into()));
+        return Ok(Verdict::Conflict("its page size is not the logged one".into()));
     }
     let newest =
         live.frames.last().map_or(live.base.change_counter, |(head, _)| head.change_counter);
@@ -463,7 +463,7 @@ fn judge_pages(
         Kind::Begin | Kind::Closed => since(counter) <= since(newest),
     };
     if !is_known {
-        return Ok(Verdict::Conflict("its change counter is none that the log knows".into()));
+        return Ok(Verdict::Conflict("its change counter is outside the range in the log".into()));
     }
     let plan = Plan::new(live, logged, held.map(|(_, scan)| scan));
     for (page, steps) in &plan.pages {

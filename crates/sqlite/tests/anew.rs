@@ -25,7 +25,7 @@ fn aside(place: &Place) -> Vec<usize> {
 
 fn was_told(place: &Place, what: &str) -> bool {
     let about = place.root.display().to_string();
-    let told = common::TOLD.lock().expect("told");
+    let told = common::told();
     told.iter().any(|text| text.contains(&about) && text.contains(what))
 }
 

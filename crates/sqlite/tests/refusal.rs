@@ -54,7 +54,7 @@ fn refused(place: &Place, why: &str) {
         let error = place.try_open("a.db", "").expect_err("refused");
         assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::CannotOpen), "{error}");
         let path = place.path("a.db").display().to_string();
-        let told = common::TOLD.lock().expect("told");
+        let told = common::told();
         let last = told.iter().rfind(|text| text.contains(&path)).expect("told why");
         assert!(last.contains(why) && last.contains("recover=discard"), "{last}");
     }
@@ -139,7 +139,7 @@ fn a_wal_that_began_again() {
     let place = crashed(4);
     let sql = "PRAGMA wal_checkpoint(RESTART); INSERT INTO t(v) VALUES ('foreign')";
     used(&place, sql);
-    refused(&place, "generation that the log does not know");
+    refused(&place, "generation that is not in the log");
 }
 
 /// After a power cut, the disk shows the WAL as it was before its last restart, which was never synced: ten
@@ -213,7 +213,7 @@ fn regression_a_checkpoint_in_part_before_the_wal_is_durable() {
 fn an_earlier_generation_that_went_on() {
     let place = crashed_with_the_earlier_generation();
     used(&place, "INSERT INTO t(v) VALUES ('foreign')");
-    refused(&place, "earlier generation and went on");
+    refused(&place, "earlier generation, and frames were added");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn without_changes_all_transactions_are_replayed() {
 #[test]
 fn a_database_in_a_rollback_mode_that_was_used() {
     // As many transactions as the log has, and more.
-    for (count, why) in [(5, "is not one that the log knows"), (11, "change counter")] {
+    for (count, why) in [(5, "differs from every version in the log"), (11, "change counter")] {
         let place = crashed_without_a_journal();
         let plain = Connection::open(place.path("a.db")).expect("plain");
         for _ in 0..count {
@@ -292,7 +292,7 @@ fn no_database_in_its_place() {
         assert_eq!(std::fs::read(place.path("a.db")).expect("read"), garbage);
     }
     let path = place.path("a.db").display().to_string();
-    let told = common::TOLD.lock().expect("told");
+    let told = common::told();
     let last = told.iter().rfind(|text| text.contains(&path)).expect("told why");
     assert!(last.contains("no database") && last.contains("recover=discard"), "{last}");
 }

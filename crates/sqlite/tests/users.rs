@@ -70,7 +70,7 @@ fn said(output: &Output) -> String {
 
 fn last_told(place: &Place) -> String {
     let about = [&place.root, &place.memory].map(|path| path.display().to_string());
-    let told = common::TOLD.lock().expect("told");
+    let told = common::told();
     let is_about = |text: &&String| about.iter().any(|path| text.contains(path));
     told.iter().rfind(is_about).expect("told why").clone()
 }

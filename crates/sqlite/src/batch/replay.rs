@@ -154,11 +154,11 @@ fn check_front(first: &Head, last: &Head, main: Real) -> Result<(), Refused> {
         return Err(Refused::Conflict("it is no database".into()));
     };
     if front.page_bytes != first.page_bytes {
-        return Err(Refused::Conflict("its page size is another".into()));
+        return Err(Refused::Conflict("its page size is not the logged one".into()));
     }
     let since = |counter: u32| counter.wrapping_sub(first.counter_before);
     if since(front.change_counter) > since(last.counter_behind) {
-        return Err(Refused::Conflict("its change counter is none that the log knows".into()));
+        return Err(Refused::Conflict("its change counter is outside the range in the log".into()));
     }
     Ok(())
 }

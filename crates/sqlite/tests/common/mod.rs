@@ -9,8 +9,8 @@ use std::ffi::{c_char, c_int};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::Once;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use rusqlite::{Connection, OpenFlags, ffi};
 
@@ -26,14 +26,19 @@ unsafe extern "C" fn entry(
     if rc == ffi::SQLITE_OK_LOAD_PERMANENTLY { ffi::SQLITE_OK } else { rc }
 }
 
-/// What SQLite's error log was told.
-pub static TOLD: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
+static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The messages of the extension that reached SQLite's error log. A test that failed while it held the lock does not
+/// poison it: SQLite's C code calls `listen`, which must not panic.
+pub fn told() -> MutexGuard<'static, Vec<String>> {
+    TOLD.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 unsafe extern "C" fn listen(_: *mut std::ffi::c_void, code: c_int, text: *const c_char) {
     let text = unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().into_owned();
     if text.starts_with("onejournal") {
         eprintln!("{code} {text}");
-        TOLD.lock().expect("told").push(text);
+        told().push(text);
     }
 }
 
