@@ -24,9 +24,12 @@ demo: setup
 test: setup
 	@scripts/test
 
+# The product's workspace, and the laboratory's.
 lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	cd lab && $(CARGO) fmt --all --check
+	cd lab && $(CARGO) clippy --workspace --all-targets -- -D warnings
 
 # All experiments and their report: shrunk (under ten minutes), or in full (less than two hours). What is missing of the programs
 # that are compared is left out; scripts/setup-bench installs them.
@@ -35,6 +38,7 @@ bench: bench-quick
 
 bench-quick bench-full: setup
 	@$(CARGO) build --release --workspace --bins --examples --lib
+	@cd lab && $(CARGO) build --release --workspace --bins
 	@$(BUILT)/release/onejournal-bench all --$(@:bench-%=%) --out $(RESULTS)
 
 # The documents as a book with search, in target/book. A warning is an error.

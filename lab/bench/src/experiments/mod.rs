@@ -1,5 +1,5 @@
 //! The experiments, each a module with a description and a function, a subcommand of its own and a section of the
-//! report. `docs/developers/bench.md` tells how to add one.
+//! report. `docs/developers/laboratory.md` tells how to add one.
 
 mod atomic_writes;
 mod bulk;

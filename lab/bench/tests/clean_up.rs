@@ -1,5 +1,5 @@
 //! Experiments leave nothing behind: not when they end, not after SIGINT, and after SIGKILL the next run clears what
-//! is left. Needs root, and `onejournal` with the SQLite extension beside this program (a build of the workspace).
+//! is left. Needs root, and `onejournal` with the SQLite extension beside this program (`cargo build` in the product's workspace).
 
 use std::fs;
 use std::path::Path;
@@ -13,17 +13,23 @@ const URING: &str = "/sys/module/fuse/parameters/enable_uring";
 const URING_NOTE: &str = "/run/onejournal-bench.enable_uring";
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// `false`, said aloud, where experiments cannot run.
+/// `false`, with a message, where experiments cannot run.
 fn can_run() -> bool {
-    let beside = |name: &str| Path::new(PROGRAM).with_file_name(name).exists();
     let can = rustix::process::geteuid().is_root()
-        && ["/dev/fuse", "/dev/loop-control"].iter().all(|file| Path::new(file).exists())
-        && beside("onejournal")
-        && beside("libonejournal_sqlite.so");
+        && ["/dev/fuse", "/dev/loop-control"].iter().all(|file| Path::new(file).exists());
     if !can {
-        eprintln!("skipped: needs root, /dev/fuse, /dev/loop-control and a build of the workspace");
+        eprintln!("skipped: needs root, /dev/fuse and /dev/loop-control");
+        return false;
     }
-    can
+    for name in ["onejournal", "libonejournal_sqlite.so"] {
+        let path = Path::new(PROGRAM).with_file_name(name);
+        assert!(
+            path.exists(),
+            "{} is missing: run `cargo build` in the folder above",
+            path.display()
+        );
+    }
+    true
 }
 
 /// A run of the smallest experiment in a scratch folder of this test.
