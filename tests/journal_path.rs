@@ -98,7 +98,7 @@ fn fsck_and_dump_take_the_journal() {
     scratch.close_and_check();
 }
 
-/// The journal's header has the number of regions. A new life makes as many as have room.
+/// The journal's header has the number of regions. A new incarnation makes as many as have room.
 #[test]
 fn a_small_journal_is_recovered_with_any_number_of_regions() {
     let Some(mut scratch) = Scratch::new() else { return };

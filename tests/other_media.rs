@@ -127,7 +127,7 @@ fn a_journal_that_was_copied_in_part_is_refused() {
     find_and_remove(&mut scratch, &image, &with(&whole));
 }
 
-/// A life that is over leaves nothing to recover: the volume goes on with the sectors that it finds.
+/// An incarnation that is over leaves nothing to recover: the volume goes on with the sectors that it finds.
 #[test]
 fn a_closed_volume_takes_the_sectors_of_its_medium() {
     let Some(mut scratch) = Scratch::new() else { return };

@@ -40,7 +40,7 @@ fn print_text(survey: &Survey, scan: &Scan) -> Result<()> {
     if let Some(claimed_by) = &survey.claimed_by {
         say!("claim       {claimed_by}");
     }
-    say!("life        {:016x}, header {}", header.life, header.sequence);
+    say!("incarnation {:016x}, header {}", header.incarnation, header.sequence);
     say!("regions     {} of {} bytes", header.region_count, header.region_bytes);
     say!("tail        region {}, transaction {}", header.tail_region, header.tail_tid);
     say!("reach       {}", header.reach_offset);
@@ -73,7 +73,7 @@ fn as_json(survey: &Survey, scan: &Scan) -> Value {
         "needs_recovery": survey.needs_recovery,
         "claimed_by": survey.claimed_by,
         "header": {
-            "life": format!("{:016x}", header.life),
+            "incarnation": format!("{:016x}", header.incarnation),
             "sequence": header.sequence,
             "clean": header.clean,
             "region_count": header.region_count,

@@ -203,9 +203,9 @@ fn an_old_copy_of_the_journal_is_refused() {
     }
 }
 
-/// Of the two lives that are noted while a new one begins, the old one does not count any longer.
+/// Of the two incarnations that are noted while a new one begins, the old one does not count any longer.
 #[test]
-fn a_copy_from_between_recovery_and_the_next_life_is_refused() {
+fn a_copy_from_between_recovery_and_the_next_incarnation_is_refused() {
     let image = Image::new(&[], "64M");
     let (device, journal) = (image.device(), nvram());
     make_synced(&open(&device, Some(&journal)).unwrap(), "before");
@@ -248,7 +248,7 @@ impl Machine {
         }
     }
 
-    /// Each opening has its own seed, as each has its own life in fact.
+    /// Each opening has its own seed, as each has its own incarnation in fact.
     fn open(&self, seed: u64) -> ext4::Result<Volume> {
         let journal = Some(Medium::Nvram(self.nvram.clone()));
         let options = OpenOptions { journal, region_count: 2, random_seed: seed, ..options() };

@@ -65,7 +65,7 @@ pub(crate) struct Committer {
 
 /// What all records of this incarnation have in common.
 struct RecordFormat {
-    life: u64,
+    incarnation: u64,
     checksum_seed: u32,
     step_bytes: usize,
     /// Payloads are packed.
@@ -126,8 +126,8 @@ impl Committer {
             waiting: Vec::new(),
         };
         let format = RecordFormat {
-            life: header.life,
-            checksum_seed: record_seed(&header.uuid, header.life),
+            incarnation: header.incarnation,
+            checksum_seed: record_seed(&header.uuid, header.incarnation),
             step_bytes: header.step_bytes,
             packs,
         };
@@ -274,7 +274,7 @@ impl Committer {
                 revokes,
             },
             &Encoding {
-                life: self.format.life,
+                incarnation: self.format.incarnation,
                 checksum_seed: self.format.checksum_seed,
                 step_bytes: self.format.step_bytes,
                 delta_codec: codec,

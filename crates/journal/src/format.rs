@@ -9,8 +9,8 @@
 //! ```
 //!
 //! All numbers are little endian. A record is one transaction. Its commit record holds a CRC32C
-//! of everything before it in the record, started from the volume's UUID and the journal's life,
-//! so that no byte of another volume or of an earlier life can pass for it.
+//! of everything before it in the record, started from the volume's UUID and the journal's incarnation,
+//! so that no byte of another volume or of an earlier incarnation can pass for it.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -67,9 +67,9 @@ pub struct RawHeader {
     pub flags: U32,
     /// UUID of the volume.
     pub uuid: [u8; 16],
-    /// Random number of this life of the journal: from one opening to the next.
-    pub life: U64,
-    /// Counts header writes, over all lives.
+    /// Random number of this incarnation of the journal: from one opening to the next.
+    pub incarnation: U64,
+    /// Counts header writes, over all incarnations.
     pub sequence: U64,
     /// Size of a region in bytes.
     pub region_bytes: U64,
@@ -81,7 +81,7 @@ pub struct RawHeader {
     pub tail_tid: U64,
     /// Records end before this offset of the space, in the regions from `tail_region` on around the ring.
     pub reach_offset: U64,
-    /// Records of this life begin at multiples of this many bytes.
+    /// Records of this incarnation begin at multiples of this many bytes.
     pub step_bytes: U32,
     /// CRC32C of the place of the space on its medium.
     pub layout_checksum: U32,
@@ -97,8 +97,8 @@ pub struct RawDescriptor {
     pub magic: U32,
     /// Number of tags after the descriptor.
     pub tag_count: U32,
-    /// The journal's life.
-    pub life: U64,
+    /// The journal's incarnation.
+    pub incarnation: U64,
     /// The transaction.
     pub tid: U64,
     /// When it was committed: nanoseconds since 1970, for people only.
@@ -158,9 +158,9 @@ const _: () = assert!(size_of::<RawDescriptor>() == 48);
 const _: () = assert!(size_of::<RawTag>() == 12);
 const _: () = assert!(size_of::<RawCommit>() == 16);
 
-/// Where the checksum of a record starts from: the volume and the life.
-pub fn record_seed(uuid: &[u8; 16], life: u64) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(uuid), &life.to_le_bytes())
+/// Where the checksum of a record starts from: the volume and the incarnation.
+pub fn record_seed(uuid: &[u8; 16], incarnation: u64) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(uuid), &incarnation.to_le_bytes())
 }
 
 #[cfg(test)]
@@ -172,7 +172,7 @@ mod tests {
         let descriptor = RawDescriptor {
             magic: U32::new(DESCRIPTOR_MAGIC),
             tag_count: U32::new(2),
-            life: U64::new(0x0807_0605_0403_0201),
+            incarnation: U64::new(0x0807_0605_0403_0201),
             tid: U64::new(9),
             time_ns: U64::new(10),
             revoke_count: U32::new(11),
@@ -208,7 +208,7 @@ mod tests {
             checksum: U32::new(0),
             flags: U32::new(HEADER_CLEAN),
             uuid: [0xee; 16],
-            life: U64::new(1),
+            incarnation: U64::new(1),
             sequence: U64::new(2),
             region_bytes: U64::new(3),
             region_count: U32::new(4),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_starts_elsewhere_for_another_volume_or_life() {
+    fn the_checksum_starts_elsewhere_for_another_volume_or_incarnation() {
         let seed = record_seed(&[1; 16], 7);
         assert_ne!(seed, record_seed(&[2; 16], 7));
         assert_ne!(seed, record_seed(&[1; 16], 8));

@@ -1,7 +1,7 @@
 //! The header: two slots written in turn, so that one of them is always whole.
 //!
-//! Both slots are written when a life begins or ends. So damage to one slot never brings back the header of
-//! another life, or a *clean* that is no longer true. Both are written also when a region is freed: its blocks may
+//! Both slots are written when an incarnation begins or ends. So damage to one slot never brings back the header of
+//! another incarnation, or a *clean* that is no longer true. Both are written also when a region is freed: its blocks may
 //! be reused without a revoke, so the older header must not bring its records back.
 //!
 //! The header also says how far into the ring records reach. A header with a further reach is written before the
@@ -11,7 +11,7 @@
 //!
 //! Invariants, asserted before a header is written:
 //! 1. Its regions are a ring within the space, and its reach is in one of them.
-//! 2. It replaces an older header of the same life and shape, with a lower `sequence`, and goes back to no earlier
+//! 2. It replaces an older header of the same incarnation and shape, with a lower `sequence`, and goes back to no earlier
 //!    transaction.
 
 use std::cmp::Ordering;
@@ -25,7 +25,7 @@ use crate::format::{
 };
 use crate::{JournalError, Medium, Result, Space, Tid};
 
-/// A life has at most this many regions. Recovery keeps one entry of memory for each.
+/// An incarnation has at most this many regions. Recovery keeps one entry of memory for each.
 pub(crate) const REGION_COUNT_MAX: u32 = 16;
 
 /// What the header says.
@@ -33,8 +33,8 @@ pub(crate) const REGION_COUNT_MAX: u32 = 16;
 pub struct Header {
     /// UUID of the volume the journal belongs to.
     pub uuid: [u8; 16],
-    /// Random number of this life of the journal.
-    pub life: u64,
+    /// Random number of this incarnation of the journal.
+    pub incarnation: u64,
     /// Counts header writes.
     pub sequence: u64,
     /// Everything is home; the regions hold nothing to recover.
@@ -47,14 +47,14 @@ pub struct Header {
     pub tail_region: u32,
     /// The transaction recovery starts with.
     pub tail_tid: Tid,
-    /// No record of this life ends after this offset of the space, in bytes, in the regions from the tail
+    /// No record of this incarnation ends after this offset of the space, in bytes, in the regions from the tail
     /// on around the ring.
     pub reach_offset: u64,
-    /// Records of this life begin at multiples of this many bytes: a power of two, 8 to 4096.
+    /// Records of this incarnation begin at multiples of this many bytes: a power of two, 8 to 4096.
     pub step_bytes: usize,
-    /// Where the space lay on its medium when this life began: [`Space::layout_checksum`].
+    /// Where the space lay on its medium when this incarnation began: [`Space::layout_checksum`].
     pub layout_checksum: u32,
-    /// Size of the space in bytes when this life began.
+    /// Size of the space in bytes when this incarnation began.
     pub space_bytes: u64,
 }
 
@@ -72,9 +72,10 @@ pub(crate) enum FoundHeader {
 const REACH_MIN_BYTES: u64 = 256 << 10;
 
 impl Header {
-    /// The journal is in this life, or has been recovered after it and not been opened since.
-    pub fn is_of_life(&self, life: u64) -> bool {
-        self.life == life || self.clean && self.life == life_after_recovery(life)
+    /// The journal is in this incarnation, or has been recovered after it and not been opened since.
+    pub fn is_of_incarnation(&self, incarnation: u64) -> bool {
+        self.incarnation == incarnation
+            || self.clean && self.incarnation == incarnation_after_recovery(incarnation)
     }
 
     /// Offset of a region in the space, in bytes.
@@ -195,7 +196,7 @@ impl Header {
             checksum: U32::new(0),
             flags: U32::new(if self.clean { HEADER_CLEAN } else { 0 }),
             uuid: self.uuid,
-            life: U64::new(self.life),
+            incarnation: U64::new(self.incarnation),
             sequence: U64::new(self.sequence),
             region_bytes: U64::new(self.region_bytes),
             region_count: U32::new(self.region_count),
@@ -228,7 +229,7 @@ impl Header {
         }
         let header = Header {
             uuid: raw.uuid,
-            life: raw.life.get(),
+            incarnation: raw.incarnation.get(),
             sequence: raw.sequence.get(),
             clean: raw.flags.get() & HEADER_CLEAN != 0,
             region_count: raw.region_count.get(),
@@ -246,7 +247,7 @@ impl Header {
         }
     }
 
-    /// What recovery relies on is as it was when this life began. Where it is not, records could be missing
+    /// What recovery relies on is as it was when this incarnation began. Where it is not, records could be missing
     /// without a trace, so nothing is read. A *clean* journal has none, and may be anywhere.
     pub(crate) fn check_surroundings(&self, space: &Space) -> Result<()> {
         if self.clean {
@@ -302,9 +303,9 @@ impl Header {
     }
 }
 
-/// The life that recovery leaves: none of the records belongs to it.
-pub(crate) fn life_after_recovery(life: u64) -> u64 {
-    life.wrapping_add(1)
+/// The incarnation that recovery leaves: none of the records belongs to it.
+pub(crate) fn incarnation_after_recovery(incarnation: u64) -> u64 {
+    incarnation.wrapping_add(1)
 }
 
 #[cfg(test)]
@@ -321,7 +322,7 @@ mod tests {
     fn header(sequence: u64) -> Header {
         Header {
             uuid: [7; 16],
-            life: 99,
+            incarnation: 99,
             sequence,
             clean: false,
             region_count: 4,
@@ -419,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_is_continued_only_where_it_was_written() {
+    fn an_incarnation_is_continued_only_where_it_was_written() {
         let device = Arc::new(MemoryDevice::new(1 << 20, 512));
         let space = |extents: Vec<_>| Space::new(device.clone(), extents).unwrap();
         let made = space(vec![0..65536, 131072..524288]);

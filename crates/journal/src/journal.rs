@@ -38,7 +38,7 @@ impl Aborter {
 }
 
 impl Journal {
-    /// Opens the journal in `space` for the volume `uuid` on `home` and begins a new life.
+    /// Opens the journal in `space` for the volume `uuid` on `home` and begins a new incarnation.
     ///
     /// The space is divided into fewer regions than `options` asks for if so many would be too small.
     /// Whatever the space holds is given up: call [`crate::recover`] first if it may hold
@@ -204,7 +204,7 @@ fn first_header(
     };
     let header = Header {
         uuid,
-        life: options.life,
+        incarnation: options.incarnation,
         sequence: previous.map_or(1, |header| header.sequence + 1),
         clean: false,
         region_count,

@@ -15,8 +15,8 @@ pub struct Options {
     /// Run threads for the commit timer and for checkpoints. Without them everything happens in
     /// the caller's thread, in an order that depends on the calls alone.
     pub background: bool,
-    /// A random number that no earlier life of this journal had.
-    pub life: u64,
+    /// A random number that no earlier incarnation of this journal had.
+    pub incarnation: u64,
     /// Clean blocks kept in memory.
     pub clean_block_limit: usize,
     /// Committed blocks that are not home, kept in memory; reaching it starts a checkpoint.
@@ -41,7 +41,7 @@ impl Default for Options {
             region_count: 4,
             commit_interval: Some(Duration::from_secs(5)),
             background: true,
-            life: random_life(),
+            incarnation: random_incarnation(),
             clean_block_limit: 16384,
             dirty_block_limit: 65536,
             delta_codec: DeltaCodec::Runs,
@@ -112,7 +112,7 @@ fn wall_clock_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn random_life() -> u64 {
+fn random_incarnation() -> u64 {
     let mut bytes = [0u8; 8];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
         Ok(8) => u64::from_le_bytes(bytes),

@@ -39,7 +39,7 @@ pub(crate) struct Contents<'a> {
 
 /// How a record is encoded.
 pub(crate) struct Encoding<'a> {
-    pub life: u64,
+    pub incarnation: u64,
     pub checksum_seed: u32,
     pub step_bytes: usize,
     pub delta_codec: DeltaCodec,
@@ -126,7 +126,7 @@ pub(crate) fn encode<'a>(
     let descriptor = RawDescriptor {
         magic: U32::new(DESCRIPTOR_MAGIC),
         tag_count: count(block_count),
-        life: U64::new(encoding.life),
+        incarnation: U64::new(encoding.incarnation),
         tid: U64::new(contents.tid.0),
         time_ns: U64::new(contents.time_ns),
         revoke_count: count(revoke_count),
@@ -245,7 +245,7 @@ pub(crate) enum Decoded {
     Record(Record),
     /// A whole record, but with something this version does not know.
     Unknown(Tid, String),
-    /// Nothing that was ever committed in this life.
+    /// Nothing that was ever committed in this incarnation.
     Nothing,
 }
 
@@ -260,7 +260,7 @@ pub(crate) fn claimed_tid(bytes: &[u8]) -> Option<Tid> {
 
 /// What a record of this journal must agree with.
 pub(crate) struct Expect {
-    pub life: u64,
+    pub incarnation: u64,
     pub checksum_seed: u32,
     pub step_bytes: usize,
     /// Only to see a check fail.
@@ -269,7 +269,7 @@ pub(crate) struct Expect {
 
 /// Decodes the record at the start of `bytes`, which are at `offset` of the space.
 pub(crate) fn decode(bytes: &[u8], offset: u64, expect: &Expect) -> Decoded {
-    let Some(parts) = Parts::find(bytes, expect.life) else { return Decoded::Nothing };
+    let Some(parts) = Parts::find(bytes, expect.incarnation) else { return Decoded::Nothing };
     if !expect.ignore_checksum && !parts.is_committed(bytes, expect.checksum_seed) {
         return Decoded::Nothing;
     }
@@ -288,10 +288,11 @@ struct Parts {
 }
 
 impl Parts {
-    /// Finds the parts if the bytes begin with a descriptor of this life that fits into them.
-    fn find(bytes: &[u8], life: u64) -> Option<Parts> {
+    /// Finds the parts if the bytes begin with a descriptor of this incarnation that fits into them.
+    fn find(bytes: &[u8], incarnation: u64) -> Option<Parts> {
         let (descriptor, _) = RawDescriptor::read_from_prefix(bytes).ok()?;
-        if descriptor.magic.get() != DESCRIPTOR_MAGIC || descriptor.life.get() != life {
+        if descriptor.magic.get() != DESCRIPTOR_MAGIC || descriptor.incarnation.get() != incarnation
+        {
             return None;
         }
         let count = |field: U32| usize::try_from(field.get()).ok();
@@ -397,7 +398,7 @@ mod tests {
         buf: &'a mut RecordBuf,
     ) -> Encoded<'a> {
         let encoding = Encoding {
-            life: 42,
+            incarnation: 42,
             checksum_seed: 1234,
             step_bytes: 512,
             delta_codec: codec,
@@ -450,8 +451,8 @@ mod tests {
         assert_eq!(through(XorLzo, true, &extent).0, FORM_EXTENT);
     }
 
-    fn decode_with(bytes: &[u8], life: u64, checksum_seed: u32) -> Decoded {
-        let expect = Expect { life, checksum_seed, step_bytes: 512, ignore_checksum: false };
+    fn decode_with(bytes: &[u8], incarnation: u64, checksum_seed: u32) -> Decoded {
+        let expect = Expect { incarnation, checksum_seed, step_bytes: 512, ignore_checksum: false };
         decode(bytes, 8192, &expect)
     }
 
@@ -499,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn another_life_another_volume_and_a_short_record_are_nothing() {
+    fn another_incarnation_another_volume_and_a_short_record_are_nothing() {
         let bytes = sample_record();
         assert!(matches!(decode_with(&bytes, 43, 1234), Decoded::Nothing));
         assert!(matches!(decode_with(&bytes, 42, 1235), Decoded::Nothing));

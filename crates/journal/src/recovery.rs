@@ -11,7 +11,7 @@ use device::{AlignedBuf, BlockDevice};
 
 use crate::codec::CodecError;
 use crate::form;
-use crate::header::{Header, life_after_recovery};
+use crate::header::{Header, incarnation_after_recovery};
 use crate::options::Broken;
 use crate::record::{Record, Tag};
 use crate::region_bytes::RegionBytes;
@@ -234,11 +234,11 @@ fn apply_chains(
     Ok(())
 }
 
-/// The header after recovery: nothing in the regions, and a life that none of it belongs to.
+/// The header after recovery: nothing in the regions, and an incarnation that none of it belongs to.
 fn clean_header(scan: &Scan) -> Header {
     Header {
         clean: true,
-        life: life_after_recovery(scan.header.life),
+        incarnation: incarnation_after_recovery(scan.header.incarnation),
         sequence: scan.header.sequence + 1,
         tail_region: 0,
         tail_tid: scan.records.last().map_or(scan.header.tail_tid, |record| record.tid.next()),

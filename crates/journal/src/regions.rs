@@ -405,7 +405,7 @@ mod tests {
     fn header(region_count: u32) -> Header {
         let header = Header {
             uuid: [7; 16],
-            life: 99,
+            incarnation: 99,
             sequence: 4,
             clean: false,
             region_count,
@@ -681,7 +681,7 @@ mod tests {
             (old, false),
             (Header { sequence: old.sequence - 1, ..old }, false),
             (Header { tail_tid: Tid(4), ..newer }, false),
-            (Header { life: 98, ..newer }, false),
+            (Header { incarnation: 98, ..newer }, false),
             (Header { uuid: [8; 16], ..newer }, false),
             (Header { region_count: 4, ..newer }, false),
             (Header { clean: true, ..newer }, false),

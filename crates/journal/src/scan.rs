@@ -2,7 +2,7 @@
 //!
 //! Records follow each other in a region; where the next one is not valid, history goes on at the
 //! start of the next region, or it has ended. The end is *torn* (or simply the end) if no record
-//! of a later transaction of this life follows before the header's reach. Otherwise acknowledged history follows
+//! of a later transaction of this incarnation follows before the header's reach. Otherwise acknowledged history follows
 //! after a hole, and the journal is *damaged*: commits are written one after the other, so a later record proves
 //! that the missing one was once whole.
 
@@ -64,8 +64,8 @@ pub(crate) fn scan_with<'a>(
     let header = Header::read(space, uuid)?;
     header.check_surroundings(space)?;
     let expect = record::Expect {
-        life: header.life,
-        checksum_seed: record_seed(uuid, header.life),
+        incarnation: header.incarnation,
+        checksum_seed: record_seed(uuid, header.incarnation),
         step_bytes: header.step_bytes,
         ignore_checksum: broken == Broken::ChecksumIgnored,
     };

@@ -57,7 +57,7 @@ impl Space {
         &self.medium
     }
 
-    /// The step of a life that begins now: see [`Medium::step_bytes`]. Records that are there have the
+    /// The step of an incarnation that begins now: see [`Medium::step_bytes`]. Records that are there have the
     /// step of their header.
     pub fn step_bytes(&self) -> usize {
         self.medium.step_bytes()

@@ -30,7 +30,7 @@ impl fmt::Display for HomeBlock {
     }
 }
 
-/// Number of a transaction; they count up by one within a life of the journal.
+/// Number of a transaction; they count up by one within an incarnation of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tid(pub u64);
 

@@ -203,18 +203,18 @@ fn close_leaves_everything_home_and_a_clean_header() {
 }
 
 #[test]
-fn transactions_go_on_counting_in_the_next_life() {
+fn transactions_go_on_counting_in_the_next_incarnation() {
     let rig = Rig::new();
     let journal = rig.open(quiet());
     assert_eq!(commit(&journal, 5, 1).0, 1);
     assert_eq!(commit(&journal, 5, 2).0, 2);
     journal.close().unwrap();
-    let journal = rig.open(Options { life: 7002, ..quiet() });
+    let journal = rig.open(Options { incarnation: 7002, ..quiet() });
     assert_eq!(commit(&journal, 5, 3).0, 3);
     drop(journal);
     let after = rig.crash(Survival::Nothing);
     assert_eq!(after.recover().unwrap().last_tid.map(|tid| tid.0), Some(3));
-    let journal = after.open(Options { life: 7003, ..quiet() });
+    let journal = after.open(Options { incarnation: 7003, ..quiet() });
     assert_eq!(commit(&journal, 5, 4).0, 4);
     journal.close().unwrap();
     assert_eq!(after.at_home(5)[0], 4);
@@ -225,7 +225,7 @@ fn losing_either_header_slot_after_opening_never_hides_what_was_committed() {
     for slot in [0, 4096] {
         let rig = Rig::new();
         rig.open(quiet()).close().unwrap();
-        let journal = rig.open(Options { life: 7002, ..quiet() });
+        let journal = rig.open(Options { incarnation: 7002, ..quiet() });
         commit(&journal, 5, 1);
         drop(journal);
         let after = rig.crash(Survival::Nothing);

@@ -57,7 +57,7 @@ struct Workload {
     rng: Rng,
     media: Media,
     journal: Option<Journal>,
-    life: u64,
+    incarnation: u64,
     broken: Broken,
     stamp: u64,
     kinds: Vec<Kind>,
@@ -73,14 +73,14 @@ enum Broken {
     Nothing,
 }
 
-fn options(life: u64, broken: Broken) -> Options {
+fn options(incarnation: u64, broken: Broken) -> Options {
     let mut options = common::quiet();
-    options.life = life;
+    options.incarnation = incarnation;
     options.region_count = REGION_COUNT;
     options.clean_block_limit = 8;
-    options.pack = life.is_multiple_of(3);
-    // Every other life has DJFS' codec.
-    if life % 2 == 1 {
+    options.pack = incarnation.is_multiple_of(3);
+    // Every other incarnation has DJFS' codec.
+    if incarnation % 2 == 1 {
         options.delta_codec = DeltaCodec::XorLzo;
     }
     set_broken(&mut options, broken);
@@ -148,7 +148,7 @@ impl Workload {
             rng: Rng::with_seed(seed),
             media,
             journal: Some(journal),
-            life: 1,
+            incarnation: 1,
             broken,
             stamp: 0,
             kinds: vec![Kind::Free(Tid(0)); HOME_BLOCKS as usize],
@@ -304,8 +304,8 @@ impl Workload {
     fn reopen(&mut self) {
         let journal = self.journal.take().expect("it is open");
         journal.close().expect("it closes");
-        self.life += 1;
-        self.journal = Some(open(&self.media, options(self.life, self.broken)));
+        self.incarnation += 1;
+        self.journal = Some(open(&self.media, options(self.incarnation, self.broken)));
     }
 
     /// What is read is what was written last.

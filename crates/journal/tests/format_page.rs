@@ -58,11 +58,11 @@ fn documented(heading: &str) -> Fields {
 fn every_table_is_the_struct() {
     let label = fields!(RawLabel: magic, version, checksum, reserved, journal_uuid, volume_uuid);
     assert_eq!(documented("## Label"), label);
-    let header = fields!(RawHeader: magic, version, checksum, flags, uuid, life, sequence,
+    let header = fields!(RawHeader: magic, version, checksum, flags, uuid, incarnation, sequence,
         region_bytes, region_count, tail_region, tail_tid, reach_offset, step_bytes,
         layout_checksum, space_bytes);
     assert_eq!(documented("## Header"), header);
-    let descriptor = fields!(RawDescriptor: magic, tag_count, life, tid, time_ns, revoke_count,
+    let descriptor = fields!(RawDescriptor: magic, tag_count, incarnation, tid, time_ns, revoke_count,
         payload_bytes, used_bytes, unpacked_bytes);
     assert_eq!(documented("### Descriptor"), descriptor);
     let tag = fields!(RawTag: home, stored_bytes, form, reserved);
@@ -107,7 +107,7 @@ fn the_constants_are_those_of_the_page() {
 }
 
 #[test]
-fn the_seed_is_the_checksum_of_uuid_and_life() {
+fn the_seed_is_the_checksum_of_uuid_and_incarnation() {
     let mut bytes = [7; 16].to_vec();
     bytes.extend(9u64.to_le_bytes());
     assert_eq!(record_seed(&[7; 16], 9), crc32c::crc32c(&bytes));

@@ -108,15 +108,15 @@ fn every_medium_recovers_what_every_other_one_wrote() {
     for (index, written_on) in KINDS.into_iter().enumerate() {
         for recovered_on in KINDS {
             let first = Images::zeroed(2, REGION_BYTES).power_up(written_on);
-            let journal = first.open(Options { life: index as u64, ..quiet() });
+            let journal = first.open(Options { incarnation: index as u64, ..quiet() });
             commit_some(&journal);
             drop(journal);
             let other = first.crash().power_up(recovered_on);
             let found = other.recover();
             assert_eq!(found.ok(), Some(5), "{written_on:?} to {recovered_on:?}");
             other.check_home(1..6);
-            // The next life is the medium's own.
-            let journal = other.open(Options { life: 77, ..quiet() });
+            // The next incarnation is the medium's own.
+            let journal = other.open(Options { incarnation: 77, ..quiet() });
             assert_eq!(journal.header().step_bytes, other.medium().step_bytes());
             commit_some(&journal);
             drop(journal);
@@ -141,16 +141,16 @@ fn a_transaction_that_is_read_twice_is_found_on_larger_sectors() {
 }
 
 #[test]
-fn recovery_does_not_depend_on_the_options_of_either_life() {
+fn recovery_does_not_depend_on_the_options_of_either_incarnation() {
     let codecs = [DeltaCodec::Runs, DeltaCodec::XorLzo];
     for (written, next) in [(2, 5), (5, 2)] {
         for (codec, next_codec) in codecs.into_iter().zip([codecs[1], codecs[0]]) {
             for pack in [false, true] {
-                let options = |region_count, delta_codec, life| Options {
+                let options = |region_count, delta_codec, incarnation| Options {
                     region_count,
                     delta_codec,
                     pack,
-                    life,
+                    incarnation,
                     ..quiet()
                 };
                 let first = Images::zeroed(5, REGION_BYTES).power_up(Kind::Device(512));

@@ -230,7 +230,7 @@ fn a_whole_record_of_an_unknown_form_is_refused() {
     let mut bytes = log_bytes(&rig);
     bytes[start + 48 + 10] = 77;
     let body = start..start + 48 + 12 + 4096;
-    let seed = record_seed(&common::UUID, scanned(&rig).header.life);
+    let seed = record_seed(&common::UUID, scanned(&rig).header.incarnation);
     let checksum = crc32c::crc32c_append(seed, &bytes[body.clone()]);
     bytes[body.end + 4..body.end + 8].copy_from_slice(&checksum.to_le_bytes());
     let unknown = with_log(&rig, &bytes);
@@ -305,14 +305,14 @@ fn a_dry_run_says_the_same_and_writes_nothing() {
 }
 
 #[test]
-fn records_of_an_earlier_life_are_never_replayed() {
+fn records_of_an_earlier_incarnation_are_never_replayed() {
     let rig = Rig::new();
     let journal = rig.open(quiet());
     (1..=10).for_each(|n| _ = commit(&journal, n, 1));
     drop(journal);
-    // Opened without recovery the history is given up, and the next life counts from the same
-    // number: its first record is followed on the medium by the second one of the life before.
-    let journal = rig.open(Options { life: 7002, ..quiet() });
+    // Opened without recovery the history is given up, and the next incarnation counts from the same
+    // number: its first record is followed on the medium by the second one of the incarnation before.
+    let journal = rig.open(Options { incarnation: 7002, ..quiet() });
     assert_eq!(commit(&journal, 500, 9), Tid(1));
     drop(journal);
     let magic = DESCRIPTOR_MAGIC.to_le_bytes();

@@ -98,7 +98,7 @@ fn empty_journal(on: JournalOn, formatted: &Formatted, count: usize) -> Result<I
         region_count: u32::try_from(count).map_err(|e| e.to_string())?,
         commit_interval: None,
         background: false,
-        life: 1,
+        incarnation: 1,
         ..Options::default()
     };
     let made = label.write(&medium).and_then(|()| {

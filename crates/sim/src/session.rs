@@ -19,7 +19,7 @@ use crate::op::{Op, RenameKind, Reserve, Target, symlink_target};
 pub struct Setup {
     /// Route of file data.
     pub data_mode: DataMode,
-    /// Seeds generations and the journal's lives.
+    /// Seeds generations and the journal's incarnations.
     pub seed: u64,
     /// How deltas are encoded.
     pub codec: DeltaCodec,
@@ -53,10 +53,10 @@ impl Setup {
         [4, 2, 3][usize::try_from(self.seed % 3).expect("below 3")]
     }
 
-    /// Options for the `life`th opening: no threads, no timer, a clock that counts its calls.
-    pub fn options(&self, life: u64) -> OpenOptions {
+    /// Options for the `incarnation`th opening: no threads, no timer, a clock that counts its calls.
+    pub fn options(&self, incarnation: u64) -> OpenOptions {
         let ticks = AtomicI64::new(0);
-        let base = 1_700_000_000 + i64::try_from(life).unwrap_or(0) * 1_000_000;
+        let base = 1_700_000_000 + i64::try_from(incarnation).unwrap_or(0) * 1_000_000;
         let clock = move || Timestamp {
             seconds: base + ticks.fetch_add(1, Ordering::Relaxed),
             nanoseconds: 7,
@@ -65,12 +65,12 @@ impl Setup {
             data_mode: self.data_mode,
             delta_codec: self.codec,
             journal: self.journal.clone(),
-            claimant: Some(claimant(life)),
+            claimant: Some(claimant(incarnation)),
             region_count: self.region_count(),
             commit_interval: None,
             background: false,
             clock: Arc::new(clock),
-            random_seed: self.seed.wrapping_mul(1000).wrapping_add(life),
+            random_seed: self.seed.wrapping_mul(1000).wrapping_add(incarnation),
             #[cfg(feature = "canary")]
             broken: self.broken,
             ..OpenOptions::default()
@@ -78,16 +78,16 @@ impl Setup {
     }
 }
 
-/// One machine, which boots anew for each life of the volume: who comes after a crash finds a claim
+/// One machine, which boots anew for each incarnation of the volume: who comes after a crash finds a claim
 /// of an earlier boot.
-fn claimant(life: u64) -> Claimant {
+fn claimant(incarnation: u64) -> Claimant {
     let claim = Claim {
         machine_id: [1; 16],
-        boot_id: u128::from(life + 1).to_be_bytes(),
+        boot_id: u128::from(incarnation + 1).to_be_bytes(),
         process: 1,
         heartbeat_s: 0,
-        living: life,
-        claimed_s: life,
+        living: incarnation,
+        claimed_s: incarnation,
         sequence: 0,
         host_name: "simulated".into(),
     };
@@ -108,14 +108,14 @@ pub struct Session {
     setup: Setup,
     volume: Option<Volume>,
     slots: BTreeMap<u32, InodeNo>,
-    life: u64,
+    incarnation: u64,
 }
 
 impl Session {
     /// Opens the volume.
     pub fn open(device: Arc<dyn BlockDevice>, setup: Setup) -> Result<Session> {
         let volume = Some(Volume::open(device.clone(), setup.options(0))?);
-        Ok(Session { device, setup, volume, slots: BTreeMap::new(), life: 0 })
+        Ok(Session { device, setup, volume, slots: BTreeMap::new(), incarnation: 0 })
     }
 
     /// The volume. Panics after a failed remount.
@@ -209,8 +209,9 @@ impl Session {
     fn remount(&mut self) -> Result<()> {
         self.give_up_slots();
         self.volume.take().expect("the volume is open").close()?;
-        self.life += 1;
-        self.volume = Some(Volume::open(self.device.clone(), self.setup.options(self.life))?);
+        self.incarnation += 1;
+        self.volume =
+            Some(Volume::open(self.device.clone(), self.setup.options(self.incarnation))?);
         Ok(())
     }
 

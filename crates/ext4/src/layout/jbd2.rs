@@ -41,10 +41,10 @@ pub struct ElsewhereMark {
     pub checksum: U32,
     /// UUID of the journal, as in its label.
     pub journal_uuid: [u8; 16],
-    /// The journal's life.
-    pub life: U64,
-    /// The life that it gets or has got; the same as `life` when it has begun.
-    pub next_life: U64,
+    /// The journal's incarnation.
+    pub incarnation: U64,
+    /// The incarnation that it gets or has got; the same as `incarnation` when it has begun.
+    pub next_incarnation: U64,
 }
 
 /// A journal on a medium of its own, as the volume that was not closed knows it.
@@ -52,10 +52,10 @@ pub struct ElsewhereMark {
 pub struct Elsewhere {
     /// UUID of the journal, as in its label.
     pub journal_uuid: [u8; 16],
-    /// The journal's life.
-    pub life: u64,
-    /// The life that it gets or has got; the same as `life` when it has begun.
-    pub next_life: u64,
+    /// The journal's incarnation.
+    pub incarnation: u64,
+    /// The incarnation that it gets or has got; the same as `incarnation` when it has begun.
+    pub next_incarnation: u64,
 }
 
 /// The JBD2 superblock under the kernel's names.
@@ -105,8 +105,8 @@ impl ElsewhereMark {
             reserved: U32::new(0),
             checksum: U32::new(0),
             journal_uuid: elsewhere.journal_uuid,
-            life: U64::new(elsewhere.life),
-            next_life: U64::new(elsewhere.next_life),
+            incarnation: U64::new(elsewhere.incarnation),
+            next_incarnation: U64::new(elsewhere.next_incarnation),
         };
         mark.checksum.set(crc32c::crc32c(&mark.as_bytes()[offset_of!(Self, journal_uuid)..]));
         mark
@@ -133,8 +133,8 @@ impl Jbd2SuperBlock {
     pub fn journal_elsewhere(&self) -> Result<Option<Elsewhere>, ()> {
         let elsewhere = Elsewhere {
             journal_uuid: self.elsewhere.journal_uuid,
-            life: self.elsewhere.life.get(),
-            next_life: self.elsewhere.next_life.get(),
+            incarnation: self.elsewhere.incarnation.get(),
+            next_incarnation: self.elsewhere.next_incarnation.get(),
         };
         match &self.elsewhere {
             found if *found == ElsewhereMark::new(None) => Ok(None),
@@ -224,7 +224,8 @@ mod tests {
         superblock.set_marked(false);
         let before = superblock.clone();
         assert_eq!(before.journal_elsewhere(), Ok(None));
-        let elsewhere = Elsewhere { journal_uuid: [9; 16], life: 0x0102, next_life: 3 << 56 };
+        let elsewhere =
+            Elsewhere { journal_uuid: [9; 16], incarnation: 0x0102, next_incarnation: 3 << 56 };
         superblock.set_journal_elsewhere(Some(elsewhere));
         assert_eq!(superblock.journal_elsewhere(), Ok(Some(elsewhere)));
         let mut golden = [9; 16].to_vec();
@@ -251,8 +252,8 @@ mod tests {
             ("reserved", offset_of!(ElsewhereMark, reserved), 4),
             ("checksum", offset_of!(ElsewhereMark, checksum), 4),
             ("journal_uuid", offset_of!(ElsewhereMark, journal_uuid), 16),
-            ("life", offset_of!(ElsewhereMark, life), 8),
-            ("next_life", offset_of!(ElsewhereMark, next_life), 8),
+            ("incarnation", offset_of!(ElsewhereMark, incarnation), 8),
+            ("next_incarnation", offset_of!(ElsewhereMark, next_incarnation), 8),
         ];
         for (name, offset, size_bytes) in fields {
             let at = offset_of!(Jbd2SuperBlock, elsewhere) + offset;

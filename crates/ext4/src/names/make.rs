@@ -105,7 +105,7 @@ fn new_inode(op: &mut Op<'_>, dir: &Inode, kind: FileKind, owner: Owner) -> Resu
 /// A directory's data mode is that of the files and directories made in it.
 fn hand_down_data_mode(op: &mut Op<'_>, dir: &Inode, inode: &mut Inode) -> Result<()> {
     let in_core = op.mounted().in_core(inode.ino);
-    // The in-core inode may still be there of the inode's former life.
+    // The in-core inode may still be there of the inode's former incarnation.
     in_core.set_mode_code(None);
     in_core.set_synced(false);
     in_core.set_linkable(false);

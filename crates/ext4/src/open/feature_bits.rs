@@ -7,9 +7,9 @@
 //!
 //! The inner bit alone is not enough: `e2fsck -p` would note an error in the superblock.
 //!
-//! If our journal is on a medium of its own, its UUID and life are noted beside the inner bit, so that no other journal
+//! If our journal is on a medium of its own, its UUID and incarnation are noted beside the inner bit, so that no other journal
 //! and no old copy is taken for it. The note is written first and removed last. When a volume that was not closed gets a
-//! new life, both lives are noted until the new one has begun: the journal is in one of them after any crash.
+//! new incarnation, both incarnations are noted until the new one has begun: the journal is in one of them after any crash.
 //!
 //! The claim ([`super::claim`]), which says who has the volume open, is written and removed in the same write as the inner
 //! bit.

@@ -158,7 +158,7 @@ fn open_read_only(found: Found, options: &OpenOptions) -> Result<Opened> {
         region_count: 2,
         commit_interval: None,
         background: false,
-        life: options.random_seed,
+        incarnation: options.random_seed,
         ..Options::default()
     };
     build(found, options, space, engine_options, false)
@@ -170,14 +170,14 @@ fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Op
         return Err(Error::Incompatible(why.into()));
     }
     let place = place::to_use(&found, &options)?;
-    let life = life(&found.superblock, options.random_seed);
-    let elsewhere = note_next_life(&found, &place, life)?;
+    let incarnation = incarnation(&found.superblock, options.random_seed);
+    let elsewhere = note_next_incarnation(&found, &place, incarnation)?;
     let engine_options = Options {
         region_count: u32::try_from(options.region_count).unwrap_or(u32::MAX),
         delta_codec: options.delta_codec,
         commit_interval: options.commit_interval,
         background: options.background,
-        life,
+        incarnation,
         #[cfg(feature = "canary")]
         broken: options.broken,
         ..Options::default()
@@ -197,15 +197,19 @@ fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Op
     }
 }
 
-/// What the volume will note of a journal elsewhere when `life` has begun. If it was not closed, it
-/// notes both lives now: a crash from here on leaves the journal in either.
-fn note_next_life(found: &Found, place: &Place, life: u64) -> Result<Option<Elsewhere>> {
+/// What the volume will note of a journal elsewhere when `incarnation` has begun. If it was not closed, it
+/// notes both incarnations now: a crash from here on leaves the journal in either.
+fn note_next_incarnation(
+    found: &Found,
+    place: &Place,
+    incarnation: u64,
+) -> Result<Option<Elsewhere>> {
     let Some((journal_uuid, was)) = place.elsewhere else { return Ok(None) };
-    let next = Elsewhere { journal_uuid, life, next_life: life };
+    let next = Elsewhere { journal_uuid, incarnation, next_incarnation: incarnation };
     if let Some(was) = was
         && found.area.elsewhere.is_some()
     {
-        found.feature_bits().note_elsewhere(Some(Elsewhere { life: was, ..next }))?;
+        found.feature_bits().note_elsewhere(Some(Elsewhere { incarnation: was, ..next }))?;
     }
     Ok(Some(next))
 }
@@ -274,8 +278,8 @@ fn build(
     })
 }
 
-/// A number for the engine's new life that differs from mount to mount even if the seed does not.
-fn life(superblock: &SuperBlock, seed: u64) -> u64 {
+/// A number for the engine's new incarnation that differs from mount to mount even if the seed does not.
+fn incarnation(superblock: &SuperBlock, seed: u64) -> u64 {
     let words = [
         u64::from(superblock.s_mnt_count.get()),
         u64::from(superblock.s_mtime.get()),

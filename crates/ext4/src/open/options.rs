@@ -37,7 +37,7 @@ pub struct OpenOptions {
     pub background: bool,
     /// The clock that gives inodes their times.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// Seed of inode generations and of the journal's life. Must differ between mounts.
+    /// Seed of inode generations and of the journal's incarnation. Must differ between mounts.
     pub random_seed: u64,
     /// Go on although the journal is damaged before its end: what lies behind the damage is lost.
     pub discard_damaged: bool,

@@ -7,7 +7,7 @@
 //! | closed | with this volume's label | used |
 //! | not closed, journal inode | none | recovered |
 //! | not closed, journal inode | any | recovered from the inode; then as if closed |
-//! | not closed, journal elsewhere | that journal in that life | recovered |
+//! | not closed, journal elsewhere | that journal in that incarnation | recovered |
 //! | not closed, journal elsewhere | none, empty, an old copy, or another one | refused |
 //! | any | with another volume's label, or with anything else on it | refused |
 
@@ -21,7 +21,7 @@ use crate::{Error, Result};
 /// The place of a journal.
 pub(crate) struct Place {
     pub(crate) space: Space,
-    /// UUID of the journal if it is on a medium of its own, and the life that it is in if it has
+    /// UUID of the journal if it is on a medium of its own, and the incarnation that it is in if it has
     /// begun one.
     pub(crate) elsewhere: Option<([u8; 16], Option<u64>)>,
 }
@@ -45,7 +45,7 @@ pub(super) fn to_recover(found: &Found, given: Option<&Medium>) -> Result<Space>
     match label_of(medium, &wanted.volume_uuid)? {
         Some(label) if label == wanted => {
             let space = space_of(medium)?;
-            check_life(&Header::read(&space, &volume_uuid)?, &noted)?;
+            check_incarnation(&Header::read(&space, &volume_uuid)?, &noted)?;
             Ok(space)
         }
         Some(label) => refused(format!(
@@ -60,17 +60,19 @@ pub(super) fn to_recover(found: &Found, given: Option<&Medium>) -> Result<Space>
     }
 }
 
-/// The journal is in the life in which the volume has it: neither is a copy from another time.
-fn check_life(header: &Header, noted: &Elsewhere) -> Result<()> {
-    if header.is_of_life(noted.life) || header.is_of_life(noted.next_life) {
+/// The journal is in the incarnation in which the volume has it: neither is a copy from another time.
+fn check_incarnation(header: &Header, noted: &Elsewhere) -> Result<()> {
+    if header.is_of_incarnation(noted.incarnation)
+        || header.is_of_incarnation(noted.next_incarnation)
+    {
         return Ok(());
     }
     Err(Error::Incompatible(format!(
-        "journal and volume do not belong together any more: the journal given is in life \
-         {:016x}, but the volume was not closed in life {:016x}. Is one of them an old copy? Give \
+        "journal and volume do not belong together any more: the journal given is in incarnation \
+         {:016x}, but the volume was not closed in incarnation {:016x}. Is one of them an old copy? Give \
          the journal that the volume was mounted with last. If it is lost for good: \
          onejournal fsck -y --journal-lost TARGET",
-        header.life, noted.next_life
+        header.incarnation, noted.next_incarnation
     )))
 }
 
@@ -81,7 +83,7 @@ pub(super) fn to_use(found: &Found, options: &OpenOptions) -> Result<Place> {
         return Ok(Place { space, elsewhere: None });
     };
     let volume_uuid = found.superblock.s_uuid;
-    let (label, life) = match label_of(medium, &volume_uuid)? {
+    let (label, incarnation) = match label_of(medium, &volume_uuid)? {
         Some(label) => (label, check_nothing_left(medium, &volume_uuid)?),
         None => {
             let label = Label { journal_uuid: random_uuid(options.random_seed), volume_uuid };
@@ -89,11 +91,11 @@ pub(super) fn to_use(found: &Found, options: &OpenOptions) -> Result<Place> {
             (label, None)
         }
     };
-    Ok(Place { space: space_of(medium)?, elsewhere: Some((label.journal_uuid, life)) })
+    Ok(Place { space: space_of(medium)?, elsewhere: Some((label.journal_uuid, incarnation)) })
 }
 
 /// The volume was closed, or has been recovered: history that this journal still holds is that of
-/// a copy of the volume, and would be lost. Returns the life of the journal.
+/// a copy of the volume, and would be lost. Returns the incarnation of the journal.
 fn check_nothing_left(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<u64>> {
     let scan = match journal::scan(&space_of(medium)?, volume_uuid) {
         Ok(scan) => scan,
@@ -102,7 +104,7 @@ fn check_nothing_left(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<
         Err(error) => return Err(error.into()),
     };
     if scan.records.is_empty() && scan.end == End::Tail {
-        return Ok(Some(scan.header.life));
+        return Ok(Some(scan.header.incarnation));
     }
     Err(Error::Incompatible(
         "the journal given holds changes that this volume does not wait for: was a copy of the \

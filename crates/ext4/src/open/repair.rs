@@ -132,7 +132,7 @@ impl Repair<'_> {
             region_count: REGION_COUNT,
             commit_interval: None,
             background: false,
-            life: system_seed(),
+            incarnation: system_seed(),
             ..Options::default()
         };
         let (device, uuid) = (self.device.clone(), found.superblock.s_uuid);

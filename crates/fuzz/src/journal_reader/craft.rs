@@ -4,7 +4,7 @@
 //! input:   kind, regions, region size, header patches | record, record, ... (up to 32)
 //! record:  what (one in stock, or written out), flags, [tid], [place], patches
 //! ```
-//! Unless its flags say otherwise a record gets the life, the next number and, after the patches,
+//! Unless its flags say otherwise a record gets the incarnation, the next number and, after the patches,
 //! the right checksum. So has the header.
 
 use journal::format::{
@@ -26,7 +26,7 @@ pub const HOME_BLOCKS: usize = 32;
 pub(super) const COMMIT_BYTES: usize = size_of::<RawCommit>();
 
 const BLOCK_BYTES: usize = 4096;
-const LIFE: u64 = 0x11fe;
+const INCARNATION: u64 = 0x11fe;
 const RECORD_LIMIT: usize = 32;
 
 /// What the journal lies on.
@@ -87,14 +87,14 @@ pub fn craft(input: &mut Input<'_>) -> Crafted {
 }
 
 /// The bytes at the start of `record`, which has `commit_at` bytes before its commit record, were
-/// committed in that life.
-pub(super) fn is_certified(record: &[u8], commit_at: usize, life: u64) -> bool {
+/// committed in that incarnation.
+pub(super) fn is_certified(record: &[u8], commit_at: usize, incarnation: u64) -> bool {
     let Ok((commit, _)) = RawCommit::read_from_prefix(&record[commit_at..]) else { return false };
-    commit.checksum.get() == checksum(&record[..commit_at], life)
+    commit.checksum.get() == checksum(&record[..commit_at], incarnation)
 }
 
-fn checksum(bytes: &[u8], life: u64) -> u32 {
-    crc32c::crc32c_append(record_seed(&UUID, life), bytes)
+fn checksum(bytes: &[u8], incarnation: u64) -> u32 {
+    crc32c::crc32c_append(record_seed(&UUID, incarnation), bytes)
 }
 
 struct Writer {
@@ -119,7 +119,7 @@ impl Writer {
             checksum: U32::new(0),
             flags: U32::new(if flags & 0xc0 == 0xc0 { HEADER_CLEAN } else { 0 }),
             uuid: UUID,
-            life: U64::new(LIFE),
+            incarnation: U64::new(INCARNATION),
             sequence: U64::new(4),
             region_bytes: U64::new(self.region_bytes as u64),
             region_count: U32::new(u32::try_from(self.region_count).expect("few")),
@@ -178,7 +178,7 @@ impl Writer {
             self.region = input.below(self.region_count);
             self.at = usize::from(input.u16()) % self.region_bytes / 8 * 8;
         }
-        put(&mut bytes, 8, LIFE);
+        put(&mut bytes, 8, INCARNATION);
         put(&mut bytes, 16, self.tid);
         if flags & 4 == 4 {
             patches(input, &mut bytes);
@@ -220,10 +220,10 @@ fn patches(input: &mut Input<'_>, bytes: &mut [u8]) {
 fn seal(record: &mut [u8]) {
     let commit_at = record.len() - COMMIT_BYTES;
     let tid = U64::read_from_bytes(&record[16..24]).expect("eight bytes");
-    let life = U64::read_from_bytes(&record[8..16]).expect("eight bytes");
+    let incarnation = U64::read_from_bytes(&record[8..16]).expect("eight bytes");
     let commit = RawCommit {
         magic: U32::new(COMMIT_MAGIC),
-        checksum: U32::new(checksum(&record[..commit_at], life.get())),
+        checksum: U32::new(checksum(&record[..commit_at], incarnation.get())),
         tid,
     };
     record[commit_at..].copy_from_slice(commit.as_bytes());
@@ -260,7 +260,7 @@ fn written_out(input: &mut Input<'_>) -> Vec<u8> {
     let descriptor = RawDescriptor {
         magic: U32::new(DESCRIPTOR_MAGIC),
         tag_count: U32::new(u32::try_from(tag_count).expect("few")),
-        life: U64::new(0),
+        incarnation: U64::new(0),
         tid: U64::new(0),
         time_ns: U64::new(0),
         revoke_count: U32::new(u32::try_from(revoke_count).expect("few")),

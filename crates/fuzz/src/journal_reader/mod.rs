@@ -47,7 +47,11 @@ fn check_records(crafted: &Crafted, scan: &Scan) {
         let start = usize::try_from(record.offset).expect("an offset in memory");
         let bytes = crafted.journal.get(start..start + record.payload_at + record.payload_bytes);
         let bytes = bytes.expect("the record lies inside of the journal");
-        assert!(craft::is_certified(&crafted.journal[start..], bytes.len(), scan.header.life));
+        assert!(craft::is_certified(
+            &crafted.journal[start..],
+            bytes.len(),
+            scan.header.incarnation
+        ));
     }
 }
 

@@ -36,7 +36,7 @@ fn written(delta_codec: DeltaCodec, pack: bool) -> Vec<Vec<u8>> {
         region_count: 2,
         commit_interval: None,
         background: false,
-        life: 1,
+        incarnation: 1,
         delta_codec,
         pack,
         now_ns: || 5,

@@ -240,7 +240,7 @@ pub fn quiet() -> Options {
         region_count: 2,
         commit_interval: None,
         background: false,
-        life: 7001,
+        incarnation: 7001,
         now_ns: || 5,
         pack: false,
         ..Options::default()
