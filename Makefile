@@ -1,6 +1,10 @@
 # Two commands for users: `make demo` shows it, `make test` checks it. `make bench` measures it.
 
 CARGO ?= cargo
+# rust-toolchain.toml pins the compiler. Where rustup cannot download it, the stable one that is installed is used.
+ifeq (,$(shell $(CARGO) --version 2>/dev/null))
+export RUSTUP_TOOLCHAIN := stable
+endif
 
 .PHONY: build install uninstall demo test bench bench-quick bench-full fuzz fuzz-crashes lint setup clean plugins test-plugins test-sqlite-suite bench-plugins python-wheel book
 
