@@ -10,7 +10,7 @@
 //!
 //! # Concurrency
 //!
-//! Every change is an operation ([`op::Op`]) around one journal handle, and handles are
+//! Every change is an operation (`op::Op`) around one journal handle, and handles are
 //! exclusive: there is one total order of changes. A change is private to its handle until it
 //! finishes, all at once; dropped unfinished it never happened. Readers do not take part in that
 //! order, they read published blocks.

@@ -248,8 +248,8 @@ impl Volume {
     }
 
     /// Writes all pieces, ascending and apart from each other, growing the file as needed, in one
-    /// transaction. On an error nothing was written: [`Error::NoSpace`] also when one transaction
-    /// cannot hold them, [`Error::NotSupported`] where the volume's mode may put data in place over
+    /// transaction. On an error nothing was written: [`crate::Error::NoSpace`] also when one transaction
+    /// cannot hold them, [`crate::Error::NotSupported`] where the volume's mode may put data in place over
     /// others.
     pub fn write_atomic<'a>(&self, ino: InodeNo, pieces: &[Piece<'a>]) -> Result<()> {
         self.mounted().write_atomic(ino, pieces)

@@ -52,7 +52,7 @@ pub struct Header {
     pub reach_offset: u64,
     /// Records of this incarnation begin at multiples of this many bytes: a power of two, 8 to 4096.
     pub step_bytes: usize,
-    /// Where the space lay on its medium when this incarnation began: [`Space::layout_checksum`].
+    /// Where the space lay on its medium when this incarnation began: `Space::layout_checksum`.
     pub layout_checksum: u32,
     /// Size of the space in bytes when this incarnation began.
     pub space_bytes: u64,

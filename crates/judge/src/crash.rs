@@ -30,7 +30,7 @@ pub struct Trace {
     pub bases: Vec<Image>,
     /// Everything, in order.
     pub events: Vec<Event>,
-    /// The second medium is NVRAM: disks from [`FIRST_THREAD`] on are its threads.
+    /// The second medium is NVRAM: disks from `FIRST_THREAD` on are its threads.
     pub has_nvram: bool,
     /// The first disk has the kernel's ext4. It writes its superblock in place when it is mounted and unmounted, and cannot be
     /// mounted if that write is torn. So the two sectors of the superblock survive together.

@@ -6,7 +6,7 @@
 //! node  0 empty entry (8)                                         8 DxEntry ...  tail (8)
 //! ```
 //! The hash of the first `DxEntry` is not stored (it is the lower bound of the node): its place
-//! holds [`DxCountLimit`].
+//! holds `DxCountLimit`.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
