@@ -9,11 +9,14 @@ mod adapter;
 mod attach;
 mod caller;
 mod capabilities;
+mod closing;
 mod connection;
 mod convert;
 mod errno;
+mod file_system;
 mod guard;
 mod handoff;
+mod handshake;
 mod metrics;
 mod metrics_server;
 mod namespace;
@@ -23,6 +26,7 @@ mod options;
 mod polled;
 mod queues;
 mod read_ahead;
+mod receive;
 mod reply;
 mod request;
 mod session;
@@ -32,17 +36,20 @@ mod workers;
 pub use attach::{
     DAEMON_GONE, MountHandle, Unmounter, check_directory, is_daemon_gone, remount, unmount_here,
 };
-pub use connection::{Connection, MAX_TRANSFER_BYTES, Serve};
+pub use closing::CLOSING_NAME;
+pub use connection::Connection;
 pub use errno::errno;
+pub use file_system::Serve;
 pub use guard::Guard;
 pub use metrics::MetricsText;
 pub use metrics_server::{listen as listen_for_metrics, serve_during as serve_metrics_during};
 pub use one_file::{MountedFile, OneFile};
 pub use options::{IoUring, MountError, MountOptions, Source};
 pub use polled::{Polled, Taken};
+pub use receive::MAX_TRANSFER_BYTES;
 pub use reply::{Answer, Reply};
 pub use request::{Body, Request};
-pub use session::{CLOSING_NAME, Closer, Session, SessionError};
+pub use session::{Closer, Session, SessionError};
 pub use stat::{
     FILE_XATTR, FILES_XATTR, JournalCounters, MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource,
 };

@@ -1,5 +1,5 @@
 //! A connection whose requests are taken when asked for and answered when wanted, in one thread: for a
-//! server that owns its time. [`Connection::run`] is for all others.
+//! server that owns its time. `Connection::run` is for all others.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::attach::MountHandle;
-use crate::connection::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES};
 use crate::options::MountError;
+use crate::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES};
 use crate::reply::{Answer, out_header};
 use crate::request::Request;
 

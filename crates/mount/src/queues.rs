@@ -25,11 +25,11 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, Opcode, OutHeader, UringCmdReq, UringEntInOut, uring};
-use crate::connection::{MAX_TRANSFER_BYTES, Serve};
+use crate::file_system::{Serve, serve_guarded};
 use crate::handoff::{self, Handoff};
+use crate::receive::MAX_TRANSFER_BYTES;
 use crate::reply::{Answer, Reply, SHORT_REPLY_BYTES, out_header};
 use crate::request::{Body, Request};
-use crate::workers::serve_guarded;
 
 /// More queues than this and we stay with `/dev/fuse`: each has a thread of its own.
 const MAX_QUEUE_COUNT: usize = 256;

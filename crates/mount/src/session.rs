@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use crate::adapter::{Adapter, AtomicWrites};
 use crate::attach::MountHandle;
+use crate::closing::mark_closing;
 use crate::connection::Connection;
 use crate::guard::{Guard, Guarded};
 use crate::metrics_server::serve_during;
@@ -138,17 +139,6 @@ impl Session {
         mark_closing();
         adapter.close().map_err(SessionError::Close)?;
         Ok(served?)
-    }
-}
-
-/// The name of a process that serves no more, but brings everything home and ends then.
-pub const CLOSING_NAME: &str = "oj-closing";
-
-/// Gives this process that name: whoever wants the volume can see that waiting is worth while.
-pub(crate) fn mark_closing() {
-    // The first thread's name is the process's, whichever thread writes it.
-    if let Err(error) = std::fs::write("/proc/self/comm", CLOSING_NAME) {
-        tracing::debug!(%error, "the name of the process stays");
     }
 }
 

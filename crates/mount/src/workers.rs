@@ -18,7 +18,6 @@
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Scope;
 
@@ -28,7 +27,8 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, OutHeader};
-use crate::connection::{MAX_TRANSFER_BYTES, PAGE_BYTES, Serve, WRITE_HEAD_BYTES, read_request};
+use crate::file_system::{Serve, serve_guarded};
+use crate::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES, read_request};
 use crate::reply::{Answer, Reply, out_header};
 use crate::request::Request;
 
@@ -125,18 +125,6 @@ impl<S: Serve> Pool<'_, S> {
             }
         }
     }
-}
-
-/// Serves, and ends the process on a panic as a power cut would.
-pub(crate) fn serve_guarded(
-    server: &impl Serve,
-    request: &Request<'_>,
-    reply: &mut Reply<'_>,
-) -> Answer {
-    catch_unwind(AssertUnwindSafe(|| server.serve(request, reply))).unwrap_or_else(|_| {
-        tracing::error!("a violated assertion; stopping as after a power cut");
-        std::process::abort()
-    })
 }
 
 /// Answers what was read, using `output` for header and payload; `false` when the file system is

@@ -10,8 +10,8 @@ use crate::abi::{
     FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
     WRITE_KILL_SUIDGID, WriteIn, WriteOut, init,
 };
-use crate::connection::PAGE_BYTES;
 use crate::convert::{SUID_SGID, node_of};
+use crate::receive::PAGE_BYTES;
 use crate::stat::AdapterCounters;
 
 const SEEK_DATA: u32 = 3;

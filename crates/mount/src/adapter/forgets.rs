@@ -110,7 +110,7 @@ mod tests {
     use super::super::fuzz_test::{adapter, image};
     use super::*;
     use crate::abi::{ForgetIn, InHeader, WriteIn};
-    use crate::connection::Serve;
+    use crate::file_system::Serve;
     use crate::reply::{Answer, Reply};
     use crate::request::{Body, Request};
 

@@ -35,14 +35,14 @@ use self::forgets::Forgets;
 use self::settle::Settling;
 use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, init};
 use crate::capabilities::Capabilities;
-use crate::connection::Serve;
+use crate::closing::mark_closing;
 use crate::convert;
 use crate::errno::{errno, is_grave};
+use crate::file_system::Serve;
 use crate::metrics;
 use crate::notifier::Notifier;
 use crate::reply::{Answer, Reply};
 use crate::request::{Body, Request};
-use crate::session::mark_closing;
 use crate::stat::{AdapterCounters, Opening, Stat, StatSource};
 
 /// The volume as a FUSE server.
