@@ -67,6 +67,7 @@ impl Mounted {
         let options = MountOptions {
             io_uring: IoUring::Off,
             fsname: Some(name.into()),
+            subtype: Some("onejournal".into()),
             ..MountOptions::default()
         };
         let source = Source::Plain { name: name.into() };

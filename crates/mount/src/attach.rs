@@ -19,7 +19,8 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
-use crate::options::{MountError, MountOptions, Source};
+use crate::error::MountError;
+use crate::options::{MountOptions, Source};
 use crate::read_ahead::READ_BYTES_MAX;
 
 const FUSERMOUNT: &str = "fusermount3";
@@ -162,10 +163,6 @@ pub(crate) fn attach(
     }
 }
 
-/// What to do about a mount whose daemon is gone.
-pub const DAEMON_GONE: &str = "a mount whose daemon died is still there; run `onejournal umount` on it (while programs \
-                               use it: umount -l, or fusermount3 -uz), then mount the volume again: that recovers it";
-
 /// Whether this is how a mount answers whose daemon is gone: ENOTCONN, or while its end is being noticed, ECONNABORTED
 /// or ECANCELED.
 pub fn is_daemon_gone(errno: Errno) -> bool {
@@ -177,7 +174,7 @@ pub fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
     let refuse = |why: String| MountError::Directory { dir: dir.to_owned(), why };
     // The kernel asks the daemon for these numbers each time; it still has the attributes when the daemon is dead.
     if rustix::fs::statfs(dir).is_err_and(is_daemon_gone) {
-        return Err(refuse(DAEMON_GONE.into()));
+        return Err(MountError::DaemonGone(dir.to_owned()));
     }
     match std::fs::metadata(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -213,13 +210,15 @@ fn attach_as_root(
     let (name, kind) = match source {
         Source::BlockDevice(path) => {
             data.push_str(",blksize=4096");
-            (path.clone(), "fuseblk.onejournal")
+            (path.clone(), "fuseblk")
         }
-        Source::Plain { name } => {
-            (options.fsname.as_ref().unwrap_or(name).into(), "fuse.onejournal")
-        }
+        Source::Plain { name } => (options.fsname.as_ref().unwrap_or(name).into(), "fuse"),
     };
     let data = CString::new(data).expect("digits and words");
+    let kind = match &options.subtype {
+        Some(subtype) => format!("{kind}.{subtype}"),
+        None => kind.into(),
+    };
     rustix::mount::mount(&name, dir, kind, mount_flags(options), data.as_c_str()).map_err(
         |errno| match source {
             Source::BlockDevice(path) if errno == Errno::BUSY => {
@@ -305,8 +304,12 @@ fn fusermount_options(source: &Source, options: &MountOptions) -> String {
         (None, Source::BlockDevice(path)) => path.display().to_string(),
         (None, Source::Plain { name }) => name.clone(),
     };
-    let name = name.replace('\\', "\\\\").replace(',', "\\,");
-    let mut list = format!("fsname={name},subtype=onejournal");
+    let escaped = |text: &str| text.replace('\\', "\\\\").replace(',', "\\,");
+    let mut list = format!("fsname={}", escaped(&name));
+    if let Some(subtype) = &options.subtype {
+        list.push_str(",subtype=");
+        list.push_str(&escaped(subtype));
+    }
     for (wanted, word) in [
         (options.read_only, "ro"),
         (options.nosuid, "nosuid"),
@@ -375,9 +378,11 @@ mod tests {
     fn options_for_fusermount_are_escaped() {
         let source = Source::Plain { name: "a,b".into() };
         let options = MountOptions { read_only: true, allow_other: false, ..Default::default() };
+        assert_eq!(fusermount_options(&source, &options), "fsname=a\\,b,ro,default_permissions");
+        let options = MountOptions { subtype: Some("words".into()), ..options };
         assert_eq!(
             fusermount_options(&source, &options),
-            "fsname=a\\,b,subtype=onejournal,ro,default_permissions"
+            "fsname=a\\,b,subtype=words,ro,default_permissions"
         );
     }
 

@@ -7,16 +7,14 @@ use rustix::io::Errno;
 
 use crate::abi::init;
 use crate::attach::{MountHandle, attach};
+use crate::error::{ENABLE_URING, MountError};
 use crate::file_system::Serve;
 use crate::handshake::{shake_hands, wanted_flags};
 use crate::namespace::hold_namespace;
-use crate::options::{ENABLE_URING, IoUring, MountError, MountOptions, Source};
+use crate::options::{IoUring, MountOptions, Source};
 use crate::polled::Polled;
 use crate::queues::{Rings, make_rings};
 use crate::workers::serve_until_unmounted;
-
-/// Threads of each queue, at least, with atomic writes: all but one may wait for pages to be dropped.
-const ATOMIC_THREAD_COUNT: usize = 4;
 
 /// A mounted connection whose handshake is done.
 pub struct Connection {
@@ -58,7 +56,7 @@ impl Connection {
             hold_namespace()?;
         }
         let (device, handle) = attach(source, dir, options)?;
-        let least_count = if options.atomic_writes { ATOMIC_THREAD_COUNT } else { 1 };
+        let least_count = options.min_thread_count.max(1);
         let max_thread_count = options.thread_count.max(least_count);
         let rings = match options.io_uring {
             IoUring::Off => None,

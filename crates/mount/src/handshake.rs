@@ -6,7 +6,8 @@ use device::AlignedBuf;
 use zerocopy::IntoBytes;
 
 use crate::abi::{self, InitIn, InitInExt, InitOut, Opcode, OutHeader, init};
-use crate::options::{MountError, MountOptions};
+use crate::error::MountError;
+use crate::options::MountOptions;
 use crate::receive::{MAX_TRANSFER_BYTES, WRITE_HEAD_BYTES, read_request};
 use crate::request::Request;
 

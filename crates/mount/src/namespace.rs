@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use rustix::io::Errno;
 
-use crate::options::MountError;
+use crate::error::MountError;
 
 const NAMESPACE: &str = "/proc/self/ns/mnt";
 

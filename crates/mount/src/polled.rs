@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::attach::MountHandle;
-use crate::options::MountError;
+use crate::error::MountError;
 use crate::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES};
 use crate::reply::{Answer, out_header};
 use crate::request::Request;

@@ -8,10 +8,13 @@ use crate::adapter::{Adapter, AtomicWrites};
 use crate::attach::MountHandle;
 use crate::closing::mark_closing;
 use crate::connection::Connection;
+use crate::daemon_gone::with_advice;
+use crate::error::MountError;
 use crate::guard::{Guard, Guarded};
 use crate::metrics_server::serve_during;
 use crate::notifier::Notifier;
-use crate::options::{MountError, MountOptions, Source};
+use crate::options::Source;
+use crate::session_options::SessionOptions;
 use crate::stat::StatSource;
 use device::sync::Mutex;
 use ext4::Volume;
@@ -52,17 +55,18 @@ impl Closer {
 }
 
 impl Session {
-    /// Mounts `volume` on `dir` and finishes the handshake with the kernel. On failure the volume
-    /// is closed.
+    /// Mounts `volume` on `dir`, as file system type `fuse.onejournal` or `fuseblk.onejournal`, and
+    /// finishes the handshake with the kernel. On failure the volume is closed.
     pub fn mount(
         volume: Volume,
         source: &Source,
         dir: &Path,
-        options: &MountOptions,
+        options: &SessionOptions,
         stat_source: StatSource,
     ) -> Result<Session, MountError> {
-        let has_atomic = options.atomic_writes && may_offer_atomic_writes(&volume, options);
-        let mounted = Connection::mount(source, dir, options).and_then(|connection| {
+        let has_atomic = may_offer_atomic_writes(&volume, options);
+        let connection = Connection::mount(source, dir, &options.of_connection());
+        let mounted = connection.map_err(with_advice).and_then(|connection| {
             let notifier = Arc::new(start_notifier(&connection)?);
             Ok((connection, notifier))
         });
@@ -143,9 +147,10 @@ impl Session {
 }
 
 /// With a writeback cache nobody can tell which program a write came from.
-fn may_offer_atomic_writes(volume: &Volume, options: &MountOptions) -> bool {
-    !options.read_only
-        && !options.writeback_cache
+fn may_offer_atomic_writes(volume: &Volume, options: &SessionOptions) -> bool {
+    options.atomic_writes
+        && !options.mount.read_only
+        && !options.mount.writeback_cache
         && !volume.is_read_only()
         && volume.atomic_block_limit() > 0
 }
