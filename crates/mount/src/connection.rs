@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -9,8 +10,10 @@ use crate::abi::init;
 use crate::attach::{MountHandle, attach};
 use crate::error::{ENABLE_URING, MountError};
 use crate::file_system::Serve;
+use crate::guard::{Guard, Guarded};
 use crate::handshake::{shake_hands, wanted_flags};
 use crate::namespace::hold_namespace;
+use crate::notifier::Notifier;
 use crate::options::{IoUring, MountOptions, Source};
 use crate::polled::Polled;
 use crate::queues::{Rings, make_rings};
@@ -22,6 +25,7 @@ pub struct Connection {
     handle: MountHandle,
     max_thread_count: usize,
     agreed_flags: u64,
+    guarded: Guarded,
     /// Present when the kernel speaks through them.
     rings: Option<Rings>,
     /// Behind the descriptors: while they are open the kernel waits for an answer before it lets go of the mount.
@@ -63,8 +67,16 @@ impl Connection {
             IoUring::Auto | IoUring::On => make_rings(&device, max_thread_count, least_count),
         };
         let taken_back = TakenBack(Some(handle.clone()));
-        let mut connection =
-            Connection { device, handle, max_thread_count, agreed_flags: 0, rings, taken_back };
+        let (agreed_flags, guarded) = (0, Guarded::default());
+        let mut connection = Connection {
+            device,
+            handle,
+            max_thread_count,
+            agreed_flags,
+            guarded,
+            rings,
+            taken_back,
+        };
         let transport = if connection.rings.is_some() { init::OVER_IO_URING } else { 0 };
         let shaken = shake_hands(&connection.device, wanted_flags(options) | transport);
         connection.agreed_flags = match (shaken, source) {
@@ -95,13 +107,28 @@ impl Connection {
         self.agreed_flags
     }
 
-    /// The descriptor once more, to tell the kernel something it did not ask for.
-    pub(crate) fn device(&self) -> std::io::Result<OwnedFd> {
-        self.device.try_clone()
+    /// Starts a notifier for this connection. It has the connection open a second time: while it
+    /// exists, the kernel does not end the connection.
+    pub fn notifier(&self) -> Result<Notifier, MountError> {
+        let device = self.device.try_clone();
+        let started = device.and_then(|device| Notifier::for_device(device, self.guarded.clone()));
+        started.map_err(|error| MountError::System {
+            what: "starting the notifier",
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        })
     }
 
-    /// So many threads may wait for what another one has to read.
-    pub(crate) fn waiter_limit(&self) -> usize {
+    /// `guard` watches over the connection from when pages are dropped for the first time. At most
+    /// once for a connection. Nothing happens where the number of the file system is not known.
+    pub fn guarded_by(&self, guard: Arc<dyn Guard>) {
+        if let Some(device) = self.handle.device() {
+            self.guarded.by(guard, device);
+        }
+    }
+
+    /// At most this many threads may block in `serve` until another request is answered. The rest
+    /// are free to read and answer that one.
+    pub fn waiter_limit(&self) -> usize {
         match self.rings {
             // A thread of its own reads what does not come through them.
             Some(_) => usize::MAX,
@@ -109,8 +136,8 @@ impl Connection {
         }
     }
 
-    /// So many requests can be answered at a time, wherever they come from.
-    pub(crate) fn least_thread_count(&self) -> usize {
+    /// Requests that can be answered at a time, at least, whatever queue they come from.
+    pub fn least_thread_count(&self) -> usize {
         self.rings.as_ref().map_or(self.max_thread_count, Rings::threads_per_queue)
     }
 

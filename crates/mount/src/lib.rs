@@ -46,6 +46,7 @@ pub use file_system::Serve;
 pub use guard::Guard;
 pub use metrics::MetricsText;
 pub use metrics_server::{listen as listen_for_metrics, serve_during as serve_metrics_during};
+pub use notifier::{ByteRange, Dropping, Notifier};
 pub use one_file::{MountedFile, OneFile};
 pub use options::{IoUring, MountOptions, Source};
 pub use polled::{Polled, Taken};

@@ -1,8 +1,9 @@
-//! Telling the kernel to drop what it has cached of a file.
+//! Tells the kernel to drop what it has cached of a file.
 //!
-//! The kernel drops pages only when no request for them is under way any more, so the thread that
-//! tells it must not be needed to answer one: a thread of its own does. To drop attributes waits for
-//! nothing and is done by any thread. What happens if the process is killed while it waits: [`crate::guard`].
+//! The kernel drops a page only when no request for it is under way. So the thread that tells it
+//! must not be needed to answer such a request: the notifier has a thread of its own. To drop
+//! attributes waits for nothing, and any thread may do it. A process that is killed while its
+//! notifier waits needs a [`Guard`](crate::Guard).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,35 +17,38 @@ use zerocopy::IntoBytes;
 use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInodeOut, OutHeader};
 use crate::guard::Guarded;
 
-/// What is to be dropped: bytes of one node, from and how many. 0 bytes: up to the end.
-pub(crate) type Range = (u64, u64);
+/// Bytes of a file: offset and length. A length of 0 means up to the end.
+pub type ByteRange = (u64, u64);
 
 /// A negative offset: no pages, the attributes alone.
-const ATTRIBUTES: Range = (u64::MAX, 0);
+const ATTRIBUTES: ByteRange = (u64::MAX, 0);
 
 struct Job {
     node: u64,
-    ranges: Vec<Range>,
+    ranges: Vec<ByteRange>,
     done: Sender<()>,
 }
 
 /// Sends a message to the kernel.
 type SendMessage = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
-/// The thread that tells the kernel; it ends with the value.
-pub(crate) struct Notifier {
+/// Tells the kernel to drop cached pages and attributes. It has one thread, which ends when the
+/// value is dropped. [`crate::Connection::notifier`] makes one.
+pub struct Notifier {
     send: SendMessage,
     guarded: Guarded,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A request to drop pages that is on its way.
-pub(crate) struct Dropping(Receiver<()>);
+/// The end of a call of [`Notifier::drop_pages`].
+#[must_use = "without waiting, the pages may still be there"]
+pub struct Dropping(Receiver<()>);
 
 impl Dropping {
-    /// Returns when the pages are gone. Requests for them must find a thread meanwhile.
-    pub(crate) fn wait(self) {
+    /// Returns when the pages are gone. Until then a thread must be free to answer requests for
+    /// them.
+    pub fn wait(self) {
         if self.0.recv().is_err() {
             tracing::error!("the notifier has ended before its time");
         }
@@ -53,20 +57,27 @@ impl Dropping {
 
 impl Notifier {
     /// Writes to `/dev/fuse`.
-    pub(crate) fn for_device(device: OwnedFd) -> io::Result<Notifier> {
-        Notifier::start(move |message| match rustix::io::write(&device, message) {
+    pub(crate) fn for_device(device: OwnedFd, guarded: Guarded) -> io::Result<Notifier> {
+        let send = move |message: &[u8]| match rustix::io::write(&device, message) {
             // The kernel does not know the node or the request (any more), or is not there.
             Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::NOTCONN) => {}
             Err(errno) => tracing::error!(%errno, "telling the kernel to drop what it has cached"),
-        })
+        };
+        Notifier::guarded(send, guarded)
     }
 
-    /// Hands each message to `send`.
-    pub(crate) fn start(send: impl Fn(&[u8]) + Send + Sync + 'static) -> io::Result<Notifier> {
+    /// A notifier without a connection: it hands each message to `send`. For tests of a file system.
+    pub fn start(send: impl Fn(&[u8]) + Send + Sync + 'static) -> io::Result<Notifier> {
+        Notifier::guarded(send, Guarded::default())
+    }
+
+    fn guarded(
+        send: impl Fn(&[u8]) + Send + Sync + 'static,
+        guarded: Guarded,
+    ) -> io::Result<Notifier> {
         let send: SendMessage = Arc::new(send);
         let (jobs, incoming) = channel::<Job>();
         let sender = send.clone();
-        let guarded = Guarded::default();
         let guard = guarded.clone();
         let thread = std::thread::Builder::new().name("notifier".into()).spawn(move || {
             for job in incoming {
@@ -79,28 +90,25 @@ impl Notifier {
         Ok(Notifier { send, guarded, jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Has these bytes of a node dropped from the cache, and its attributes.
-    pub(crate) fn drop_pages(&self, node: u64, ranges: Vec<Range>) -> Dropping {
+    /// Drops these bytes of a node from the kernel's cache, and its attributes. The kernel writes
+    /// changed pages back first. Returns at once.
+    pub fn drop_pages(&self, node: u64, ranges: Vec<ByteRange>) -> Dropping {
         let (done, waiting) = channel();
         let jobs = self.jobs.as_ref().expect("it is taken only when the value is dropped");
         jobs.send(Job { node, ranges, done }).expect("the thread ends after the sender");
         Dropping(waiting)
     }
 
-    /// [`Notifier::drop_pages`] in this thread, which returns when the pages are gone. Requests for them must
-    /// find a thread meanwhile.
-    pub(crate) fn drop_pages_here(&self, node: u64, range: Range) {
+    /// [`Notifier::drop_pages`] in the calling thread: returns when the pages are gone. Until then
+    /// another thread must be free to answer requests for them.
+    pub fn drop_pages_here(&self, node: u64, range: ByteRange) {
         self.guarded.watch();
         (self.send)(&message(node, range));
     }
 
-    /// Its guard, to be set.
-    pub(crate) fn guarded(&self) -> Guarded {
-        self.guarded.clone()
-    }
-
-    /// Has the attributes of a node asked for anew. Any thread may call it.
-    pub(crate) fn drop_attributes(&self, node: u64) {
+    /// Drops the attributes of a node: the kernel asks for them when it needs them again. Any thread
+    /// may call it.
+    pub fn drop_attributes(&self, node: u64) {
         (self.send)(&message(node, ATTRIBUTES));
     }
 }
@@ -115,7 +123,7 @@ impl Drop for Notifier {
     }
 }
 
-fn message(node: u64, (off, len_bytes): Range) -> Vec<u8> {
+fn message(node: u64, (off, len_bytes): ByteRange) -> Vec<u8> {
     let body = NotifyInvalInodeOut { ino: node, off, len: len_bytes };
     let len = size_of::<OutHeader>() + size_of::<NotifyInvalInodeOut>();
     let header = OutHeader { len: len as u32, error: NOTIFY_INVAL_INODE, unique: 0 };

@@ -10,15 +10,13 @@ use crate::closing::mark_closing;
 use crate::connection::Connection;
 use crate::daemon_gone::with_advice;
 use crate::error::MountError;
-use crate::guard::{Guard, Guarded};
+use crate::guard::Guard;
 use crate::metrics_server::serve_during;
-use crate::notifier::Notifier;
 use crate::options::Source;
 use crate::session_options::SessionOptions;
 use crate::stat::StatSource;
 use device::sync::Mutex;
 use ext4::Volume;
-use rustix::io::Errno;
 
 /// Why a session did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +34,6 @@ pub struct Session {
     /// Before the connection: it may have the descriptor, too.
     adapter: Adapter,
     connection: Connection,
-    guarded: Guarded,
     metrics: Option<TcpListener>,
     closer: Closer,
 }
@@ -67,7 +64,7 @@ impl Session {
         let has_atomic = may_offer_atomic_writes(&volume, options);
         let connection = Connection::mount(source, dir, &options.of_connection());
         let mounted = connection.map_err(with_advice).and_then(|connection| {
-            let notifier = Arc::new(start_notifier(&connection)?);
+            let notifier = Arc::new(connection.notifier()?);
             Ok((connection, notifier))
         });
         match mounted {
@@ -79,13 +76,12 @@ impl Session {
                 let atomic =
                     has_atomic.then(|| AtomicWrites::new(&volume, notifier.clone(), file_limit));
                 let agreed_flags = connection.agreed_flags();
-                let guarded = notifier.guarded();
                 let mut adapter =
                     Adapter::new(volume, stat_source, agreed_flags, Some(notifier), atomic);
                 adapter.limit_waiters(connection.waiter_limit());
                 adapter.limit_settling(settling_limit);
                 let closer = Closer::default();
-                Ok(Session { adapter, connection, guarded, metrics: None, closer })
+                Ok(Session { adapter, connection, metrics: None, closer })
             }
             Err(error) => {
                 if let Err(error) = volume.close() {
@@ -103,9 +99,7 @@ impl Session {
 
     /// `guard` watches over the connection from when pages are dropped for the first time.
     pub fn guarded_by(&self, guard: Arc<dyn Guard>) {
-        if let Some(device) = self.connection.handle().device() {
-            self.guarded.by(guard, device);
-        }
+        self.connection.guarded_by(guard);
     }
 
     /// With it any thread can unmount, which ends [`Session::run`].
@@ -153,12 +147,4 @@ fn may_offer_atomic_writes(volume: &Volume, options: &SessionOptions) -> bool {
         && !options.mount.writeback_cache
         && !volume.is_read_only()
         && volume.atomic_block_limit() > 0
-}
-
-fn start_notifier(connection: &Connection) -> Result<Notifier, MountError> {
-    let started = connection.device().and_then(Notifier::for_device);
-    started.map_err(|error| MountError::System {
-        what: "starting the notifier",
-        errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-    })
 }

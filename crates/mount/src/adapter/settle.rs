@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::Call;
 use crate::convert::node_of;
-use crate::notifier::Range;
+use crate::notifier::ByteRange;
 
 /// How many wait.
 #[derive(Default)]
@@ -35,7 +35,7 @@ impl Call<'_, '_> {
     /// Has these bytes dropped from the kernel's cache, after what was changed there is written back. `false`: nobody
     /// may wait for that now, and it was not asked for. In this thread: what the notifier has to do first may
     /// wait for the request that is being served.
-    pub(super) fn drop_pages(&self, ino: InodeNo, range: Range) -> bool {
+    pub(super) fn drop_pages(&self, ino: InodeNo, range: ByteRange) -> bool {
         let settling = &self.adapter.settling;
         let Some(notifier) = &self.adapter.notifier else { return false };
         let enter = |count: usize| (count < settling.limit).then_some(count + 1);
