@@ -47,7 +47,7 @@ mod trace;
 
 use std::path::Path;
 
-use mount::{Connection, IoUring, MountError, MountHandle, MountOptions, Polled, Source};
+use fuse::{Connection, IoUring, MountError, MountHandle, MountOptions, Polled, Source};
 
 pub use control::{Command, CommandError};
 pub use disk::Disk;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::MountError;
+use fuse::MountError;
 
 /// What to do about a mount whose daemon is gone.
 pub const DAEMON_GONE: &str = "a mount whose daemon died is still there; run `onejournal umount` on it (while programs \
@@ -10,7 +10,7 @@ pub const DAEMON_GONE: &str = "a mount whose daemon died is still there; run `on
 
 /// The directory without symbolic links, if a volume can be mounted on it.
 pub fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
-    crate::attach::check_directory(dir).map_err(with_advice)
+    fuse::check_directory(dir).map_err(with_advice)
 }
 
 /// The same error; of a mount whose daemon is gone it says what to do.

@@ -6,20 +6,15 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
+use fuse::abi::{
+    AttrOut, EntryOut, FOPEN_KEEP_CACHE, FuseAttr, Opcode, OpenOut, ROOT_NODE, ReadIn, StatfsOut,
+    WriteIn, WriteOut,
+};
+use fuse::{Answer, Connection, IoUring, MountError, MountOptions, Polled, Request, Source, Taken};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use crate::abi::{
-    AttrOut, EntryOut, FOPEN_KEEP_CACHE, FuseAttr, Opcode, OpenOut, ROOT_NODE, ReadIn, StatfsOut,
-    WriteIn, WriteOut,
-};
-use crate::connection::Connection;
-use crate::error::MountError;
-use crate::options::{IoUring, MountOptions, Source};
-use crate::polled::{Polled, Taken};
-use crate::reply::Answer;
-use crate::request::Request;
 use crate::session_options::SUBTYPE;
 
 /// The file's name in the directory it is mounted on.

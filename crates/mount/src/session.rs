@@ -4,19 +4,16 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use crate::adapter::{Adapter, AtomicWrites};
-use crate::attach::MountHandle;
-use crate::closing::mark_closing;
-use crate::connection::Connection;
-use crate::daemon_gone::with_advice;
-use crate::error::MountError;
-use crate::guard::Guard;
-use crate::metrics_server::serve_during;
-use crate::options::Source;
-use crate::session_options::SessionOptions;
-use crate::stat::StatSource;
 use device::sync::Mutex;
 use ext4::Volume;
+use fuse::{Connection, Guard, MountError, MountHandle, Source};
+
+use crate::adapter::{Adapter, AtomicWrites};
+use crate::closing::mark_closing;
+use crate::daemon_gone::with_advice;
+use crate::metrics_server::serve_during;
+use crate::session_options::SessionOptions;
+use crate::stat::StatSource;
 
 /// Why a session did not end well.
 #[derive(Debug, thiserror::Error)]

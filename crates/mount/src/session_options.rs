@@ -1,6 +1,6 @@
 //! What a mounted volume can be asked for.
 
-use crate::options::MountOptions;
+use fuse::MountOptions;
 
 /// Threads of each queue, at least, with atomic writes: all but one may wait for pages to be dropped.
 const ATOMIC_THREAD_COUNT: usize = 4;

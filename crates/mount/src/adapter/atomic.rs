@@ -20,15 +20,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use device::sync::{RwLock, RwLockReadGuard};
 use ext4::{FileKind, InodeNo, Volume};
+use fuse::abi::{WRITE_CACHE, WriteIn};
+use fuse::{Dropping, Notifier};
 use rustix::io::Errno;
 
 use super::forgets::Forgets;
 use super::overlay::Overlay;
 use super::{Call, Failure};
-use crate::abi::{WRITE_CACHE, WriteIn};
 use crate::convert::node_of;
 use crate::errno::{errno, is_grave};
-use crate::notifier::{Dropping, Notifier};
 use crate::stat::AdapterCounters;
 
 /// All overlays together hold at most so many times what one may.

@@ -1,11 +1,11 @@
 //! Attributes of inodes, and of the volume.
 
 use ext4::{Attr, Error, SetAttr, SetTime};
+use fuse::abi::{SetattrIn, StatfsOut, fattr, init};
 use rustix::io::Errno;
 
 use super::atomic::Unsettled;
 use super::{Call, Outcome};
-use crate::abi::{SetattrIn, StatfsOut, fattr, init};
 use crate::convert::{attr_out, permissions, statx_out, timestamp};
 
 const NAME_MAX_BYTES: u32 = 255;

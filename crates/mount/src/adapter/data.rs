@@ -1,17 +1,17 @@
 //! File data: reading, writing, allocating, and making it durable.
 
 use ext4::{Allocate, Error, InodeNo, SeekTo, SetAttr};
+use fuse::PAGE_BYTES;
+use fuse::abi::{
+    FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
+    WRITE_KILL_SUIDGID, WriteIn, WriteOut, init,
+};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::atomic::{AtomicWrites, Route, Table};
 use super::{Call, Failure, Outcome};
-use crate::abi::{
-    FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
-    WRITE_KILL_SUIDGID, WriteIn, WriteOut, init,
-};
 use crate::convert::{SUID_SGID, node_of};
-use crate::receive::PAGE_BYTES;
 use crate::stat::AdapterCounters;
 
 const SEEK_DATA: u32 = 3;

@@ -1,13 +1,13 @@
 //! Reading directories, with or without the attributes of what they name.
 
 use ext4::DirEntry;
+use fuse::Reply;
+use fuse::abi::{Dirent, EntryOut, ReadIn};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use super::{Call, Outcome};
-use crate::abi::{Dirent, EntryOut, ReadIn};
 use crate::convert::{dirent_kind, entry_out};
-use crate::reply::Reply;
 
 const RECORD_ALIGN_BYTES: usize = 8;
 

@@ -2,12 +2,12 @@
 //! of F2FS for atomic writes.
 
 use ext4::{DataMode, InodeNo, SetAttr};
+use fuse::abi::{IoctlIn, IoctlOut};
+use fuse::{CAP_FOWNER, CAP_LINUX_IMMUTABLE, Caller};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{Call, Outcome};
-use crate::abi::{IoctlIn, IoctlOut};
-use crate::caller::{Caller, FOWNER, LINUX_IMMUTABLE};
 use crate::convert::node_of;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
@@ -159,7 +159,7 @@ impl Call<'_, '_> {
             let caller = Caller::of(&self.header);
             self.check_owner(ino, &caller)?;
             let is_guarded = (flags ^ current) & (FS_IMMUTABLE_FL | FS_APPEND_FL) != 0;
-            if is_guarded && !caller.has_capability(LINUX_IMMUTABLE) {
+            if is_guarded && !caller.has_capability(CAP_LINUX_IMMUTABLE) {
                 return Err(Errno::PERM.into());
             }
             if flags & !current & FS_IMMUTABLE_FL != 0 {
@@ -173,7 +173,7 @@ impl Call<'_, '_> {
     /// An ioctl needs no more than an open file, and kernels before 5.14 check nothing for those they know either.
     fn check_owner(&self, ino: InodeNo, caller: &Caller) -> Outcome {
         let is_owner = self.volume.get_attr(ino)?.uid == self.header.uid;
-        if is_owner || caller.has_capability(FOWNER) { Ok(()) } else { Err(Errno::PERM.into()) }
+        if is_owner || caller.has_capability(CAP_FOWNER) { Ok(()) } else { Err(Errno::PERM.into()) }
     }
 
     /// An `int` or `long`, as wide as the caller's buffer.

@@ -28,21 +28,18 @@ use std::sync::Arc;
 
 use device::sync::{Mutex, RwLock};
 use ext4::{InodeNo, Volume};
+use fuse::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, init};
+use fuse::{Answer, Body, Notifier, Reply, Request, Serve};
 use rustix::io::Errno;
 
 pub(crate) use self::atomic::AtomicWrites;
 use self::forgets::Forgets;
 use self::settle::Settling;
-use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, init};
 use crate::capabilities::Capabilities;
 use crate::closing::mark_closing;
 use crate::convert;
 use crate::errno::{errno, is_grave};
-use crate::file_system::Serve;
 use crate::metrics;
-use crate::notifier::Notifier;
-use crate::reply::{Answer, Reply};
-use crate::request::{Body, Request};
 use crate::stat::{AdapterCounters, Opening, Stat, StatSource};
 
 /// The volume as a FUSE server.

@@ -1,12 +1,12 @@
 //! Names: looking them up, making, moving and removing them.
 
 use ext4::{Attr, Error, FileKind, InodeNo, NewNode, Owner, RenameHow};
+use fuse::abi::{LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn};
+use fuse::{CAP_FSETID, Caller};
 use rustix::io::Errno;
 
 use super::atomic::Unsettled;
 use super::{Call, Outcome};
-use crate::abi::{LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn};
-use crate::caller::{Caller, FSETID};
 use crate::convert::{entry_out, inode_of, kind_of_mode, negative_entry, permissions};
 
 const RENAME_NOREPLACE: u32 = 1;
@@ -129,7 +129,7 @@ impl Call<'_, '_> {
             return Ok(permissions);
         }
         let caller = Caller::of(&self.header);
-        let may = caller.is_in_group(dir.gid) || caller.has_capability(FSETID);
+        let may = caller.is_in_group(dir.gid) || caller.has_capability(CAP_FSETID);
         Ok(if may { permissions } else { permissions & !SET_GROUP_ID })
     }
 
@@ -183,12 +183,11 @@ mod tests {
 
     use device::MemoryDevice;
     use ext4::DataMode;
+    use fuse::abi::InHeader;
+    use fuse::{Body, Reply};
 
     use super::super::fuzz_test::{adapter, image};
     use super::*;
-    use crate::abi::InHeader;
-    use crate::reply::Reply;
-    use crate::request::Body;
 
     /// The mode of a new file in a set-group-ID directory of group 500, made by this caller.
     fn mode_of_program(adapter: &super::super::Adapter, caller: InHeader, mode: u16) -> u16 {

@@ -7,13 +7,13 @@
 //! ends the atomic write as well, and its holder is told by the errors of what it does next.
 
 use ext4::NewNode;
+use fuse::abi::{CreateIn, FOPEN_KEEP_CACHE, FOPEN_NOFLUSH, FlushIn, OpenIn, OpenOut, ReleaseIn};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::atomic::AtomicWrites;
 use super::ioctl::{FS_APPEND_FL, FS_IMMUTABLE_FL};
 use super::{Call, Outcome};
-use crate::abi::{CreateIn, FOPEN_KEEP_CACHE, FOPEN_NOFLUSH, FlushIn, OpenIn, OpenOut, ReleaseIn};
 use crate::convert::{entry_out, permissions};
 
 /// `O_ACCMODE`, with `O_RDONLY` being 0.

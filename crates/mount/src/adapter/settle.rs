@@ -9,11 +9,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ext4::InodeNo;
+use fuse::ByteRange;
 use rustix::io::Errno;
 
 use super::Call;
 use crate::convert::node_of;
-use crate::notifier::ByteRange;
 
 /// How many wait.
 #[derive(Default)]

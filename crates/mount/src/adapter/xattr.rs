@@ -1,12 +1,12 @@
 //! Extended attributes, and those of our own that no file holds (see `crate::stat`).
 
 use ext4::{Error, InodeNo, XattrFlags};
+use fuse::abi::{
+    GetxattrIn, GetxattrOut, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInShort, init,
+};
 use rustix::io::Errno;
 
 use super::{Call, Failure, Outcome};
-use crate::abi::{
-    GetxattrIn, GetxattrOut, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInShort, init,
-};
 use crate::stat::{FILE_XATTR, FILES_XATTR, FileReport, MODE_XATTR, PID_XATTR, STAT_XATTR, render};
 
 const XATTR_CREATE: u32 = 1;

@@ -8,11 +8,11 @@ use device::AlignedBuf;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use crate::attach::MountHandle;
 use crate::error::MountError;
-use crate::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES};
+use crate::mounting::attach::MountHandle;
 use crate::reply::{Answer, out_header};
 use crate::request::Request;
+use crate::transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES};
 
 /// What [`Polled::take`] found.
 #[derive(Debug)]

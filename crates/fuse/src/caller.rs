@@ -7,14 +7,16 @@
 
 use crate::abi::InHeader;
 
-/// `CAP_FOWNER`, `CAP_FSETID`, `CAP_LINUX_IMMUTABLE`: numbers of bits.
-pub(crate) const FOWNER: u32 = 3;
-pub(crate) const FSETID: u32 = 4;
-pub(crate) const LINUX_IMMUTABLE: u32 = 9;
+/// Number of the capability to act as the owner of any file.
+pub const CAP_FOWNER: u32 = 3;
+/// Number of the capability to keep set-user-ID and set-group-ID bits.
+pub const CAP_FSETID: u32 = 4;
+/// Number of the capability to set the immutable and append-only flags.
+pub const CAP_LINUX_IMMUTABLE: u32 = 9;
 
 /// What is known of the caller.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Caller {
+pub struct Caller {
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
@@ -24,7 +26,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// The sender of a request.
-    pub(crate) fn of(header: &InHeader) -> Caller {
+    pub fn of(header: &InHeader) -> Caller {
         let unknown = Caller { uid: header.uid, gid: header.gid, ..Caller::default() };
         // A process of another namespace of processes has no number here.
         if header.pid == 0 {
@@ -47,7 +49,7 @@ impl Caller {
     }
 
     /// It has the capability with this number.
-    pub(crate) fn has_capability(&self, number: u32) -> bool {
+    pub fn has_capability(&self, number: u32) -> bool {
         match self.capabilities {
             Some(capabilities) => capabilities & 1 << number != 0,
             None => self.uid == 0,
@@ -55,7 +57,7 @@ impl Caller {
     }
 
     /// It is in this group.
-    pub(crate) fn is_in_group(&self, gid: u32) -> bool {
+    pub fn is_in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }
 }
@@ -88,8 +90,8 @@ mod tests {
         let expected = Caller { uid: 1000, gid: 100, groups, capabilities: Some(0x208) };
         assert_eq!(caller, expected);
         assert!(caller.is_in_group(100) && caller.is_in_group(24) && !caller.is_in_group(7));
-        assert!(caller.has_capability(FOWNER) && caller.has_capability(LINUX_IMMUTABLE));
-        assert!(!caller.has_capability(FSETID));
+        assert!(caller.has_capability(CAP_FOWNER) && caller.has_capability(CAP_LINUX_IMMUTABLE));
+        assert!(!caller.has_capability(CAP_FSETID));
         assert_eq!(parse("Uid:\t1\t2\t3\n"), None);
         assert_eq!(parse(""), None);
     }
@@ -109,7 +111,7 @@ mod tests {
             let caller = Caller::of(&other);
             assert_eq!((caller.uid, caller.gid), (other.uid, other.gid));
             assert_eq!((caller.capabilities, caller.groups.len()), (None, 0), "{other:?}");
-            assert_eq!(caller.has_capability(FOWNER), other.uid == 0);
+            assert_eq!(caller.has_capability(CAP_FOWNER), other.uid == 0);
         }
     }
 }

@@ -15,9 +15,9 @@ use device::sync::{Condvar, Mutex};
 
 use crate::abi::{InHeader, Opcode, OutHeader};
 use crate::file_system::{Serve, serve_guarded};
-use crate::receive::MAX_TRANSFER_BYTES;
 use crate::reply::{Answer, Reply, SHORT_REPLY_BYTES};
 use crate::request::{Body, Request};
+use crate::transport::receive::MAX_TRANSFER_BYTES;
 
 /// A smaller write is home before another thread would have begun with it.
 pub(crate) const MIN_BYTES: usize = 256 << 10;

@@ -11,8 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
-use mount::abi::{AttrOut, EntryOut, FuseAttr, Opcode, ReadIn, WriteIn, WriteOut};
-use mount::{Answer, Connection, MountOptions, Reply, Request, Serve, Source};
+use onejournal_fuse::abi::{AttrOut, EntryOut, FuseAttr, Opcode, ReadIn, WriteIn, WriteOut};
+use onejournal_fuse::{Answer, Connection, MountOptions, Reply, Request, Serve, Source};
 use rustix::io::Errno;
 
 const FILE_NODE: u64 = 2;

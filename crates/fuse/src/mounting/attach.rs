@@ -20,8 +20,8 @@ use rustix::net::{
 };
 
 use crate::error::MountError;
+use crate::mounting::read_ahead::READ_BYTES_MAX;
 use crate::options::{MountOptions, Source};
-use crate::read_ahead::READ_BYTES_MAX;
 
 const FUSERMOUNT: &str = "fusermount3";
 

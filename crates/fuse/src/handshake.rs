@@ -8,8 +8,8 @@ use zerocopy::IntoBytes;
 use crate::abi::{self, InitIn, InitInExt, InitOut, Opcode, OutHeader, init};
 use crate::error::MountError;
 use crate::options::MountOptions;
-use crate::receive::{MAX_TRANSFER_BYTES, WRITE_HEAD_BYTES, read_request};
 use crate::request::Request;
+use crate::transport::receive::{MAX_TRANSFER_BYTES, WRITE_HEAD_BYTES, read_request};
 
 /// Answers the kernel's INIT, and returns the flags that both sides agreed on: of `wanted` those
 /// that the kernel offers.

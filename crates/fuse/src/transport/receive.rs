@@ -9,7 +9,7 @@ use crate::abi::{InHeader, WriteIn};
 /// Largest read or write request, in bytes of data.
 pub const MAX_TRANSFER_BYTES: usize = 1 << 20;
 /// The smallest page of the kernel's cache, in bytes.
-pub(crate) const PAGE_BYTES: usize = 4096;
+pub const PAGE_BYTES: usize = 4096;
 /// Bytes before the data of a WRITE. A request that is read to this many bytes before a page
 /// boundary has its data on the boundary.
 pub(crate) const WRITE_HEAD_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>();

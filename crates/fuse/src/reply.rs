@@ -23,7 +23,7 @@ pub enum Answer {
 pub(crate) const SHORT_REPLY_BYTES: usize = 128;
 
 /// Sends an answer; `false` when that did not work and may be tried again.
-pub(crate) type SendEarly<'a> = &'a dyn Fn(&OutHeader, &[u8]) -> bool;
+pub type SendEarly<'a> = &'a dyn Fn(&OutHeader, &[u8]) -> bool;
 
 /// Payload of an answer.
 pub struct Reply<'a> {
@@ -41,7 +41,7 @@ impl<'a> Reply<'a> {
     }
 
     /// Lets [`Reply::send_early`] send with `early`; without, it does nothing.
-    pub(crate) fn with_early(self, early: SendEarly<'a>) -> Reply<'a> {
+    pub fn with_early(self, early: SendEarly<'a>) -> Reply<'a> {
         Reply { early: Some(early), ..self }
     }
 
@@ -90,7 +90,7 @@ impl<'a> Reply<'a> {
     }
 
     /// The header to send before the payload; `None` when there is nothing to send any more.
-    pub(crate) fn header(&self, unique: u64, answer: Answer) -> Option<OutHeader> {
+    pub fn header(&self, unique: u64, answer: Answer) -> Option<OutHeader> {
         if self.is_sent { None } else { out_header(unique, answer, self.len_bytes) }
     }
 }

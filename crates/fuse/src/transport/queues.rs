@@ -26,10 +26,10 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, Opcode, OutHeader, UringCmdReq, UringEntInOut, uring};
 use crate::file_system::{Serve, serve_guarded};
-use crate::handoff::{self, Handoff};
-use crate::receive::MAX_TRANSFER_BYTES;
 use crate::reply::{Answer, Reply, SHORT_REPLY_BYTES, out_header};
 use crate::request::{Body, Request};
+use crate::transport::large_writes::{self, Handoff};
+use crate::transport::receive::MAX_TRANSFER_BYTES;
 
 /// More queues than this and we stay with `/dev/fuse`: each has a thread of its own.
 const MAX_QUEUE_COUNT: usize = 256;
@@ -110,7 +110,7 @@ pub(crate) fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
     server: &'scope impl Serve,
 ) {
-    let early = server.answers_early().then(|| handoff::start(scope, server));
+    let early = server.answers_early().then(|| large_writes::start(scope, server));
     let handoff = early.transpose().unwrap_or_else(|error| stop(&error));
     for (qid, ring) in rings.0 {
         let builder = std::thread::Builder::new().name(format!("fuse-cpu{qid}"));
@@ -174,7 +174,7 @@ impl<S: Serve> Queue<'_, S> {
         let sent_bytes = (entry.payload_sz as usize).min(payload.len());
         let head = &header[uring::OP_IN];
         let (answer, payload_bytes) = match (opcode, &self.handoff) {
-            (Some(Opcode::Write), Some(handoff)) if sent_bytes >= handoff::MIN_BYTES => {
+            (Some(Opcode::Write), Some(handoff)) if sent_bytes >= large_writes::MIN_BYTES => {
                 let (answer, out) = handoff.serve(asked, head, &payload[..sent_bytes]);
                 payload[..out.len()].copy_from_slice(&out);
                 (answer, out.len())

@@ -28,9 +28,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, OutHeader};
 use crate::file_system::{Serve, serve_guarded};
-use crate::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES, read_request};
 use crate::reply::{Answer, Reply, out_header};
 use crate::request::Request;
+use crate::transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES, read_request};
 
 /// Threads that stay, however idle: one to serve and one for whoever comes meanwhile.
 const IDLE_THREAD_COUNT: usize = 2;

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::abi::init;
-use crate::attach::{MountHandle, attach};
 use crate::error::{ENABLE_URING, MountError};
 use crate::file_system::Serve;
 use crate::guard::{Guard, Guarded};
 use crate::handshake::{shake_hands, wanted_flags};
-use crate::namespace::hold_namespace;
+use crate::mounting::attach::{MountHandle, attach};
+use crate::mounting::namespace::hold_namespace;
 use crate::notifier::Notifier;
 use crate::options::{IoUring, MountOptions, Source};
-use crate::polled::Polled;
-use crate::queues::{Rings, make_rings};
-use crate::workers::serve_until_unmounted;
+use crate::transport::polled::Polled;
+use crate::transport::queues::{Rings, make_rings};
+use crate::transport::workers::serve_until_unmounted;
 
 /// A mounted connection whose handshake is done.
 pub struct Connection {
@@ -93,7 +93,7 @@ impl Connection {
             }
             connection.rings = None;
         }
-        crate::read_ahead::widen(connection.handle.dir());
+        crate::mounting::read_ahead::widen(connection.handle.dir());
         Ok(connection)
     }
 
@@ -156,7 +156,7 @@ impl Connection {
                 .map_err(reading);
         };
         std::thread::scope(|scope| {
-            crate::queues::start(rings, scope, server);
+            crate::transport::queues::start(rings, scope, server);
             serve_until_unmounted(&self.device, server, 1).map_err(reading)
         })
     }
