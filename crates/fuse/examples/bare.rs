@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use onejournal_fuse::abi::{AttrOut, EntryOut, FuseAttr, Opcode, ReadIn, WriteIn, WriteOut};
-use onejournal_fuse::{Answer, Connection, MountOptions, Reply, Request, Serve, Source};
+use onejournal_fuse::{Answer, Connection, FileSystem, MountOptions, Reply, Request, Source};
 use rustix::io::Errno;
 
 const FILE_NODE: u64 = 2;
@@ -67,7 +67,7 @@ impl Nothing {
     }
 }
 
-impl Serve for Nothing {
+impl FileSystem for Nothing {
     fn serve(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
         match request.opcode {
             Some(Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt) => Answer::Silent,

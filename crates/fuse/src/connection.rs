@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::abi::init;
 use crate::error::{ENABLE_URING, MountError};
-use crate::file_system::Serve;
+use crate::file_system::FileSystem;
 use crate::guard::{Guard, Guarded};
 use crate::handshake::{shake_hands, wanted_flags};
 use crate::mounting::attach::{MountHandle, attach};
@@ -142,14 +142,14 @@ impl Connection {
     }
 
     /// Serves until the file system is unmounted.
-    pub fn run(mut self, server: &impl Serve) -> Result<(), MountError> {
+    pub fn run(mut self, server: &impl FileSystem) -> Result<(), MountError> {
         self.taken_back.0 = None;
         let served = self.serve(server);
         self.handle.end();
         served
     }
 
-    fn serve(&mut self, server: &impl Serve) -> Result<(), MountError> {
+    fn serve(&mut self, server: &impl FileSystem) -> Result<(), MountError> {
         let reading = |errno| MountError::System { what: "reading /dev/fuse", errno };
         let Some(rings) = self.rings.take() else {
             return serve_until_unmounted(&self.device, server, self.max_thread_count)

@@ -6,7 +6,7 @@ use crate::reply::{Answer, Reply};
 use crate::request::Request;
 
 /// Something that answers requests, from several threads at a time.
-pub trait Serve: Sync {
+pub trait FileSystem: Sync {
     /// Large writes are worth answering with [`Reply::send_early`].
     fn answers_early(&self) -> bool {
         false
@@ -18,7 +18,7 @@ pub trait Serve: Sync {
 
 /// Serves, and ends the process on a panic as a power cut would.
 pub(crate) fn serve_guarded(
-    server: &impl Serve,
+    server: &impl FileSystem,
     request: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Answer {

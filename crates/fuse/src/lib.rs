@@ -17,7 +17,7 @@ mod transport;
 pub use caller::{CAP_FOWNER, CAP_FSETID, CAP_LINUX_IMMUTABLE, Caller};
 pub use connection::Connection;
 pub use error::MountError;
-pub use file_system::Serve;
+pub use file_system::FileSystem;
 pub use guard::Guard;
 pub use mounting::attach::{
     MountHandle, Unmounter, check_directory, is_daemon_gone, remount, unmount_here,

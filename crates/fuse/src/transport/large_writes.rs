@@ -14,7 +14,7 @@ use device::AlignedBuf;
 use device::sync::{Condvar, Mutex};
 
 use crate::abi::{InHeader, Opcode, OutHeader};
-use crate::file_system::{Serve, serve_guarded};
+use crate::file_system::{FileSystem, serve_guarded};
 use crate::reply::{Answer, Reply, SHORT_REPLY_BYTES};
 use crate::request::{Body, Request};
 use crate::transport::receive::MAX_TRANSFER_BYTES;
@@ -67,7 +67,7 @@ impl Answered {
 /// Starts the threads. They end when every [`Handoff`] is dropped.
 pub(crate) fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    server: &'scope impl Serve,
+    server: &'scope impl FileSystem,
 ) -> io::Result<Handoff> {
     let (jobs, receiver) = channel();
     let receiver = Arc::new(Mutex::new(receiver));
@@ -104,7 +104,7 @@ impl Handoff {
 fn serve_jobs(
     receiver: &Mutex<Receiver<Job>>,
     spares: &Mutex<Vec<AlignedBuf>>,
-    server: &impl Serve,
+    server: &impl FileSystem,
 ) {
     loop {
         let Ok(job) = receiver.lock().recv() else { return };
@@ -113,7 +113,7 @@ fn serve_jobs(
     }
 }
 
-fn serve_job(job: &Job, server: &impl Serve) {
+fn serve_job(job: &Job, server: &impl FileSystem) {
     let early = |_: &OutHeader, payload: &[u8]| {
         job.answered.set(Answer::Done, payload);
         true
@@ -142,7 +142,7 @@ mod tests {
         gate: Mutex<()>,
     }
 
-    impl Serve for Server {
+    impl FileSystem for Server {
         fn serve(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
             let mut body = request.body;
             let first = body.take_bytes(4096).unwrap()[0];

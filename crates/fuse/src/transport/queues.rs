@@ -25,7 +25,7 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, Opcode, OutHeader, UringCmdReq, UringEntInOut, uring};
-use crate::file_system::{Serve, serve_guarded};
+use crate::file_system::{FileSystem, serve_guarded};
 use crate::reply::{Answer, Reply, SHORT_REPLY_BYTES, out_header};
 use crate::request::{Body, Request};
 use crate::transport::large_writes::{self, Handoff};
@@ -108,7 +108,7 @@ fn cpus(list: &str) -> Option<Vec<usize>> {
 pub(crate) fn start<'scope>(
     rings: Rings,
     scope: &'scope Scope<'scope, '_>,
-    server: &'scope impl Serve,
+    server: &'scope impl FileSystem,
 ) {
     let early = server.answers_early().then(|| large_writes::start(scope, server));
     let handoff = early.transpose().unwrap_or_else(|error| stop(&error));
@@ -149,7 +149,7 @@ fn command(qid: u16, commit_id: u64) -> [u8; COMMAND_BYTES] {
     command
 }
 
-impl<S: Serve> Queue<'_, S> {
+impl<S: FileSystem> Queue<'_, S> {
     /// Answers queue `qid` until the file system is unmounted.
     fn serve(mut self, qid: u16) -> io::Result<()> {
         let mut operation = uring::CMD_REGISTER;

@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, OutHeader};
-use crate::file_system::{Serve, serve_guarded};
+use crate::file_system::{FileSystem, serve_guarded};
 use crate::reply::{Answer, Reply, out_header};
 use crate::request::Request;
 use crate::transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES, read_request};
@@ -50,7 +50,7 @@ struct Pool<'a, S> {
 /// Serves with up to `max_thread_count` threads (at least one) until there is nothing to serve.
 pub(crate) fn serve_until_unmounted(
     device: &OwnedFd,
-    server: &impl Serve,
+    server: &impl FileSystem,
     max_thread_count: usize,
 ) -> Result<(), Errno> {
     let pool = Pool {
@@ -77,7 +77,7 @@ pub(crate) fn serve_until_unmounted(
     }
 }
 
-impl<S: Serve> Pool<'_, S> {
+impl<S: FileSystem> Pool<'_, S> {
     fn start_worker<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let grow = |count| (count < self.max_thread_count).then_some(count + 1);
         if self.thread_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).is_err() {
@@ -129,7 +129,7 @@ impl<S: Serve> Pool<'_, S> {
 
 /// Answers what was read, using `output` for header and payload; `false` when the file system is
 /// gone.
-fn serve_one(device: &OwnedFd, server: &impl Serve, bytes: &[u8], output: &mut [u8]) -> bool {
+fn serve_one(device: &OwnedFd, server: &impl FileSystem, bytes: &[u8], output: &mut [u8]) -> bool {
     // The header directly before the payload: one write sends both.
     let (head, room) = output.split_at_mut(PAGE_BYTES);
     let early = |header: &OutHeader, payload: &[u8]| {

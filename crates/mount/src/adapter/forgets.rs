@@ -105,7 +105,7 @@ mod tests {
     use device::MemoryDevice;
     use ext4::{DataMode, InodeNo, NewNode, Owner};
     use fuse::abi::{ForgetIn, InHeader, WriteIn};
-    use fuse::{Answer, Body, Reply, Request, Serve};
+    use fuse::{Answer, Body, FileSystem, Reply, Request};
     use zerocopy::IntoBytes;
 
     use super::super::Adapter;
@@ -131,11 +131,17 @@ mod tests {
         (old, new, size_bytes)
     }
 
-    fn serve(server: &impl Serve, opcode: u32, ino: InodeNo, body: &[u8]) -> Answer {
+    fn serve(server: &impl FileSystem, opcode: u32, ino: InodeNo, body: &[u8]) -> Answer {
         serve_for(0, server, opcode, ino, body)
     }
 
-    fn serve_for(uid: u32, server: &impl Serve, opcode: u32, ino: InodeNo, body: &[u8]) -> Answer {
+    fn serve_for(
+        uid: u32,
+        server: &impl FileSystem,
+        opcode: u32,
+        ino: InodeNo,
+        body: &[u8],
+    ) -> Answer {
         let header = InHeader { opcode, nodeid: u64::from(ino.0), uid, ..InHeader::default() };
         let opcode = fuse::abi::Opcode::from_wire(opcode);
         let mut room = [0; 256];

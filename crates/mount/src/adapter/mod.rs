@@ -29,7 +29,7 @@ use std::sync::Arc;
 use device::sync::{Mutex, RwLock};
 use ext4::{InodeNo, Volume};
 use fuse::abi::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, init};
-use fuse::{Answer, Body, Notifier, Reply, Request, Serve};
+use fuse::{Answer, Body, FileSystem, Notifier, Reply, Request};
 use rustix::io::Errno;
 
 pub(crate) use self::atomic::AtomicWrites;
@@ -180,7 +180,7 @@ impl Adapter {
     }
 }
 
-impl Serve for Adapter {
+impl FileSystem for Adapter {
     fn answers_early(&self) -> bool {
         let volume = self.volume.read();
         volume.as_ref().is_some_and(|volume| !volume.data_mode().is_journaled())
