@@ -1,9 +1,10 @@
 //! The FUSE kernel protocol: layouts, operation codes and flags, version 7.31 to 7.42.
 //!
-//! Facts are those of the kernel's `include/uapi/linux/fuse.h`, names are its names without the
-//! `fuse_` prefix. All fields are in the machine's own byte order. A request is an [`InHeader`],
-//! a structure that depends on the operation, and names or data; an answer is an [`OutHeader`]
-//! and what the operation returns, or a negative errno and nothing else.
+//! Facts are those of the kernel's `include/uapi/linux/fuse.h`. Structures, fields and flags have
+//! its names, without the prefix `fuse_`. All fields are in the machine's own byte order. A request
+//! is an [`InHeader`], a structure that depends on the operation, and names or data; names end with
+//! a NUL. An answer is an [`OutHeader`] and what the operation returns, or a negative errno and
+//! nothing else.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -13,7 +14,7 @@ pub const MAJOR: u32 = 7;
 pub const MINOR: u32 = 42;
 /// Oldest minor version that is accepted (Linux 5.4).
 pub const OLDEST_MINOR: u32 = 31;
-/// Node number of the root directory, whatever its inode number is.
+/// Node number of the root directory.
 pub const ROOT_NODE: u64 = 1;
 
 /// Flags of INIT, requested and answered; from bit 32 on they travel in `flags2`.
@@ -58,11 +59,11 @@ pub mod fattr {
 
 /// [`OpenOut::open_flags`]: nothing of the file is cached, and its size does not bound what is read.
 pub const FOPEN_DIRECT_IO: u32 = 1 << 0;
-/// [`OpenOut::open_flags`]: what the kernel has cached of the file stays.
+/// [`OpenOut::open_flags`]: the kernel keeps what it has cached of the file.
 pub const FOPEN_KEEP_CACHE: u32 = 1 << 1;
-/// [`OpenOut::open_flags`]: closing a descriptor need not be told.
+/// [`OpenOut::open_flags`]: the kernel sends no FLUSH when a descriptor is closed.
 pub const FOPEN_NOFLUSH: u32 = 1 << 5;
-/// What stands for the errno in an [`OutHeader`] that tells the kernel to drop cached pages.
+/// [`OutHeader::error`] of a message that tells the kernel to drop cached pages.
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 /// [`WriteIn::write_flags`]: pages that were changed through a mapping.
 pub const WRITE_CACHE: u32 = 1 << 0;
@@ -73,7 +74,7 @@ pub const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// [`SetxattrIn::setxattr_flags`]: clear set-group-ID when the access ACL is set.
 pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 
-/// Commands of FUSE over io_uring, and where things lie in the header of a ring entry
+/// Commands of FUSE over io_uring, and the layout of the header of a ring entry
 /// (`struct fuse_uring_req_header`).
 pub mod uring {
     use std::ops::Range;
@@ -183,9 +184,11 @@ wire! {
     }
     /// Head of every answer; `error` is 0 or a negative errno.
     OutHeader[16] { len: u32, error: i32, unique: u64, }
+    /// Body of INIT: what the kernel offers.
     InitIn[16] { major: u32, minor: u32, max_readahead: u32, flags: u32, }
     /// What follows [`InitIn`] when the kernel set [`init::INIT_EXT`].
     InitInExt[48] { flags2: u32, unused: [u32; 11], }
+    /// Answer to INIT. `max_readahead` and `max_write` are bytes.
     InitOut[64] {
         major: u32, minor: u32, max_readahead: u32, flags: u32, max_background: u16,
         congestion_threshold: u16, max_write: u32, time_gran: u32, max_pages: u16,
@@ -197,74 +200,110 @@ wire! {
         mtimensec: u32, ctimensec: u32, mode: u32, nlink: u32, uid: u32, gid: u32, rdev: u32,
         blksize: u32, flags: u32,
     }
+    /// Answer to LOOKUP and to all that make a name; in READDIRPLUS before each [`Dirent`]. Node 0: there is
+    /// no such name, which the kernel may remember for `entry_valid` seconds.
     EntryOut[128] {
         nodeid: u64, generation: u64, entry_valid: u64, attr_valid: u64, entry_valid_nsec: u32,
         attr_valid_nsec: u32, attr: FuseAttr,
     }
+    /// Answer to GETATTR and SETATTR. The kernel may use it for `attr_valid` seconds.
     AttrOut[104] { attr_valid: u64, attr_valid_nsec: u32, dummy: u32, attr: FuseAttr, }
+    /// Body of FORGET: the kernel gives so many lookups of the node back.
     ForgetIn[8] { nlookup: u64, }
+    /// Body of BATCH_FORGET; `count` times [`ForgetOne`] follow.
     BatchForgetIn[8] { count: u32, dummy: u32, }
+    /// One node of BATCH_FORGET.
     ForgetOne[16] { nodeid: u64, nlookup: u64, }
+    /// Body of SETATTR; `valid` has the bits of [`fattr`].
     SetattrIn[88] {
         valid: u32, padding: u32, fh: u64, size: u64, lock_owner: u64, atime: u64, mtime: u64,
         ctime: u64, atimensec: u32, mtimensec: u32, ctimensec: u32, mode: u32, unused4: u32,
         uid: u32, gid: u32, unused5: u32,
     }
+    /// Body of MKNOD, then the name.
     MknodIn[16] { mode: u32, rdev: u32, umask: u32, padding: u32, }
+    /// Body of MKDIR, then the name.
     MkdirIn[8] { mode: u32, umask: u32, }
+    /// Body of RENAME, then the old and the new name.
     RenameIn[8] { newdir: u64, }
+    /// Body of RENAME2, then the old and the new name.
     Rename2In[16] { newdir: u64, flags: u32, padding: u32, }
+    /// Body of LINK, then the new name.
     LinkIn[8] { oldnodeid: u64, }
+    /// Body of OPEN and OPENDIR.
     OpenIn[8] { flags: u32, open_flags: u32, }
+    /// Answer to OPEN and OPENDIR; after [`EntryOut`] the answer to CREATE and TMPFILE.
     OpenOut[16] { fh: u64, open_flags: u32, backing_id: i32, }
+    /// Body of CREATE and TMPFILE, then the name.
     CreateIn[16] { flags: u32, mode: u32, umask: u32, open_flags: u32, }
+    /// Body of FLUSH: a descriptor is closed.
     FlushIn[24] { fh: u64, unused: u32, padding: u32, lock_owner: u64, }
+    /// Body of RELEASE and RELEASEDIR: the last descriptor is closed.
     ReleaseIn[24] { fh: u64, flags: u32, release_flags: u32, lock_owner: u64, }
     /// Bytes of a node that are to be dropped from the cache, and its attributes.
     NotifyInvalInodeOut[24] { ino: u64, off: u64, len: u64, }
+    /// Body of READ, READDIR and READDIRPLUS; of the latter two `offset` is the cursor of a [`Dirent`], 0 at first.
     ReadIn[40] {
         fh: u64, offset: u64, size: u32, read_flags: u32, lock_owner: u64, flags: u32, padding: u32,
     }
+    /// Body of WRITE, then `size` bytes of data.
     WriteIn[40] {
         fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32,
         padding: u32,
     }
+    /// Answer to WRITE: bytes written.
     WriteOut[8] { size: u32, padding: u32, }
+    /// Answer to STATFS. `bsize` and `frsize` are bytes, the counts of blocks are in `frsize`.
     StatfsOut[80] {
         blocks: u64, bfree: u64, bavail: u64, files: u64, ffree: u64, bsize: u32, namelen: u32,
         frsize: u32, padding: u32, spare: [u32; 6],
     }
+    /// Body of FSYNC and FSYNCDIR.
     FsyncIn[16] { fh: u64, fsync_flags: u32, padding: u32, }
-    /// Without [`init::SETXATTR_EXT`] only the first two fields are there.
+    /// Body of SETXATTR with [`init::SETXATTR_EXT`], then the name and `size` bytes.
     SetxattrIn[16] { size: u32, flags: u32, setxattr_flags: u32, padding: u32, }
+    /// Body of SETXATTR without [`init::SETXATTR_EXT`].
     SetxattrInShort[8] { size: u32, flags: u32, }
+    /// Body of GETXATTR and LISTXATTR. With `size` 0 the size alone is asked for.
     GetxattrIn[8] { size: u32, padding: u32, }
+    /// Answer to GETXATTR and LISTXATTR where the size alone was asked for.
     GetxattrOut[8] { size: u32, padding: u32, }
+    /// Body of IOCTL, then `in_size` bytes.
     IoctlIn[32] { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32, }
+    /// Answer to IOCTL, then up to `out_size` bytes.
     IoctlOut[16] { result: i32, flags: u32, in_iovs: u32, out_iovs: u32, }
+    /// Body of FALLOCATE.
     FallocateIn[32] { fh: u64, offset: u64, length: u64, mode: u32, padding: u32, }
+    /// Body of LSEEK (`SEEK_DATA` and `SEEK_HOLE` only).
     LseekIn[24] { fh: u64, offset: u64, whence: u32, padding: u32, }
+    /// Answer to LSEEK.
     LseekOut[8] { offset: u64, }
     /// One name of a directory; the name follows, then zeros to a multiple of 8 bytes.
     Dirent[24] { ino: u64, off: u64, namelen: u32, kind: u32, }
+    /// Body of STATX.
     StatxIn[24] { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32, }
+    /// A time in [`FuseStatx`].
     SxTime[16] { tv_sec: i64, tv_nsec: u32, reserved: i32, }
+    /// Attributes in [`StatxOut`].
     FuseStatx[256] {
         mask: u32, blksize: u32, attributes: u64, nlink: u32, uid: u32, gid: u32, mode: u16,
         spare0: u16, ino: u64, size: u64, blocks: u64, attributes_mask: u64, atime: SxTime,
         btime: SxTime, ctime: SxTime, mtime: SxTime, rdev_major: u32, rdev_minor: u32,
         dev_major: u32, dev_minor: u32, spare2: [u64; 14],
     }
-    /// Of a ring entry: what was asked (`commit_id`), how much lies in the payload.
+    /// Of a ring entry: which request it holds (`commit_id`), and how many bytes its payload has.
     UringEntInOut[32] { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64, }
+    /// Command of a ring entry.
     UringCmdReq[24] { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6], }
+    /// Answer to STATX.
     StatxOut[288] {
         attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: FuseStatx,
     }
 }
 
 impl FuseAttr {
-    /// Of a file or directory that is made up: one name, no times, owned by root.
+    /// Attributes of a file or directory that exists in memory only: one name, no times, owned by
+    /// root. `mode` has the type and the permissions.
     pub fn made_up(node: u64, mode: u32, size_bytes: u64) -> FuseAttr {
         FuseAttr {
             ino: node,

@@ -1,9 +1,9 @@
-//! The process that a request comes from: what a request's header does not say of it.
+//! The process that a request comes from: what the header of the request does not say of it.
 //!
-//! While its request is served the thread waits in the kernel, so its number cannot be used again and
-//! its credentials do not change. They may be others than those that the kernel acts with (overlayfs
-//! acts for its mounter): then user or group differ from the header's, and nothing is believed.
-//! Capabilities count in the user namespace of this process only.
+//! While its request is served the sender waits in the kernel, so its number cannot be used again
+//! and its credentials do not change. The kernel may act with other credentials (overlayfs acts for
+//! its mounter). Then user or group differ from those of the header, and the process counts as
+//! unknown. Capabilities count in the user namespace of this process only.
 
 use crate::abi::InHeader;
 
@@ -14,7 +14,7 @@ pub const CAP_FSETID: u32 = 4;
 /// Number of the capability to set the immutable and append-only flags.
 pub const CAP_LINUX_IMMUTABLE: u32 = 9;
 
-/// What is known of the caller.
+/// What is known of the sender of a request, from `/proc`. To find it costs several system calls.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     uid: u32,
@@ -48,7 +48,8 @@ impl Caller {
         found
     }
 
-    /// It has the capability with this number.
+    /// Whether the sender has the capability with this number. Where its capabilities are not known,
+    /// root has all and other users have none.
     pub fn has_capability(&self, number: u32) -> bool {
         match self.capabilities {
             Some(capabilities) => capabilities & 1 << number != 0,
@@ -56,7 +57,8 @@ impl Caller {
         }
     }
 
-    /// It is in this group.
+    /// Whether the sender is in this group. Where its groups are not known, it is in that of the
+    /// header only.
     pub fn is_in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }

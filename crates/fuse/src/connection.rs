@@ -19,7 +19,7 @@ use crate::transport::polled::Polled;
 use crate::transport::queues::{Rings, make_rings};
 use crate::transport::workers::serve_until_unmounted;
 
-/// A mounted connection whose handshake is done.
+/// A mounted connection whose handshake is done. Dropped before it runs, it unmounts.
 pub struct Connection {
     device: OwnedFd,
     handle: MountHandle,
@@ -46,8 +46,10 @@ impl Drop for TakenBack {
 }
 
 impl Connection {
-    /// Mounts and answers the kernel's INIT: from here on file operations wait for
-    /// [`Connection::run`].
+    /// Mounts on the directory `dir` and answers the kernel's INIT. From here on file operations of
+    /// programs wait for [`Connection::run`].
+    ///
+    /// Root mounts by mount(2). Other users need `fusermount3`.
     pub fn mount(
         source: &Source,
         dir: &Path,
@@ -97,12 +99,12 @@ impl Connection {
         Ok(connection)
     }
 
-    /// With it any thread can unmount.
+    /// The mount. Any thread can unmount it.
     pub fn handle(&self) -> MountHandle {
         self.handle.clone()
     }
 
-    /// The flags of `abi::init` that both sides agreed on.
+    /// The flags of [`crate::abi::init`] that both sides agreed on.
     pub fn agreed_flags(&self) -> u64 {
         self.agreed_flags
     }
@@ -141,7 +143,8 @@ impl Connection {
         self.rings.as_ref().map_or(self.max_thread_count, Rings::threads_per_queue)
     }
 
-    /// Serves until the file system is unmounted.
+    /// Serves until the file system is unmounted, in this thread and others that it starts. They have
+    /// ended on return.
     pub fn run(mut self, server: &impl FileSystem) -> Result<(), MountError> {
         self.taken_back.0 = None;
         let served = self.serve(server);
@@ -161,7 +164,9 @@ impl Connection {
         })
     }
 
-    /// Requests one by one instead of [`Connection::run`]; not for a connection through io_uring.
+    /// The same connection for one thread that takes requests itself, instead of
+    /// [`Connection::run`]. Panics for a connection through io_uring: mount with
+    /// [`crate::IoUring::Off`].
     pub fn into_polled(mut self) -> Result<Polled, MountError> {
         assert!(self.rings.is_none(), "requests of a ring come to its threads");
         let device = self

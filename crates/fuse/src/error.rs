@@ -1,4 +1,4 @@
-//! Why there is no mount, or why it could not be taken away.
+//! Why a mount, its service or its end failed.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 /// The parameter of the kernel's module that allows FUSE over io_uring.
 pub(crate) const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Why there is no mount, or why it could not be taken away.
+/// Why a mount, its service or its end failed. The text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The kernel has no FUSE, or this container may not use it.

@@ -1,19 +1,20 @@
-//! Why a process that has the kernel drop pages can be killed.
+//! Why a process that drops cached pages can be killed.
 //!
-//! The kernel waits for a read of such a page that is under way, and nothing interrupts that but the answer. A thread
-//! that asked for it and is killed meanwhile stays in the kernel; with it `/dev/fuse` stays open, so that the kernel
-//! believes that the answer may still come. A process of its own, the guard, has no `/dev/fuse`: it aborts the
-//! connection when the serving process dies.
+//! The kernel waits for a read of such a page that is under way, and only the answer ends the wait.
+//! When the process is killed meanwhile, its waiting thread stays in the kernel and keeps
+//! `/dev/fuse` open, so the kernel still expects the answer. The guard is a process of its own
+//! without `/dev/fuse`: it aborts the connection when the serving process dies.
 //!
-//! The guard is started before pages are dropped for the first time; most mounts need none.
+//! The guard is started before pages are dropped for the first time. Most mounts need none.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Starts the guard.
+/// Starts the guard of a connection: a process that aborts the connection (through
+/// `/sys/fs/fuse/connections`) when the serving process dies. See [`crate::Connection::guarded_by`].
 pub trait Guard: fmt::Debug + Send + Sync {
-    /// Returns when a guard watches over the connection of the file system with the number `device`, or could not
-    /// be started. Does nothing while there is one.
+    /// Returns when a guard watches over the connection of the file system with the number `device`
+    /// (major, minor), or could not be started. Does nothing while one watches.
     fn watch(&self, device: (u32, u32));
 }
 

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-/// What is mounted.
+/// What the mount table shows as the source of the mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A block device. As root this becomes a `fuseblk` mount: the kernel sends SYNCFS, `umount`
     /// waits for the answer to DESTROY, and no other file system can be mounted from the device.
     BlockDevice(PathBuf),
-    /// Anything else; the name is what `df` and `mount` show.
+    /// Anything else: a `fuse` mount.
     Plain {
         /// Shown as the source of the mount.
         name: String,
@@ -21,9 +21,9 @@ pub enum Source {
 pub struct MountOptions {
     /// Refuse changes.
     pub read_only: bool,
-    /// Let other users in (for those who are not root, `/etc/fuse.conf` has to allow that).
+    /// Let other users use the mount. Without root, `/etc/fuse.conf` must allow it.
     pub allow_other: bool,
-    /// Let the kernel check permissions and ACLs.
+    /// Let the kernel check permissions and access lists. Without, the file system checks them.
     pub default_permissions: bool,
     /// Ignore set-user-ID bits.
     pub nosuid: bool,
@@ -34,7 +34,8 @@ pub struct MountOptions {
     /// Shown in the mount table. The kernel leaves access times to a FUSE server, so the file system
     /// must keep them as they are by itself.
     pub noatime: bool,
-    /// Let the kernel collect writes (faster for small ones, hides what was written when).
+    /// Let the kernel collect writes. Small writes are faster; the file system gets them later, in
+    /// the kernel's order, and also after close.
     pub writeback_cache: bool,
     /// How requests come from the kernel.
     pub io_uring: IoUring,

@@ -1,5 +1,5 @@
-//! Where the payload of an answer is built: in the place from which it is sent, on a page boundary,
-//! so that file data is read straight there by direct I/O.
+//! The answer to a request. Its payload is built in the buffer from which it is sent, so that file
+//! data are read straight there, also by direct I/O.
 
 use rustix::io::Errno;
 use zerocopy::{Immutable, IntoBytes};
@@ -15,17 +15,19 @@ pub enum Answer {
     Done,
     /// Failure: send this errno alone.
     Failed(Errno),
-    /// The kernel expects no answer (FORGET, INTERRUPT).
+    /// The kernel expects no answer (FORGET, BATCH_FORGET, INTERRUPT).
     Silent,
 }
 
 /// Room for the answer of a request with a large payload: a WRITE's is 8 bytes.
 pub(crate) const SHORT_REPLY_BYTES: usize = 128;
 
-/// Sends an answer; `false` when that did not work and may be tried again.
+/// Sends a header and a payload before the request is done. `false`: that did not work, and the
+/// answer is sent at the end of the request.
 pub type SendEarly<'a> = &'a dyn Fn(&OutHeader, &[u8]) -> bool;
 
-/// Payload of an answer.
+/// Payload of an answer, in a buffer of the transport: [`crate::MAX_TRANSFER_BYTES`] long, or 128
+/// bytes for the answer to a large WRITE or SETXATTR.
 pub struct Reply<'a> {
     room: &'a mut [u8],
     len_bytes: usize,
@@ -40,7 +42,8 @@ impl<'a> Reply<'a> {
         Reply { room, len_bytes: 0, early: None, is_sent: false }
     }
 
-    /// Lets [`Reply::send_early`] send with `early`; without, it does nothing.
+    /// Lets [`Reply::send_early`] send with `early`. Without, `send_early` does nothing. For
+    /// transports, and for tests of a file system.
     pub fn with_early(self, early: SendEarly<'a>) -> Reply<'a> {
         Reply { early: Some(early), ..self }
     }
@@ -50,8 +53,9 @@ impl<'a> Reply<'a> {
         self.len_bytes = 0;
     }
 
-    /// Answers `unique` with the payload at once, while the server goes on with the request (whose
-    /// bytes stay as they are); how it ends is told to nobody then. The transport may be unable to.
+    /// Answers the request `unique` with the payload at once. The file system goes on with the
+    /// request, whose body stays as it is; the answer that `serve` returns is dropped. Does nothing
+    /// where the transport cannot answer early.
     pub fn send_early(&mut self, unique: u64) {
         let Some(early) = self.early else { return };
         if let Some(header) = self.header(unique, Answer::Done) {
@@ -77,19 +81,20 @@ impl<'a> Reply<'a> {
         Ok(())
     }
 
-    /// The next `len_bytes` bytes, to be filled in place (they hold leftovers of earlier answers)
-    /// and then confirmed with [`Reply::advance`].
+    /// The next `len_bytes` bytes, to be filled in place and then confirmed with
+    /// [`Reply::advance`]. They hold leftovers of earlier answers. `EINVAL`: the buffer is shorter.
     pub fn spare(&mut self, len_bytes: usize) -> Result<&mut [u8], Errno> {
         self.room[self.len_bytes..].get_mut(..len_bytes).ok_or(Errno::INVAL)
     }
 
-    /// Takes `len_bytes` of the spare bytes into the payload.
+    /// Takes the next `len_bytes` bytes of the buffer into the payload. Panics beyond its end.
     pub fn advance(&mut self, len_bytes: usize) {
         self.len_bytes += len_bytes;
         assert!(self.len_bytes <= self.room.len(), "a reply beyond its buffer");
     }
 
-    /// The header to send before the payload; `None` when there is nothing to send any more.
+    /// The header to send before the payload. `None`: the answer is silent, or was sent early. For
+    /// transports, and for tests of a file system.
     pub fn header(&self, unique: u64, answer: Answer) -> Option<OutHeader> {
         if self.is_sent { None } else { out_header(unique, answer, self.len_bytes) }
     }

@@ -1,14 +1,14 @@
 //! A request as it came from the kernel, and the checked reading of its body.
 //!
-//! Nothing the kernel (or whoever holds the device) sends may make us panic: every read from a
-//! body is bounded, and a body that is too short is `EIO`.
+//! No request makes the reader panic: every read from a body is bounded, and a body that is too
+//! short is `EIO`.
 
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use crate::abi::{InHeader, Opcode};
 
-/// One request: its header and the bytes behind it.
+/// One request: its header and its body, which borrows the buffer of the transport.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// The header; `len` has been checked.
@@ -20,7 +20,8 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Takes apart what one `read` of the device returned.
+    /// Takes apart the bytes that one `read` of `/dev/fuse` returned. `EIO`: they are too short, or
+    /// the length in the header is not theirs.
     pub fn parse(bytes: &'a [u8]) -> Result<Request<'a>, Errno> {
         let (header, rest) = InHeader::read_from_prefix(bytes).map_err(|_| Errno::IO)?;
         if u64::from(header.len) != bytes.len() as u64 {
@@ -34,7 +35,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Bytes of a request that have not been read yet.
+/// Bytes of a request that have not been read yet. Read the structure of the operation first
+/// ([`Body::take`]), then names or data. A copy of a body is read from the same place.
 #[derive(Debug, Clone, Copy)]
 pub struct Body<'a> {
     /// The first structure where it comes apart from the rest, as through a ring.
@@ -48,12 +50,12 @@ impl<'a> Body<'a> {
         Body { head: None, rest: bytes }
     }
 
-    /// A body whose first structure, if the operation has one, lies in `head`.
+    /// A body whose first structure, if the operation has one, is stored in `head`.
     pub fn split(head: &'a [u8], rest: &'a [u8]) -> Body<'a> {
         Body { head: Some(head), rest }
     }
 
-    /// Reads one structure.
+    /// Reads one structure of [`crate::abi`]. `EIO`: the body is too short.
     pub fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Result<T, Errno> {
         if let Some(head) = self.head.take() {
             let (value, _) = T::read_from_prefix(head).map_err(|_| Errno::IO)?;
@@ -64,7 +66,7 @@ impl<'a> Body<'a> {
         Ok(value)
     }
 
-    /// Reads `len_bytes` bytes.
+    /// Reads `len_bytes` bytes. `EIO`: the body is too short.
     pub fn take_bytes(&mut self, len_bytes: u32) -> Result<&'a [u8], Errno> {
         let len_bytes = usize::try_from(len_bytes).map_err(|_| Errno::IO)?;
         let (value, rest) = self.rest.split_at_checked(len_bytes).ok_or(Errno::IO)?;
@@ -72,7 +74,8 @@ impl<'a> Body<'a> {
         Ok(value)
     }
 
-    /// Reads bytes up to a NUL, which is swallowed (a symlink's target, an attribute's name).
+    /// Reads bytes up to a NUL, without it (the target of a symbolic link, the name of an
+    /// attribute). `EIO`: there is no NUL.
     pub fn take_string(&mut self) -> Result<&'a [u8], Errno> {
         let end = self.rest.iter().position(|&byte| byte == 0).ok_or(Errno::IO)?;
         let value = &self.rest[..end];
@@ -80,7 +83,7 @@ impl<'a> Body<'a> {
         Ok(value)
     }
 
-    /// Reads the name of a directory entry: not empty, without a slash.
+    /// Reads the name of a directory entry. `EINVAL`: it is empty, or has a slash.
     pub fn take_name(&mut self) -> Result<&'a [u8], Errno> {
         let name = self.take_string()?;
         if name.is_empty() || name.contains(&b'/') {

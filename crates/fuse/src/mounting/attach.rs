@@ -34,18 +34,18 @@ enum Helper {
     Fusermount,
 }
 
-/// A process of its own that unmounts.
+/// Unmounts in a process of its own.
 ///
-/// The end of a `fuseblk` mount waits for the answer of the process that serves, and nothing interrupts that. A thread of
-/// that process could wait for ever, if the process is killed meanwhile: `/dev/fuse`, whose closing ends the wait, is
-/// open as long as one of its threads lives.
+/// The end of a `fuseblk` mount waits for the answer to DESTROY, and nothing else ends the wait but
+/// the closing of `/dev/fuse`. If a thread of the serving process unmounts and the process is
+/// killed, that thread waits for ever: it keeps `/dev/fuse` open itself.
 pub trait Unmounter: fmt::Debug + Send + Sync {
-    /// Takes all mounts of the file system with the number `device` off in our mount namespace: when nothing uses them,
-    /// or lazily.
+    /// Unmounts all mounts of the file system with the number `device` (major, minor) in the mount
+    /// namespace of this process. `lazily`: also while programs use them.
     fn unmount(&self, device: (u32, u32), lazily: bool) -> Result<(), MountError>;
 }
 
-/// A mount that exists: from any thread it can be asked to go away.
+/// A mount, which any thread can unmount.
 #[derive(Debug, Clone)]
 pub struct MountHandle {
     dir: PathBuf,
@@ -64,7 +64,7 @@ impl MountHandle {
         MountHandle { dir, helper, device, is_over: Arc::default(), unmounter: None }
     }
 
-    /// The same, as root unmounted by a process of its own.
+    /// The same mount. As root it is unmounted by `unmounter` instead of umount(2) in this process.
     pub fn unmounted_by(self, unmounter: Arc<dyn Unmounter>) -> MountHandle {
         MountHandle { unmounter: Some(unmounter), ..self }
     }
@@ -74,12 +74,13 @@ impl MountHandle {
         &self.dir
     }
 
-    /// Device number of the file system, if it is known.
+    /// Number of the file system (major, minor), if it is known.
     pub fn device(&self) -> Option<(u32, u32)> {
         self.device
     }
 
-    /// Whether it is what is mounted on the directory now, as far as that can be known.
+    /// Whether this file system is the one that is mounted on the directory now, as far as that can
+    /// be known.
     pub fn is_mounted(&self) -> bool {
         if self.is_over.load(Ordering::Acquire) {
             return false;
@@ -92,17 +93,19 @@ impl MountHandle {
         }
     }
 
-    /// Says that it is mounted no more.
+    /// Notes that it is no longer mounted.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
     }
 
-    /// Unmounts; [`MountError::MountBusy`] while programs use it. The session then ends by itself.
+    /// Unmounts. [`MountError::MountBusy`] while programs use the mount. [`crate::Connection::run`]
+    /// then returns.
     pub fn unmount(&self) -> Result<(), MountError> {
         self.unmount_with(false).inspect(|()| self.end())
     }
 
-    /// Takes the mount out of the name space now; it ends when the last program that uses it does.
+    /// Takes the mount out of the name space now. [`crate::Connection::run`] returns when no program
+    /// uses it any more.
     pub fn unmount_lazily(&self) -> Result<(), MountError> {
         self.unmount_with(true).inspect(|()| self.end())
     }
@@ -134,7 +137,7 @@ impl MountHandle {
     }
 }
 
-/// Takes off what is mounted on `dir`, by umount(2).
+/// Unmounts the topmost mount on `dir`, by umount(2) in this process.
 pub fn unmount_here(dir: &Path, lazily: bool) -> Result<(), MountError> {
     let how = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW | how).map_err(|errno| match errno {
@@ -143,7 +146,8 @@ pub fn unmount_here(dir: &Path, lazily: bool) -> Result<(), MountError> {
     })
 }
 
-/// What is mounted on `dir`, the topmost. From the mount table: asking the mount would wait for its daemon, which is us.
+/// The topmost mount on `dir`. From the mount table: to ask the mount itself would wait for this
+/// process.
 fn mount_on<'a>(table: &'a [MountEntry], dir: &Path) -> Option<&'a MountEntry> {
     table.iter().rev().find(|entry| entry.dir == dir)
 }
@@ -163,13 +167,13 @@ pub(crate) fn attach(
     }
 }
 
-/// Whether this is how a mount answers whose daemon is gone: ENOTCONN, or while its end is being noticed, ECONNABORTED
-/// or ECANCELED.
+/// Whether a mount whose daemon is gone answers with `errno`: `ENOTCONN`, or while the kernel ends
+/// the connection, `ECONNABORTED` or `ECANCELED`.
 pub fn is_daemon_gone(errno: Errno) -> bool {
     matches!(errno, Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
 }
 
-/// The directory without symbolic links, if something can be mounted on it.
+/// The path of the directory without symbolic links, if something can be mounted on it.
 pub fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
     let refuse = |why: String| MountError::Directory { dir: dir.to_owned(), why };
     // The kernel asks the daemon for these numbers each time; it still has the attributes when the daemon is dead.
@@ -230,7 +234,8 @@ fn attach_as_root(
     Ok(device)
 }
 
-/// Changes the flags of what is mounted on `dir`: `ro`, `nosuid`, `nodev` and `noexec`. How access times are kept stays.
+/// Changes the flags of the mount on `dir` to those of `options`: `ro`, `nosuid`, `nodev` and
+/// `noexec`. All other options are ignored.
 pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
     let flags = mount_flags(options).difference(MountFlags::NOATIME);
     rustix::mount::mount_remount(dir, flags, "").map_err(|errno| match errno {

@@ -1,5 +1,5 @@
-//! A connection whose requests are taken when asked for and answered when wanted, in one thread: for a
-//! server that owns its time. `Connection::run` is for all others.
+//! A connection without threads: the file system takes requests and answers them when it wants, also
+//! later and in another order. `Connection::run` is for all others.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +17,8 @@ use crate::transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES
 /// What [`Polled::take`] found.
 #[derive(Debug)]
 pub enum Taken<'a> {
-    /// A request, which wants an answer unless it is a FORGET or an INTERRUPT.
+    /// A request. It wants an answer unless it is a FORGET, a BATCH_FORGET or an INTERRUPT. The next
+    /// call of [`Polled::take`] overwrites its body.
     Request(Request<'a>),
     /// Nothing now; the descriptor becomes readable when there is something.
     Nothing,
@@ -25,7 +26,8 @@ pub enum Taken<'a> {
     Unmounted,
 }
 
-/// A mounted connection without threads.
+/// A mounted connection without threads, for one thread that waits with `poll` (through
+/// [`AsFd`]). [`crate::Connection::into_polled`] makes one.
 pub struct Polled {
     device: OwnedFd,
     handle: MountHandle,
@@ -42,7 +44,7 @@ impl Polled {
         Ok(Polled { device, handle, input: AlignedBuf::zeroed(PAGE_BYTES + MAX_TRANSFER_BYTES) })
     }
 
-    /// With it any thread can unmount.
+    /// The mount. Any thread can unmount it.
     pub fn handle(&self) -> MountHandle {
         self.handle.clone()
     }
@@ -63,7 +65,8 @@ impl Polled {
             .map_err(|_| MountError::Protocol("a garbled request".into()))
     }
 
-    /// Answers the request `unique`. One that nobody waits for any more is no error.
+    /// Answers the request `unique`. It is no error if the request was interrupted or the file system
+    /// unmounted meanwhile.
     pub fn answer(&self, unique: u64, answer: Answer, payload: &[u8]) -> Result<(), MountError> {
         let Some(header) = out_header(unique, answer, payload.len()) else { return Ok(()) };
         let payload = if answer == Answer::Done { payload } else { &[] };

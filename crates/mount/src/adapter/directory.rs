@@ -1,15 +1,12 @@
 //! Reading directories, with or without the attributes of what they name.
 
 use ext4::DirEntry;
-use fuse::Reply;
-use fuse::abi::{Dirent, EntryOut, ReadIn};
+use fuse::abi::{EntryOut, ReadIn};
+use fuse::{Reply, dirent_bytes};
 use rustix::io::Errno;
-use zerocopy::IntoBytes;
 
 use super::{Call, Outcome};
 use crate::convert::{dirent_kind, entry_out};
-
-const RECORD_ALIGN_BYTES: usize = 8;
 
 impl Call<'_, '_> {
     pub(super) fn readdir(&mut self) -> Outcome {
@@ -65,43 +62,10 @@ fn capacity(read: &ReadIn, reply: &mut Reply<'_>) -> Result<usize, Errno> {
 }
 
 fn fits(reply: &Reply<'_>, capacity_bytes: usize, head_bytes: usize, entry: &DirEntry<'_>) -> bool {
-    let record_bytes =
-        (size_of::<Dirent>() + entry.name.len()).next_multiple_of(RECORD_ALIGN_BYTES);
-    reply.payload().len() + head_bytes + record_bytes <= capacity_bytes
+    reply.payload().len() + head_bytes + dirent_bytes(entry.name.len()) <= capacity_bytes
 }
 
 fn push_dirent(reply: &mut Reply<'_>, entry: &DirEntry<'_>) -> Result<(), Errno> {
-    let name_bytes = entry.name.len();
-    let dirent = Dirent {
-        ino: u64::from(entry.ino.0),
-        off: entry.cursor,
-        namelen: u32::try_from(name_bytes).map_err(|_| Errno::OVERFLOW)?,
-        kind: dirent_kind(entry.kind),
-    };
-    let padding_bytes = name_bytes.next_multiple_of(RECORD_ALIGN_BYTES) - name_bytes;
-    reply.push_bytes(dirent.as_bytes())?;
-    reply.push_bytes(entry.name)?;
-    reply.push_bytes(&[0; RECORD_ALIGN_BYTES][..padding_bytes])
-}
-
-#[cfg(test)]
-mod tests {
-    use ext4::{FileKind, InodeNo};
-
-    use super::*;
-
-    #[test]
-    fn a_record_is_padded_to_eight_bytes_and_counted_before_it_is_written() {
-        let entry =
-            DirEntry { ino: InodeNo(12), kind: Some(FileKind::Regular), name: b"abc", cursor: 77 };
-        let mut room = [0; 64];
-        let mut reply = Reply::new(&mut room);
-        assert!(fits(&reply, 32, 0, &entry));
-        assert!(!fits(&reply, 31, 0, &entry));
-        push_dirent(&mut reply, &entry).unwrap();
-        let bytes = reply.payload();
-        assert_eq!(bytes.len(), 32);
-        assert_eq!(bytes[8..16], 77u64.to_ne_bytes());
-        assert_eq!(&bytes[16..32], b"\x03\0\0\0\x08\0\0\0abc\0\0\0\0\0");
-    }
+    let kind = dirent_kind(entry.kind);
+    reply.push_dirent(u64::from(entry.ino.0), entry.cursor, kind, entry.name)
 }
