@@ -5,7 +5,6 @@
 //! The adapter is thin: what a file system does is decided in `ext4`.
 
 mod adapter;
-mod capabilities;
 mod closing;
 mod convert;
 mod daemon_gone;

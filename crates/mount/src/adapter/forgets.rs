@@ -108,9 +108,9 @@ mod tests {
     use fuse::{Answer, Body, FileSystem, Reply, Request};
     use zerocopy::IntoBytes;
 
-    use super::super::Adapter;
-    use super::super::fuzz_test::{adapter, image};
     use super::*;
+    use crate::adapter::Adapter;
+    use crate::adapter::fuzz_test::{adapter, image};
 
     fn served(mode: DataMode) -> Adapter {
         let bytes = std::fs::read(image().path()).unwrap();

@@ -5,11 +5,13 @@ use std::process::Command;
 use std::sync::Arc;
 
 use device::MemoryDevice;
-use ext4::DataMode;
+use ext4::{DataMode, Volume};
 use fuse::abi::InHeader;
+use fuse::{Answer, FileSystem, Notifier, Reply, Request};
 use zerocopy::IntoBytes;
 
-use super::*;
+use crate::adapter::{Adapter, AtomicWrites};
+use crate::stat::StatSource;
 
 const IMAGE_BYTES: u64 = 16 << 20;
 const REQUEST_COUNT: u32 = 30_000;

@@ -13,7 +13,7 @@ use ext4::{Spender, Volume, spending_as};
 use fuse::Request;
 use fuse::abi::{Opcode, WRITE_CACHE, WriteIn};
 
-use super::{Failure, Outcome};
+use crate::adapter::failure::{Failure, Outcome};
 use crate::convert::inode_of;
 
 const CAP_SYS_RESOURCE: u64 = 1 << 24;

@@ -9,8 +9,9 @@ use fuse::abi::{
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::atomic::{AtomicWrites, Route, Table};
-use super::{Call, Failure, Outcome};
+use crate::adapter::atomic::writes::{AtomicWrites, Route, Table};
+use crate::adapter::call::Call;
+use crate::adapter::failure::{Failure, Outcome};
 use crate::convert::{SUID_SGID, node_of};
 use crate::stat::AdapterCounters;
 

@@ -24,9 +24,9 @@ use fuse::abi::{WRITE_CACHE, WriteIn};
 use fuse::{Dropping, Notifier};
 use rustix::io::Errno;
 
-use super::forgets::Forgets;
-use super::overlay::Overlay;
-use super::{Call, Failure};
+use crate::adapter::atomic::overlay::Overlay;
+use crate::adapter::failure::Failure;
+use crate::adapter::forgets::Forgets;
 use crate::convert::node_of;
 use crate::errno::{errno, is_grave};
 use crate::stat::AdapterCounters;
@@ -37,7 +37,7 @@ const TOTAL_FACTOR: usize = 4;
 const FIXED_FLAGS: u32 = 0x10 | 0x20;
 
 /// A file in the atomic state.
-pub(super) struct AtomicFile {
+pub(in crate::adapter) struct AtomicFile {
     ino: InodeNo,
     /// The open file whose writes it takes.
     holder: u64,
@@ -46,7 +46,7 @@ pub(super) struct AtomicFile {
 }
 
 #[derive(Default)]
-pub(super) struct Table {
+pub(in crate::adapter) struct Table {
     files: HashMap<InodeNo, Arc<AtomicFile>>,
     /// Holders that do not know yet that their atomic write was dropped.
     lost: HashSet<u64>,
@@ -56,13 +56,13 @@ pub(super) struct Table {
 
 impl Table {
     /// A write at the end of the file that begins here may be meant for where the file really ends.
-    pub(super) fn is_stale_end(&self, ino: InodeNo, offset: u64) -> bool {
+    pub(in crate::adapter) fn is_stale_end(&self, ino: InodeNo, offset: u64) -> bool {
         self.stale_ends.get(&ino) == Some(&offset)
     }
 }
 
 /// Where a write goes.
-pub(super) enum Route<'a> {
+pub(in crate::adapter) enum Route<'a> {
     /// Into the overlay.
     Held(Arc<AtomicFile>),
     /// To the volume; nobody can begin an atomic write until this is dropped.
@@ -97,7 +97,7 @@ impl AtomicWrites {
     }
 
     /// A number for an open file; it says whether it may write.
-    pub(super) fn new_handle(&self, is_writable: bool) -> u64 {
+    pub(in crate::adapter) fn new_handle(&self, is_writable: bool) -> u64 {
         self.next_handle.fetch_add(1, Ordering::Relaxed) << 1 | u64::from(is_writable)
     }
 
@@ -123,7 +123,12 @@ impl AtomicWrites {
     }
 
     /// START. Once more is no error.
-    pub(super) fn start(&self, volume: &Volume, ino: InodeNo, handle: u64) -> Result<(), Failure> {
+    pub(in crate::adapter) fn start(
+        &self,
+        volume: &Volume,
+        ino: InodeNo,
+        handle: u64,
+    ) -> Result<(), Failure> {
         if handle & 1 == 0 {
             return Err(Errno::BADF.into());
         }
@@ -150,7 +155,11 @@ impl AtomicWrites {
     }
 
     /// Where this WRITE goes.
-    pub(super) fn route(&self, ino: InodeNo, write: &WriteIn) -> Result<Route<'_>, Errno> {
+    pub(in crate::adapter) fn route(
+        &self,
+        ino: InodeNo,
+        write: &WriteIn,
+    ) -> Result<Route<'_>, Errno> {
         let table = self.table.read();
         // Of pages that were changed through a mapping nobody can tell who changed them.
         let is_known = write.write_flags & WRITE_CACHE == 0;
@@ -165,13 +174,13 @@ impl AtomicWrites {
     }
 
     /// The size of a file in the atomic state, as everybody sees it.
-    pub(super) fn size(&self, ino: InodeNo) -> Option<u64> {
+    pub(in crate::adapter) fn size(&self, ino: InodeNo) -> Option<u64> {
         self.file(ino)?.overlay.read().as_ref().map(Overlay::size)
     }
 
     /// Takes a write of the holder in. More than a transaction can hold is `EFBIG`: from `ENOSPC`
     /// SQLite would conclude that its rollback journal finds no room either.
-    pub(super) fn write(
+    pub(in crate::adapter) fn write(
         &self,
         volume: &Volume,
         file: &AtomicFile,
@@ -199,7 +208,7 @@ impl AtomicWrites {
     }
 
     /// [`Volume::read_noting`] with what the holder has written.
-    pub(super) fn read(
+    pub(in crate::adapter) fn read(
         &self,
         volume: &Volume,
         ino: InodeNo,
@@ -219,7 +228,7 @@ impl AtomicWrites {
     }
 
     /// COMMIT: durable when it returns. A failure aborts.
-    pub(super) fn commit(
+    pub(in crate::adapter) fn commit(
         &self,
         volume: &Volume,
         ino: InodeNo,
@@ -256,13 +265,13 @@ impl AtomicWrites {
     }
 
     /// ABORT, and the end of the open file; nothing to do where there is no atomic write.
-    pub(super) fn abort(&self, ino: InodeNo, handle: u64, counters: &AdapterCounters) {
+    pub(in crate::adapter) fn abort(&self, ino: InodeNo, handle: u64, counters: &AdapterCounters) {
         self.forgive(handle);
         self.end(ino, handle, false, counters);
     }
 
     /// Aborts behind the holder's back.
-    pub(super) fn lose(&self, ino: InodeNo, handle: u64, counters: &AdapterCounters) {
+    pub(in crate::adapter) fn lose(&self, ino: InodeNo, handle: u64, counters: &AdapterCounters) {
         self.end(ino, handle, true, counters);
     }
 
@@ -287,12 +296,12 @@ impl AtomicWrites {
     }
 
     /// An append that the kernel put at a stale end went elsewhere; the kernel now takes the file to end here.
-    pub(super) fn move_stale_end(&self, ino: InodeNo, end: u64) {
+    pub(in crate::adapter) fn move_stale_end(&self, ino: InodeNo, end: u64) {
         self.change_table(|table| table.stale_ends.insert(ino, end));
     }
 
     /// The kernel does not know the file any more.
-    pub(super) fn forget(&self, ino: InodeNo) {
+    pub(in crate::adapter) fn forget(&self, ino: InodeNo) {
         if self.stale_count.load(Ordering::SeqCst) > 0 {
             self.change_table(|table| table.stale_ends.remove(&ino));
         }
@@ -307,6 +316,15 @@ impl AtomicWrites {
         is_lost && self.change_table(|table| table.lost.remove(&handle))
     }
 
+    /// Until the result is dropped, the file has no atomic write. `EBUSY`: it has one.
+    pub(in crate::adapter) fn settled(
+        &self,
+        ino: InodeNo,
+    ) -> Result<RwLockReadGuard<'_, Table>, Errno> {
+        let table = self.table.read();
+        if table.files.contains_key(&ino) { Err(Errno::BUSY) } else { Ok(table) }
+    }
+
     fn take_out(&self, file: &AtomicFile, overlay: &Overlay) {
         self.block_count.fetch_sub(overlay.block_count(), Ordering::Relaxed);
         self.change_table(|table| table.files.remove(&file.ino));
@@ -318,16 +336,26 @@ impl AtomicWrites {
 }
 
 /// What was so when a request for attributes began.
-pub(super) struct Unsettled<'a>(Option<&'a AtomicWrites>);
+pub(in crate::adapter) struct Unsettled<'a>(Option<&'a AtomicWrites>);
 
-impl Unsettled<'_> {
-    pub(super) fn is_any(&self) -> bool {
+impl<'a> Unsettled<'a> {
+    /// To be asked for before attributes are read.
+    pub(in crate::adapter) fn of(atomic: Option<&'a AtomicWrites>) -> Unsettled<'a> {
+        Unsettled(atomic.filter(|atomic| !atomic.is_idle()))
+    }
+
+    pub(in crate::adapter) fn is_any(&self) -> bool {
         self.0.is_some()
     }
 
     /// Size and validity of attributes to be told, where there are atomic writes: a commit may have
     /// overtaken the request, so that the kernel has to ask again.
-    pub(super) fn correct(&self, ino: InodeNo, size: &mut u64, valid_seconds: &mut u64) {
+    pub(in crate::adapter) fn correct(
+        &self,
+        ino: InodeNo,
+        size: &mut u64,
+        valid_seconds: &mut u64,
+    ) {
         let Some(atomic) = self.0 else { return };
         *valid_seconds = 0;
         if let Some(file) = atomic.file(ino)
@@ -335,23 +363,5 @@ impl Unsettled<'_> {
         {
             *size = overlay.size();
         }
-    }
-}
-
-impl<'a> Call<'a, '_> {
-    /// To be asked for before attributes are read.
-    pub(super) fn unsettled(&self) -> Unsettled<'a> {
-        Unsettled(self.adapter.atomic.as_ref().filter(|atomic| !atomic.is_idle()))
-    }
-
-    /// Nobody has an atomic write of this file, or begins one until the result is dropped; `EBUSY`
-    /// otherwise.
-    pub(super) fn settled(
-        &self,
-        ino: InodeNo,
-    ) -> Result<Option<RwLockReadGuard<'a, Table>>, Errno> {
-        let Some(atomic) = &self.adapter.atomic else { return Ok(None) };
-        let table = atomic.table.read();
-        if table.files.contains_key(&ino) { Err(Errno::BUSY) } else { Ok(Some(table)) }
     }
 }

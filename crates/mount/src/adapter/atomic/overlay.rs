@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use ext4::{InodeNo, Volume};
 use rustix::io::Errno;
 
-use super::Failure;
+use crate::adapter::failure::Failure;
 
 const BLOCK_BYTES: usize = 4096;
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -155,8 +155,8 @@ mod tests {
     use device::MemoryDevice;
     use ext4::{DataMode, NewNode, Owner};
 
-    use super::super::fuzz_test::{adapter, image};
     use super::*;
+    use crate::adapter::fuzz_test::{adapter, image};
 
     fn put(content: &mut Vec<u8>, offset: usize, data: &[u8]) {
         content.resize(content.len().max(offset + data.len()), 0);

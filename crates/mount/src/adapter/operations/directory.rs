@@ -5,7 +5,8 @@ use fuse::abi::{EntryOut, ReadIn};
 use fuse::{Reply, dirent_bytes};
 use rustix::io::Errno;
 
-use super::{Call, Outcome};
+use crate::adapter::call::Call;
+use crate::adapter::failure::Outcome;
 use crate::convert::{dirent_kind, entry_out};
 
 impl Call<'_, '_> {

@@ -7,7 +7,8 @@ use fuse::{CAP_FOWNER, CAP_LINUX_IMMUTABLE, Caller};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{Call, Outcome};
+use crate::adapter::call::Call;
+use crate::adapter::failure::Outcome;
 use crate::convert::node_of;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;

@@ -5,8 +5,9 @@ use fuse::abi::{LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn};
 use fuse::{CAP_FSETID, Caller};
 use rustix::io::Errno;
 
-use super::atomic::Unsettled;
-use super::{Call, Outcome};
+use crate::adapter::atomic::writes::Unsettled;
+use crate::adapter::call::Call;
+use crate::adapter::failure::Outcome;
 use crate::convert::{entry_out, inode_of, kind_of_mode, negative_entry, permissions};
 
 const RENAME_NOREPLACE: u32 = 1;
@@ -186,11 +187,11 @@ mod tests {
     use fuse::abi::InHeader;
     use fuse::{Body, Reply};
 
-    use super::super::fuzz_test::{adapter, image};
     use super::*;
+    use crate::adapter::fuzz_test::{adapter, image};
 
     /// The mode of a new file in a set-group-ID directory of group 500, made by this caller.
-    fn mode_of_program(adapter: &super::super::Adapter, caller: InHeader, mode: u16) -> u16 {
+    fn mode_of_program(adapter: &crate::adapter::Adapter, caller: InHeader, mode: u16) -> u16 {
         let volume = adapter.volume.read();
         let volume = volume.as_ref().unwrap();
         let parent = match volume.lookup(InodeNo::ROOT, b"shared") {

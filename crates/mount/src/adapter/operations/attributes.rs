@@ -4,8 +4,9 @@ use ext4::{Attr, Error, SetAttr, SetTime};
 use fuse::abi::{SetattrIn, StatfsOut, fattr, init};
 use rustix::io::Errno;
 
-use super::atomic::Unsettled;
-use super::{Call, Outcome};
+use crate::adapter::atomic::writes::Unsettled;
+use crate::adapter::call::Call;
+use crate::adapter::failure::Outcome;
 use crate::convert::{attr_out, permissions, statx_out, timestamp};
 
 const NAME_MAX_BYTES: u32 = 255;

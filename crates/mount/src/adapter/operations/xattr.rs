@@ -6,7 +6,8 @@ use fuse::abi::{
 };
 use rustix::io::Errno;
 
-use super::{Call, Failure, Outcome};
+use crate::adapter::call::Call;
+use crate::adapter::failure::{Failure, Outcome};
 use crate::stat::{FILE_XATTR, FILES_XATTR, FileReport, MODE_XATTR, PID_XATTR, STAT_XATTR, render};
 
 const XATTR_CREATE: u32 = 1;

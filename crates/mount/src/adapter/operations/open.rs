@@ -11,9 +11,10 @@ use fuse::abi::{CreateIn, FOPEN_KEEP_CACHE, FOPEN_NOFLUSH, FlushIn, OpenIn, Open
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::atomic::AtomicWrites;
-use super::ioctl::{FS_APPEND_FL, FS_IMMUTABLE_FL};
-use super::{Call, Outcome};
+use crate::adapter::atomic::writes::AtomicWrites;
+use crate::adapter::call::Call;
+use crate::adapter::failure::Outcome;
+use crate::adapter::operations::ioctl::{FS_APPEND_FL, FS_IMMUTABLE_FL};
 use crate::convert::{entry_out, permissions};
 
 /// `O_ACCMODE`, with `O_RDONLY` being 0.
