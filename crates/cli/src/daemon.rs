@@ -13,7 +13,7 @@ use std::sync::Arc;
 use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered, Trust};
 use ext4::Volume;
 use journal::Medium;
-use mount::{Session, Source, StatSource};
+use mount::{Session, SessionOptions, Source, StatSource};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -111,7 +111,8 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     // From now on none of them ends the process, which would leave a dead mount.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|error| CliError::new(format!("signals: {error}")))?;
-    let mut session = Session::mount(volume, &source, &args.dir, &parsed.mount, stat_source)
+    let options = SessionOptions { mount: parsed.mount, atomic_writes: parsed.atomic_writes };
+    let mut session = Session::mount(volume, &source, &args.dir, &options, stat_source)
         .map_err(|error| CliError::new(error.to_string()))?;
     drop(attached);
     if let Some(listener) = metrics {

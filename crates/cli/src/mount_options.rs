@@ -69,6 +69,8 @@ pub fn asks_for_help(words: impl IntoIterator<Item = String>) -> bool {
 pub struct Parsed {
     /// For the FUSE side.
     pub mount: MountOptions,
+    /// Offers the ioctls for atomic writes.
+    pub atomic_writes: bool,
     /// Where file data goes.
     pub data_mode: DataMode,
     /// Smaller writes go through the journal in `selective` mode.
@@ -97,6 +99,7 @@ impl Default for Parsed {
     fn default() -> Parsed {
         Parsed {
             mount: MountOptions::default(),
+            atomic_writes: false,
             data_mode: DataMode::Auto,
             threshold_bytes: 4096,
             commit_interval: Duration::from_secs(5),
@@ -148,7 +151,7 @@ impl Parsed {
     /// Sets one option.
     pub fn set(&mut self, option: &str) -> Result<()> {
         let (name, value) = split(option);
-        if is_for_others(name, value) || set_flag(&mut self.mount, name, value) {
+        if is_for_others(name, value) || set_flag(self, name, value) {
             return Ok(());
         }
         if let Some(why) = why_refused(name, value) {
@@ -229,7 +232,7 @@ fn check_together(parsed: &Parsed) -> Result<()> {
             "options journal_size and journal_latency need journal=PATH: add it, or leave them out";
         return Err(CliError::usage(why));
     }
-    if !parsed.mount.atomic_writes {
+    if !parsed.atomic_writes {
         return Ok(());
     }
     let excluded = match (parsed.data_mode, &parsed.mount) {
@@ -244,10 +247,11 @@ fn check_together(parsed: &Parsed) -> Result<()> {
 }
 
 /// Options without a value. `false`: not one of them.
-fn set_flag(mount: &mut MountOptions, name: &str, value: Option<&str>) -> bool {
+fn set_flag(parsed: &mut Parsed, name: &str, value: Option<&str>) -> bool {
     if value.is_some() {
         return false;
     }
+    let mount = &mut parsed.mount;
     match name {
         "ro" => mount.read_only = true,
         "rw" => mount.read_only = false,
@@ -262,7 +266,7 @@ fn set_flag(mount: &mut MountOptions, name: &str, value: Option<&str>) -> bool {
         "noatime" => mount.noatime = true,
         "relatime" => mount.noatime = false,
         "writeback_cache" => mount.writeback_cache = true,
-        "atomic_writes" => mount.atomic_writes = true,
+        "atomic_writes" => parsed.atomic_writes = true,
         _ => return false,
     }
     true
@@ -453,7 +457,7 @@ mod tests {
             let error = parse_text(&format!("atomic_writes,{other}")).err().unwrap();
             assert!(error.text.contains(other), "{error}");
         }
-        assert!(parse_text("atomic_writes,data=journal").unwrap().mount.atomic_writes);
+        assert!(parse_text("atomic_writes,data=journal").unwrap().atomic_writes);
         assert!(parse_text("frobnicate").err().unwrap().text.contains("frobnicate"));
     }
 }

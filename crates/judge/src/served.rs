@@ -12,7 +12,7 @@ use device::{Image, Metered};
 use drive::Recorder;
 use ext4::{OpenOptions, Volume};
 use journal::Medium;
-use mount::{MountHandle, MountOptions, Session, SessionError, Source, StatSource};
+use mount::{MountHandle, MountOptions, Session, SessionError, SessionOptions, Source, StatSource};
 
 use crate::command::COPYING;
 use crate::memory::RamNvram;
@@ -52,7 +52,8 @@ impl Served {
             journal_counters: None,
         };
         let source = Source::Plain { name: "onejournal-judge".into() };
-        let options = MountOptions { writeback_cache, ..MountOptions::default() };
+        let mount = MountOptions { writeback_cache, ..MountOptions::default() };
+        let options = SessionOptions { mount, ..SessionOptions::default() };
         let session = Session::mount(volume, &source, dir, &options, stat_source);
         let session = session.map_err(|e| format!("mounting: {e}"))?;
         let handle = session.handle();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use device::{Access, Disk, Metered};
 use ext4::DataMode;
-use mount::{MountOptions, Session, Source, StatSource};
+use mount::{Session, SessionOptions, Source, StatSource};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,9 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     } else {
         Source::Plain { name: target.clone() }
     };
-    let mut options = MountOptions::default();
+    let mut options = SessionOptions::default();
     if let Ok(threads) = std::env::var("VOLUME_THREADS") {
-        options.thread_count = threads.parse()?;
+        options.mount.thread_count = threads.parse()?;
     }
     let stat_source = StatSource {
         target: target.clone(),

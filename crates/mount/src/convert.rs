@@ -1,9 +1,8 @@
 //! Between the volume's values and those of the wire.
 
 use ext4::{Attr, FileKind, InodeNo, Timestamp};
+use fuse::abi::{self, AttrOut, EntryOut, FuseAttr, FuseStatx, StatxOut, SxTime};
 use rustix::io::Errno;
-
-use crate::abi::{self, AttrOut, EntryOut, FuseAttr, FuseStatx, StatxOut, SxTime};
 
 /// How long the kernel may believe what it was told: a day, since nobody else changes the volume.
 const VALID_SECONDS: u64 = 86_400;

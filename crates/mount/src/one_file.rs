@@ -6,19 +6,16 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
+use fuse::abi::{
+    AttrOut, EntryOut, FOPEN_KEEP_CACHE, FuseAttr, Opcode, OpenOut, ROOT_NODE, ReadIn, StatfsOut,
+    WriteIn, WriteOut,
+};
+use fuse::{Answer, Connection, IoUring, MountError, MountOptions, Polled, Request, Source, Taken};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use crate::abi::{
-    AttrOut, EntryOut, FOPEN_KEEP_CACHE, FuseAttr, Opcode, OpenOut, ROOT_NODE, ReadIn, StatfsOut,
-    WriteIn, WriteOut,
-};
-use crate::connection::Connection;
-use crate::options::{IoUring, MountError, MountOptions, Source};
-use crate::polled::{Polled, Taken};
-use crate::reply::Answer;
-use crate::request::Request;
+use crate::session_options::SUBTYPE;
 
 /// The file's name in the directory it is mounted on.
 const FILE_NAME: &str = "volume";
@@ -49,8 +46,12 @@ pub struct MountedFile<F> {
 impl<F: OneFile> MountedFile<F> {
     /// Serves the file in a thread. `dir`: an empty directory, which is free again on return.
     pub fn mount(file: F, dir: &Path) -> Result<MountedFile<F>, MountError> {
-        let options =
-            MountOptions { io_uring: IoUring::Off, allow_other: false, ..MountOptions::default() };
+        let options = MountOptions {
+            io_uring: IoUring::Off,
+            allow_other: false,
+            subtype: Some(SUBTYPE.into()),
+            ..MountOptions::default()
+        };
         let source = Source::Plain { name: "onejournal-fsck".into() };
         let polled = Connection::mount(&source, dir, &options)?.into_polled()?;
         let handle = polled.handle();

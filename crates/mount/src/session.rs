@@ -4,17 +4,16 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use crate::adapter::{Adapter, AtomicWrites};
-use crate::attach::MountHandle;
-use crate::connection::Connection;
-use crate::guard::{Guard, Guarded};
-use crate::metrics_server::serve_during;
-use crate::notifier::Notifier;
-use crate::options::{MountError, MountOptions, Source};
-use crate::stat::StatSource;
 use device::sync::Mutex;
 use ext4::Volume;
-use rustix::io::Errno;
+use fuse::{Connection, Guard, MountError, MountHandle, Source};
+
+use crate::adapter::{Adapter, AtomicWrites};
+use crate::closing::mark_closing;
+use crate::daemon_gone::with_advice;
+use crate::metrics_server::serve_during;
+use crate::session_options::SessionOptions;
+use crate::stat::StatSource;
 
 /// Why a session did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +31,6 @@ pub struct Session {
     /// Before the connection: it may have the descriptor, too.
     adapter: Adapter,
     connection: Connection,
-    guarded: Guarded,
     metrics: Option<TcpListener>,
     closer: Closer,
 }
@@ -51,18 +49,19 @@ impl Closer {
 }
 
 impl Session {
-    /// Mounts `volume` on `dir` and finishes the handshake with the kernel. On failure the volume
-    /// is closed.
+    /// Mounts `volume` on `dir`, as file system type `fuse.onejournal` or `fuseblk.onejournal`, and
+    /// finishes the handshake with the kernel. On failure the volume is closed.
     pub fn mount(
         volume: Volume,
         source: &Source,
         dir: &Path,
-        options: &MountOptions,
+        options: &SessionOptions,
         stat_source: StatSource,
     ) -> Result<Session, MountError> {
-        let has_atomic = options.atomic_writes && may_offer_atomic_writes(&volume, options);
-        let mounted = Connection::mount(source, dir, options).and_then(|connection| {
-            let notifier = Arc::new(start_notifier(&connection)?);
+        let has_atomic = may_offer_atomic_writes(&volume, options);
+        let connection = Connection::mount(source, dir, &options.of_connection());
+        let mounted = connection.map_err(with_advice).and_then(|connection| {
+            let notifier = Arc::new(connection.notifier()?);
             Ok((connection, notifier))
         });
         match mounted {
@@ -74,13 +73,12 @@ impl Session {
                 let atomic =
                     has_atomic.then(|| AtomicWrites::new(&volume, notifier.clone(), file_limit));
                 let agreed_flags = connection.agreed_flags();
-                let guarded = notifier.guarded();
                 let mut adapter =
                     Adapter::new(volume, stat_source, agreed_flags, Some(notifier), atomic);
                 adapter.limit_waiters(connection.waiter_limit());
                 adapter.limit_settling(settling_limit);
                 let closer = Closer::default();
-                Ok(Session { adapter, connection, guarded, metrics: None, closer })
+                Ok(Session { adapter, connection, metrics: None, closer })
             }
             Err(error) => {
                 if let Err(error) = volume.close() {
@@ -98,9 +96,7 @@ impl Session {
 
     /// `guard` watches over the connection from when pages are dropped for the first time.
     pub fn guarded_by(&self, guard: Arc<dyn Guard>) {
-        if let Some(device) = self.connection.handle().device() {
-            self.guarded.by(guard, device);
-        }
+        self.connection.guarded_by(guard);
     }
 
     /// With it any thread can unmount, which ends [`Session::run`].
@@ -141,29 +137,11 @@ impl Session {
     }
 }
 
-/// The name of a process that serves no more, but brings everything home and ends then.
-pub const CLOSING_NAME: &str = "oj-closing";
-
-/// Gives this process that name: whoever wants the volume can see that waiting is worth while.
-pub(crate) fn mark_closing() {
-    // The first thread's name is the process's, whichever thread writes it.
-    if let Err(error) = std::fs::write("/proc/self/comm", CLOSING_NAME) {
-        tracing::debug!(%error, "the name of the process stays");
-    }
-}
-
 /// With a writeback cache nobody can tell which program a write came from.
-fn may_offer_atomic_writes(volume: &Volume, options: &MountOptions) -> bool {
-    !options.read_only
-        && !options.writeback_cache
+fn may_offer_atomic_writes(volume: &Volume, options: &SessionOptions) -> bool {
+    options.atomic_writes
+        && !options.mount.read_only
+        && !options.mount.writeback_cache
         && !volume.is_read_only()
         && volume.atomic_block_limit() > 0
-}
-
-fn start_notifier(connection: &Connection) -> Result<Notifier, MountError> {
-    let started = connection.device().and_then(Notifier::for_device);
-    started.map_err(|error| MountError::System {
-        what: "starting the notifier",
-        errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-    })
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use mount::abi::{
+use fuse::abi::{
     AttrOut, Dirent, EntryOut, FOPEN_DIRECT_IO, FOPEN_KEEP_CACHE, FallocateIn, FuseAttr, Opcode,
     OpenOut, ROOT_NODE, ReadIn, ReleaseIn, StatfsOut, WriteIn, WriteOut,
 };
-use mount::{Answer, Request};
+use fuse::{Answer, Request};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 

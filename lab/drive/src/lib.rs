@@ -47,7 +47,7 @@ mod trace;
 
 use std::path::Path;
 
-use mount::{Connection, IoUring, MountError, MountHandle, MountOptions, Polled, Source};
+use fuse::{Connection, IoUring, MountError, MountHandle, MountOptions, Polled, Source};
 
 pub use control::{Command, CommandError};
 pub use disk::Disk;
@@ -67,6 +67,7 @@ impl Mounted {
         let options = MountOptions {
             io_uring: IoUring::Off,
             fsname: Some(name.into()),
+            subtype: Some("onejournal".into()),
             ..MountOptions::default()
         };
         let source = Source::Plain { name: name.into() };

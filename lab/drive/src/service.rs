@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use mount::abi::WriteOut;
-use mount::{Answer, MountError, Polled, Taken};
+use fuse::abi::WriteOut;
+use fuse::{Answer, MountError, Polled, Taken};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;

@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use device::MemoryDevice;
-use ext4::{DataMode, NewNode, Owner};
+use ext4::{DataMode, InodeNo, NewNode, Owner};
+use fuse::abi::{InHeader, OutHeader, WriteIn, WriteOut};
+use fuse::{Answer, FileSystem, Reply, Request};
 use zerocopy::IntoBytes;
 
 use super::fuzz_test::{adapter, image};
-use super::*;
-use crate::abi::{OutHeader, WriteIn, WriteOut};
 
 /// What is sent early for a write of so many bytes, and how many bytes are left to send at the end.
 fn sent_for_write(data_mode: DataMode, len_bytes: usize) -> (Vec<u8>, usize) {

@@ -104,15 +104,13 @@ mod tests {
 
     use device::MemoryDevice;
     use ext4::{DataMode, InodeNo, NewNode, Owner};
+    use fuse::abi::{ForgetIn, InHeader, WriteIn};
+    use fuse::{Answer, Body, FileSystem, Reply, Request};
     use zerocopy::IntoBytes;
 
-    use super::super::Adapter;
-    use super::super::fuzz_test::{adapter, image};
     use super::*;
-    use crate::abi::{ForgetIn, InHeader, WriteIn};
-    use crate::connection::Serve;
-    use crate::reply::{Answer, Reply};
-    use crate::request::{Body, Request};
+    use crate::adapter::Adapter;
+    use crate::adapter::fuzz_test::{adapter, image};
 
     fn served(mode: DataMode) -> Adapter {
         let bytes = std::fs::read(image().path()).unwrap();
@@ -133,13 +131,19 @@ mod tests {
         (old, new, size_bytes)
     }
 
-    fn serve(server: &impl Serve, opcode: u32, ino: InodeNo, body: &[u8]) -> Answer {
+    fn serve(server: &impl FileSystem, opcode: u32, ino: InodeNo, body: &[u8]) -> Answer {
         serve_for(0, server, opcode, ino, body)
     }
 
-    fn serve_for(uid: u32, server: &impl Serve, opcode: u32, ino: InodeNo, body: &[u8]) -> Answer {
+    fn serve_for(
+        uid: u32,
+        server: &impl FileSystem,
+        opcode: u32,
+        ino: InodeNo,
+        body: &[u8],
+    ) -> Answer {
         let header = InHeader { opcode, nodeid: u64::from(ino.0), uid, ..InHeader::default() };
-        let opcode = crate::abi::Opcode::from_wire(opcode);
+        let opcode = fuse::abi::Opcode::from_wire(opcode);
         let mut room = [0; 256];
         let request = Request { header, opcode, body: Body::whole(body) };
         server.serve(&request, &mut Reply::new(&mut room))
@@ -190,7 +194,7 @@ mod tests {
             [write.as_bytes(), &rest].concat()
         };
         let no_space = Answer::Failed(rustix::io::Errno::NOSPC);
-        assert_eq!(serve(&adapter, 16, new, &request(crate::abi::WRITE_CACHE)), no_space);
+        assert_eq!(serve(&adapter, 16, new, &request(fuse::abi::WRITE_CACHE)), no_space);
         assert_eq!(serve(&adapter, 16, new, &request(0)), Answer::Done, "a short write is one");
         adapter.close().unwrap();
     }
@@ -202,7 +206,7 @@ mod tests {
         let owner = Owner { uid: 1000, gid: 1000 };
         let file = make(adapter.volume.read().as_ref().unwrap(), b"file", owner);
         let request = |cmd, value: u32| {
-            let ioctl = crate::abi::IoctlIn { cmd, in_size: 4, ..Default::default() };
+            let ioctl = fuse::abi::IoctlIn { cmd, in_size: 4, ..Default::default() };
             [ioctl.as_bytes(), &value.to_ne_bytes()].concat()
         };
         const SET_MODE: u32 = 0x4004_4fe1;

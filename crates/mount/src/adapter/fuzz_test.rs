@@ -5,11 +5,13 @@ use std::process::Command;
 use std::sync::Arc;
 
 use device::MemoryDevice;
-use ext4::DataMode;
+use ext4::{DataMode, Volume};
+use fuse::abi::InHeader;
+use fuse::{Answer, FileSystem, Notifier, Reply, Request};
 use zerocopy::IntoBytes;
 
-use super::*;
-use crate::abi::InHeader;
+use crate::adapter::{Adapter, AtomicWrites};
+use crate::stat::StatSource;
 
 const IMAGE_BYTES: u64 = 16 << 20;
 const REQUEST_COUNT: u32 = 30_000;
@@ -44,7 +46,7 @@ pub(super) fn adapter(device: Arc<MemoryDevice>, data_mode: DataMode) -> Adapter
     let notifier = Arc::new(Notifier::start(|_| {}).unwrap());
     let is_offered = data_mode == DataMode::Journal;
     let atomic = is_offered.then(|| AtomicWrites::new(&volume, notifier.clone(), 3));
-    let agreed_flags = crate::abi::init::SETXATTR_EXT;
+    let agreed_flags = fuse::abi::init::SETXATTR_EXT;
     Adapter::new(volume, stat_source, agreed_flags, Some(notifier), atomic)
 }
 

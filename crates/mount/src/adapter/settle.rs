@@ -8,12 +8,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ext4::InodeNo;
-use rustix::io::Errno;
-
-use super::Call;
-use crate::convert::node_of;
-use crate::notifier::Range;
+use fuse::{ByteRange, Notifier};
 
 /// How many wait.
 #[derive(Default)]
@@ -23,28 +18,17 @@ pub(super) struct Settling {
     count: AtomicUsize,
 }
 
-impl Call<'_, '_> {
-    /// Returns when everything that programs wrote to the file has reached the volume. `EBUSY`: too
-    /// many ask for that at a time.
-    pub(super) fn settle_pages(&self, ino: InodeNo) -> Result<(), Errno> {
-        let can_wait = self.adapter.settling.limit > 0;
-        let is_settled = self.drop_pages(ino, (0, 0));
-        if can_wait && !is_settled { Err(Errno::BUSY) } else { Ok(()) }
-    }
-
-    /// Has these bytes dropped from the kernel's cache, after what was changed there is written back. `false`: nobody
-    /// may wait for that now, and it was not asked for. In this thread: what the notifier has to do first may
-    /// wait for the request that is being served.
-    pub(super) fn drop_pages(&self, ino: InodeNo, range: Range) -> bool {
-        let settling = &self.adapter.settling;
-        let Some(notifier) = &self.adapter.notifier else { return false };
-        let enter = |count: usize| (count < settling.limit).then_some(count + 1);
+impl Settling {
+    /// Drops these bytes from the kernel's cache in this thread, after the kernel has written changed
+    /// ones back. `false`: too many threads wait already, and nothing was dropped.
+    pub(super) fn drop_pages(&self, notifier: &Notifier, node: u64, range: ByteRange) -> bool {
+        let enter = |count: usize| (count < self.limit).then_some(count + 1);
         let order = Ordering::SeqCst;
-        if settling.count.fetch_update(order, order, enter).is_err() {
+        if self.count.fetch_update(order, order, enter).is_err() {
             return false;
         }
-        notifier.drop_pages_here(node_of(ino), range);
-        settling.count.fetch_sub(1, order);
+        notifier.drop_pages_here(node, range);
+        self.count.fetch_sub(1, order);
         true
     }
 }

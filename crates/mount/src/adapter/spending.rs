@@ -10,11 +10,11 @@
 use std::path::Path;
 
 use ext4::{Spender, Volume, spending_as};
+use fuse::Request;
+use fuse::abi::{Opcode, WRITE_CACHE, WriteIn};
 
-use super::{Failure, Outcome};
-use crate::abi::{Opcode, WRITE_CACHE, WriteIn};
+use crate::adapter::failure::{Failure, Outcome};
 use crate::convert::inode_of;
-use crate::request::Request;
 
 const CAP_SYS_RESOURCE: u64 = 1 << 24;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use device::{Access, Disk, Metered};
-use mount::{MountHandle, MountOptions, Session, SessionError, Source, StatSource};
+use mount::{MountHandle, Session, SessionError, SessionOptions, Source, StatSource};
 
 /// Between fork and exec a child has all open files of the process, and a mount on which one of them lies is busy:
 /// held by who starts a program, and by who unmounts.
@@ -73,7 +73,7 @@ impl Mounted {
             journal_counters: None,
         };
         let source = Source::Plain { name: "test".into() };
-        let options = MountOptions::default();
+        let options = SessionOptions::default();
         let dir = self.scratch.path().join("mnt");
         let session = Session::mount(volume, &source, &dir, &options, stat_source).unwrap();
         let handle = session.handle();

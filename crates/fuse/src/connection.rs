@@ -1,0 +1,188 @@
+//! A FUSE connection: from the mount through the handshake to the end of its service.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::abi::init;
+use crate::error::{ENABLE_URING, MountError};
+use crate::file_system::FileSystem;
+use crate::guard::{Guard, Guarded};
+use crate::handshake::{shake_hands, wanted_flags};
+use crate::mounting::attach::{MountHandle, attach};
+use crate::mounting::namespace::hold_namespace;
+use crate::notifier::Notifier;
+use crate::options::{IoUring, MountOptions, Source};
+use crate::transport::polled::Polled;
+use crate::transport::queues::{Rings, make_rings};
+use crate::transport::workers::serve_until_unmounted;
+
+/// A mounted connection whose handshake is done. Dropped before it runs, it unmounts.
+pub struct Connection {
+    device: OwnedFd,
+    handle: MountHandle,
+    max_thread_count: usize,
+    agreed_flags: u64,
+    guarded: Guarded,
+    /// Present when the kernel speaks through them.
+    rings: Option<Rings>,
+    /// Behind the descriptors: while they are open the kernel waits for an answer before it lets go of the mount.
+    taken_back: TakenBack,
+}
+
+/// Takes the mount off when it is dropped, unless [`Connection::run`] has taken over.
+struct TakenBack(Option<MountHandle>);
+
+impl Drop for TakenBack {
+    fn drop(&mut self) {
+        if let Some(handle) = self.0.take()
+            && let Err(error) = handle.unmount_lazily()
+        {
+            tracing::warn!(%error, "the mount could not be taken back");
+        }
+    }
+}
+
+impl Connection {
+    /// Mounts on the directory `dir` and answers the kernel's INIT. From here on file operations of
+    /// programs wait for [`Connection::run`].
+    ///
+    /// Root mounts by mount(2). Other users need `fusermount3`.
+    pub fn mount(
+        source: &Source,
+        dir: &Path,
+        options: &MountOptions,
+    ) -> Result<Connection, MountError> {
+        if options.io_uring == IoUring::On {
+            enable_io_uring()?;
+        }
+        if matches!(source, Source::BlockDevice(_)) {
+            hold_namespace()?;
+        }
+        let (device, handle) = attach(source, dir, options)?;
+        let least_count = options.min_thread_count.max(1);
+        let max_thread_count = options.thread_count.max(least_count);
+        let rings = match options.io_uring {
+            IoUring::Off => None,
+            IoUring::Auto | IoUring::On => make_rings(&device, max_thread_count, least_count),
+        };
+        let taken_back = TakenBack(Some(handle.clone()));
+        let (agreed_flags, guarded) = (0, Guarded::default());
+        let mut connection = Connection {
+            device,
+            handle,
+            max_thread_count,
+            agreed_flags,
+            guarded,
+            rings,
+            taken_back,
+        };
+        let transport = if connection.rings.is_some() { init::OVER_IO_URING } else { 0 };
+        let shaken = shake_hands(&connection.device, wanted_flags(options) | transport);
+        connection.agreed_flags = match (shaken, source) {
+            // Mounting a device that is mounted gives the old mount once more, and our
+            // descriptor stays unused.
+            (Err(MountError::System { errno: Errno::PERM, .. }), Source::BlockDevice(path)) => {
+                return Err(MountError::DeviceBusy(path.clone()));
+            }
+            (result, _) => result?,
+        };
+        if connection.agreed_flags & init::OVER_IO_URING == 0 {
+            if options.io_uring == IoUring::On {
+                return Err(MountError::NoIoUring("the kernel does not offer it".into()));
+            }
+            connection.rings = None;
+        }
+        crate::mounting::read_ahead::widen(connection.handle.dir());
+        Ok(connection)
+    }
+
+    /// The mount. Any thread can unmount it.
+    pub fn handle(&self) -> MountHandle {
+        self.handle.clone()
+    }
+
+    /// The flags of [`crate::abi::init`] that both sides agreed on.
+    pub fn agreed_flags(&self) -> u64 {
+        self.agreed_flags
+    }
+
+    /// Starts a notifier for this connection. It has the connection open a second time: while it
+    /// exists, the kernel does not end the connection.
+    pub fn notifier(&self) -> Result<Notifier, MountError> {
+        let device = self.device.try_clone();
+        let started = device.and_then(|device| Notifier::for_device(device, self.guarded.clone()));
+        started.map_err(|error| MountError::System {
+            what: "starting the notifier",
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        })
+    }
+
+    /// `guard` watches over the connection from when pages are dropped for the first time. At most
+    /// once for a connection. Nothing happens where the number of the file system is not known.
+    pub fn guarded_by(&self, guard: Arc<dyn Guard>) {
+        if let Some(device) = self.handle.device() {
+            self.guarded.by(guard, device);
+        }
+    }
+
+    /// At most this many threads may block in `serve` until another request is answered. The rest
+    /// are free to read and answer that one.
+    pub fn waiter_limit(&self) -> usize {
+        match self.rings {
+            // A thread of its own reads what does not come through them.
+            Some(_) => usize::MAX,
+            None => self.max_thread_count - 1,
+        }
+    }
+
+    /// Requests that can be answered at a time, at least, whatever queue they come from.
+    pub fn least_thread_count(&self) -> usize {
+        self.rings.as_ref().map_or(self.max_thread_count, Rings::threads_per_queue)
+    }
+
+    /// Serves until the file system is unmounted, in this thread and others that it starts. They have
+    /// ended on return.
+    pub fn run(mut self, server: &impl FileSystem) -> Result<(), MountError> {
+        self.taken_back.0 = None;
+        let served = self.serve(server);
+        self.handle.end();
+        served
+    }
+
+    fn serve(&mut self, server: &impl FileSystem) -> Result<(), MountError> {
+        let reading = |errno| MountError::System { what: "reading /dev/fuse", errno };
+        let Some(rings) = self.rings.take() else {
+            return serve_until_unmounted(&self.device, server, self.max_thread_count)
+                .map_err(reading);
+        };
+        std::thread::scope(|scope| {
+            crate::transport::queues::start(rings, scope, server);
+            serve_until_unmounted(&self.device, server, 1).map_err(reading)
+        })
+    }
+
+    /// The same connection for one thread that takes requests itself, instead of
+    /// [`Connection::run`]. Panics for a connection through io_uring: mount with
+    /// [`crate::IoUring::Off`].
+    pub fn into_polled(mut self) -> Result<Polled, MountError> {
+        assert!(self.rings.is_none(), "requests of a ring come to its threads");
+        let device = self
+            .device
+            .try_clone()
+            .map_err(|_| MountError::System { what: "dup of /dev/fuse", errno: Errno::MFILE })?;
+        let polled = Polled::new(device, self.handle.clone())?;
+        self.taken_back.0 = None;
+        Ok(polled)
+    }
+}
+
+fn enable_io_uring() -> Result<(), MountError> {
+    match std::fs::read_to_string(ENABLE_URING) {
+        Ok(value) if value.trim() == "Y" => Ok(()),
+        _ => std::fs::write(ENABLE_URING, "Y")
+            .map_err(|error| MountError::NoIoUring(format!("{ENABLE_URING}: {error}"))),
+    }
+}

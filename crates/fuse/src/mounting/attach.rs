@@ -1,0 +1,404 @@
+//! Putting a FUSE file system onto a directory and taking it off: mount(2) as root, else
+//! `fusermount3`, which is set-user-ID root and hands the opened device over a socket.
+
+use std::ffi::CString;
+use std::fmt;
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use device::{MountEntry, own_mounts};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
+
+use crate::error::MountError;
+use crate::mounting::read_ahead::READ_BYTES_MAX;
+use crate::options::{MountOptions, Source};
+
+const FUSERMOUNT: &str = "fusermount3";
+
+/// Who can take the mount off again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Helper {
+    /// We ourselves, by umount(2).
+    Kernel,
+    /// fusermount3.
+    Fusermount,
+}
+
+/// Unmounts in a process of its own.
+///
+/// The end of a `fuseblk` mount waits for the answer to DESTROY, and nothing else ends the wait but
+/// the closing of `/dev/fuse`. If a thread of the serving process unmounts and the process is
+/// killed, that thread waits for ever: it keeps `/dev/fuse` open itself.
+pub trait Unmounter: fmt::Debug + Send + Sync {
+    /// Unmounts all mounts of the file system with the number `device` (major, minor) in the mount
+    /// namespace of this process. `lazily`: also while programs use them.
+    fn unmount(&self, device: (u32, u32), lazily: bool) -> Result<(), MountError>;
+}
+
+/// A mount, which any thread can unmount.
+#[derive(Debug, Clone)]
+pub struct MountHandle {
+    dir: PathBuf,
+    helper: Helper,
+    /// Device number of the file system, by which it is told from what is mounted there later.
+    device: Option<(u32, u32)>,
+    /// It was taken off, or the kernel has ended it.
+    is_over: Arc<AtomicBool>,
+    unmounter: Option<Arc<dyn Unmounter>>,
+}
+
+impl MountHandle {
+    fn new(dir: PathBuf, helper: Helper) -> MountHandle {
+        let table = own_mounts().unwrap_or_default();
+        let device = mount_on(&table, &dir).map(|entry| entry.device);
+        MountHandle { dir, helper, device, is_over: Arc::default(), unmounter: None }
+    }
+
+    /// The same mount. As root it is unmounted by `unmounter` instead of umount(2) in this process.
+    pub fn unmounted_by(self, unmounter: Arc<dyn Unmounter>) -> MountHandle {
+        MountHandle { unmounter: Some(unmounter), ..self }
+    }
+
+    /// The directory, without symbolic links.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Number of the file system (major, minor), if it is known.
+    pub fn device(&self) -> Option<(u32, u32)> {
+        self.device
+    }
+
+    /// Whether this file system is the one that is mounted on the directory now, as far as that can
+    /// be known.
+    pub fn is_mounted(&self) -> bool {
+        if self.is_over.load(Ordering::Acquire) {
+            return false;
+        }
+        match (self.device, own_mounts()) {
+            (Some(device), Ok(table)) => {
+                mount_on(&table, &self.dir).is_some_and(|found| found.device == device)
+            }
+            _ => true,
+        }
+    }
+
+    /// Notes that it is no longer mounted.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    /// Unmounts. [`MountError::MountBusy`] while programs use the mount. [`crate::Connection::run`]
+    /// then returns.
+    pub fn unmount(&self) -> Result<(), MountError> {
+        self.unmount_with(false).inspect(|()| self.end())
+    }
+
+    /// Takes the mount out of the name space now. [`crate::Connection::run`] returns when no program
+    /// uses it any more.
+    pub fn unmount_lazily(&self) -> Result<(), MountError> {
+        self.unmount_with(true).inspect(|()| self.end())
+    }
+
+    fn unmount_with(&self, lazily: bool) -> Result<(), MountError> {
+        match (self.helper, self.device, &self.unmounter) {
+            (Helper::Kernel, Some(device), Some(unmounter)) => unmounter.unmount(device, lazily),
+            (Helper::Kernel, ..) => unmount_here(&self.dir, lazily),
+            (Helper::Fusermount, ..) => self.unmount_by_fusermount(lazily),
+        }
+    }
+
+    fn unmount_by_fusermount(&self, lazily: bool) -> Result<(), MountError> {
+        let how: &[&str] = if lazily { &["-u", "-z"] } else { &["-u"] };
+        let output = Command::new(FUSERMOUNT)
+            .args(how)
+            .arg("--")
+            .arg(&self.dir)
+            .output()
+            .map_err(|_| MountError::NoFusermount)?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        if message.contains("busy") {
+            return Err(MountError::MountBusy(self.dir.clone()));
+        }
+        Err(MountError::Fusermount(message))
+    }
+}
+
+/// Unmounts the topmost mount on `dir`, by umount(2) in this process.
+pub fn unmount_here(dir: &Path, lazily: bool) -> Result<(), MountError> {
+    let how = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW | how).map_err(|errno| match errno {
+        Errno::BUSY => MountError::MountBusy(dir.to_owned()),
+        errno => MountError::System { what: "unmounting", errno },
+    })
+}
+
+/// The topmost mount on `dir`. From the mount table: to ask the mount itself would wait for this
+/// process.
+fn mount_on<'a>(table: &'a [MountEntry], dir: &Path) -> Option<&'a MountEntry> {
+    table.iter().rev().find(|entry| entry.dir == dir)
+}
+
+/// Mounts, and returns the device on which the kernel sends its requests.
+pub(crate) fn attach(
+    source: &Source,
+    dir: &Path,
+    options: &MountOptions,
+) -> Result<(OwnedFd, MountHandle), MountError> {
+    let dir = check_directory(dir)?;
+    if rustix::process::geteuid().is_root() {
+        Ok((attach_as_root(source, &dir, options)?, MountHandle::new(dir, Helper::Kernel)))
+    } else {
+        let device = attach_by_fusermount(source, &dir, options)?;
+        Ok((device, MountHandle::new(dir, Helper::Fusermount)))
+    }
+}
+
+/// Whether a mount whose daemon is gone answers with `errno`: `ENOTCONN`, or while the kernel ends
+/// the connection, `ECONNABORTED` or `ECANCELED`.
+pub fn is_daemon_gone(errno: Errno) -> bool {
+    matches!(errno, Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
+}
+
+/// The path of the directory without symbolic links, if something can be mounted on it.
+pub fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
+    let refuse = |why: String| MountError::Directory { dir: dir.to_owned(), why };
+    // The kernel asks the daemon for these numbers each time; it still has the attributes when the daemon is dead.
+    if rustix::fs::statfs(dir).is_err_and(is_daemon_gone) {
+        return Err(MountError::DaemonGone(dir.to_owned()));
+    }
+    match std::fs::metadata(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(refuse(format!("does not exist; to make it: mkdir -p {}", dir.display())))
+        }
+        Err(error) => Err(refuse(error.to_string())),
+        Ok(metadata) if !metadata.is_dir() => {
+            Err(refuse("is not a directory: give an empty one to mount on".into()))
+        }
+        Ok(_) => dir.canonicalize().map_err(|error| refuse(error.to_string())),
+    }
+}
+
+fn attach_as_root(
+    source: &Source,
+    dir: &Path,
+    options: &MountOptions,
+) -> Result<OwnedFd, MountError> {
+    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(MountError::NoFuse)?;
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},max_read={READ_BYTES_MAX}",
+        device.as_raw_fd(),
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw()
+    );
+    if options.allow_other {
+        data.push_str(",allow_other");
+    }
+    if options.default_permissions {
+        data.push_str(",default_permissions");
+    }
+    let (name, kind) = match source {
+        Source::BlockDevice(path) => {
+            data.push_str(",blksize=4096");
+            (path.clone(), "fuseblk")
+        }
+        Source::Plain { name } => (options.fsname.as_ref().unwrap_or(name).into(), "fuse"),
+    };
+    let data = CString::new(data).expect("digits and words");
+    let kind = match &options.subtype {
+        Some(subtype) => format!("{kind}.{subtype}"),
+        None => kind.into(),
+    };
+    rustix::mount::mount(&name, dir, kind, mount_flags(options), data.as_c_str()).map_err(
+        |errno| match source {
+            Source::BlockDevice(path) if errno == Errno::BUSY => {
+                MountError::DeviceBusy(path.clone())
+            }
+            _ => MountError::Refused { dir: dir.to_owned(), errno },
+        },
+    )?;
+    Ok(device)
+}
+
+/// Changes the flags of the mount on `dir` to those of `options`: `ro`, `nosuid`, `nodev` and
+/// `noexec`. All other options are ignored.
+pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
+    let flags = mount_flags(options).difference(MountFlags::NOATIME);
+    rustix::mount::mount_remount(dir, flags, "").map_err(|errno| match errno {
+        Errno::BUSY => MountError::MountBusy(dir.to_owned()),
+        errno => MountError::Remount { dir: dir.to_owned(), errno },
+    })
+}
+
+fn mount_flags(options: &MountOptions) -> MountFlags {
+    [
+        (options.read_only, MountFlags::RDONLY),
+        (options.nosuid, MountFlags::NOSUID),
+        (options.nodev, MountFlags::NODEV),
+        (options.noexec, MountFlags::NOEXEC),
+        (options.noatime, MountFlags::NOATIME),
+    ]
+    .into_iter()
+    .filter_map(|(wanted, flag)| wanted.then_some(flag))
+    .collect()
+}
+
+fn attach_by_fusermount(
+    source: &Source,
+    dir: &Path,
+    options: &MountOptions,
+) -> Result<OwnedFd, MountError> {
+    let system = |what| move |errno| MountError::System { what, errno };
+    // Without CLOEXEC on the child's end: it is inherited by fusermount3.
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::empty(),
+        None,
+    )
+    .map_err(system("socketpair"))?;
+    rustix::io::fcntl_setfd(&ours, rustix::io::FdFlags::CLOEXEC).map_err(system("fcntl"))?;
+    let child = Command::new(FUSERMOUNT)
+        .arg("-o")
+        .arg(fusermount_options(source, options))
+        .arg("--")
+        .arg(dir)
+        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|_| MountError::NoFusermount)?;
+    drop(theirs);
+    let received = receive_descriptor(&ours);
+    let output = child
+        .wait_with_output()
+        .map_err(|_| MountError::Fusermount("its end could not be waited for".into()))?;
+    match received {
+        Ok(Some(device)) if output.status.success() => Ok(device),
+        _ => Err(fusermount_error(&String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+fn fusermount_error(message: &str) -> MountError {
+    if message.contains("user_allow_other") {
+        return MountError::NoUserAllowOther;
+    }
+    match message.trim() {
+        "" => MountError::Fusermount("failed without a word".into()),
+        message => MountError::Fusermount(message.trim_start_matches("fusermount3: ").to_owned()),
+    }
+}
+
+fn fusermount_options(source: &Source, options: &MountOptions) -> String {
+    let name = match (&options.fsname, source) {
+        (Some(name), _) => name.clone(),
+        (None, Source::BlockDevice(path)) => path.display().to_string(),
+        (None, Source::Plain { name }) => name.clone(),
+    };
+    let escaped = |text: &str| text.replace('\\', "\\\\").replace(',', "\\,");
+    let mut list = format!("fsname={}", escaped(&name));
+    if let Some(subtype) = &options.subtype {
+        list.push_str(",subtype=");
+        list.push_str(&escaped(subtype));
+    }
+    for (wanted, word) in [
+        (options.read_only, "ro"),
+        (options.nosuid, "nosuid"),
+        (options.nodev, "nodev"),
+        (options.noexec, "noexec"),
+        (options.noatime, "noatime"),
+        (options.allow_other, "allow_other"),
+        (options.default_permissions, "default_permissions"),
+    ] {
+        if wanted {
+            list.push(',');
+            list.push_str(word);
+        }
+    }
+    list
+}
+
+/// Receives the descriptor that fusermount3 sends with one byte; `None` when it sent none.
+fn receive_descriptor(socket: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
+    let mut byte = [0u8; 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    rustix::net::recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
+            return Ok(descriptors.next());
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_cannot_be_used_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let message = check_directory(&file).unwrap_err().to_string();
+        assert!(message.contains("file: is not a directory"), "{message}");
+        let message = check_directory(&dir.path().join("none")).unwrap_err().to_string();
+        assert!(message.contains("none: does not exist; to make it: mkdir -p /"), "{message}");
+        assert!(check_directory(dir.path()).is_ok());
+    }
+
+    #[test]
+    fn what_is_over_is_mounted_no_more() {
+        let handle = MountHandle::new("/".into(), Helper::Kernel);
+        assert!(handle.device.is_some() && handle.is_mounted());
+        let other = MountHandle { device: Some((u32::MAX, 0)), ..handle.clone() };
+        assert!(!other.is_mounted());
+        let unknown = MountHandle { device: None, ..handle.clone() };
+        assert!(unknown.is_mounted());
+        unknown.end();
+        assert!(!handle.is_mounted(), "the number may be another's by now");
+    }
+
+    #[test]
+    fn options_for_fusermount_are_escaped() {
+        let source = Source::Plain { name: "a,b".into() };
+        let options = MountOptions { read_only: true, allow_other: false, ..Default::default() };
+        assert_eq!(fusermount_options(&source, &options), "fsname=a\\,b,ro,default_permissions");
+        let options = MountOptions { subtype: Some("words".into()), ..options };
+        assert_eq!(
+            fusermount_options(&source, &options),
+            "fsname=a\\,b,subtype=words,ro,default_permissions"
+        );
+    }
+
+    #[test]
+    fn a_missing_permission_is_recognised() {
+        let text = "fusermount3: option allow_other only allowed if 'user_allow_other' is set in /etc/fuse.conf\n";
+        assert!(matches!(fusermount_error(text), MountError::NoUserAllowOther));
+        let text = "fusermount3: mount failed: Operation not permitted\n";
+        assert_eq!(
+            fusermount_error(text).to_string(),
+            "fusermount3: mount failed: Operation not permitted"
+        );
+    }
+}

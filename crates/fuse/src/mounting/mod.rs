@@ -1,0 +1,5 @@
+//! Mounting and unmounting.
+
+pub(crate) mod attach;
+pub(crate) mod namespace;
+pub(crate) mod read_ahead;

@@ -1,0 +1,172 @@
+//! The answer to a request. Its payload is built in the buffer from which it is sent, so that file
+//! data are read straight there, also by direct I/O.
+
+use rustix::io::Errno;
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::abi::OutHeader;
+
+const HEADER_BYTES: usize = size_of::<OutHeader>();
+
+/// How a request ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Success: send what is in the [`Reply`].
+    Done,
+    /// Failure: send this errno alone.
+    Failed(Errno),
+    /// The kernel expects no answer (FORGET, BATCH_FORGET, INTERRUPT).
+    Silent,
+}
+
+/// Room for the answer of a request with a large payload: a WRITE's is 8 bytes.
+pub(crate) const SHORT_REPLY_BYTES: usize = 128;
+
+/// Sends a header and a payload before the request is done. `false`: that did not work, and the
+/// answer is sent at the end of the request.
+pub type SendEarly<'a> = &'a dyn Fn(&OutHeader, &[u8]) -> bool;
+
+/// Payload of an answer, in a buffer of the transport: [`crate::MAX_TRANSFER_BYTES`] long, or 128
+/// bytes for the answer to a large WRITE or SETXATTR.
+pub struct Reply<'a> {
+    room: &'a mut [u8],
+    len_bytes: usize,
+    /// How to send an answer before the request is done with.
+    early: Option<SendEarly<'a>>,
+    is_sent: bool,
+}
+
+impl<'a> Reply<'a> {
+    /// An empty payload with `room` to grow in.
+    pub fn new(room: &'a mut [u8]) -> Reply<'a> {
+        Reply { room, len_bytes: 0, early: None, is_sent: false }
+    }
+
+    /// Lets [`Reply::send_early`] send with `early`. Without, `send_early` does nothing. For
+    /// transports, and for tests of a file system.
+    pub fn with_early(self, early: SendEarly<'a>) -> Reply<'a> {
+        Reply { early: Some(early), ..self }
+    }
+
+    /// Forgets the payload.
+    pub fn clear(&mut self) {
+        self.len_bytes = 0;
+    }
+
+    /// Answers the request `unique` with the payload at once. The file system goes on with the
+    /// request, whose body stays as it is; the answer that `serve` returns is dropped. Does nothing
+    /// where the transport cannot answer early.
+    pub fn send_early(&mut self, unique: u64) {
+        let Some(early) = self.early else { return };
+        if let Some(header) = self.header(unique, Answer::Done) {
+            self.is_sent = early(&header, self.payload());
+        }
+    }
+
+    /// Bytes of payload so far.
+    pub fn payload(&self) -> &[u8] {
+        &self.room[..self.len_bytes]
+    }
+
+    /// Appends a structure; `EOVERFLOW` when the buffer is full.
+    pub fn push<T: IntoBytes + Immutable>(&mut self, value: &T) -> Result<(), Errno> {
+        self.push_bytes(value.as_bytes())
+    }
+
+    /// Appends bytes; `EOVERFLOW` when the buffer is full.
+    pub fn push_bytes(&mut self, value: &[u8]) -> Result<(), Errno> {
+        let spare = &mut self.room[self.len_bytes..];
+        spare.get_mut(..value.len()).ok_or(Errno::OVERFLOW)?.copy_from_slice(value);
+        self.len_bytes += value.len();
+        Ok(())
+    }
+
+    /// The next `len_bytes` bytes, to be filled in place and then confirmed with
+    /// [`Reply::advance`]. They hold leftovers of earlier answers. `EINVAL`: the buffer is shorter.
+    pub fn spare(&mut self, len_bytes: usize) -> Result<&mut [u8], Errno> {
+        self.room[self.len_bytes..].get_mut(..len_bytes).ok_or(Errno::INVAL)
+    }
+
+    /// Takes the next `len_bytes` bytes of the buffer into the payload. Panics beyond its end.
+    pub fn advance(&mut self, len_bytes: usize) {
+        self.len_bytes += len_bytes;
+        assert!(self.len_bytes <= self.room.len(), "a reply beyond its buffer");
+    }
+
+    /// The header to send before the payload. `None`: the answer is silent, or was sent early. For
+    /// transports, and for tests of a file system.
+    pub fn header(&self, unique: u64, answer: Answer) -> Option<OutHeader> {
+        if self.is_sent { None } else { out_header(unique, answer, self.len_bytes) }
+    }
+}
+
+/// The header of an answer with so many bytes of payload, if it is [`Answer::Done`].
+pub(crate) fn out_header(unique: u64, answer: Answer, payload_bytes: usize) -> Option<OutHeader> {
+    let (error, payload_bytes) = match answer {
+        Answer::Silent => return None,
+        Answer::Done => (0, payload_bytes),
+        Answer::Failed(errno) => (-errno.raw_os_error(), 0),
+    };
+    let len = u32::try_from(HEADER_BYTES + payload_bytes).expect("a reply is about 1 MiB");
+    Some(OutHeader { len, error, unique })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_is_built_piece_by_piece() {
+        let mut room = [0; 64];
+        let mut reply = Reply::new(&mut room);
+        reply.push(&7u32).unwrap();
+        reply.spare(3).unwrap().copy_from_slice(b"abc");
+        reply.advance(3);
+        assert_eq!(reply.payload(), [&7u32.to_ne_bytes()[..], b"abc"].concat());
+        let header = reply.header(9, Answer::Done).unwrap();
+        assert_eq!((header.len, header.error, header.unique), (23, 0, 9));
+    }
+
+    #[test]
+    fn an_answer_that_was_sent_early_is_not_sent_again() {
+        let sent = std::cell::RefCell::new(Vec::new());
+        let early = |header: &OutHeader, payload: &[u8]| {
+            sent.borrow_mut().push((header.unique, payload.to_vec()));
+            true
+        };
+        let mut room = [0; 8];
+        let mut reply = Reply::new(&mut room).with_early(&early);
+        reply.push(&7u32).unwrap();
+        reply.send_early(9);
+        reply.send_early(9);
+        assert!(reply.header(9, Answer::Failed(Errno::IO)).is_none());
+        assert_eq!(*sent.borrow(), [(9, 7u32.to_ne_bytes().to_vec())]);
+    }
+
+    #[test]
+    fn without_a_way_to_send_early_the_answer_is_sent_at_the_end() {
+        let (mut one, mut other) = ([0; 8], [0; 8]);
+        for mut reply in [Reply::new(&mut one), Reply::new(&mut other).with_early(&|_, _| false)] {
+            reply.send_early(9);
+            assert!(reply.header(9, Answer::Done).is_some());
+        }
+    }
+
+    #[test]
+    fn an_error_carries_no_payload() {
+        let header = out_header(9, Answer::Failed(Errno::NOENT), 4).unwrap();
+        assert_eq!((header.len, header.error, header.unique), (16, -2, 9));
+        assert!(out_header(9, Answer::Silent, 0).is_none());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let mut room = [0; 8];
+        let mut reply = Reply::new(&mut room);
+        assert!(reply.spare(9).is_err());
+        assert!(reply.push_bytes(&[0; 9]).is_err());
+        assert!(reply.push_bytes(&[0; 8]).is_ok());
+        assert!(reply.push(&1u8).is_err());
+        assert!(reply.spare(usize::MAX).is_err());
+    }
+}

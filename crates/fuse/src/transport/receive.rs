@@ -1,0 +1,28 @@
+//! Reading requests from `/dev/fuse`: how large they get, and where in a buffer they are put.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+
+use crate::abi::{InHeader, WriteIn};
+
+/// Largest read or write request, in bytes of data.
+pub const MAX_TRANSFER_BYTES: usize = 1 << 20;
+/// The smallest page of the kernel's cache, in bytes.
+pub const PAGE_BYTES: usize = 4096;
+/// Bytes before the data of a WRITE. A request that is read to this many bytes before a page
+/// boundary has its data on the boundary.
+pub(crate) const WRITE_HEAD_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>();
+
+/// Waits for a request; `None` when the file system was unmounted.
+pub(crate) fn read_request(device: &OwnedFd, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
+    loop {
+        match rustix::io::read(device, &mut *buffer) {
+            Ok(len_bytes) => return Ok(Some(len_bytes)),
+            // ENOENT: the request was interrupted before it was read.
+            Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
+            Err(Errno::NODEV) => return Ok(None),
+            Err(errno) => return Err(errno),
+        }
+    }
+}

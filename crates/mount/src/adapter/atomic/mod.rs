@@ -1,0 +1,4 @@
+//! Atomic writes of open files.
+
+mod overlay;
+pub(super) mod writes;

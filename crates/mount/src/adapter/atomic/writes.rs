@@ -1,0 +1,367 @@
+//! Atomic writes: an open file's writes that become durable all at once, or never happened.
+//!
+//! Between START and COMMIT what the *holder* (one open file) writes is kept in an [`Overlay`] in
+//! memory. Everybody reads it, as the kernel's page cache would show it anyway; nobody else
+//! may change the content meanwhile (`EBUSY`). COMMIT writes all of it in one transaction and waits
+//! until that is durable. ABORT, the closing of a descriptor of the holder, and the end of its process
+//! drop it, and then the kernel's pages of it. A holder that lost its atomic write by a close which it
+//! need not know of (a child's) gets `ECANCELED` until it has asked for ABORT, COMMIT or START: its
+//! next write must not go to the file as if nothing had happened.
+//!
+//! Locks: `table` (shared: whoever changes content or looks a file up; exclusive: to enter or take
+//! out), then that of one overlay, then those of the volume. Nobody who holds one waits for pages to
+//! be dropped. Who waits for that keeps a thread from answering requests, and the kernel may need one
+//! to be answered first (a read of such a page). So there may be fewer files in the atomic state than
+//! threads for any queue of requests; a file leaves the table only when its pages are gone.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use device::sync::{RwLock, RwLockReadGuard};
+use ext4::{FileKind, InodeNo, Volume};
+use fuse::abi::{WRITE_CACHE, WriteIn};
+use fuse::{Dropping, Notifier};
+use rustix::io::Errno;
+
+use crate::adapter::atomic::overlay::Overlay;
+use crate::adapter::failure::Failure;
+use crate::adapter::forgets::Forgets;
+use crate::convert::node_of;
+use crate::errno::{errno, is_grave};
+use crate::stat::AdapterCounters;
+
+/// All overlays together hold at most so many times what one may.
+const TOTAL_FACTOR: usize = 4;
+/// `FS_IMMUTABLE_FL | FS_APPEND_FL`.
+const FIXED_FLAGS: u32 = 0x10 | 0x20;
+
+/// A file in the atomic state.
+pub(in crate::adapter) struct AtomicFile {
+    ino: InodeNo,
+    /// The open file whose writes it takes.
+    holder: u64,
+    /// `None` once it has ended.
+    overlay: RwLock<Option<Overlay>>,
+}
+
+#[derive(Default)]
+pub(in crate::adapter) struct Table {
+    files: HashMap<InodeNo, Arc<AtomicFile>>,
+    /// Holders that do not know yet that their atomic write was dropped.
+    lost: HashSet<u64>,
+    /// Files whose atomic write was dropped, and where the kernel takes them to end since.
+    stale_ends: HashMap<InodeNo, u64>,
+}
+
+impl Table {
+    /// A write at the end of the file that begins here may be meant for where the file really ends.
+    pub(in crate::adapter) fn is_stale_end(&self, ino: InodeNo, offset: u64) -> bool {
+        self.stale_ends.get(&ino) == Some(&offset)
+    }
+}
+
+/// Where a write goes.
+pub(in crate::adapter) enum Route<'a> {
+    /// Into the overlay.
+    Held(Arc<AtomicFile>),
+    /// To the volume; nobody can begin an atomic write until this is dropped.
+    Settled(RwLockReadGuard<'a, Table>),
+}
+
+/// The atomic writes of a mount.
+pub(crate) struct AtomicWrites {
+    table: RwLock<Table>,
+    /// Entries of `table`. While it is 0, requests need not look.
+    entry_count: AtomicUsize,
+    stale_count: AtomicUsize,
+    block_count: AtomicUsize,
+    block_limit: usize,
+    file_limit: usize,
+    next_handle: AtomicU64,
+    notifier: Arc<Notifier>,
+}
+
+impl AtomicWrites {
+    pub(crate) fn new(volume: &Volume, notifier: Arc<Notifier>, file_limit: usize) -> AtomicWrites {
+        AtomicWrites {
+            table: RwLock::default(),
+            entry_count: AtomicUsize::new(0),
+            stale_count: AtomicUsize::new(0),
+            block_count: AtomicUsize::new(0),
+            file_limit,
+            block_limit: volume.atomic_block_limit(),
+            next_handle: AtomicU64::new(1),
+            notifier,
+        }
+    }
+
+    /// A number for an open file; it says whether it may write.
+    pub(in crate::adapter) fn new_handle(&self, is_writable: bool) -> u64 {
+        self.next_handle.fetch_add(1, Ordering::Relaxed) << 1 | u64::from(is_writable)
+    }
+
+    fn change_table<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = self.table.write();
+        let result = change(&mut table);
+        self.entry_count.store(table.files.len() + table.lost.len(), Ordering::SeqCst);
+        self.stale_count.store(table.stale_ends.len(), Ordering::SeqCst);
+        result
+    }
+
+    fn is_idle(&self) -> bool {
+        self.entry_count.load(Ordering::SeqCst) == 0
+    }
+
+    fn file(&self, ino: InodeNo) -> Option<Arc<AtomicFile>> {
+        if self.is_idle() { None } else { self.table.read().files.get(&ino).cloned() }
+    }
+
+    /// The file in the atomic state whose holder this is.
+    fn held(&self, ino: InodeNo, handle: u64) -> Option<Arc<AtomicFile>> {
+        self.file(ino).filter(|file| file.holder == handle)
+    }
+
+    /// START. Once more is no error.
+    pub(in crate::adapter) fn start(
+        &self,
+        volume: &Volume,
+        ino: InodeNo,
+        handle: u64,
+    ) -> Result<(), Failure> {
+        if handle & 1 == 0 {
+            return Err(Errno::BADF.into());
+        }
+        // Waits for those who are changing the content.
+        self.change_table(|table| {
+            let attr = volume.get_attr(ino)?;
+            match table.files.get(&ino) {
+                _ if attr.kind != FileKind::Regular => return Err(Errno::INVAL.into()),
+                _ if attr.flags & FIXED_FLAGS != 0 => return Err(Errno::PERM.into()),
+                _ if volume.is_read_only() => return Err(Errno::ROFS.into()),
+                // Else a commit is about to take it out.
+                Some(file) if file.holder == handle && file.overlay.read().is_some() => {
+                    return Ok(());
+                }
+                Some(_) => return Err(Errno::BUSY.into()),
+                None if table.files.len() >= self.file_limit => return Err(Errno::NFILE.into()),
+                None => {}
+            }
+            table.lost.remove(&handle);
+            let overlay = RwLock::new(Some(Overlay::new(attr.size_bytes)));
+            table.files.insert(ino, Arc::new(AtomicFile { ino, holder: handle, overlay }));
+            Ok(())
+        })
+    }
+
+    /// Where this WRITE goes.
+    pub(in crate::adapter) fn route(
+        &self,
+        ino: InodeNo,
+        write: &WriteIn,
+    ) -> Result<Route<'_>, Errno> {
+        let table = self.table.read();
+        // Of pages that were changed through a mapping nobody can tell who changed them.
+        let is_known = write.write_flags & WRITE_CACHE == 0;
+        if is_known && table.lost.contains(&write.fh) {
+            return Err(Errno::CANCELED);
+        }
+        match table.files.get(&ino) {
+            Some(file) if file.holder == write.fh && is_known => Ok(Route::Held(file.clone())),
+            Some(_) => Err(Errno::BUSY),
+            None => Ok(Route::Settled(table)),
+        }
+    }
+
+    /// The size of a file in the atomic state, as everybody sees it.
+    pub(in crate::adapter) fn size(&self, ino: InodeNo) -> Option<u64> {
+        self.file(ino)?.overlay.read().as_ref().map(Overlay::size)
+    }
+
+    /// Takes a write of the holder in. More than a transaction can hold is `EFBIG`: from `ENOSPC`
+    /// SQLite would conclude that its rollback journal finds no room either.
+    pub(in crate::adapter) fn write(
+        &self,
+        volume: &Volume,
+        file: &AtomicFile,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), Failure> {
+        let mut overlay = file.overlay.write();
+        let overlay = overlay.as_mut().ok_or(Errno::CANCELED)?;
+        if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(Errno::FBIG.into());
+        }
+        let added_count = overlay.added_count(offset, data.len());
+        let total_limit = TOTAL_FACTOR * self.block_limit;
+        if overlay.block_count() + added_count > self.block_limit {
+            return Err(Errno::FBIG.into());
+        }
+        let grow = |count: usize| Some(count + added_count).filter(|count| *count <= total_limit);
+        let order = Ordering::Relaxed;
+        self.block_count.fetch_update(order, order, grow).map_err(|_| Errno::FBIG)?;
+        let written = overlay.write(volume, file.ino, offset, data);
+        if written.is_err() {
+            self.block_count.fetch_sub(added_count, order);
+        }
+        written
+    }
+
+    /// [`Volume::read_noting`] with what the holder has written.
+    pub(in crate::adapter) fn read(
+        &self,
+        volume: &Volume,
+        ino: InodeNo,
+        offset: u64,
+        out: &mut [u8],
+        notes_access: bool,
+    ) -> ext4::Result<usize> {
+        if let Some(file) = self.file(ino) {
+            // Held until the answer is complete: half of it from before a commit, half from behind
+            // would be kept in the kernel's cache for ever.
+            let overlay = file.overlay.read();
+            if let Some(overlay) = &*overlay {
+                return overlay.read(volume, ino, offset, out);
+            }
+        }
+        volume.read_noting(ino, offset, out, notes_access)
+    }
+
+    /// COMMIT: durable when it returns. A failure aborts.
+    pub(in crate::adapter) fn commit(
+        &self,
+        volume: &Volume,
+        ino: InodeNo,
+        handle: u64,
+        (counters, forgets): (&AdapterCounters, &Forgets),
+    ) -> Result<(), Errno> {
+        if self.forgive(handle) {
+            return Err(Errno::CANCELED);
+        }
+        let file = self.held(ino, handle).ok_or(Errno::INVAL)?;
+        let mut guard = file.overlay.write();
+        let overlay = guard.take().ok_or(Errno::INVAL)?;
+        let owned = overlay.pieces();
+        let pieces: Vec<_> = owned.iter().map(|(offset, data)| (*offset, &data[..])).collect();
+        let is_no_space = |error: &ext4::Error| matches!(error, ext4::Error::NoSpace);
+        let written = forgets.with_space(volume, is_no_space, || volume.write_atomic(ino, &pieces));
+        drop(guard);
+        if written.is_err() {
+            self.drop_pages(ino, &overlay).wait();
+            self.note_stale_end(ino, &overlay);
+        }
+        self.take_out(&file, &overlay);
+        let result = written.and_then(|()| volume.fsync(ino, true));
+        let counter =
+            if result.is_ok() { &counters.atomic_commits } else { &counters.atomic_aborts };
+        AdapterCounters::add(counter, 1);
+        result.map_err(|error| {
+            if is_grave(&error) {
+                tracing::error!(%ino, %error, "committing an atomic write");
+                *counters.last_error.lock() = Some(error.to_string());
+            }
+            errno(&error)
+        })
+    }
+
+    /// ABORT, and the end of the open file; nothing to do where there is no atomic write.
+    pub(in crate::adapter) fn abort(&self, ino: InodeNo, handle: u64, counters: &AdapterCounters) {
+        self.forgive(handle);
+        self.end(ino, handle, false, counters);
+    }
+
+    /// Aborts behind the holder's back.
+    pub(in crate::adapter) fn lose(&self, ino: InodeNo, handle: u64, counters: &AdapterCounters) {
+        self.end(ino, handle, true, counters);
+    }
+
+    fn end(&self, ino: InodeNo, handle: u64, is_lost: bool, counters: &AdapterCounters) {
+        let Some(file) = self.held(ino, handle) else { return };
+        if is_lost {
+            self.change_table(|table| table.lost.insert(handle));
+        }
+        let Some(overlay) = file.overlay.write().take() else { return };
+        AdapterCounters::add(&counters.atomic_aborts, 1);
+        // Until the pages are gone nobody may write: what is read now could not be told from them.
+        self.drop_pages(ino, &overlay).wait();
+        self.note_stale_end(ino, &overlay);
+        self.take_out(&file, &overlay);
+    }
+
+    /// The kernel keeps the size of what was dropped until it asks for attributes, and appends there.
+    fn note_stale_end(&self, ino: InodeNo, overlay: &Overlay) {
+        if let Some(end) = overlay.new_end() {
+            self.change_table(|table| table.stale_ends.insert(ino, end));
+        }
+    }
+
+    /// An append that the kernel put at a stale end went elsewhere; the kernel now takes the file to end here.
+    pub(in crate::adapter) fn move_stale_end(&self, ino: InodeNo, end: u64) {
+        self.change_table(|table| table.stale_ends.insert(ino, end));
+    }
+
+    /// The kernel does not know the file any more.
+    pub(in crate::adapter) fn forget(&self, ino: InodeNo) {
+        if self.stale_count.load(Ordering::SeqCst) > 0 {
+            self.change_table(|table| table.stale_ends.remove(&ino));
+        }
+    }
+
+    /// The holder knows now. `true`: there was something to know.
+    fn forgive(&self, handle: u64) -> bool {
+        if self.is_idle() {
+            return false;
+        }
+        let is_lost = self.table.read().lost.contains(&handle);
+        is_lost && self.change_table(|table| table.lost.remove(&handle))
+    }
+
+    /// Until the result is dropped, the file has no atomic write. `EBUSY`: it has one.
+    pub(in crate::adapter) fn settled(
+        &self,
+        ino: InodeNo,
+    ) -> Result<RwLockReadGuard<'_, Table>, Errno> {
+        let table = self.table.read();
+        if table.files.contains_key(&ino) { Err(Errno::BUSY) } else { Ok(table) }
+    }
+
+    fn take_out(&self, file: &AtomicFile, overlay: &Overlay) {
+        self.block_count.fetch_sub(overlay.block_count(), Ordering::Relaxed);
+        self.change_table(|table| table.files.remove(&file.ino));
+    }
+
+    fn drop_pages(&self, ino: InodeNo, overlay: &Overlay) -> Dropping {
+        self.notifier.drop_pages(node_of(ino), overlay.ranges())
+    }
+}
+
+/// What was so when a request for attributes began.
+pub(in crate::adapter) struct Unsettled<'a>(Option<&'a AtomicWrites>);
+
+impl<'a> Unsettled<'a> {
+    /// To be asked for before attributes are read.
+    pub(in crate::adapter) fn of(atomic: Option<&'a AtomicWrites>) -> Unsettled<'a> {
+        Unsettled(atomic.filter(|atomic| !atomic.is_idle()))
+    }
+
+    pub(in crate::adapter) fn is_any(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Size and validity of attributes to be told, where there are atomic writes: a commit may have
+    /// overtaken the request, so that the kernel has to ask again.
+    pub(in crate::adapter) fn correct(
+        &self,
+        ino: InodeNo,
+        size: &mut u64,
+        valid_seconds: &mut u64,
+    ) {
+        let Some(atomic) = self.0 else { return };
+        *valid_seconds = 0;
+        if let Some(file) = atomic.file(ino)
+            && let Some(overlay) = &*file.overlay.read()
+        {
+            *size = overlay.size();
+        }
+    }
+}

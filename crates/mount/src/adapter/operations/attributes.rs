@@ -1,0 +1,135 @@
+//! Attributes of inodes, and of the volume.
+
+use ext4::{Attr, Error, SetAttr, SetTime};
+use fuse::abi::{SetattrIn, StatfsOut, fattr, init};
+use rustix::io::Errno;
+
+use crate::adapter::atomic::writes::Unsettled;
+use crate::adapter::call::Call;
+use crate::adapter::failure::Outcome;
+use crate::convert::{attr_out, permissions, statx_out, timestamp};
+
+const NAME_MAX_BYTES: u32 = 255;
+
+impl Call<'_, '_> {
+    pub(super) fn getattr(&mut self) -> Outcome {
+        let unsettled = self.unsettled();
+        let attr = self.volume.get_attr(self.ino()?)?;
+        self.push_attr(&attr, &unsettled)
+    }
+
+    fn push_attr(&mut self, attr: &Attr, unsettled: &Unsettled<'_>) -> Outcome {
+        let mut out = attr_out(attr);
+        unsettled.correct(attr.ino, &mut out.attr.size, &mut out.attr_valid);
+        Ok(self.reply.push(&out)?)
+    }
+
+    pub(super) fn statx(&mut self) -> Outcome {
+        let unsettled = self.unsettled();
+        let attr = self.volume.get_attr(self.ino()?)?;
+        let mut out = statx_out(&attr);
+        unsettled.correct(attr.ino, &mut out.stat.size, &mut out.attr_valid);
+        Ok(self.reply.push(&out)?)
+    }
+
+    pub(super) fn setattr(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let request: SetattrIn = self.body.take()?;
+        let mut change = wanted_change(&request)?;
+        // Whoever changes the owner of a file takes its privileges off, root as well (the volume
+        // leaves directories alone).
+        change.kill_suid_sgid |= change.uid.is_some() || change.gid.is_some();
+        let unsettled = self.unsettled();
+        let settled = change.size_bytes.map(|_| self.settled(ino)).transpose()?;
+        let attr = match self.volume.set_attr(ino, &change) {
+            Err(Error::NotPermitted) if self.is_flush_of_times(&request) => {
+                let (mtime, ctime) = (Some(SetTime::Now), None);
+                match self.volume.set_attr(ino, &SetAttr { mtime, ctime, ..change }) {
+                    // It was made immutable after it was written: it keeps the times of that.
+                    Err(Error::NotPermitted) => self.volume.get_attr(ino)?,
+                    set => set?,
+                }
+            }
+            set => set?,
+        };
+        // What follows looks into the table once more.
+        drop(settled);
+        self.push_attr(&attr, &unsettled)
+    }
+
+    /// With a writeback cache the kernel has the times of what was written, and tells them later: of a file that can only
+    /// be appended to, which takes none from anybody else.
+    fn is_flush_of_times(&self, request: &SetattrIn) -> bool {
+        self.adapter.agreed(init::WRITEBACK_CACHE)
+            && request.valid & !fattr::FH == fattr::MTIME | fattr::CTIME
+    }
+
+    pub(super) fn statfs(&mut self) -> Outcome {
+        let stat = self.volume.stat_fs()?;
+        Ok(self.reply.push(&StatfsOut {
+            blocks: stat.block_count,
+            bfree: stat.free_block_count,
+            bavail: stat.available_block_count,
+            files: stat.inode_count,
+            ffree: stat.free_inode_count,
+            bsize: stat.block_bytes,
+            frsize: stat.block_bytes,
+            namelen: NAME_MAX_BYTES,
+            ..StatfsOut::default()
+        })?)
+    }
+}
+
+fn wanted_change(request: &SetattrIn) -> Result<SetAttr, Errno> {
+    let has = |bit| request.valid & bit != 0;
+    let time = |set, now, seconds, nanoseconds| -> Result<Option<SetTime>, Errno> {
+        match (has(now), has(set)) {
+            (true, _) => Ok(Some(SetTime::Now)),
+            (false, true) => Ok(Some(SetTime::To(timestamp(seconds, nanoseconds)?))),
+            (false, false) => Ok(None),
+        }
+    };
+    let ctime =
+        if has(fattr::CTIME) { Some(timestamp(request.ctime, request.ctimensec)?) } else { None };
+    Ok(SetAttr {
+        mode: has(fattr::MODE).then_some(permissions(request.mode)),
+        uid: has(fattr::UID).then_some(request.uid),
+        gid: has(fattr::GID).then_some(request.gid),
+        size_bytes: has(fattr::SIZE).then_some(request.size),
+        atime: time(fattr::ATIME, fattr::ATIME_NOW, request.atime, request.atimensec)?,
+        mtime: time(fattr::MTIME, fattr::MTIME_NOW, request.mtime, request.mtimensec)?,
+        ctime,
+        kill_suid_sgid: has(fattr::KILL_SUIDGID),
+        flags: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ext4::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_marked_valid_is_changed() {
+        let request = SetattrIn {
+            valid: fattr::MODE | fattr::MTIME | fattr::ATIME | fattr::ATIME_NOW,
+            mode: 0o100_640,
+            uid: 7,
+            size: 9,
+            mtime: 5,
+            mtimensec: 6,
+            ..SetattrIn::default()
+        };
+        let mtime = Timestamp { seconds: 5, nanoseconds: 6 };
+        let expected = SetAttr {
+            mode: Some(0o640),
+            mtime: Some(SetTime::To(mtime)),
+            atime: Some(SetTime::Now),
+            ..SetAttr::default()
+        };
+        assert_eq!(wanted_change(&request), Ok(expected));
+        let bad = SetattrIn { mtimensec: u32::MAX, ..request };
+        assert_eq!(wanted_change(&bad), Err(Errno::INVAL));
+    }
+}

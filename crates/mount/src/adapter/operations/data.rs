@@ -1,0 +1,246 @@
+//! File data: reading, writing, allocating, and making it durable.
+
+use ext4::{Allocate, Error, InodeNo, SeekTo, SetAttr};
+use fuse::PAGE_BYTES;
+use fuse::abi::{
+    FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
+    WRITE_KILL_SUIDGID, WriteIn, WriteOut, init,
+};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::adapter::atomic::writes::{AtomicWrites, Route, Table};
+use crate::adapter::call::Call;
+use crate::adapter::failure::{Failure, Outcome};
+use crate::convert::{SUID_SGID, node_of};
+use crate::stat::AdapterCounters;
+
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
+
+const FALLOC_KEEP_SIZE: u32 = 0x01;
+const FALLOC_PUNCH_HOLE: u32 = 0x02;
+const FALLOC_ZERO_RANGE: u32 = 0x10;
+
+/// Smallest page of the kernel's cache.
+const PAGE: u64 = PAGE_BYTES as u64;
+
+const CAPABILITY_XATTR: &[u8] = b"security.capability";
+
+impl Call<'_, '_> {
+    pub(super) fn read(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let read: ReadIn = self.body.take()?;
+        let len_bytes = usize::try_from(read.size).map_err(|_| Errno::INVAL)?;
+        let out = self.reply.spare(len_bytes)?;
+        let notes_access = read.flags & OFlags::NOATIME.bits() == 0;
+        let read_bytes = match &self.adapter.atomic {
+            Some(atomic) => atomic.read(self.volume, ino, read.offset, out, notes_access)?,
+            None => self.volume.read_noting(ino, read.offset, out, notes_access)?,
+        };
+        assert!(read_bytes <= len_bytes, "read more than asked for");
+        self.reply.advance(read_bytes);
+        Ok(())
+    }
+
+    pub(super) fn write(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let write: WriteIn = self.body.take()?;
+        let data = self.body.take_bytes(write.size)?;
+        self.drop_capabilities(ino)?;
+        let Some(atomic) = &self.adapter.atomic else {
+            return self.write_through(ino, &write, write.offset, data);
+        };
+        match atomic.route(ino, &write)? {
+            Route::Held(file) => {
+                if write.write_flags & WRITE_KILL_SUIDGID != 0 {
+                    let change = SetAttr { kill_suid_sgid: true, ..SetAttr::default() };
+                    self.volume.set_attr(ino, &change)?;
+                }
+                atomic.write(self.volume, &file, write.offset, data)?;
+                Ok(self.answer_write(data.len())?)
+            }
+            Route::Settled(table) => {
+                let offset = self.end_to_append_at(&table, ino, &write)?;
+                self.write_through(ino, &write, offset, data)?;
+                drop(table);
+                if offset != write.offset {
+                    self.note_moved_append(atomic, ino, &write, offset);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Where to write: the kernel appends at a stale end after an atomic write was dropped.
+    fn end_to_append_at(
+        &self,
+        table: &Table,
+        ino: InodeNo,
+        write: &WriteIn,
+    ) -> Result<u64, Failure> {
+        let appends = write.flags & OFlags::APPEND.bits() != 0;
+        if !appends
+            || write.write_flags & WRITE_CACHE != 0
+            || !table.is_stale_end(ino, write.offset)
+        {
+            return Ok(write.offset);
+        }
+        Ok(self.volume.get_attr(ino)?.size_bytes.min(write.offset))
+    }
+
+    /// The kernel has the data of an append in the wrong pages, and the wrong size. It holds the last of these pages
+    /// until the write is answered, so for that one nobody waits.
+    fn note_moved_append(&self, atomic: &AtomicWrites, ino: InodeNo, write: &WriteIn, offset: u64) {
+        let stale_end = write.offset + u64::from(write.size);
+        atomic.move_stale_end(ino, stale_end);
+        let end = (offset + u64::from(write.size)).min((stale_end - 1) / PAGE * PAGE);
+        if offset < end {
+            self.drop_pages(ino, (offset, end - offset));
+        }
+        if let Some(notifier) = &self.adapter.notifier {
+            drop(notifier.drop_pages(node_of(ino), vec![(offset, 0)]));
+        }
+    }
+
+    /// Writes to the volume.
+    fn write_through(
+        &mut self,
+        ino: InodeNo,
+        write: &WriteIn,
+        offset: u64,
+        data: &[u8],
+    ) -> Outcome {
+        let (volume, unique) = (self.volume, self.header.unique);
+        let kill = write.write_flags & WRITE_KILL_SUIDGID != 0;
+        let mut answered = None;
+        let written = volume.write_accepting(ino, offset, data, kill, &mut |bytes| {
+            answered = Some(self.answer_write(bytes));
+            self.reply.send_early(unique);
+        });
+        let written_bytes = match written {
+            Err(Error::NotPermitted) if write.write_flags & WRITE_CACHE != 0 => {
+                self.append_of_pages(ino, offset, data, kill)?
+            }
+            written => written?,
+        };
+        // The kernel takes any answer about pages that it writes back for success, and forgets them.
+        if write.write_flags & WRITE_CACHE != 0 && written_bytes < data.len() {
+            return Err(Error::NoSpace.into());
+        }
+        Ok(answered.unwrap_or_else(|| self.answer_write(written_bytes))?)
+    }
+
+    /// Writes what pages that the kernel writes back add to a file that can only be appended to. They hold what is there
+    /// before, too; a change of that is refused.
+    fn append_of_pages(
+        &self,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+    ) -> Result<usize, Failure> {
+        let size_bytes = self.volume.get_attr(ino)?.size_bytes;
+        let known_bytes = usize::try_from(size_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let (known, added) = data.split_at(known_bytes.min(data.len()));
+        let mut found = vec![0; known.len()];
+        if self.volume.read(ino, offset, &mut found)? < known.len() || found != known {
+            return Err(Errno::PERM.into());
+        }
+        let added_bytes = match added.is_empty() {
+            true => 0,
+            false => self.volume.write_accepting(ino, size_bytes, added, kill, &mut |_| {})?,
+        };
+        Ok(known.len() + added_bytes)
+    }
+
+    fn answer_write(&mut self, written_bytes: usize) -> Result<(), Errno> {
+        let counters = &self.adapter.counters;
+        AdapterCounters::add(&counters.app_writes, 1);
+        AdapterCounters::add(&counters.app_bytes, written_bytes as u64);
+        let size = u32::try_from(written_bytes).map_err(|_| Errno::IO)?;
+        self.reply.push(&WriteOut { size, padding: 0 })
+    }
+
+    /// Before a file's content changes: takes its capabilities off, if it has any.
+    fn drop_capabilities(&self, ino: InodeNo) -> Outcome {
+        let has_none = self.adapter.capabilities.check(ino, || {
+            match self.volume.get_xattr(ino, CAPABILITY_XATTR) {
+                Ok(_) => Ok(false),
+                Err(Error::NoAttribute | Error::NotSupported) => Ok(true),
+                Err(error) => Err(error),
+            }
+        })?;
+        if has_none || self.volume.is_read_only() {
+            return Ok(());
+        }
+        match self.volume.remove_xattr(ino, CAPABILITY_XATTR) {
+            Ok(()) | Err(Error::NoAttribute) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// For a request that does not say whether its sender may keep set-user-ID and set-group-ID:
+    /// only root may.
+    fn drop_ids_unless_root(&self, ino: InodeNo) -> Outcome {
+        if self.header.uid != 0 && self.volume.get_attr(ino)?.mode & SUID_SGID != 0 {
+            let change = SetAttr { kill_suid_sgid: true, ..SetAttr::default() };
+            self.volume.set_attr(ino, &change)?;
+        }
+        Ok(())
+    }
+
+    /// FSYNC and FSYNCDIR: answered when it is durable, in this thread.
+    pub(super) fn fsync(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let fsync: FsyncIn = self.body.take()?;
+        AdapterCounters::add(&self.adapter.counters.fsyncs, 1);
+        Ok(self.volume.fsync(ino, fsync.fsync_flags & FSYNC_FDATASYNC != 0)?)
+    }
+
+    pub(super) fn syncfs(&mut self) -> Outcome {
+        Ok(self.volume.sync()?)
+    }
+
+    pub(super) fn fallocate(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let fallocate: FallocateIn = self.body.take()?;
+        const PUNCH: u32 = FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE;
+        const ZERO_AND_KEEP: u32 = FALLOC_ZERO_RANGE | FALLOC_KEEP_SIZE;
+        let how = match fallocate.mode {
+            0 => Allocate::Extend,
+            FALLOC_KEEP_SIZE => Allocate::KeepSize,
+            PUNCH => Allocate::PunchHole,
+            FALLOC_ZERO_RANGE => Allocate::ZeroRange { keep_size: false },
+            ZERO_AND_KEEP => Allocate::ZeroRange { keep_size: true },
+            _ => return Err(Errno::OPNOTSUPP.into()),
+        };
+        let _settled = self.settled(ino)?;
+        self.drop_capabilities(ino)?;
+        self.drop_ids_unless_root(ino)?;
+        Ok(self.volume.fallocate(ino, how, fallocate.offset, fallocate.length)?)
+    }
+
+    pub(super) fn lseek(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let lseek: LseekIn = self.body.take()?;
+        let to = match lseek.whence {
+            SEEK_DATA => SeekTo::Data,
+            SEEK_HOLE => SeekTo::Hole,
+            _ => return Err(Errno::INVAL.into()),
+        };
+        if self.adapter.agreed(init::WRITEBACK_CACHE) {
+            // The kernel asks without writing back before. Then it takes all of a file for data.
+            return Err(Errno::NOSYS.into());
+        }
+        let held_size = self.adapter.atomic.as_ref().and_then(|atomic| atomic.size(ino));
+        let offset = match (held_size, to) {
+            // What is not committed has no blocks yet.
+            (Some(size), _) if lseek.offset >= size => return Err(Errno::NXIO.into()),
+            (Some(_), SeekTo::Data) => lseek.offset,
+            (Some(size), SeekTo::Hole) => size,
+            (None, to) => self.volume.seek(ino, lseek.offset, to)?,
+        };
+        Ok(self.reply.push(&LseekOut { offset })?)
+    }
+}

@@ -1,0 +1,222 @@
+//! The ioctls of `lsattr` and `chattr` (inode flags, the generation), those of data modes, and those
+//! of F2FS for atomic writes.
+
+use ext4::{DataMode, InodeNo, SetAttr};
+use fuse::abi::{IoctlIn, IoctlOut};
+use fuse::{CAP_FOWNER, CAP_LINUX_IMMUTABLE, Caller};
+use rustix::io::Errno;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::adapter::call::Call;
+use crate::adapter::failure::Outcome;
+use crate::convert::node_of;
+
+const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
+const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+const FS_IOC_GETVERSION: u32 = 0x8008_7601;
+const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
+const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
+const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
+const FS_IOC_SETFSLABEL: u32 = 0x4100_9432;
+/// Bytes of a label in these calls (`FSLABEL_MAX`).
+const LABEL_ARGUMENT_BYTES: usize = 256;
+/// `_IOR('O', 0xE0, __u32)`: the data mode that holds for a file (`docs/reference/modes.md`).
+const OJ_IOC_GET_MODE: u32 = 0x8004_4fe0;
+/// `_IOW('O', 0xE1, __u32)`: sets a file's data mode; 0 is the volume's.
+const OJ_IOC_SET_MODE: u32 = 0x4004_4fe1;
+
+const F2FS_IOC_START_ATOMIC_WRITE: u32 = 0x0000_f501;
+const F2FS_IOC_COMMIT_ATOMIC_WRITE: u32 = 0x0000_f502;
+const F2FS_IOC_ABORT_ATOMIC_WRITE: u32 = 0x0000_f505;
+const F2FS_IOC_GET_FEATURES: u32 = 0x8004_f50c;
+const F2FS_FEATURE_ATOMIC_WRITE: u32 = 0x0004;
+
+const FS_SYNC_FL: u32 = 0x0000_0008;
+pub(super) const FS_IMMUTABLE_FL: u32 = 0x0000_0010;
+pub(super) const FS_APPEND_FL: u32 = 0x0000_0020;
+const FS_NODUMP_FL: u32 = 0x0000_0040;
+const FS_NOATIME_FL: u32 = 0x0000_0080;
+
+/// Flags that both interfaces know: the bit of `FS_IOC_FSGETXATTR` and that of `FS_IOC_GETFLAGS`.
+const SHARED: [(u32, u32); 5] = [
+    (0x08, FS_IMMUTABLE_FL),
+    (0x10, FS_APPEND_FL),
+    (0x20, FS_SYNC_FL),
+    (0x40, FS_NOATIME_FL),
+    (0x80, FS_NODUMP_FL),
+];
+
+/// `struct fsxattr`: 28 bytes.
+#[derive(Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct FsXattr {
+    xflags: u32,
+    extent_size: u32,
+    extent_count: u32,
+    project_id: u32,
+    cow_extent_size: u32,
+    pad: [u8; 8],
+}
+
+const _: () = assert!(size_of::<FsXattr>() == 28);
+
+impl Call<'_, '_> {
+    pub(super) fn ioctl(&mut self) -> Outcome {
+        let ioctl: IoctlIn = self.body.take()?;
+        let input = self.body.take_bytes(ioctl.in_size)?;
+        let ino = self.ino()?;
+        match ioctl.cmd {
+            FS_IOC_GETFLAGS => {
+                let flags = self.volume.get_attr(ino)?.flags;
+                self.push_number(&ioctl, flags)
+            }
+            FS_IOC_GETVERSION => {
+                let generation = self.volume.get_attr(ino)?.generation;
+                self.push_number(&ioctl, generation)
+            }
+            FS_IOC_SETFLAGS => {
+                let (flags, _) = u32::read_from_prefix(input).map_err(|_| Errno::INVAL)?;
+                self.change_flags(flags, u32::MAX)
+            }
+            FS_IOC_FSGETXATTR => {
+                let flags = self.volume.get_attr(ino)?.flags;
+                let answer = FsXattr { xflags: to_xflags(flags), ..FsXattr::default() };
+                self.push_result(&ioctl, answer.as_bytes())
+            }
+            FS_IOC_FSSETXATTR => {
+                let (request, _) = FsXattr::read_from_prefix(input).map_err(|_| Errno::INVAL)?;
+                let flags = from_xflags(request.xflags)?;
+                if request.project_id != 0 || request.extent_size != 0 {
+                    return Err(Errno::OPNOTSUPP.into());
+                }
+                let shared = SHARED.iter().fold(0, |all, (_, flag)| all | flag);
+                self.change_flags(flags, shared)
+            }
+            FS_IOC_GETFSLABEL => {
+                let mut answer = [0; LABEL_ARGUMENT_BYTES];
+                let label = self.volume.label()?;
+                answer[..label.len()].copy_from_slice(&label);
+                self.push_result(&ioctl, &answer)
+            }
+            FS_IOC_SETFSLABEL => self.set_label(input),
+            OJ_IOC_GET_MODE => {
+                let mode = self.volume.data_mode_of(ino)?;
+                self.push_result(&ioctl, &mode.number().to_ne_bytes())
+            }
+            OJ_IOC_SET_MODE => {
+                let (number, _) = u32::read_from_prefix(input).map_err(|_| Errno::INVAL)?;
+                let mode = DataMode::from_number(number);
+                if mode.is_none() && number != 0 {
+                    return Err(Errno::INVAL.into());
+                }
+                self.check_owner(ino, &Caller::of(&self.header))?;
+                self.volume.set_data_mode(ino, mode)?;
+                self.push_changed(ino)
+            }
+            _ => self.ioctl_atomic(ino, &ioctl),
+        }
+    }
+
+    /// The kernel passes no capability; root stands for `CAP_SYS_ADMIN`.
+    fn set_label(&mut self, input: &[u8]) -> Outcome {
+        if self.header.uid != 0 {
+            return Err(Errno::PERM.into());
+        }
+        let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
+        self.volume.set_label(&input[..end])?;
+        Ok(self.reply.push(&IoctlOut::default())?)
+    }
+
+    fn ioctl_atomic(&mut self, ino: InodeNo, ioctl: &IoctlIn) -> Outcome {
+        let Some(atomic) = &self.adapter.atomic else { return Err(Errno::NOTTY.into()) };
+        match ioctl.cmd {
+            F2FS_IOC_GET_FEATURES => return self.push_number(ioctl, F2FS_FEATURE_ATOMIC_WRITE),
+            F2FS_IOC_START_ATOMIC_WRITE => atomic.start(self.volume, ino, ioctl.fh)?,
+            F2FS_IOC_COMMIT_ATOMIC_WRITE => {
+                let (counters, forgets) = (&self.adapter.counters, &self.adapter.forgets);
+                atomic.commit(self.volume, ino, ioctl.fh, (counters, forgets))?;
+            }
+            F2FS_IOC_ABORT_ATOMIC_WRITE => atomic.abort(ino, ioctl.fh, &self.adapter.counters),
+            _ => return Err(Errno::NOTTY.into()),
+        }
+        self.push_changed(ino)
+    }
+
+    /// The answer to an ioctl that may have changed the inode: the kernel keeps its attributes otherwise.
+    fn push_changed(&mut self, ino: InodeNo) -> Outcome {
+        if let Some(notifier) = &self.adapter.notifier {
+            notifier.drop_attributes(node_of(ino));
+        }
+        Ok(self.reply.push(&IoctlOut::default())?)
+    }
+
+    /// Gives the flags in `mask` the values they have in `flags`. The volume refuses to change
+    /// what users may not.
+    fn change_flags(&mut self, flags: u32, mask: u32) -> Outcome {
+        let ino = self.ino()?;
+        let current = self.volume.get_attr(ino)?.flags;
+        let flags = (current & !mask) | (flags & mask);
+        if flags != current {
+            let caller = Caller::of(&self.header);
+            self.check_owner(ino, &caller)?;
+            let is_guarded = (flags ^ current) & (FS_IMMUTABLE_FL | FS_APPEND_FL) != 0;
+            if is_guarded && !caller.has_capability(CAP_LINUX_IMMUTABLE) {
+                return Err(Errno::PERM.into());
+            }
+            if flags & !current & FS_IMMUTABLE_FL != 0 {
+                self.settle_pages(ino)?;
+            }
+            self.volume.set_attr(ino, &SetAttr { flags: Some(flags), ..SetAttr::default() })?;
+        }
+        self.push_changed(ino)
+    }
+
+    /// An ioctl needs no more than an open file, and kernels before 5.14 check nothing for those they know either.
+    fn check_owner(&self, ino: InodeNo, caller: &Caller) -> Outcome {
+        let is_owner = self.volume.get_attr(ino)?.uid == self.header.uid;
+        if is_owner || caller.has_capability(CAP_FOWNER) { Ok(()) } else { Err(Errno::PERM.into()) }
+    }
+
+    /// An `int` or `long`, as wide as the caller's buffer.
+    fn push_number(&mut self, ioctl: &IoctlIn, value: u32) -> Outcome {
+        match ioctl.out_size {
+            4 => self.push_result(ioctl, &value.to_ne_bytes()),
+            8 => self.push_result(ioctl, &u64::from(value).to_ne_bytes()),
+            _ => Err(Errno::INVAL.into()),
+        }
+    }
+
+    fn push_result(&mut self, ioctl: &IoctlIn, value: &[u8]) -> Outcome {
+        if u64::from(ioctl.out_size) != value.len() as u64 {
+            return Err(Errno::INVAL.into());
+        }
+        self.reply.push(&IoctlOut::default())?;
+        Ok(self.reply.push_bytes(value)?)
+    }
+}
+
+fn to_xflags(flags: u32) -> u32 {
+    SHARED.iter().filter(|(_, flag)| flags & flag != 0).fold(0, |all, (xflag, _)| all | xflag)
+}
+
+fn from_xflags(xflags: u32) -> Result<u32, Errno> {
+    let known = SHARED.iter().fold(0, |all, (xflag, _)| all | xflag);
+    if xflags & !known != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let chosen = SHARED.iter().filter(|(xflag, _)| xflags & xflag != 0);
+    Ok(chosen.fold(0, |all, (_, flag)| all | flag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_the_same_through_both_interfaces() {
+        let flags = FS_IMMUTABLE_FL | FS_NODUMP_FL;
+        assert_eq!(to_xflags(flags | 0x0008_4000), 0x88);
+        assert_eq!(from_xflags(0x88), Ok(flags));
+        assert_eq!(from_xflags(0x8000_0000), Err(Errno::OPNOTSUPP));
+    }
+}

@@ -1,0 +1,230 @@
+//! Names: looking them up, making, moving and removing them.
+
+use ext4::{Attr, Error, FileKind, InodeNo, NewNode, Owner, RenameHow};
+use fuse::abi::{LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn};
+use fuse::{CAP_FSETID, Caller};
+use rustix::io::Errno;
+
+use crate::adapter::atomic::writes::Unsettled;
+use crate::adapter::call::Call;
+use crate::adapter::failure::Outcome;
+use crate::convert::{entry_out, inode_of, kind_of_mode, negative_entry, permissions};
+
+const RENAME_NOREPLACE: u32 = 1;
+const RENAME_EXCHANGE: u32 = 2;
+const RENAME_WHITEOUT: u32 = 4;
+const RENAME_WHITEOUT_NOREPLACE: u32 = RENAME_WHITEOUT | RENAME_NOREPLACE;
+
+const SET_GROUP_ID: u16 = 0o2000;
+/// And its group may execute it.
+const SET_GROUP_ID_PROGRAM: u16 = 0o2010;
+
+impl Call<'_, '_> {
+    pub(super) fn lookup(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let name = self.body.take_name()?;
+        let unsettled = self.unsettled();
+        let found = match name {
+            // These two come from file handles (NFS, open_by_handle_at) alone.
+            b"." => self.pin_existing(ino),
+            b".." => self.parent_of(ino).and_then(|parent| self.pin_existing(parent)),
+            _ => self.volume.lookup(ino, name),
+        };
+        match found {
+            Ok(attr) => self.push_entry(&attr, &unsettled),
+            Err(Error::NotFound) => Ok(self.reply.push(&negative_entry())?),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn push_entry(&mut self, attr: &Attr, unsettled: &Unsettled<'_>) -> Outcome {
+        let mut out = entry_out(attr);
+        unsettled.correct(attr.ino, &mut out.attr.size, &mut out.attr_valid);
+        Ok(self.reply.push(&out)?)
+    }
+
+    fn pin_existing(&self, ino: InodeNo) -> ext4::Result<Attr> {
+        // What has no name is not pinned: letting go of it would free what was freed long ago.
+        self.existing(ino)?;
+        self.volume.pin(ino);
+        // It could have been freed, and be another file, behind the look.
+        self.existing(ino).inspect_err(|_| self.volume.forget(ino, 1))
+    }
+
+    fn existing(&self, ino: InodeNo) -> ext4::Result<Attr> {
+        match self.volume.get_attr(ino) {
+            Ok(attr) if attr.link_count == 0 => Err(Error::NotFound),
+            found => found,
+        }
+    }
+
+    fn parent_of(&self, ino: InodeNo) -> ext4::Result<InodeNo> {
+        let mut parent = Err(Error::NotFound);
+        self.volume.read_dir(ino, 0, &mut |entry| {
+            if entry.name == b".." {
+                parent = Ok(entry.ino);
+            }
+            parent.is_err()
+        })?;
+        parent
+    }
+
+    pub(super) fn readlink(&mut self) -> Outcome {
+        let target = self.volume.read_link(self.ino()?)?;
+        Ok(self.reply.push_bytes(&target)?)
+    }
+
+    pub(super) fn symlink(&mut self) -> Outcome {
+        let name = self.body.take_name()?;
+        let target = self.body.take_string()?;
+        self.make(name, NewNode::Symlink(target), 0o777, 0)
+    }
+
+    pub(super) fn mknod(&mut self) -> Outcome {
+        let mknod: MknodIn = self.body.take()?;
+        let name = self.body.take_name()?;
+        let node = match kind_of_mode(mknod.mode).ok_or(Errno::INVAL)? {
+            FileKind::Regular => NewNode::Regular,
+            FileKind::Directory | FileKind::Symlink => return Err(Errno::INVAL.into()),
+            kind => NewNode::Special(kind, mknod.rdev),
+        };
+        self.make(name, node, permissions(mknod.mode), permissions(mknod.umask))
+    }
+
+    pub(super) fn mkdir(&mut self) -> Outcome {
+        let mkdir: MkdirIn = self.body.take()?;
+        let name = self.body.take_name()?;
+        self.make(name, NewNode::Directory, permissions(mkdir.mode), permissions(mkdir.umask))
+    }
+
+    /// The owner of what this request makes.
+    pub(super) fn owner(&self) -> Owner {
+        Owner { uid: self.header.uid, gid: self.header.gid }
+    }
+
+    pub(super) fn make(
+        &mut self,
+        name: &[u8],
+        node: NewNode<'_>,
+        permissions: u16,
+        umask: u16,
+    ) -> Outcome {
+        let parent = self.ino()?;
+        let permissions = match node {
+            NewNode::Directory => permissions,
+            _ => self.without_foreign_group_id(parent, permissions)?,
+        };
+        let owner = self.owner();
+        let attr = self.volume.make(parent, name, node, permissions, umask, owner)?;
+        Ok(self.reply.push(&entry_out(&attr))?)
+    }
+
+    /// A set-group-ID directory gives its group to what is made in it. A program that runs with that
+    /// group is not for everybody to make. (Kernels from 6.0 on see to that themselves.)
+    fn without_foreign_group_id(&self, parent: InodeNo, permissions: u16) -> ext4::Result<u16> {
+        if permissions & SET_GROUP_ID_PROGRAM != SET_GROUP_ID_PROGRAM {
+            return Ok(permissions);
+        }
+        let dir = self.volume.get_attr(parent)?;
+        if dir.mode & SET_GROUP_ID == 0 {
+            return Ok(permissions);
+        }
+        let caller = Caller::of(&self.header);
+        let may = caller.is_in_group(dir.gid) || caller.has_capability(CAP_FSETID);
+        Ok(if may { permissions } else { permissions & !SET_GROUP_ID })
+    }
+
+    pub(super) fn unlink(&mut self) -> Outcome {
+        let name = self.body.take_name()?;
+        Ok(self.volume.unlink(self.ino()?, name)?)
+    }
+
+    pub(super) fn rmdir(&mut self) -> Outcome {
+        let name = self.body.take_name()?;
+        Ok(self.volume.rmdir(self.ino()?, name)?)
+    }
+
+    pub(super) fn rename(&mut self) -> Outcome {
+        let rename: RenameIn = self.body.take()?;
+        self.rename_to(rename.newdir, RenameHow::Replace)
+    }
+
+    pub(super) fn rename2(&mut self) -> Outcome {
+        let rename: Rename2In = self.body.take()?;
+        let how = match rename.flags {
+            0 => RenameHow::Replace,
+            RENAME_NOREPLACE => RenameHow::NoReplace,
+            RENAME_EXCHANGE => RenameHow::Exchange,
+            // The kernel has seen that the new name is free if it must be.
+            RENAME_WHITEOUT | RENAME_WHITEOUT_NOREPLACE => RenameHow::Whiteout(self.owner()),
+            _ => return Err(Errno::INVAL.into()),
+        };
+        self.rename_to(rename.newdir, how)
+    }
+
+    fn rename_to(&mut self, new_parent: u64, how: RenameHow) -> Outcome {
+        let (parent, new_parent) = (self.ino()?, inode_of(new_parent)?);
+        let name = self.body.take_name()?;
+        let new_name = self.body.take_name()?;
+        Ok(self.volume.rename(parent, name, new_parent, new_name, how)?)
+    }
+
+    pub(super) fn link(&mut self) -> Outcome {
+        let link: LinkIn = self.body.take()?;
+        let name = self.body.take_name()?;
+        let unsettled = self.unsettled();
+        let attr = self.volume.link(inode_of(link.oldnodeid)?, self.ino()?, name)?;
+        self.push_entry(&attr, &unsettled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use device::MemoryDevice;
+    use ext4::DataMode;
+    use fuse::abi::InHeader;
+    use fuse::{Body, Reply};
+
+    use super::*;
+    use crate::adapter::fuzz_test::{adapter, image};
+
+    /// The mode of a new file in a set-group-ID directory of group 500, made by this caller.
+    fn mode_of_program(adapter: &crate::adapter::Adapter, caller: InHeader, mode: u16) -> u16 {
+        let volume = adapter.volume.read();
+        let volume = volume.as_ref().unwrap();
+        let parent = match volume.lookup(InodeNo::ROOT, b"shared") {
+            Ok(attr) => attr.ino,
+            Err(_) => {
+                let owner = Owner { uid: 0, gid: 500 };
+                let (root, node) = (InodeNo::ROOT, NewNode::Directory);
+                volume.make(root, b"shared", node, 0o2777, 0, owner).unwrap().ino
+            }
+        };
+        let header = InHeader { nodeid: u64::from(parent.0), ..caller };
+        let mut room = [0; 256];
+        let (body, reply) = (Body::whole(&[]), &mut Reply::new(&mut room));
+        let mut call = Call { adapter, volume, header, body, reply };
+        assert!(call.make(b"program", NewNode::Regular, mode, 0).is_ok());
+        let attr = volume.lookup(parent, b"program").unwrap();
+        assert_eq!(attr.gid, 500);
+        volume.unlink(parent, b"program").unwrap();
+        attr.mode & 0o7777
+    }
+
+    #[test]
+    fn a_program_with_the_group_of_its_directory_is_for_its_members_to_make() {
+        let bytes = std::fs::read(image().path()).unwrap();
+        let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
+        let adapter = adapter(device, DataMode::Auto);
+        // Of no process that can be looked at: the groups are not known.
+        let caller = |uid, gid| InHeader { uid, gid, ..InHeader::default() };
+        assert_eq!(mode_of_program(&adapter, caller(1000, 100), 0o2755), 0o755);
+        assert_eq!(mode_of_program(&adapter, caller(1000, 100), 0o6711), 0o4711);
+        assert_eq!(mode_of_program(&adapter, caller(1000, 500), 0o2755), 0o2755);
+        assert_eq!(mode_of_program(&adapter, caller(0, 0), 0o2755), 0o2755);
+        // Nobody runs these.
+        assert_eq!(mode_of_program(&adapter, caller(1000, 100), 0o2644), 0o2644);
+    }
+}

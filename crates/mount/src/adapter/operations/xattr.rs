@@ -1,0 +1,115 @@
+//! Extended attributes, and those of our own that no file holds (see `crate::stat`).
+
+use ext4::{Error, InodeNo, XattrFlags};
+use fuse::abi::{
+    GetxattrIn, GetxattrOut, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInShort, init,
+};
+use rustix::io::Errno;
+
+use crate::adapter::call::Call;
+use crate::adapter::failure::{Failure, Outcome};
+use crate::stat::{FILE_XATTR, FILES_XATTR, FileReport, MODE_XATTR, PID_XATTR, STAT_XATTR, render};
+
+const XATTR_CREATE: u32 = 1;
+const XATTR_REPLACE: u32 = 2;
+/// Linux's limit for a value and for a list.
+const XATTR_MAX_BYTES: usize = 65_536;
+/// Files in a list: with the largest numbers a report has 500 bytes, and all fit into a value.
+const FILE_LIMIT: usize = 100;
+
+impl Call<'_, '_> {
+    pub(super) fn getxattr(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let get: GetxattrIn = self.body.take()?;
+        let name = self.body.take_string()?;
+        let value = match name {
+            STAT_XATTR => render(&self.adapter.stat(self.volume)),
+            FILE_XATTR => self.file_report(ino)?,
+            FILES_XATTR => self.files_report(),
+            PID_XATTR => std::process::id().to_string().into_bytes(),
+            MODE_XATTR => self.volume.data_mode_of(ino)?.name().into(),
+            _ => self.volume.get_xattr(ino, name)?,
+        };
+        self.push_sized(get.size, &value)
+    }
+
+    fn file_report(&self, ino: InodeNo) -> Result<Vec<u8>, Failure> {
+        match self.volume.file_stat(ino) {
+            Ok(stat) => Ok(render(&FileReport::new(ino, &stat))),
+            Err(Error::IsDirectory | Error::InvalidArgument) => Err(Errno::NODATA.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The files for which most was written, the first one most of all.
+    fn files_report(&self) -> Vec<u8> {
+        let files = self.volume.most_written_files(FILE_LIMIT);
+        let reports: Vec<_> = files.iter().map(|(ino, stat)| FileReport::new(*ino, stat)).collect();
+        render(&reports)
+    }
+
+    pub(super) fn listxattr(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let get: GetxattrIn = self.body.take()?;
+        let mut list = Vec::new();
+        for name in self.volume.list_xattr(ino)? {
+            // As on other file systems, `trusted.*` is for root's eyes.
+            if self.header.uid == 0 || !name.starts_with(b"trusted.") {
+                list.extend_from_slice(&name);
+                list.push(0);
+            }
+        }
+        self.push_sized(get.size, &list)
+    }
+
+    /// The value when the caller has room for it; its size when the caller asked with 0.
+    fn push_sized(&mut self, room_bytes: u32, value: &[u8]) -> Outcome {
+        let size = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
+        if value.len() > XATTR_MAX_BYTES {
+            return Err(Errno::TOOBIG.into());
+        }
+        match room_bytes {
+            0 => Ok(self.reply.push(&GetxattrOut { size, padding: 0 })?),
+            room_bytes if room_bytes < size => Err(Errno::RANGE.into()),
+            _ => Ok(self.reply.push_bytes(value)?),
+        }
+    }
+
+    pub(super) fn setxattr(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let set = if self.adapter.agreed(init::SETXATTR_EXT) {
+            self.body.take::<SetxattrIn>()?
+        } else {
+            let SetxattrInShort { size, flags } = self.body.take()?;
+            SetxattrIn { size, flags, ..SetxattrIn::default() }
+        };
+        let name = self.body.take_string()?;
+        let value = self.body.take_bytes(set.size)?;
+        let flags = match set.flags {
+            0 => XattrFlags::Any,
+            XATTR_CREATE => XattrFlags::Create,
+            XATTR_REPLACE => XattrFlags::Replace,
+            _ => return Err(Errno::INVAL.into()),
+        };
+        refuse_our_own(name)?;
+        let is_access = name == b"system.posix_acl_access";
+        if is_access && set.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 {
+            self.volume.set_acl_as_stranger(ino, name, value, flags)?;
+        } else {
+            self.volume.set_xattr(ino, name, value, flags)?;
+        }
+        self.adapter.capabilities.changed(ino);
+        Ok(())
+    }
+
+    pub(super) fn removexattr(&mut self) -> Outcome {
+        let name = self.body.take_string()?;
+        refuse_our_own(name)?;
+        Ok(self.volume.remove_xattr(self.ino()?, name)?)
+    }
+}
+
+fn refuse_our_own(name: &[u8]) -> Result<(), Errno> {
+    let ours = [STAT_XATTR, FILE_XATTR, FILES_XATTR, PID_XATTR, MODE_XATTR];
+    if ours.contains(&name) { Err(Errno::PERM) } else { Ok(()) }
+}

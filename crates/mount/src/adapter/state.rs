@@ -1,0 +1,103 @@
+//! What all requests share: the volume, and what is known beside it.
+//!
+//! Lock: `volume` is held shared by every request and exclusively only to close it.
+
+use std::sync::Arc;
+
+use device::sync::{Mutex, RwLock};
+use ext4::Volume;
+use fuse::Notifier;
+use fuse::abi::init;
+
+use crate::adapter::atomic::writes::AtomicWrites;
+use crate::adapter::capabilities::Capabilities;
+use crate::adapter::forgets::Forgets;
+use crate::adapter::settle::Settling;
+use crate::metrics;
+use crate::stat::{AdapterCounters, Opening, Stat, StatSource};
+
+/// The volume as a FUSE server.
+pub(crate) struct Adapter {
+    /// `None` once it is closed.
+    pub(super) volume: RwLock<Option<Volume>>,
+    /// How closing went, once it was tried.
+    pub(super) close_result: Mutex<Option<ext4::Result<()>>>,
+    pub(super) counters: AdapterCounters,
+    pub(super) forgets: Forgets,
+    pub(super) capabilities: Capabilities,
+    pub(super) notifier: Option<Arc<Notifier>>,
+    pub(super) settling: Settling,
+    /// `None`: not offered.
+    pub(super) atomic: Option<AtomicWrites>,
+    pub(super) stat_source: StatSource,
+    /// The flags of `abi::init` that hold for this connection.
+    pub(super) agreed_flags: u64,
+}
+
+impl Adapter {
+    pub(crate) fn new(
+        volume: Volume,
+        stat_source: StatSource,
+        agreed_flags: u64,
+        notifier: Option<Arc<Notifier>>,
+        atomic: Option<AtomicWrites>,
+    ) -> Adapter {
+        let opening = Opening::so_far(&stat_source);
+        Adapter {
+            volume: RwLock::new(Some(volume)),
+            close_result: Mutex::new(None),
+            counters: AdapterCounters { opening, ..AdapterCounters::default() },
+            forgets: Forgets::default(),
+            capabilities: Capabilities::default(),
+            notifier,
+            settling: Settling::default(),
+            atomic,
+            stat_source,
+            agreed_flags,
+        }
+    }
+
+    /// No more threads than that wait for space that is on its way back.
+    pub(crate) fn limit_waiters(&mut self, count: usize) {
+        self.forgets.limit_waiters(count);
+    }
+
+    /// No more threads than that wait until a file is settled.
+    pub(crate) fn limit_settling(&mut self, count: usize) {
+        self.settling.limit = count;
+    }
+
+    /// Tells the kernel nothing any more, and closes the descriptor for that: atomic writes, which need
+    /// it, are not offered any more.
+    pub(crate) fn drop_notifier(&mut self) {
+        self.atomic = None;
+        self.notifier = None;
+    }
+
+    pub(super) fn agreed(&self, flag: u64) -> bool {
+        self.agreed_flags & flag != 0
+    }
+
+    /// What the mount knows of itself.
+    pub(super) fn stat<'a>(&'a self, volume: &Volume) -> Stat<'a> {
+        let transport = if self.agreed(init::OVER_IO_URING) { "io_uring" } else { "dev_fuse" };
+        let writeback_cache = self.agreed(init::WRITEBACK_CACHE);
+        Stat::new(&self.stat_source, &self.counters, volume, transport, writeback_cache)
+    }
+
+    /// The same for Prometheus; `None` once the volume is closed.
+    pub(crate) fn metrics(&self) -> Option<String> {
+        let volume = self.volume.read();
+        Some(metrics::render(&self.stat(volume.as_ref()?)))
+    }
+
+    /// Closes the volume when all requests in progress are done. The second call does nothing but
+    /// tell how the first went.
+    pub(crate) fn close(&self) -> ext4::Result<()> {
+        let mut result = self.close_result.lock();
+        if let Some(volume) = self.volume.write().take() {
+            *result = Some(volume.close());
+        }
+        result.clone().expect("the first call closes")
+    }
+}
