@@ -13,12 +13,14 @@
 //!
 //! It must not know SQLite, LevelDB, or volumes.
 
+mod backend;
 mod broken;
 mod chunk;
 mod chunk_file;
 mod client;
 mod clock;
 mod drain;
+mod embedded;
 mod error;
 mod files;
 #[cfg(test)]
@@ -57,7 +59,9 @@ mod service;
 #[cfg(test)]
 mod sim;
 mod slots;
+mod stat;
 mod stream;
+mod stream_name;
 #[cfg(test)]
 mod test_place;
 mod transport;
@@ -66,7 +70,7 @@ mod words;
 mod worker;
 mod writer;
 
-pub use self::log::{Log, LogStat, names_socket};
+pub use self::log::{Log, names_socket};
 pub use client::ConnectOptions;
 pub use error::{LogError, Result};
 pub use host::{Settings, StreamMeta};
@@ -75,6 +79,8 @@ pub use options::Options;
 pub use orphans::{Orphan, Outcome, collect_orphans};
 pub use record::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
 pub use server::{Limits, Server, ServerOptions};
-pub use stream::{Reader, Record, Stream, StreamStat};
-pub use types::{Lsn, NAME_BYTES_MAX, StreamId, StreamName, Usn};
+pub use stat::{LogStat, StreamStat};
+pub use stream::{Reader, Stream};
+pub use stream_name::{NAME_BYTES_MAX, StreamName};
+pub use types::{Lsn, Record, StreamId, Usn};
 pub use words::{CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, NOTE_BYTES, STREAM_COUNT_MAX};

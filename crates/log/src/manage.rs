@@ -6,10 +6,10 @@ use device::Durability;
 
 use crate::host::StreamMeta;
 use crate::lane::Lane;
-use crate::reading::{Found, READ_BYTES};
 use crate::scan::Records;
 use crate::segments::Segments;
 use crate::service::Service;
+use crate::types::{READ_BYTES, RecordBatch};
 use crate::words::Client;
 use crate::{LogError, LogStat, Lsn, Record, Result, StreamId, StreamName, StreamStat};
 
@@ -22,7 +22,12 @@ impl Service {
 
     /// Records of the stream's log files from the one at `from` on, or from the first, up to the first that
     /// is none: what can be read of a stream that is damaged.
-    pub(crate) fn salvage(&self, name: &StreamName, meta: &StreamMeta, from: Lsn) -> Result<Found> {
+    pub(crate) fn salvage(
+        &self,
+        name: &StreamName,
+        meta: &StreamMeta,
+        from: Lsn,
+    ) -> Result<RecordBatch> {
         let limit_bytes = self.host.settings().segment_bytes;
         let mut segments = Segments::open(self.host.store(name)?, meta.identity(), limit_bytes)?;
         let first = segments.first().unwrap_or(0).max(segments.kept_head()?);
@@ -36,7 +41,7 @@ impl Service {
             bytes += header.record_bytes();
             found.push(Record { lsn, usn: header.usn, payload: payload.to_vec() });
         }
-        Ok(Found { records: found, next: records.position() })
+        Ok(RecordBatch { records: found, next: records.position() })
     }
 
     /// Gives up what is damaged of a stream and all behind it; where it ends now.

@@ -8,8 +8,8 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::types::NAME_BYTES_MAX;
-use crate::{LogError, Lsn, Result};
+use crate::stream_name::NAME_BYTES_MAX;
+use crate::{LogError, Lsn, Record, Result, Usn};
 
 pub(crate) const VERSION: u16 = 1;
 /// Data in a message at most; what is longer comes in several.
@@ -291,17 +291,48 @@ pub(crate) fn accepted(reply: Reply) -> Result<Reply> {
     })
 }
 
-/// What comes before each record that is read.
+/// What comes before each record of an answer.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(crate) struct RawRecord {
-    pub(crate) lsn: U64,
-    pub(crate) usn: U64,
-    pub(crate) payload_bytes: U32,
+struct RawRecord {
+    lsn: U64,
+    usn: U64,
+    payload_bytes: U32,
 }
 
-pub(crate) const RECORD_HEAD_BYTES: usize = 20;
+const RECORD_HEAD_BYTES: usize = 20;
 const _: () = assert!(size_of::<RawRecord>() == RECORD_HEAD_BYTES);
+
+/// Records as the data of an answer.
+pub(crate) fn encode_records(records: &[Record]) -> Vec<u8> {
+    let mut data = Vec::new();
+    for record in records {
+        let head = RawRecord {
+            lsn: U64::new(record.lsn.0),
+            usn: U64::new(record.usn.0),
+            payload_bytes: U32::new(u32::try_from(record.payload.len()).expect("16 MiB at most")),
+        };
+        data.extend_from_slice(head.as_bytes());
+        data.extend_from_slice(&record.payload);
+    }
+    data
+}
+
+/// The records of an answer.
+pub(crate) fn parse_records(reply: &Reply) -> Result<Vec<Record>> {
+    let mut data = &reply.data[..];
+    let cut = || LogError::Daemon("it sent records that are cut".into());
+    let mut records = Vec::new();
+    while !data.is_empty() {
+        let (head, rest) = RawRecord::read_from_prefix(data).map_err(|_| cut())?;
+        let payload_bytes = head.payload_bytes.get() as usize;
+        let (payload, rest) = rest.split_at_checked(payload_bytes).ok_or_else(cut)?;
+        let (lsn, usn) = (Lsn(head.lsn.get()), Usn(head.usn.get()));
+        records.push(Record { lsn, usn, payload: payload.to_vec() });
+        data = rest;
+    }
+    Ok(records)
+}
 
 #[cfg(test)]
 mod tests {

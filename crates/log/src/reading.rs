@@ -2,17 +2,8 @@
 
 use crate::lane::{Anywhere, Lane};
 use crate::scan::Records;
+use crate::types::RecordBatch;
 use crate::{LogError, Lsn, Record, Result};
-
-/// Bytes of records that are read at once, at most but for one record.
-pub(crate) const READ_BYTES: usize = 1 << 20;
-
-/// Records that follow each other.
-pub(crate) struct Found {
-    pub(crate) records: Vec<Record>,
-    /// Where the next one begins, or would.
-    pub(crate) next: Lsn,
-}
 
 impl Lane {
     /// An error unless `at` lies between the first record that is kept and the end.
@@ -34,7 +25,7 @@ impl Lane {
 
     /// Durable records from the one at `at` on, about `limit_bytes` of them; none at the end. An error
     /// when none begins there, or it was truncated away meanwhile.
-    pub(crate) fn read_records(&self, at: Lsn, limit_bytes: usize) -> Result<Found> {
+    pub(crate) fn read_records(&self, at: Lsn, limit_bytes: usize) -> Result<RecordBatch> {
         let end = self.durable();
         let mut source = Anywhere(self);
         let mut records = Records::new(self.identity(), &mut source, at, end.max(at.0));
@@ -57,7 +48,7 @@ impl Lane {
         if found.is_empty() && at.0 < end {
             return Err(self.no_record(at, failure));
         }
-        Ok(Found { records: found, next: records.position() })
+        Ok(RecordBatch { records: found, next: records.position() })
     }
 
     /// Why no record could be read at `at`.

@@ -292,11 +292,11 @@ mod tests {
         control.set_next_stream(STREAM_COUNT_MAX as u64 - 3);
         for number in 0..6 {
             let stream = log.stream("short").expect("stream");
-            let its = other.stream("short").expect("the same stream");
+            let its = other.lane("short");
             let lsn = stream.append(b"record").expect("append");
             // The other process leads: it must take the stream that has the place now.
-            other.service().sync(its.lane(), lsn).expect("sync");
-            let id = stream.lane().identity().stream;
+            other.service().sync(&its, lsn).expect("sync");
+            let id = log.lane("short").identity().stream;
             assert_ne!(id.place(), 0, "the first stream has it, round {number}");
             log.remove_stream("short").expect("remove");
         }
@@ -311,13 +311,13 @@ mod tests {
         for round in 0..8 {
             control.set_next_stream(7 + round * STREAM_COUNT_MAX as u64);
             let stream = log.stream("short").expect("stream");
-            let its = other.stream("short").expect("the same stream");
-            assert_eq!(stream.lane().identity().stream.place(), 7);
+            let its = other.lane("short");
+            assert_eq!(log.lane("short").identity().stream.place(), 7);
             let lsn = stream.append(b"record").expect("append");
             // The other process still knows all the earlier ones.
             let found = other.service().lane_at(7).expect("look").expect("a stream");
-            assert_eq!(found.identity(), its.lane().identity(), "round {round}");
-            other.service().sync(its.lane(), lsn).expect("sync");
+            assert_eq!(found.identity(), its.identity(), "round {round}");
+            other.service().sync(&its, lsn).expect("sync");
             log.remove_stream("short").expect("remove");
         }
     }
@@ -332,10 +332,7 @@ mod tests {
         let stream = log.stream("a").expect("stream");
         let lsn = stream.append(b"record").expect("append");
         drop(first);
-        other
-            .service()
-            .sync(other.stream("a").expect("the same stream").lane(), lsn)
-            .expect("sync");
+        other.service().sync(&other.lane("a"), lsn).expect("sync");
         stream.flush().expect("flush");
         assert_eq!(stream.read_from(lsn).expect("reader").count(), 1);
     }
@@ -379,9 +376,10 @@ mod tests {
         let stream = log.stream("half").expect("stream");
         other.stream("half").expect("the same stream");
         stream.append(&[1; 300_000]).expect("append");
-        let (id, service) = (stream.lane().identity().stream, log.service());
+        let (lane, service) = (log.lane("half"), log.service());
+        let id = lane.identity().stream;
         assert!(!other.service().forget_removed(id).expect("look"), "it is there");
-        service.host.remove_stream(stream.name(), &stream.lane().meta).expect("remove");
+        service.host.remove_stream(&lane.name, &lane.meta).expect("remove");
         assert!(service.lent_count() > 0);
         assert!(other.service().forget_removed(id).expect("look"));
         assert_eq!(service.lent_count(), 0);

@@ -1,8 +1,10 @@
 //! Where the tests of what is inside have a service: its directory and its memory.
 
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::embedded::EmbeddedLog;
 use crate::host::StreamMeta;
 use crate::lane::Lane;
 use crate::place::Place;
@@ -28,8 +30,10 @@ impl TestPlace {
         self.root.path().join("log")
     }
 
-    pub(crate) fn open(&self) -> Log {
-        Log::open(self.path(), &self.options).expect("open")
+    pub(crate) fn open(&self) -> TestLog {
+        let backend = EmbeddedLog::open(&self.path(), &self.options).expect("open");
+        let service = backend.service().clone();
+        TestLog { log: Log::new(Box::new(backend)).expect("a log"), service }
     }
 
     /// Without the flush worker, which drains when it likes.
@@ -47,6 +51,33 @@ impl TestPlace {
         for entry in std::fs::read_dir(self.memory.path()).expect("memory") {
             std::fs::remove_dir_all(entry.expect("entry").path()).expect("remove");
         }
+    }
+}
+
+/// A log, and the service inside it.
+pub(crate) struct TestLog {
+    log: Log,
+    service: Arc<Service>,
+}
+
+impl TestLog {
+    pub(crate) fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// The lane of a stream that exists.
+    pub(crate) fn lane(&self, name: &str) -> Arc<Lane> {
+        let name = name.parse().expect("a name");
+        let meta = self.service.host.stream(&name).expect("look").expect("a stream");
+        self.service.lane(&name, &meta).expect("lane")
+    }
+}
+
+impl Deref for TestLog {
+    type Target = Log;
+
+    fn deref(&self) -> &Log {
+        &self.log
     }
 }
 

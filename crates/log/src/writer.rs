@@ -71,6 +71,7 @@ impl Writer {
     }
 
     /// Appends one record. On NVRAM it is durable when this returns.
+    #[cfg(test)]
     pub(crate) fn append(&mut self, lender: &dyn Lender, payload: &[u8]) -> Result<Lsn> {
         self.append_batch(lender, &[payload])
     }

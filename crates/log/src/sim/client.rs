@@ -10,10 +10,9 @@ use device::SharedWords;
 
 use super::daemon::{Answer, Daemon};
 use crate::chunk::Lent;
-use crate::client::parse_records;
 use crate::host::Settings;
 use crate::mortal::{self, Death, Name};
-use crate::protocol::{FILES_MAX, Kind, Request};
+use crate::protocol::{FILES_MAX, Kind, Request, parse_records};
 use crate::record::Identity;
 use crate::transport::Peer;
 use crate::words::LaneWords;
