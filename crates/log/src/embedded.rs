@@ -6,14 +6,14 @@ use std::sync::Arc;
 use device::Durability;
 
 use crate::backend::{Ends, LogBackend, StreamBackend};
+use crate::directory::service_directory::Place;
+use crate::engine::lane::Lane;
+use crate::engine::service::Service;
+use crate::engine::worker::Worker;
+use crate::engine::writer::{Lender, Writer};
 use crate::host::StreamMeta;
-use crate::lane::Lane;
-use crate::place::Place;
-use crate::service::Service;
 use crate::types::{READ_BYTES, RecordBatch};
 use crate::words::NOTE_BYTES;
-use crate::worker::Worker;
-use crate::writer::{Lender, Writer};
 use crate::{LogError, LogStat, Lsn, Options, Result, StreamName, StreamStat};
 
 /// A log that this process serves, perhaps together with other processes.

@@ -8,8 +8,8 @@ use device::{Durability, ForkMark};
 
 use crate::backend::LogBackend;
 use crate::client::{self, ConnectOptions};
+use crate::directory::options::Options;
 use crate::embedded::EmbeddedLog;
-use crate::options::Options;
 use crate::owned::Owned;
 use crate::stream::Stream;
 use crate::types::RecordBatch;

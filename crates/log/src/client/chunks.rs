@@ -12,10 +12,10 @@ use device::sync::{Condvar, Mutex};
 use device::{Access, MappedNvram};
 
 use super::connection::Client;
-use crate::chunk::Lent;
-use crate::protocol::{FILES_MAX, Kind, Request};
+use crate::engine::writer::Lender;
+use crate::format::chunk::Lent;
+use crate::wire::protocol::{FILES_MAX, Kind, Request};
 use crate::words::LaneWords;
-use crate::writer::Lender;
 use crate::{LogError, Result};
 
 /// Chunks of one lease that were asked for.

@@ -15,10 +15,11 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use zerocopy::IntoBytes;
 
 use crate::backend::LogBackend;
-use crate::options::Options;
-use crate::protocol::{DATA_BYTES_MAX, Kind, REPLY_BYTES, Reply, Request, accepted};
-use crate::writer::Sizes;
-use crate::{LogError, Result, transport};
+use crate::directory::options::Options;
+use crate::engine::writer::Sizes;
+use crate::wire::protocol::{DATA_BYTES_MAX, Kind, REPLY_BYTES, Reply, Request, accepted};
+use crate::wire::transport;
+use crate::{LogError, Result};
 
 /// How long an answer may take: longer than the daemon waits for a chunk.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);

@@ -12,8 +12,8 @@ use super::chunks::{Ahead, start_fetcher};
 use super::connection::{Client, ConnectOptions, OpenBackend};
 use super::stream::RemoteStream;
 use crate::backend::{LogBackend, StreamBackend};
-use crate::protocol::{Kind, Request, parse_records};
 use crate::types::RecordBatch;
+use crate::wire::protocol::{Kind, Request, parse_records};
 use crate::{LogError, LogStat, Lsn, Result, StreamName};
 
 /// A log that a daemon serves.

@@ -9,11 +9,11 @@ use device::{ForkClosed, SharedWords};
 use super::chunks::{Ahead, RemoteLender};
 use super::connection::Client;
 use crate::backend::{Ends, StreamBackend};
-use crate::protocol::{Kind, Reply, Request, parse_records};
-use crate::record::Identity;
+use crate::engine::writer::Writer;
+use crate::format::record::Identity;
 use crate::types::{READ_BYTES, RecordBatch};
+use crate::wire::protocol::{Kind, Reply, Request, parse_records};
 use crate::words::{LaneWords, NOTE_BYTES};
-use crate::writer::Writer;
 use crate::{LogError, Lsn, Result, StreamId, StreamName, StreamStat};
 
 /// A stream that is open in this process.

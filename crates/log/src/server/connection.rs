@@ -13,8 +13,8 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use super::Shared;
 use super::access::is_trusted;
-use crate::protocol::{Kind, REQUEST_BYTES, Reply, Request};
-use crate::transport::{self, Peer};
+use crate::wire::protocol::{Kind, REQUEST_BYTES, Reply, Request};
+use crate::wire::transport::{self, Peer};
 
 /// How long an answer waits for a client that does not read.
 const SEND_WAIT: Duration = Duration::from_secs(10);

@@ -18,9 +18,9 @@
 
 mod access;
 mod connection;
-pub(crate) mod desk;
 #[cfg(test)]
 mod hostile;
+pub(crate) mod request_handler;
 mod requests;
 
 use std::fs;
@@ -36,13 +36,14 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketAddrUnix, SocketFlags};
 
-use crate::options::Options;
-use crate::service::Service;
-use crate::worker::Worker;
-use crate::{LogError, LogStat, Result, transport};
+use crate::directory::options::Options;
+use crate::engine::service::Service;
+use crate::engine::worker::Worker;
+use crate::wire::transport;
+use crate::{LogError, LogStat, Result};
 
 use connection::{Connections, Turns};
-use desk::Desk;
+use request_handler::Desk;
 
 /// How often the threads look whether the daemon ends, and for clients that are gone.
 const TICK: Duration = Duration::from_millis(200);

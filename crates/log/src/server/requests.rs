@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::access::{Wish, check, is_trusted};
-use super::desk::{Desk, Promise};
+use super::request_handler::{Desk, Promise};
+use crate::engine::lane::Lane;
 use crate::host::StreamMeta;
-use crate::lane::Lane;
-use crate::protocol::{DATA_BYTES_MAX, FILES_MAX, Kind, Reply, Request, encode_records, refusal};
-use crate::transport::Peer;
 use crate::types::{READ_BYTES, RecordBatch};
+use crate::wire::protocol::{
+    DATA_BYTES_MAX, FILES_MAX, Kind, Reply, Request, encode_records, refusal,
+};
+use crate::wire::transport::Peer;
 use crate::{LogError, Lsn, Record, Result, StreamId, StreamName};
 
 /// An answer and the descriptors that go with it.

@@ -48,6 +48,7 @@
 //! A client of the daemon never sees these words. It has a copy of its own (`remote`), from which the process that
 //! serves the directory takes over `appended`, if that is plausible.
 
+pub(crate) mod client_copy;
 mod control;
 mod lane;
 mod memory;
