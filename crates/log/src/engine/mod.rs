@@ -3,6 +3,7 @@
 pub(crate) mod drain;
 pub(crate) mod gather;
 pub(crate) mod group_commit;
+mod join;
 pub(crate) mod lane;
 pub(crate) mod lease;
 pub(crate) mod manage;

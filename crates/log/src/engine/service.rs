@@ -9,16 +9,12 @@
 //! Locks, in this order: `lanes`, then those of a lane.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use device::sync::Mutex;
 
-use crate::directory::options::Options;
-use crate::directory::service_directory::Place;
 use crate::engine::lane::Lane;
-use crate::engine::recovery::recover_service;
 use crate::engine::wakeup::Kick;
 use crate::engine::writer::Sizes;
 use crate::host::{Host, StreamMeta};
@@ -41,17 +37,6 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Joins the service in the directory `path`, which is recovered when its memory is new; see [`Place::join`].
-    pub(crate) fn join(
-        path: &Path,
-        options: &Options,
-        socket: Option<&Path>,
-    ) -> Result<(Arc<Place>, Service)> {
-        let service = |place| Service::new(place, options.full_wait);
-        let place = Place::join(path, options, socket, |place| recover_service(&service(place)))?;
-        Ok((place.clone(), service(place)))
-    }
-
     /// The part in the service of `host`, which `recovery` has made ready.
     pub(crate) fn new(host: Arc<dyn Host>, full_wait: Duration) -> Service {
         let control = host.control();

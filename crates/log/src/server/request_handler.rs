@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use device::sync::Mutex;
 
-use super::Limits;
 use super::access::Made;
+use super::limits::Limits;
 use crate::Result;
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;

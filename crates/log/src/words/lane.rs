@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use device::SharedWords;
 
+use super::client::{Client, claim};
+use super::limits::{CHUNK_COUNT_MAX, NOTE_BYTES};
 use super::memory::Memory;
-use super::{CHUNK_COUNT_MAX, Client, NOTE_BYTES, claim};
 use crate::Result;
 
 #[cfg(test)]
@@ -86,10 +87,6 @@ impl LaneWords {
     #[cfg(test)]
     pub(super) fn model(words: Arc<ModelWords>) -> LaneWords {
         LaneWords(Memory::model(words))
-    }
-
-    pub(super) fn is_mapped(&self) -> bool {
-        self.0.is_mapped()
     }
 
     /// An error when the words are lost, because their file was made shorter: they are zeros of this process alone
@@ -382,6 +379,18 @@ impl LaneWords {
 /// Index of the table's entry for span `ordinal`.
 fn entry(ordinal: u64) -> usize {
     at::CHUNKS + usize::try_from(ordinal % CHUNK_COUNT_MAX as u64).expect("992 at most")
+}
+
+/// Orders the reads of this thread before it before all its accesses after it: what was read of a chunk is older than
+/// a word that is read next.
+pub(crate) fn after_reads(words: &LaneWords) {
+    words.0.fence_reads();
+}
+
+/// Orders what this thread read and wrote before it before what it writes after it: bytes that are stored next are
+/// not seen by a thread that does not see the words yet.
+pub(crate) fn before_writes(words: &LaneWords) {
+    words.0.fence_writes();
 }
 
 /// The end of a lane, for its lessee.
