@@ -7,12 +7,12 @@ use device::sync::Mutex;
 
 use crate::engine::writer::Writer;
 use crate::format::chunk::parts;
-use crate::format::record::{ALIGN_BYTES, Identity};
+use crate::format::record::Identity;
 use crate::format::scan::Bytes;
 use crate::format::segments::Segments;
 use crate::host::{Host, StreamMeta};
 use crate::words::client_copy::RemoteWords;
-use crate::words::{Abort, LaneWords, Totals, after_reads};
+use crate::words::{Abort, Implausible, LaneWords, Report, after_reads};
 use crate::{LogError, Result, StreamName};
 
 /// A stream that is open in this process. Locks, in this order: `writer`, `draining`, `files`.
@@ -115,14 +115,7 @@ impl Lane {
 
     /// Refuses words that contradict each other, which whoever had the lease before may have left.
     pub(crate) fn check_words(&self, usn_limit: u64) -> Result<()> {
-        let words = &self.words;
-        let (drained, appended) = (words.drained(), words.appended());
-        let lent_bytes = appended.checked_sub(drained);
-        let is_sound = lent_bytes.is_some_and(|bytes| bytes <= self.host.settings().pool_bytes())
-            && appended < u64::MAX / 2
-            && words.synced() <= appended
-            && words.last_usn() < usn_limit.max(1);
-        match is_sound {
+        match self.words.is_plausible(self.host.settings().pool_bytes(), usn_limit) {
             true => Ok(()),
             false => {
                 let text = format!("stream {}: the words of its lane cannot be", self.name);
@@ -182,35 +175,18 @@ impl Lane {
         // In this order: the client's word only grows, so it is not smaller than what was taken
         // over before it was read.
         let known = self.words.appended();
-        let claim = remote.claim();
+        let report = Report::read(remote);
         if self.words.remote() != Some(remote.serial()) {
             // The lease ended meanwhile, and what its client said was taken over then.
             return self.pull();
         }
-        let claim = claim?;
-        if claim.appended == known {
-            return Ok(());
-        }
-        let is_lent = || {
-            // Chunks are lent one behind the other: who has the last has all, but those that were drained.
-            let last = claim.appended.saturating_sub(1) / self.host.settings().chunk_bytes;
-            self.words.chunk(last).is_some_and(|index| self.owns(index))
-        };
-        if claim.appended < known
-            || !claim.appended.is_multiple_of(ALIGN_BYTES as u64)
-            || !is_lent()
-        {
-            if known <= claim.appended && self.words.appended() >= claim.appended {
-                // Another thread took it over, and drained it, meanwhile.
-                return Ok(());
-            }
-            let claimed = claim.appended;
-            let why = format!("{} says that it ends at {claimed}, after {known}", self.name);
-            return Err(LogError::Incompatible(format!("stream {why}")));
-        }
-        let last_usn = claim.totals.last_usn.min(self.words.usn_limit());
-        self.words.take_over(claim.appended, Totals { last_usn, ..claim.totals });
-        Ok(())
+        let chunk_bytes = self.host.settings().chunk_bytes;
+        let taken =
+            self.words.take_over_report(known, report?, chunk_bytes, |index| self.owns(index));
+        taken.map_err(|Implausible { reported, known }| {
+            let why = format!("says that it ends at {reported}, after {known}");
+            LogError::Incompatible(format!("stream {} {why}", self.name))
+        })
     }
 
     /// Refuses a lane that failed, or whose words are lost.

@@ -8,7 +8,7 @@ use device::Nvram;
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
 use crate::format::chunk::{Lent, Loan};
-use crate::words::{ChunkState, before_writes};
+use crate::words::{ChunkState, ORDINAL_MAX, before_writes};
 use crate::{LogError, Result, StreamId};
 
 /// So many chunks in one lane wake the flush worker.
@@ -57,6 +57,10 @@ impl Service {
 
     /// Makes a chunk that was taken the lane's.
     fn begin_loan(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<Arc<dyn Nvram>> {
+        if ordinal >= ORDINAL_MAX - 1 {
+            let text = format!("stream {}: no lane has a span {ordinal}", lane.name);
+            return Err(LogError::Incompatible(text));
+        }
         let holder = lane.words.remote().unwrap_or(0);
         let appended = lane.words.appended();
         // Else the chunk may be another's, or the span one that is drained.

@@ -2,7 +2,7 @@
 //!
 //! Laid out as the lane's own words (`words`), of which they are a copy from when the lease was given.
 //! From then on the client changes them as it likes, and what it says is taken over only where it can
-//! be true ([`Lane::pull`](crate::engine::lane::Lane::pull)).
+//! be true (`report`).
 //!
 //! They are read from their file and never mapped here: a client may make the file shorter, and a load
 //! behind its end would end the process. The file is locked by the client's descriptor, which goes with the
@@ -11,13 +11,14 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{Ordering, fence};
 
 use device::{Access, Folder};
 use rustix::fs::FlockOperation;
 
+use super::lane::{Abort, LaneWords};
+use super::limits::NOTE_BYTES;
+use super::report::ClientWords;
 use crate::media::files::{remove_if_there, within};
-use crate::words::{Abort, LaneWords, NOTE_BYTES, Totals};
 use crate::{LogError, Result, StreamId};
 
 /// One client's words.
@@ -29,18 +30,8 @@ pub(crate) struct RemoteWords {
     serial: u64,
 }
 
-/// What a client says of its lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Claim {
-    pub(crate) appended: u64,
-    pub(crate) totals: Totals,
-}
-
 /// Bytes of the file.
 const WORDS_BYTES: u64 = LaneWords::COUNT as u64 * 8;
-
-/// How often a word is read until it is found the same twice.
-const READS_MAX: usize = 16;
 
 impl RemoteWords {
     /// Those of lease `serial` of a stream, in the shared memory.
@@ -53,40 +44,6 @@ impl RemoteWords {
     /// Number of the lease.
     pub(crate) fn serial(&self) -> u64 {
         self.serial
-    }
-
-    /// What the client says now.
-    pub(crate) fn claim(&self) -> Result<Claim> {
-        let appended = self.steady(LaneWords::APPENDED)?;
-        let totals = Totals {
-            record_count: self.word(LaneWords::RECORD_COUNT)?,
-            payload_bytes: self.word(LaneWords::PAYLOAD_BYTES)?,
-            last_usn: self.word(LaneWords::LAST_USN)?,
-        };
-        // What the client stored before it published is read after this. The kernel copied the words, so an acquiring
-        // fence would have no atomic load to pair with.
-        fence(Ordering::SeqCst);
-        Ok(Claim { appended, totals })
-    }
-
-    /// A word that was found the same twice: a copy made by the kernel need not be of one moment, and
-    /// would be a mixture only while the word changes.
-    fn steady(&self, index: usize) -> Result<u64> {
-        let mut seen = self.word(index)?;
-        for _ in 0..READS_MAX {
-            let again = self.word(index)?;
-            if again == seen {
-                break;
-            }
-            seen = again;
-        }
-        Ok(seen)
-    }
-
-    fn word(&self, index: usize) -> Result<u64> {
-        let mut bytes = [0; 8];
-        self.file.read_exact_at(&mut bytes, index as u64 * 8).map_err(|e| self.failed(&e))?;
-        Ok(u64::from_ne_bytes(bytes))
     }
 
     /// The note that the client left.
@@ -134,6 +91,14 @@ impl RemoteWords {
     fn failed(&self, error: &io::Error) -> LogError {
         let path = self.memory.at(&self.name);
         LogError::Incompatible(format!("the words of a client, {}: {error}", path.display()))
+    }
+}
+
+impl ClientWords for RemoteWords {
+    fn word(&self, index: usize) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, index as u64 * 8).map_err(|e| self.failed(&e))?;
+        Ok(u64::from_ne_bytes(bytes))
     }
 }
 

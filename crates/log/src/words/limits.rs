@@ -1,6 +1,7 @@
 //! How many clients, streams and chunks a service has at most.
 
 use crate::StreamId;
+use crate::format::record::ALIGN_BYTES;
 
 /// Most clients of one service at a time.
 pub const CLIENT_COUNT_MAX: usize = 256;
@@ -11,6 +12,9 @@ pub const CHUNK_COUNT_MAX: usize = 992;
 
 /// Spans have smaller numbers: so many fit into a lane's table.
 pub(crate) const ORDINAL_MAX: u64 = 1 << 48;
+
+/// Records end at multiples of this.
+pub(super) const RECORD_ALIGN_BYTES: u64 = ALIGN_BYTES as u64;
 
 /// Bytes of the note that a lessee leaves for the next one.
 pub const NOTE_BYTES: usize = 64;

@@ -45,12 +45,15 @@
 //! A process that may write the files of the words may also make them shorter. The words are zeros of this process
 //! then, and `check` is an error.
 //!
-//! A client of the daemon never sees these words. It has a copy of its own (`remote`), from which the process that
-//! serves the directory takes over `appended`, if that is plausible.
+//! A client of the daemon never sees these words. It has a copy of its own (`client_copy`). The process that serves the
+//! directory takes over `appended` from the copy if that can be true (`report`). `hostile_test` checks with arbitrary
+//! words that nothing else gets through.
 
 mod client;
 pub(crate) mod client_copy;
 mod control;
+#[cfg(test)]
+mod hostile_test;
 mod lane;
 mod limits;
 mod memory;
@@ -58,11 +61,12 @@ mod memory;
 mod model;
 #[cfg(test)]
 mod model_test;
+mod report;
 
 pub(crate) use client::Client;
 pub(crate) use control::{ChunkState, Control, GroupPlace};
-pub(crate) use lane::{
-    Abort, Appender, DrainerClaim, LaneWords, Totals, after_reads, before_writes,
-};
+pub(crate) use lane::{Abort, Appender, DrainerClaim, LaneWords, after_reads, before_writes};
 pub(crate) use limits::ORDINAL_MAX;
+pub(crate) use report::{Implausible, Report};
+
 pub use limits::{CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, NOTE_BYTES, STREAM_COUNT_MAX};
