@@ -31,7 +31,7 @@ impl Service {
                     self.control.free_chunk(index);
                 })?;
                 if ordinal.is_multiple_of(LANE_CHUNKS_HIGH as u64) {
-                    self.kick().kick();
+                    self.wakeup().wake();
                 }
                 if has_waited {
                     let waited_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);

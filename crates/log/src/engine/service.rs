@@ -15,7 +15,7 @@ use std::time::Duration;
 use device::sync::Mutex;
 
 use crate::engine::lane::Lane;
-use crate::engine::wakeup::Kick;
+use crate::engine::wakeup::Wakeup;
 use crate::engine::writer::Sizes;
 use crate::host::{Host, StreamMeta};
 use crate::words::{Client, Control, LaneWords};
@@ -33,7 +33,7 @@ pub(crate) struct Service {
     listed: Mutex<Vec<(StreamName, StreamMeta)>>,
     /// How long an append waits for a chunk while nothing is drained.
     pub(crate) full_wait: Duration,
-    kick: Kick,
+    wakeup: Wakeup,
 }
 
 impl Service {
@@ -41,12 +41,12 @@ impl Service {
     pub(crate) fn new(host: Arc<dyn Host>, full_wait: Duration) -> Service {
         let control = host.control();
         let (lanes, listed) = (Mutex::default(), Mutex::default());
-        Service { host, control, lanes, listed, full_wait, kick: Kick::default() }
+        Service { host, control, lanes, listed, full_wait, wakeup: Wakeup::default() }
     }
 
     /// What wakes the flush worker.
-    pub(crate) fn kick(&self) -> &Kick {
-        &self.kick
+    pub(crate) fn wakeup(&self) -> &Wakeup {
+        &self.wakeup
     }
 
     pub(crate) fn is_dead(&self, client: Client) -> bool {

@@ -1,28 +1,28 @@
-//! Wakes the flush worker before its time.
+//! A wakeup of the flush worker between two of its ticks.
 
 use std::time::Duration;
 
 use device::sync::{Condvar, Mutex};
 
-/// Wakes the flush worker before its time.
+/// At most one pending wakeup for one waiter.
 #[derive(Default)]
-pub(crate) struct Kick {
-    is_kicked: Mutex<bool>,
+pub(crate) struct Wakeup {
+    is_pending: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Kick {
-    pub(crate) fn kick(&self) {
-        *self.is_kicked.lock() = true;
+impl Wakeup {
+    pub(crate) fn wake(&self) {
+        *self.is_pending.lock() = true;
         self.changed.notify_one();
     }
 
-    /// Waits for a kick, `limit` at most.
+    /// Waits for a wakeup, or for `limit`.
     pub(crate) fn wait(&self, limit: Duration) {
-        let mut is_kicked = self.is_kicked.lock();
-        if !*is_kicked {
-            is_kicked = self.changed.wait_for(is_kicked, limit).0;
+        let mut is_pending = self.is_pending.lock();
+        if !*is_pending {
+            is_pending = self.changed.wait_for(is_pending, limit).0;
         }
-        *is_kicked = false;
+        *is_pending = false;
     }
 }

@@ -37,7 +37,7 @@ impl Worker {
             let mut rounds =
                 Rounds { service: its_service, seen: HashMap::new(), swept: Instant::now() };
             while !its_end.load(Ordering::Acquire) {
-                rounds.service.kick().wait(TICK);
+                rounds.service.wakeup().wait(TICK);
                 rounds.round();
             }
         };
@@ -50,7 +50,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.is_ending.store(true, Ordering::Release);
-        self.service.kick().kick();
+        self.service.wakeup().wake();
         if let Some(thread) = self.thread.take() {
             // A panic of the worker was reported when it happened.
             let _ = thread.join();
