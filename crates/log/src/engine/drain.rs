@@ -15,7 +15,7 @@ use device::sync::MutexGuard;
 use crate::broken::{self, Broken};
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
-use crate::engine::stall::Patience;
+use crate::engine::stall::StallTimeout;
 use crate::format::scan::{Bytes, Records};
 use crate::words::DrainerClaim;
 use crate::{LogError, Lsn, Result};
@@ -67,9 +67,9 @@ impl Service {
         Some(Drainer { claim, _alone: alone })
     }
 
-    /// How long to wait for another who shows no progress: it may be syncing as much as the pool holds, to a disk
-    /// that takes a mebibyte a second.
-    pub(crate) fn patience(&self) -> Duration {
+    /// How long to wait for another process without progress. It may be syncing a whole pool to a disk that writes a
+    /// mebibyte a second.
+    pub(crate) fn stall_limit(&self) -> Duration {
         let pool_bytes = self.host.settings().pool_bytes();
         self.full_wait + Duration::from_micros(pool_bytes.saturating_mul(1_000_000) >> 20)
     }
@@ -77,14 +77,14 @@ impl Service {
     /// Waits until nobody else takes bytes out of the lane; an error when whoever does that does not go on.
     pub(crate) fn wait_for_drainer<'a>(&self, lane: &'a Lane) -> Result<Drainer<'a>> {
         let progress = || self.control.drain_bytes();
-        let mut patience = Patience::new(self.patience(), progress());
+        let mut stall = StallTimeout::new(self.stall_limit(), progress());
         loop {
             if let Some(drainer) = self.claim_drainer(lane) {
                 return Ok(drainer);
             }
             let who = lane.words.drainer();
             lane.words.check()?;
-            patience.check(progress(), who, &format!("drain stream {}", lane.name))?;
+            stall.check(progress(), who, &format!("drain stream {}", lane.name))?;
             std::thread::sleep(DRAINER_WAIT);
         }
     }

@@ -14,7 +14,7 @@ use device::BlockDevice;
 use crate::broken::{self, Broken};
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
-use crate::engine::stall::Patience;
+use crate::engine::stall::StallTimeout;
 use crate::format::group::{ENTRIES_AT, Piece, RawHeader, encode_entry, table_room, write_header};
 use crate::format::quarantine;
 use crate::words::GroupPlace;
@@ -59,7 +59,7 @@ impl Service {
         }
         words.want(end);
         let mut is_late = false;
-        let mut patience = Patience::new(self.patience(), self.group_progress());
+        let mut stall = StallTimeout::new(self.stall_limit(), self.group_progress());
         loop {
             if words.synced() >= end {
                 return Ok(());
@@ -67,7 +67,7 @@ impl Service {
             lane.check()?;
             self.check_group()?;
             let epoch = self.control.epoch();
-            self.check_leader(&mut patience)?;
+            self.check_leader(&mut stall)?;
             self.control.set_pending(lane.identity().stream.place());
             // Whether a leader lives is asked of the system, so only when it takes its time.
             let is_dead = |held| is_late && self.is_dead(held);
@@ -93,9 +93,9 @@ impl Service {
     }
 
     /// An error when the leader does not go on.
-    fn check_leader(&self, patience: &mut Patience<(u32, u64)>) -> Result<()> {
+    fn check_leader(&self, stall: &mut StallTimeout<(u32, u64)>) -> Result<()> {
         let leader = self.control.leader();
-        patience.check(self.group_progress(), leader, "write the group log")
+        stall.check(self.group_progress(), leader, "write the group log")
     }
 
     fn check_group(&self) -> Result<()> {
@@ -258,9 +258,9 @@ impl Service {
     /// Drains all that the group log holds, and begins it anew.
     pub(crate) fn empty_group(&self) -> Result<()> {
         let Some(device) = self.host.group() else { return Ok(()) };
-        let mut patience = Patience::new(self.patience(), self.group_progress());
+        let mut stall = StallTimeout::new(self.stall_limit(), self.group_progress());
         while !self.control.claim_leader(self.host.client(), |held| self.is_dead(held)) {
-            self.check_leader(&mut patience)?;
+            self.check_leader(&mut stall)?;
             std::thread::sleep(Duration::from_millis(1));
         }
         let begun = self.begin_round(device);

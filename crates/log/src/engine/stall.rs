@@ -1,24 +1,23 @@
-//! How long one process waits for another that lives and does not go on, because it was stopped for example.
+//! How long a process waits for another one that lives and makes no progress, for example because it was stopped.
 
 use std::time::{Duration, Instant};
 
 use crate::words::Client;
 use crate::{LogError, Result};
 
-/// A wait that ends when nothing has changed for so long.
-pub(crate) struct Patience<P> {
+/// A wait that ends when a sign of progress has been the same for a limit of time.
+pub(crate) struct StallTimeout<P> {
     limit: Duration,
     since: Instant,
     seen: P,
 }
 
-impl<P: PartialEq> Patience<P> {
-    pub(crate) fn new(limit: Duration, seen: P) -> Patience<P> {
-        Patience { limit, since: Instant::now(), seen }
+impl<P: PartialEq> StallTimeout<P> {
+    pub(crate) fn new(limit: Duration, seen: P) -> StallTimeout<P> {
+        StallTimeout { limit, since: Instant::now(), seen }
     }
 
-    /// An error when `seen`, which shows that somebody works, has been the same for too long while `who` had to
-    /// do `what`.
+    /// An error when `seen`, the sign of progress, has been the same for the limit while `who` had to do `what`.
     pub(crate) fn check(&mut self, seen: P, who: Client, what: &str) -> Result<()> {
         if self.seen != seen {
             (self.seen, self.since) = (seen, Instant::now());

@@ -186,7 +186,7 @@ impl Lane {
     }
 }
 
-/// Appends, however long the pool is full: a disk may be slower than the service is patient here.
+/// Appends, however long the pool is full: a slow disk may drain for longer than the service waits here.
 fn append(stream: &Stream, payload: &[u8]) -> Lsn {
     loop {
         match stream.append(payload) {
