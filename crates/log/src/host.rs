@@ -8,8 +8,8 @@ use std::sync::Arc;
 use device::{BlockDevice, Durability, FileStore, Nvram};
 use serde::{Deserialize, Serialize};
 
-use crate::record::Identity;
-use crate::remote::RemoteWords;
+use crate::format::record::Identity;
+use crate::words::client_copy::RemoteWords;
 use crate::words::{Client, Control, LaneWords};
 use crate::{LogError, Result, StreamId, StreamName};
 

@@ -13,68 +13,44 @@
 //!
 //! It must not know SQLite, LevelDB, or volumes.
 
+mod backend;
 mod broken;
-mod chunk;
-mod chunk_file;
 mod client;
 mod clock;
-mod drain;
+mod directory;
+mod embedded;
+mod engine;
 mod error;
-mod files;
-#[cfg(test)]
-mod format_page;
-mod gather;
-mod group;
-mod group_commit;
+mod format;
 mod host;
-mod kept;
-mod kick;
-mod lane;
-mod lease;
-mod life;
 mod log;
-mod look;
-mod manage;
 mod media;
 mod mortal;
-mod options;
 mod orphans;
-mod own_lease;
 mod owned;
-mod patience;
-mod place;
-mod pool;
-mod protocol;
-mod reading;
-mod record;
-mod recovery;
-mod remote;
-mod scan;
-mod segments;
-mod served;
 mod server;
-mod service;
 #[cfg(test)]
 mod sim;
-mod slots;
+mod stat;
 mod stream;
+mod stream_name;
 #[cfg(test)]
-mod test_place;
-mod transport;
+mod test_directory;
 mod types;
+mod wire;
 mod words;
-mod worker;
-mod writer;
 
-pub use self::log::{Log, LogStat, names_socket};
+pub use self::log::{Log, names_socket};
 pub use client::ConnectOptions;
+pub use directory::look::Look;
+pub use directory::options::Options;
 pub use error::{LogError, Result};
+pub use format::record::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
 pub use host::{Settings, StreamMeta};
-pub use look::Look;
-pub use options::Options;
 pub use orphans::{Orphan, Outcome, collect_orphans};
-pub use record::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
 pub use server::{Limits, Server, ServerOptions};
-pub use stream::{Reader, Record, Stream, StreamStat};
-pub use types::{Lsn, NAME_BYTES_MAX, StreamId, StreamName, Usn};
+pub use stat::{LogStat, StreamStat};
+pub use stream::{Reader, Stream};
+pub use stream_name::{NAME_BYTES_MAX, StreamName};
+pub use types::{Lsn, Record, StreamId, Usn};
 pub use words::{CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, NOTE_BYTES, STREAM_COUNT_MAX};

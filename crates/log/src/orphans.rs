@@ -14,10 +14,12 @@ use std::path::{Path, PathBuf};
 use device::{Access, Folder, Trust};
 use rustix::fs::FlockOperation;
 
-use crate::files::{at, within};
-use crate::life::{Content, content_of, is_memory_of, is_named_as_ours, remove_memory};
-use crate::served::refuse_if_served;
-use crate::slots::Slots;
+use crate::directory::incarnation::{
+    Content, content_of, is_memory_of, is_named_as_ours, remove_memory,
+};
+use crate::directory::served::refuse_if_served;
+use crate::directory::slots::Slots;
+use crate::media::files::{at, within};
 use crate::{Log, Options, Result};
 
 /// Shared memory of a log, or its directory on NVRAM, and what was done with it.

@@ -15,7 +15,7 @@ use onejournal::{ConnectOptions, Log, LogError, Lsn, Options, Server, ServerOpti
 const CLIENTS: usize = 2;
 const ROUNDS: usize = 25;
 /// Whoever takes longer than this is stuck.
-const PATIENCE: Duration = Duration::from_secs(120);
+const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One test after the other: a process that is being started has, for a moment, all descriptors of this one, and
 /// with them the locks that say who lives.
@@ -41,7 +41,7 @@ impl Place {
             pool_bytes: 1 << 20,
             segment_bytes: 256 << 10,
             group_bytes: 1 << 20,
-            full_wait: PATIENCE,
+            full_wait: STALL_TIMEOUT,
             memory: self.memory.clone(),
             ..Options::default()
         }
@@ -147,7 +147,7 @@ fn kill(child: &mut Child) {
 
 /// Connects to the daemon, which may have to be started again first.
 fn connect(place: &Place) -> Log {
-    let options = ConnectOptions { retry: PATIENCE, ..ConnectOptions::default() };
+    let options = ConnectOptions { retry: STALL_TIMEOUT, ..ConnectOptions::default() };
     Log::connect_with(place.socket(), &options).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -155,7 +155,7 @@ fn connect(place: &Place) -> Log {
 fn wait_for_progress(place: &Place, before: &[u64], seed: u64) {
     let begin = Instant::now();
     while (0..CLIENTS).any(|client| acknowledged(place, client) <= before[client]) {
-        assert!(begin.elapsed() < PATIENCE, "seed {seed}: a client does not go on");
+        assert!(begin.elapsed() < STALL_TIMEOUT, "seed {seed}: a client does not go on");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

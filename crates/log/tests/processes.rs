@@ -18,7 +18,7 @@ use onejournal::{Log, LogError, Options, Stream};
 const SHARED: [&str; 2] = ["shared-0", "shared-1"];
 const WORKER_COUNT: usize = 5;
 /// In so long somebody gets to do something on any machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+const STALL_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// One test after the other: a process that is being started has, for a moment, all descriptors of this one, and
 /// with them the locks that say who lives.
@@ -31,7 +31,7 @@ fn options(memory: &Path, is_nvram: bool) -> Options {
         pool_bytes: 1 << 20,
         segment_bytes: 256 << 10,
         group_bytes: 1 << 20,
-        full_wait: PATIENCE,
+        full_wait: STALL_TIMEOUT,
         memory: memory.to_owned(),
         ..Options::default()
     }
@@ -198,7 +198,7 @@ fn kill_for(is_nvram: bool, time: Duration) {
     let mut workers: Vec<Worker> = (0..WORKER_COUNT).map(|_| place.start()).collect();
     // However slow the machine is: until something was done, too.
     while begin.elapsed() < time || !place.has_acknowledged() {
-        assert!(begin.elapsed() < time + PATIENCE, "nothing is acknowledged");
+        assert!(begin.elapsed() < time + STALL_TIMEOUT, "nothing is acknowledged");
         std::thread::sleep(Duration::from_micros(fastrand::u64(..60_000)));
         let victim = workers.swap_remove(fastrand::usize(..workers.len()));
         victim.kill();

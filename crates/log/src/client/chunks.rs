@@ -11,11 +11,11 @@ use std::sync::{Arc, Weak};
 use device::sync::{Condvar, Mutex};
 use device::{Access, MappedNvram};
 
-use super::Client;
-use crate::chunk::Lent;
-use crate::protocol::{FILES_MAX, Kind, Request};
+use super::connection::Client;
+use crate::engine::writer::Lender;
+use crate::format::chunk::Lent;
+use crate::wire::protocol::{FILES_MAX, Kind, Request};
 use crate::words::LaneWords;
-use crate::writer::Lender;
 use crate::{LogError, Result};
 
 /// Chunks of one lease that were asked for.
@@ -91,6 +91,7 @@ pub(super) fn start_fetcher(client: Weak<Client>) -> Sender<Arc<Ahead>> {
 /// What a client's writer borrows from.
 pub(super) struct RemoteLender<'a> {
     pub(super) client: &'a Client,
+    pub(super) fetcher: &'a Sender<Arc<Ahead>>,
     pub(super) ahead: &'a Arc<Ahead>,
     pub(super) words: &'a LaneWords,
 }
@@ -130,7 +131,7 @@ impl Lender for RemoteLender<'_> {
         let first = state.ready.keys().next_back().map_or(ordinal, |last| last + 1);
         state.wanted = Some(first);
         drop(state);
-        if self.client.fetcher.send(self.ahead.clone()).is_err() {
+        if self.fetcher.send(self.ahead.clone()).is_err() {
             self.ahead.state.lock().wanted = None;
         }
     }

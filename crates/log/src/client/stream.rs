@@ -1,35 +1,39 @@
-//! A stream of the daemon. Appending takes its lease, and maps its lane.
+//! A stream of the daemon. Appending takes its lease and maps its lane.
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 use device::sync::Mutex;
 use device::{ForkClosed, SharedWords};
 
-use super::Client;
 use super::chunks::{Ahead, RemoteLender};
-use crate::protocol::{Kind, Reply, Request};
-use crate::record::Identity;
+use super::connection::Client;
+use crate::backend::{Ends, StreamBackend};
+use crate::engine::writer::Writer;
+use crate::format::record::Identity;
+use crate::types::{READ_BYTES, RecordBatch};
+use crate::wire::protocol::{Kind, Reply, Request, parse_records};
 use crate::words::{LaneWords, NOTE_BYTES};
-use crate::writer::Writer;
-use crate::{LogError, Lsn, Result, Stream, StreamId, StreamName, StreamStat};
+use crate::{LogError, Lsn, Result, StreamId, StreamName, StreamStat};
 
 /// A stream that is open in this process.
-pub(crate) struct RemoteStream {
+pub(super) struct RemoteStream {
     client: Arc<Client>,
+    fetcher: Sender<Arc<Ahead>>,
     name: StreamName,
     id: u32,
-    state: Mutex<State>,
-    /// Head, durable and appended, as they were heard of last.
-    heard: Mutex<[Lsn; 3]>,
+    access: Mutex<Access>,
+    /// The ends that the daemon reported last.
+    heard: Mutex<Ends>,
 }
 
-/// How the stream is written.
-enum State {
-    /// Not, so far.
-    Idle,
-    Leased(Box<Lease>),
-    /// The daemon stays away.
-    Local(Stream),
+/// How this process writes the stream. At most one of the two is there.
+#[derive(Default)]
+struct Access {
+    /// The lease, if this process has it from the daemon.
+    lease: Option<Lease>,
+    /// The stream of the daemon's directory, once the daemon stayed away. It stays for good.
+    fallback: Option<Arc<dyn StreamBackend>>,
 }
 
 struct Lease {
@@ -41,96 +45,81 @@ struct Lease {
 }
 
 impl RemoteStream {
-    pub(super) fn new(client: Arc<Client>, name: StreamName, id: u32) -> RemoteStream {
-        let (state, heard) = (Mutex::new(State::Idle), Mutex::new([Lsn(0); 3]));
-        RemoteStream { client, name, id, state, heard }
-    }
-
-    pub(crate) fn name(&self) -> &StreamName {
-        &self.name
-    }
-
-    pub(super) fn id(&self) -> u32 {
-        self.id
-    }
-
-    pub(super) fn client(&self) -> &Arc<Client> {
-        &self.client
+    pub(super) fn new(
+        client: Arc<Client>,
+        fetcher: Sender<Arc<Ahead>>,
+        name: StreamName,
+        id: u32,
+    ) -> RemoteStream {
+        let (access, heard) = (Mutex::default(), Mutex::default());
+        RemoteStream { client, fetcher, name, id, access, heard }
     }
 
     fn request(&self, kind: Kind) -> Request {
         Request { stream: self.id, ..Request::new(kind) }
     }
 
-    /// Asks the daemon with `remote`, or the stream of the directory itself with `local`.
-    pub(super) fn either<T>(
+    /// The number that the daemon answers to a request, first of its numbers.
+    fn ask(&self, request: &Request) -> Result<u64> {
+        let (reply, _) = self.client.call(request)?;
+        Ok(reply.values[0])
+    }
+
+    /// Asks the daemon with `remote`. If the daemon stays away, asks the directory's own stream with `local`.
+    fn either<T>(
         &self,
         remote: impl FnOnce() -> Result<T>,
-        local: impl FnOnce(&Stream) -> Result<T>,
+        local: impl FnOnce(&dyn StreamBackend) -> Result<T>,
     ) -> Result<T> {
-        let opened = match &*self.state.lock() {
-            State::Local(stream) => Some(stream.clone()),
-            _ => None,
-        };
+        let opened = self.access.lock().fallback.clone();
         if let Some(stream) = opened {
-            return local(&stream);
+            return local(&*stream);
         }
         match remote() {
-            Err(e @ LogError::Daemon(_)) => local(&self.fall_back(e)?),
+            Err(e @ LogError::Daemon(_)) => local(&*self.fall_back(e)?),
             answered => answered,
         }
     }
 
+    /// Runs `remote` with the lease, which is taken if need be. If the daemon stays away, runs `local` with the
+    /// directory's own stream.
+    fn with_lease<T>(
+        &self,
+        remote: impl FnOnce(&mut Lease) -> Result<T>,
+        local: impl FnOnce(&dyn StreamBackend) -> Result<T>,
+    ) -> Result<T> {
+        let done = {
+            let mut access = self.access.lock();
+            if let Some(stream) = &access.fallback {
+                return local(&**stream);
+            }
+            let leased = match &mut access.lease {
+                Some(lease) => Ok(lease),
+                none => self.lease().map(|lease| none.insert(lease)),
+            };
+            leased.and_then(remote)
+        };
+        match done {
+            Err(e @ LogError::Daemon(_)) => local(&*self.fall_back(e)?),
+            done => done,
+        }
+    }
+
     /// The stream of the directory, after the daemon stayed away with `error`.
-    fn fall_back(&self, error: LogError) -> Result<Stream> {
-        let mut state = self.state.lock();
-        if let State::Local(stream) = &*state {
+    fn fall_back(&self, error: LogError) -> Result<Arc<dyn StreamBackend>> {
+        let mut access = self.access.lock();
+        if let Some(stream) = &access.fallback {
             return Ok(stream.clone());
         }
         if !self.client.has_fallback() {
             return Err(error);
         }
-        // The lease ends with its lock, and what was appended is found by who takes it next.
-        *state = State::Idle;
-        let log = self.client.fallback().ok_or(error)??;
-        let stream = log.stream(self.name.as_str())?;
-        *state = State::Local(stream.clone());
-        Ok(stream)
-    }
-
-    /// Takes the lease.
-    pub(crate) fn acquire(&self) -> Result<()> {
-        let leased = {
-            let mut state = self.state.lock();
-            match &mut *state {
-                State::Local(stream) => return stream.acquire(),
-                State::Leased(_) => Ok(()),
-                State::Idle => self.lease().map(|lease| *state = State::Leased(Box::new(lease))),
-            }
-        };
-        match leased {
-            Err(e @ LogError::Daemon(_)) => self.fall_back(e)?.acquire(),
-            leased => leased,
-        }
-    }
-
-    pub(crate) fn append_batch(&self, payloads: &[&[u8]]) -> Result<Lsn> {
-        let appended = {
-            let mut state = self.state.lock();
-            match &mut *state {
-                State::Local(stream) => return stream.append_batch(payloads),
-                State::Leased(lease) => lease.append(&self.client, payloads),
-                State::Idle => self.lease().and_then(|lease| {
-                    *state = State::Leased(Box::new(lease));
-                    let State::Leased(lease) = &mut *state else { unreachable!("just leased") };
-                    lease.append(&self.client, payloads)
-                }),
-            }
-        };
-        match appended {
-            Err(e @ LogError::Daemon(_)) => self.fall_back(e)?.append_batch(payloads),
-            appended => appended,
-        }
+        // The lease ends with its lock. The next lessee finds what was appended.
+        access.lease = None;
+        let none = || LogError::NotFound(format!("there is no stream {}", self.name));
+        let log = self.client.fallback(error)?;
+        let stream = log.open_stream(&self.name, true)?.ok_or_else(none)?;
+        Ok(access.fallback.insert(stream).clone())
     }
 
     fn lease(&self) -> Result<Lease> {
@@ -149,13 +138,124 @@ impl RemoteStream {
 
     /// The words of the lane, while this process has the lease.
     fn words(&self) -> Option<LaneWords> {
-        match &*self.state.lock() {
-            State::Leased(lease) => Some(lease.words.clone()),
-            _ => None,
+        self.access.lock().lease.as_ref().map(|lease| lease.words.clone())
+    }
+
+    /// Sends a request that makes records durable, whose answer is the new durable end.
+    fn make_durable(
+        &self,
+        words: Option<&LaneWords>,
+        request: &Request,
+        local: impl FnOnce(&dyn StreamBackend) -> Result<()>,
+    ) -> Result<()> {
+        let remote = || {
+            let end = self.ask(request)?;
+            if let Some(words) = words {
+                words.mark_synced(end);
+            }
+            Ok(())
+        };
+        self.either(remote, local)
+    }
+
+    /// Brings home what this process appended.
+    pub(super) fn flush_own(&self) -> Result<()> {
+        let fallback = {
+            let access = self.access.lock();
+            if access.lease.is_none() && access.fallback.is_none() {
+                return Ok(());
+            }
+            access.fallback.clone()
+        };
+        fallback.map_or_else(|| self.flush(), |stream| stream.flush())
+    }
+
+    fn remote_records(&self, lsn: Lsn) -> Result<RecordBatch> {
+        let count = u32::try_from(READ_BYTES).expect("a mebibyte");
+        let request = Request { at: lsn.0, count, ..self.request(Kind::Read) };
+        let (reply, _) = self.client.call(&request)?;
+        Ok(RecordBatch { records: parse_records(&reply)?, next: Lsn(reply.values[0]) })
+    }
+
+    fn remote_stat(&self) -> Result<StreamStat> {
+        let (reply, _) = self.client.call(&self.request(Kind::Stat))?;
+        let [
+            head,
+            drained,
+            durable,
+            appended,
+            record_count,
+            payload_bytes,
+            file_bytes,
+            is_aborted,
+            ..,
+        ] = reply.values;
+        Ok(StreamStat {
+            name: self.name.to_string(),
+            head,
+            drained,
+            durable,
+            appended,
+            record_count,
+            payload_bytes,
+            file_bytes,
+            is_aborted: is_aborted != 0,
+        })
+    }
+
+    /// The ends as the daemon reports them. If it does not answer, as it reported them last.
+    fn ends(&self) -> Ends {
+        let asked = self.either(
+            || {
+                let StreamStat { head, durable, appended, .. } = self.remote_stat()?;
+                Ok(Ends { head: Lsn(head), durable: Lsn(durable), appended: Lsn(appended) })
+            },
+            |local| {
+                let (head, durable) = (local.head(), local.end());
+                Ok(Ends { head, durable, appended: local.appended() })
+            },
+        );
+        let mut heard = self.heard.lock();
+        if let Ok(ends) = asked {
+            *heard = ends;
+        }
+        *heard
+    }
+}
+
+impl StreamBackend for RemoteStream {
+    fn name(&self) -> &StreamName {
+        &self.name
+    }
+
+    fn acquire(&self) -> Result<()> {
+        self.with_lease(|_| Ok(()), |local| local.acquire())
+    }
+
+    fn release(&self) {
+        let lease = {
+            let mut access = self.access.lock();
+            if let Some(stream) = &access.fallback {
+                stream.release();
+            }
+            access.lease.take()
+        };
+        if let Some(lease) = lease {
+            let token = lease.ahead.token;
+            // The lock goes first: the daemon looks for it.
+            drop(lease);
+            self.client.tell(&Request { token, ..self.request(Kind::Release) });
         }
     }
 
-    pub(crate) fn sync(&self, lsn: Lsn) -> Result<()> {
+    fn append_batch(&self, payloads: &[&[u8]]) -> Result<Lsn> {
+        self.with_lease(
+            |lease| lease.append(&self.client, &self.fetcher, payloads),
+            |local| local.append_batch(payloads),
+        )
+    }
+
+    fn sync(&self, lsn: Lsn) -> Result<()> {
         let words = self.words();
         if let Some(words) = &words {
             let durable = match self.client.service.is_nvram {
@@ -168,100 +268,55 @@ impl RemoteStream {
             }
         }
         let request = Request { at: lsn.0, ..self.request(Kind::Sync) };
-        self.either(
-            || {
-                let (reply, _) = self.client.call(&request)?;
-                if let Some(words) = &words {
-                    words.mark_synced(reply.values[0]);
-                }
-                Ok(())
-            },
-            |local| local.sync(lsn),
-        )
+        self.make_durable(words.as_ref(), &request, |local| local.sync(lsn))
     }
 
-    pub(crate) fn flush(&self) -> Result<()> {
+    fn flush(&self) -> Result<()> {
         let words = self.words();
-        self.either(
-            || {
-                let (reply, _) = self.client.call(&self.request(Kind::Flush))?;
-                if let Some(words) = &words {
-                    words.mark_synced(reply.values[0]);
-                }
-                Ok(())
-            },
-            Stream::flush,
-        )
+        self.make_durable(words.as_ref(), &self.request(Kind::Flush), |local| local.flush())
     }
 
-    /// The same, if it was written here.
-    pub(crate) fn flush_own(&self) -> Result<()> {
-        match &*self.state.lock() {
-            State::Idle => return Ok(()),
-            State::Local(stream) => return stream.flush(),
-            State::Leased(_) => {}
-        }
-        self.flush()
-    }
-
-    pub(crate) fn release(&self) {
-        let mut state = self.state.lock();
-        match std::mem::replace(&mut *state, State::Idle) {
-            State::Idle => {}
-            State::Leased(lease) => {
-                let token = lease.ahead.token;
-                // The lock goes first: the daemon looks for it.
-                drop(lease);
-                self.client.tell(&Request { token, ..self.request(Kind::Release) });
-            }
-            State::Local(stream) => {
-                stream.release();
-                *state = State::Local(stream);
-            }
+    fn begin_reading(&self, lsn: Lsn) -> Result<RecordBatch> {
+        let begun = self.either(|| self.remote_records(lsn), |local| local.begin_reading(lsn));
+        match begun {
+            // The next read reports it.
+            Err(LogError::Damaged { .. }) => Ok(RecordBatch::empty_at(lsn)),
+            begun => begun,
         }
     }
 
-    /// Head, durable and appended; as they were heard of last when the daemon does not answer.
-    pub(crate) fn ends(&self) -> [Lsn; 3] {
-        let asked = self.either(
-            || {
-                let (reply, _) = self.client.call(&self.request(Kind::Stat))?;
-                let [head, _, durable, appended, ..] = reply.values;
-                Ok([head, durable, appended].map(Lsn))
-            },
-            |local| Ok([local.head(), local.end(), local.appended()]),
-        );
-        let mut heard = self.heard.lock();
-        if let Ok(ends) = asked {
-            *heard = ends;
-        }
-        *heard
+    fn read_records(&self, lsn: Lsn) -> Result<RecordBatch> {
+        self.either(|| self.remote_records(lsn), |local| local.read_records(lsn))
     }
 
-    pub(crate) fn head(&self) -> Lsn {
-        self.ends()[0]
+    fn head(&self) -> Lsn {
+        self.ends().head
     }
 
-    pub(crate) fn end(&self) -> Lsn {
+    fn end(&self) -> Lsn {
         match self.words() {
-            Some(words) if self.client.service.is_nvram => appended(&words),
-            _ => self.ends()[1],
+            Some(words) if self.client.service.is_nvram => Lsn(words.appended()),
+            _ => self.ends().durable,
         }
     }
 
-    pub(crate) fn appended(&self) -> Lsn {
+    fn appended(&self) -> Lsn {
         match self.words() {
-            Some(words) => appended(&words),
-            None => self.ends()[2],
+            Some(words) => Lsn(words.appended()),
+            None => self.ends().appended,
         }
     }
 
-    pub(crate) fn truncate_before(&self, lsn: Lsn) -> Result<()> {
+    fn known_ends(&self) -> Ends {
+        *self.heard.lock()
+    }
+
+    fn truncate_before(&self, lsn: Lsn) -> Result<()> {
         let request = Request { at: lsn.0, ..self.request(Kind::Truncate) };
-        self.either(|| self.client.call(&request).map(|_| ()), |local| local.truncate_before(lsn))
+        self.either(|| self.ask(&request).map(drop), |local| local.truncate_before(lsn))
     }
 
-    pub(crate) fn note(&self) -> Result<[u8; NOTE_BYTES]> {
+    fn note(&self) -> Result<[u8; NOTE_BYTES]> {
         if let Some(words) = self.words() {
             let note = words.note();
             return words.check().map(|()| note);
@@ -275,47 +330,34 @@ impl RemoteStream {
         )
     }
 
-    pub(crate) fn set_note(&self, note: &[u8; NOTE_BYTES]) {
-        match &*self.state.lock() {
-            State::Leased(lease) => lease.words.set_note(note),
-            State::Local(stream) => stream.set_note(note),
-            // Not the one who may.
-            State::Idle => {}
+    fn set_note(&self, note: &[u8; NOTE_BYTES]) {
+        // Without the lease this process may not.
+        let access = self.access.lock();
+        if let Some(lease) = &access.lease {
+            lease.words.set_note(note);
+        } else if let Some(stream) = &access.fallback {
+            stream.set_note(note);
         }
     }
 
-    pub(crate) fn stat(&self) -> Result<StreamStat> {
-        self.either(
-            || {
-                let (reply, _) = self.client.call(&self.request(Kind::Stat))?;
-                let values = reply.values;
-                let [head, drained, durable, appended, records, payload, files, aborted, ..] =
-                    values;
-                Ok(StreamStat {
-                    name: self.name.to_string(),
-                    head,
-                    drained,
-                    durable,
-                    appended,
-                    record_count: records,
-                    payload_bytes: payload,
-                    file_bytes: files,
-                    is_aborted: aborted != 0,
-                })
-            },
-            Stream::stat,
-        )
+    fn stat(&self) -> Result<StreamStat> {
+        self.either(|| self.remote_stat(), |local| local.stat())
     }
 }
 
 impl Lease {
-    fn append(&mut self, client: &Client, payloads: &[&[u8]]) -> Result<Lsn> {
+    fn append(
+        &mut self,
+        client: &Client,
+        fetcher: &Sender<Arc<Ahead>>,
+        payloads: &[&[u8]],
+    ) -> Result<Lsn> {
         if self.words.aborted().is_some() {
             return Err(LogError::Aborted(
                 "the daemon refuses this stream: its messages say why".into(),
             ));
         }
-        let lender = RemoteLender { client, ahead: &self.ahead, words: &self.words };
+        let lender = RemoteLender { client, fetcher, ahead: &self.ahead, words: &self.words };
         let lsn = self.writer.append_batch(&lender, payloads)?;
         // The daemon does not see what was appended to words that are lost.
         self.words.check().map(|()| lsn)
@@ -326,10 +368,6 @@ impl Drop for RemoteStream {
     fn drop(&mut self) {
         self.release();
     }
-}
-
-fn appended(words: &LaneWords) -> Lsn {
-    Lsn(words.appended())
 }
 
 fn check(name: &StreamName, words: &LaneWords) -> Result<()> {

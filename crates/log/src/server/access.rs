@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use device::sync::Mutex;
 
 use crate::host::StreamMeta;
-use crate::transport::Peer;
+use crate::wire::transport::Peer;
 use crate::{LogError, Result, StreamName};
 
 /// What one wants to do, as a permission bit.

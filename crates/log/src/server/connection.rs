@@ -7,23 +7,27 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use device::sync::{Condvar, Mutex};
+use device::sync::Mutex;
 use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
-use super::Shared;
 use super::access::is_trusted;
-use crate::protocol::{Kind, REQUEST_BYTES, Reply, Request};
-use crate::transport::{self, Peer};
+use super::request_handler::Desk;
+use super::turns::Turns;
+use crate::wire::protocol::{Kind, REQUEST_BYTES, Reply, Request};
+use crate::wire::transport::{self, Peer};
 
 /// How long an answer waits for a client that does not read.
 const SEND_WAIT: Duration = Duration::from_secs(10);
 /// Of a connection's thread.
 const STACK_BYTES: usize = 512 << 10;
 
-/// All connections, by number.
-#[derive(Default)]
-pub(super) struct Connections(Mutex<Table>);
+/// All connections, and what their threads use.
+pub(super) struct Connections {
+    pub(super) desk: Desk,
+    turns: Turns,
+    table: Mutex<Table>,
+}
 
 #[derive(Default)]
 struct Table {
@@ -39,11 +43,15 @@ struct Open {
 }
 
 impl Connections {
+    pub(super) fn new(desk: Desk) -> Connections {
+        Connections { desk, turns: Turns::default(), table: Mutex::default() }
+    }
+
     /// Serves a client that has connected, unless there are too many.
-    pub(super) fn begin(shared: &Arc<Shared>, socket: OwnedFd) {
+    pub(super) fn begin(self: &Arc<Self>, socket: OwnedFd) {
         let Ok(peer) = Peer::of(&socket) else { return };
-        let mut table = shared.connections.0.lock();
-        let limits = &shared.desk.limits;
+        let mut table = self.table.lock();
+        let limits = &self.desk.limits;
         let own = table.open.values().filter(|open| open.uid == peer.uid).count();
         let is_one_too_many = !is_trusted(peer.uid) && own >= limits.user_connection_count;
         if table.open.len() >= limits.connection_count || is_one_too_many {
@@ -53,10 +61,10 @@ impl Connections {
         let number = table.next;
         table.next += 1;
         let (uid, socket) = (peer.uid, Arc::new(socket));
-        let (its_shared, its_socket) = (shared.clone(), socket.clone());
+        let (connections, its_socket) = (self.clone(), socket.clone());
         let body = move || {
-            serve(&its_shared, &its_socket, &peer);
-            its_shared.connections.end(number);
+            connections.serve(&its_socket, &peer);
+            connections.end(number);
         };
         let builder = std::thread::Builder::new().name("log-client".into());
         match builder.stack_size(STACK_BYTES).spawn(body) {
@@ -68,13 +76,48 @@ impl Connections {
         }
     }
 
+    /// Carries out what the client asks for, until it goes or sends what is no request.
+    fn serve(&self, socket: &OwnedFd, peer: &Peer) {
+        if set_socket_timeout(socket, Timeout::Send, Some(SEND_WAIT)).is_err() {
+            return;
+        }
+        let mut buf = [0; REQUEST_BYTES + 1];
+        loop {
+            let request = match transport::receive(socket, &mut buf) {
+                Ok((0, _)) => return,
+                Ok((_, files)) if !files.is_empty() => Err("descriptors in a request"),
+                Ok((count, _)) => Request::decode(&buf[..count]),
+                Err(e) if e.kind() == io::ErrorKind::InvalidData => Err("a long message"),
+                Err(_) => return,
+            };
+            let request = match request {
+                Ok(request) => request,
+                Err(why) => {
+                    tracing::warn!("user {}: {why}: the connection is closed", peer.uid);
+                    return;
+                }
+            };
+            let is_long = matches!(request.kind, Kind::Read | Kind::Salvage);
+            let _turn = (is_long && !is_trusted(peer.uid)).then(|| self.turns.take(peer.uid));
+            let (reply, files) = self.desk.answer(peer, &request);
+            if !files.is_empty() && !matches!(device::unread_bytes(socket), Ok(0)) {
+                // Descriptors on their way are counted, and there is an end of them for all users.
+                tracing::warn!("user {}: answers are not read: the connection is closed", peer.uid);
+                return;
+            }
+            if send(socket, &request, &reply, &files).is_err() {
+                return;
+            }
+        }
+    }
+
     /// How many there are.
     pub(super) fn count(&self) -> usize {
-        self.0.lock().open.len()
+        self.table.lock().open.len()
     }
 
     fn end(&self, number: u64) {
-        let mut table = self.0.lock();
+        let mut table = self.table.lock();
         if let Some(mut open) = table.open.remove(&number) {
             table.ended.extend(open.thread.take());
         }
@@ -82,7 +125,7 @@ impl Connections {
 
     /// Lets every thread come to its end.
     pub(super) fn shut_all(&self) {
-        for open in self.0.lock().open.values() {
+        for open in self.table.lock().open.values() {
             // It may be closed already.
             let _ = rustix::net::shutdown(&*open.socket, Shutdown::Both);
         }
@@ -90,7 +133,7 @@ impl Connections {
 
     /// Frees what is left of threads that have ended.
     pub(super) fn join_ended(&self) {
-        let ended = std::mem::take(&mut self.0.lock().ended);
+        let ended = std::mem::take(&mut self.table.lock().ended);
         for thread in ended {
             // A panic was reported when it happened.
             let _ = thread.join();
@@ -101,7 +144,7 @@ impl Connections {
     pub(super) fn join_all(&self) {
         self.shut_all();
         let threads: Vec<JoinHandle<()>> = {
-            let mut table = self.0.lock();
+            let mut table = self.table.lock();
             table.open.values_mut().filter_map(|open| open.thread.take()).collect()
         };
         for thread in threads {
@@ -111,105 +154,8 @@ impl Connections {
     }
 }
 
-/// Carries out what the client asks for, until it goes or sends what is no request.
-fn serve(shared: &Shared, socket: &OwnedFd, peer: &Peer) {
-    if set_socket_timeout(socket, Timeout::Send, Some(SEND_WAIT)).is_err() {
-        return;
-    }
-    let mut buf = [0; REQUEST_BYTES + 1];
-    loop {
-        let request = match transport::receive(socket, &mut buf) {
-            Ok((0, _)) => return,
-            Ok((_, files)) if !files.is_empty() => Err("descriptors in a request"),
-            Ok((count, _)) => Request::decode(&buf[..count]),
-            Err(e) if e.kind() == io::ErrorKind::InvalidData => Err("a long message"),
-            Err(_) => return,
-        };
-        let request = match request {
-            Ok(request) => request,
-            Err(why) => {
-                tracing::warn!("user {}: {why}: the connection is closed", peer.uid);
-                return;
-            }
-        };
-        let is_long = matches!(request.kind, Kind::Read | Kind::Salvage);
-        let _turn = (is_long && !is_trusted(peer.uid)).then(|| shared.turns.take(peer.uid));
-        let (reply, files) = shared.desk.answer(peer, &request);
-        if !files.is_empty() && !matches!(device::unread_bytes(socket), Ok(0)) {
-            // Descriptors on their way are counted, and there is an end of them for all users.
-            tracing::warn!("user {}: answers are not read: the connection is closed", peer.uid);
-            return;
-        }
-        if send(socket, &request, &reply, &files).is_err() {
-            return;
-        }
-    }
-}
-
 fn send(socket: &OwnedFd, request: &Request, reply: &Reply, files: &[OwnedFd]) -> io::Result<()> {
     let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
     transport::send(socket, &reply.encode(request.kind, files.len()), &files)?;
     reply.rest().try_for_each(|more| transport::send(socket, more, &[]))
-}
-
-/// How many requests with long answers are carried out for each user at a time: the daemon has an answer in memory until
-/// it is sent.
-const TURNS: usize = 4;
-
-/// Whose long answers are under way.
-#[derive(Default)]
-pub(super) struct Turns {
-    taken: Mutex<HashMap<u32, usize>>,
-    given_back: Condvar,
-}
-
-/// A long answer of a user.
-struct Turn<'a> {
-    turns: &'a Turns,
-    uid: u32,
-}
-
-impl Turns {
-    /// Waits until a user has fewer than [`TURNS`]. Not for ever: who does not read is sent nothing more.
-    fn take(&self, uid: u32) -> Turn<'_> {
-        let mut taken = self.taken.lock();
-        while taken.get(&uid).is_some_and(|count| *count >= TURNS) {
-            taken = self.given_back.wait(taken);
-        }
-        *taken.entry(uid).or_default() += 1;
-        Turn { turns: self, uid }
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let mut taken = self.turns.taken.lock();
-        if let Some(count) = taken.get_mut(&self.uid) {
-            *count -= 1;
-            if *count == 0 {
-                taken.remove(&self.uid);
-            }
-        }
-        self.turns.given_back.notify_all();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_user_waits_for_its_own_long_answers() {
-        let turns = Turns::default();
-        let mut own: Vec<Turn<'_>> = (0..TURNS).map(|_| turns.take(7)).collect();
-        drop(turns.take(8));
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| drop(turns.take(7)));
-            std::thread::sleep(Duration::from_millis(20));
-            assert!(!waits.is_finished(), "all are taken");
-            own.pop();
-        });
-        drop(own);
-        assert!(turns.taken.lock().is_empty());
-    }
 }

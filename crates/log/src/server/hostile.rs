@@ -13,10 +13,14 @@ use zerocopy::IntoBytes;
 
 use super::{Server, ServerOptions};
 use crate::client::receive_answer;
-use crate::protocol::{DATA_BYTES_MAX, Kind, REPLY_BYTES, REQUEST_BYTES, Reply, Request, accepted};
-use crate::record::Identity;
+use crate::format::chunk;
+use crate::format::record::Identity;
+use crate::wire::protocol::{
+    DATA_BYTES_MAX, Kind, REPLY_BYTES, REQUEST_BYTES, Reply, Request, accepted,
+};
+use crate::wire::transport;
 use crate::words::LaneWords;
-use crate::{Log, LogError, Lsn, Options, Result, Stream, StreamId, Usn, chunk, transport};
+use crate::{Log, LogError, Lsn, Options, Result, Stream, StreamId, Usn};
 
 struct Place {
     root: tempfile::TempDir,
@@ -182,7 +186,7 @@ impl Lane {
     }
 }
 
-/// Appends, however long the pool is full: a disk may be slower than the service is patient here.
+/// Appends, however long the pool is full: a slow disk may drain for longer than the service waits here.
 fn append(stream: &Stream, payload: &[u8]) -> Lsn {
     loop {
         match stream.append(payload) {

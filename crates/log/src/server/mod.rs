@@ -18,10 +18,12 @@
 
 mod access;
 mod connection;
-pub(crate) mod desk;
 #[cfg(test)]
 mod hostile;
+mod limits;
+pub(crate) mod request_handler;
 mod requests;
+mod turns;
 
 use std::fs;
 use std::io;
@@ -36,49 +38,20 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketAddrUnix, SocketFlags};
 
-use crate::options::Options;
-use crate::service::Service;
-use crate::worker::Worker;
-use crate::{LogError, LogStat, Result, transport};
+use crate::directory::options::Options;
+use crate::engine::service::Service;
+use crate::engine::worker::Worker;
+use crate::wire::transport;
+use crate::{LogError, LogStat, Result};
 
-use connection::{Connections, Turns};
-use desk::Desk;
+use connection::Connections;
+pub use limits::Limits;
+use request_handler::Desk;
 
 /// How often the threads look whether the daemon ends, and for clients that are gone.
 const TICK: Duration = Duration::from_millis(200);
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
-
-/// What users may take. Root and the daemon's own user are not held to what is for each user.
-#[derive(Debug, Clone)]
-pub struct Limits {
-    /// Connections at a time (1024).
-    pub connection_count: usize,
-    /// Connections of each user at a time (256).
-    pub user_connection_count: usize,
-    /// Chunks lent to each user at a time; `None`: three quarters of the pool.
-    pub user_chunk_count: Option<usize>,
-    /// Streams that each user makes while the daemon runs (4096): their numbers are not given twice.
-    pub user_stream_count: usize,
-    /// Bytes of records that a new stream may keep; 0: any number. Its log files take more, because
-    /// whole ones are given back: one file and 4 MiB at most.
-    pub stream_bytes: u64,
-    /// Streams that are kept open while nobody uses them (256).
-    pub idle_stream_count: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            connection_count: 1024,
-            user_connection_count: 256,
-            user_chunk_count: None,
-            user_stream_count: 4096,
-            stream_bytes: 0,
-            idle_stream_count: 256,
-        }
-    }
-}
 
 /// How a daemon is reached, and its limits.
 #[derive(Debug, Clone)]
@@ -98,17 +71,10 @@ impl ServerOptions {
     }
 }
 
-/// What all threads of the daemon have.
-struct Shared {
-    desk: Desk,
-    connections: Connections,
-    turns: Turns,
-    is_ending: AtomicBool,
-}
-
 /// A daemon that serves, until it is stopped or dropped.
 pub struct Server {
-    shared: Arc<Shared>,
+    connections: Arc<Connections>,
+    is_ending: Arc<AtomicBool>,
     socket: PathBuf,
     threads: Vec<JoinHandle<()>>,
     worker: Option<Worker>,
@@ -131,13 +97,13 @@ impl Server {
         let listener = listen(&socket, server.mode)
             .map_err(|e| LogError::system(socket.display().to_string(), e))?;
         let worker = Some(Worker::start(service)?);
-        let (connections, is_ending) = (Connections::default(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { desk, connections, turns: Turns::default(), is_ending });
-        let mut server = Server { shared, socket, threads: Vec::new(), worker };
-        let shared = server.shared.clone();
-        server.spawn("log-accept", move || accept(&shared, &listener))?;
-        let shared = server.shared.clone();
-        server.spawn("log-leases", move || watch_leases(&shared))?;
+        let connections = Arc::new(Connections::new(desk));
+        let is_ending = Arc::new(AtomicBool::new(false));
+        let mut server = Server { connections, is_ending, socket, threads: Vec::new(), worker };
+        let (connections, is_ending) = (server.connections.clone(), server.is_ending.clone());
+        server.spawn("log-accept", move || accept(&connections, &is_ending, &listener))?;
+        let (connections, is_ending) = (server.connections.clone(), server.is_ending.clone());
+        server.spawn("log-leases", move || watch_leases(&connections, &is_ending))?;
         Ok(server)
     }
 
@@ -154,34 +120,34 @@ impl Server {
 
     /// Counters of the service.
     pub fn stat(&self) -> LogStat {
-        self.shared.desk.service.stat()
+        self.connections.desk.service.stat()
     }
 
     /// Connections of clients.
     pub fn connection_count(&self) -> usize {
-        self.shared.connections.count()
+        self.connections.count()
     }
 
     /// Streams that the daemon has open.
     pub fn open_stream_count(&self) -> usize {
-        self.shared.desk.service.open_lanes().len()
+        self.connections.desk.service.open_lanes().len()
     }
 
     /// Ends: no request is carried out any more when this returns, and all that was appended is in
     /// the log files. Clients keep their leases for the next daemon.
     pub fn stop(mut self) -> Result<()> {
         self.end();
-        self.shared.desk.bring_home()
+        self.connections.desk.bring_home()
     }
 
     fn end(&mut self) {
-        self.shared.is_ending.store(true, Ordering::Release);
-        self.shared.connections.shut_all();
+        self.is_ending.store(true, Ordering::Release);
+        self.connections.shut_all();
         for thread in self.threads.drain(..) {
             // A panic was reported when it happened.
             let _ = thread.join();
         }
-        self.shared.connections.join_all();
+        self.connections.join_all();
         if self.worker.take().is_some() {
             // A new daemon makes its own.
             let _ = fs::remove_file(&self.socket);
@@ -216,15 +182,15 @@ fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn accept(shared: &Arc<Shared>, listener: &OwnedFd) {
+fn accept(connections: &Arc<Connections>, is_ending: &AtomicBool, listener: &OwnedFd) {
     let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) };
-    while !shared.is_ending.load(Ordering::Acquire) {
+    while !is_ending.load(Ordering::Acquire) {
         let mut wanted = [PollFd::new(listener, PollFlags::IN)];
         if !matches!(poll(&mut wanted, Some(&limit)), Ok(1..)) {
             continue;
         }
         match rustix::net::accept_with(listener, SocketFlags::CLOEXEC) {
-            Ok(socket) => Connections::begin(shared, socket),
+            Ok(socket) => connections.begin(socket),
             Err(e) => {
                 tracing::warn!("accepting a connection: {e}");
                 // Out of descriptors, for example: somebody has to leave first.
@@ -235,10 +201,10 @@ fn accept(shared: &Arc<Shared>, listener: &OwnedFd) {
 }
 
 /// Looks after leases and streams now and then.
-fn watch_leases(shared: &Shared) {
-    while !shared.is_ending.load(Ordering::Acquire) {
+fn watch_leases(connections: &Connections, is_ending: &AtomicBool) {
+    while !is_ending.load(Ordering::Acquire) {
         std::thread::sleep(TICK);
-        shared.desk.tend();
-        shared.connections.join_ended();
+        connections.desk.tend();
+        connections.join_ended();
     }
 }

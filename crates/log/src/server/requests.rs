@@ -4,16 +4,15 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use zerocopy::IntoBytes;
-use zerocopy::little_endian::{U32, U64};
-
 use super::access::{Wish, check, is_trusted};
-use super::desk::{Desk, Promise};
+use super::request_handler::{Desk, Promise};
+use crate::engine::lane::Lane;
 use crate::host::StreamMeta;
-use crate::lane::Lane;
-use crate::protocol::{DATA_BYTES_MAX, FILES_MAX, Kind, RawRecord, Reply, Request, refusal};
-use crate::reading::{Found, READ_BYTES};
-use crate::transport::Peer;
+use crate::types::{READ_BYTES, RecordBatch};
+use crate::wire::protocol::{
+    DATA_BYTES_MAX, FILES_MAX, Kind, Reply, Request, encode_records, refusal,
+};
+use crate::wire::transport::Peer;
 use crate::{LogError, Lsn, Record, Result, StreamId, StreamName};
 
 /// An answer and the descriptors that go with it.
@@ -83,7 +82,7 @@ impl Desk {
             }
             Kind::Salvage => {
                 let (name, meta) = self.find(peer, request, Wish::Read)?;
-                let Found { records, next } =
+                let RecordBatch { records, next } =
                     self.service.salvage(&name, &meta, Lsn(request.at))?;
                 Ok(records_reply(&[next.0], &records))
             }
@@ -256,7 +255,7 @@ impl Desk {
     fn read(&self, request: &Request, lane: &Lane) -> Result<Answer> {
         let at = Lsn(request.at);
         lane.check_position(at)?;
-        let Found { records, next } =
+        let RecordBatch { records, next } =
             lane.read_records(at, READ_BYTES.min(request.count as usize))?;
         Ok(records_reply(&[next.0], &records))
     }
@@ -338,17 +337,7 @@ fn check_quota(lane: &Lane, ordinal: u64, chunk_bytes: u64) -> Result<()> {
     Err(LogError::Denied(format!("stream {}: {text}", lane.name)))
 }
 
-/// Numbers, and records behind them.
+/// Numbers, followed by records.
 fn records_reply(values: &[u64], records: &[Record]) -> Answer {
-    let mut data = Vec::new();
-    for record in records {
-        let head = RawRecord {
-            lsn: U64::new(record.lsn.0),
-            usn: U64::new(record.usn.0),
-            payload_bytes: U32::new(u32::try_from(record.payload.len()).expect("16 MiB at most")),
-        };
-        data.extend_from_slice(head.as_bytes());
-        data.extend_from_slice(&record.payload);
-    }
-    (Reply { data, ..Reply::of(values) }, Vec::new())
+    (Reply { data: encode_records(records), ..Reply::of(values) }, Vec::new())
 }

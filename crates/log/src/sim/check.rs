@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::host::Machine;
 use super::model::{Appended, BEFORE, Model, Presence, StreamModel, payload};
 use super::workload::Process;
-use crate::lane::{Anywhere, Lane};
-use crate::record::record_bytes;
-use crate::scan::Records;
+use crate::engine::lane::{Anywhere, Lane};
+use crate::format::record::record_bytes;
+use crate::format::scan::Records;
 use crate::{Lsn, Usn};
 
 /// One stream as it was found.

@@ -9,15 +9,14 @@ use std::sync::Arc;
 use device::SharedWords;
 
 use super::daemon::{Answer, Daemon};
-use crate::chunk::Lent;
-use crate::client::parse_records;
+use crate::engine::writer::{Lender, Sizes, Writer};
+use crate::format::chunk::Lent;
+use crate::format::record::Identity;
 use crate::host::Settings;
 use crate::mortal::{self, Death, Name};
-use crate::protocol::{FILES_MAX, Kind, Request};
-use crate::record::Identity;
-use crate::transport::Peer;
+use crate::wire::protocol::{FILES_MAX, Kind, Request, parse_records};
+use crate::wire::transport::Peer;
 use crate::words::LaneWords;
-use crate::writer::{Lender, Sizes, Writer};
 use crate::{Lsn, Record, Result, StreamId};
 
 /// A client and the leases it holds.

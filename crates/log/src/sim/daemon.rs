@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::host::{Machine, SimHost};
 use super::media::ChunkFile;
+use crate::engine::service::Service;
 use crate::host::Host;
 use crate::mortal::{self, Death, Name};
-use crate::protocol::{Reply, Request, accepted};
 use crate::server::Limits;
-use crate::server::desk::Desk;
-use crate::service::Service;
-use crate::transport::Peer;
+use crate::server::request_handler::Desk;
+use crate::wire::protocol::{Reply, Request, accepted};
+use crate::wire::transport::Peer;
 use crate::{LogError, Result};
 
 pub(super) const DAEMON: Name = Name(0);
@@ -47,7 +47,8 @@ impl Daemon {
         loop {
             self.machine.take_handed();
             if let Some((reply, files)) = self.run(|desk| desk.answer(peer, request))? {
-                let removed_before = is_again && request.kind == crate::protocol::Kind::Remove;
+                let removed_before =
+                    is_again && request.kind == crate::wire::protocol::Kind::Remove;
                 return match accepted(reply) {
                     Err(LogError::NotFound(_)) if removed_before => {
                         Ok(Answer { reply: Reply::default(), files, chunks: Vec::new() })

@@ -13,9 +13,9 @@ use device::{
 };
 
 use super::media::{ChunkFile, Directory, Disk};
-use crate::chunk::DATA_OFFSET;
+use crate::format::chunk::DATA_OFFSET;
 use crate::host::{Host, Settings, StreamMeta};
-use crate::remote::{RemoteWords, leases_in, make_remote_words};
+use crate::words::client_copy::{RemoteWords, leases_in, make_remote_words};
 use crate::words::{Client, Control, LaneWords};
 use crate::{Result, StreamId, StreamName, mortal};
 

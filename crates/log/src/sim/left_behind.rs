@@ -8,9 +8,9 @@ use super::check::read_all;
 use super::host::{Images, Machine};
 use super::run::{Medium, small};
 use super::workload::Process;
-use crate::chunk::DATA_OFFSET;
+use crate::engine::lane::Lane;
+use crate::format::chunk::DATA_OFFSET;
 use crate::host::Settings;
-use crate::lane::Lane;
 use crate::words::{Client, GroupPlace};
 use crate::{LogError, Lsn, Result, StreamId};
 

@@ -11,9 +11,9 @@ use super::daemon::{DAEMON, Daemon};
 use super::host::Machine;
 use super::model::{Appended, Model, Span, StreamModel, payload};
 use super::workload::NAMES;
+use crate::format::record::record_bytes;
 use crate::mortal::{self, Name};
-use crate::protocol::{Kind, Request};
-use crate::record::record_bytes;
+use crate::wire::protocol::{Kind, Request};
 use crate::{LogError, Lsn};
 
 const CLIENT_COUNT: usize = 3;

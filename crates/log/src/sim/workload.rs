@@ -8,11 +8,11 @@ use fastrand::Rng;
 
 use super::host::{Machine, SimHost};
 use super::model::{Appended, Model, Span, StreamModel, payload};
+use crate::engine::lane::Lane;
+use crate::engine::recovery::recover_service;
+use crate::engine::service::Service;
+use crate::format::record::record_bytes;
 use crate::host::{Host, StreamMeta};
-use crate::lane::Lane;
-use crate::record::record_bytes;
-use crate::recovery::recover_service;
-use crate::service::Service;
 use crate::{Lsn, Result};
 
 pub(super) const NAMES: [&str; 4] = ["a", "b", "c", "d"];

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use device::SharedWords;
 
+use super::client::{Client, claim};
+use super::limits::{CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, STREAM_COUNT_MAX};
 use super::memory::Memory;
-use super::{CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, Client, STREAM_COUNT_MAX, claim};
 use crate::{Result, StreamId};
 
 #[cfg(test)]

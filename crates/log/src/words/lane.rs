@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use device::SharedWords;
 
+use super::client::{Client, claim};
+use super::limits::{CHUNK_COUNT_MAX, NOTE_BYTES, ORDINAL_MAX};
 use super::memory::Memory;
-use super::{CHUNK_COUNT_MAX, Client, NOTE_BYTES, claim};
 use crate::Result;
 
 #[cfg(test)]
@@ -77,7 +78,6 @@ impl LaneWords {
     pub(crate) const PAYLOAD_BYTES: usize = at::PAYLOAD_BYTES;
     pub(crate) const LAST_USN: usize = at::LAST_USN;
     pub(crate) const NOTE: usize = at::NOTE;
-    const CHUNK_BITS: u32 = 16;
 
     pub(crate) fn new(words: Arc<SharedWords>) -> LaneWords {
         LaneWords(Memory::mapped(words))
@@ -86,10 +86,6 @@ impl LaneWords {
     #[cfg(test)]
     pub(super) fn model(words: Arc<ModelWords>) -> LaneWords {
         LaneWords(Memory::model(words))
-    }
-
-    pub(super) fn is_mapped(&self) -> bool {
-        self.0.is_mapped()
     }
 
     /// An error when the words are lost, because their file was made shorter: they are zeros of this process alone
@@ -207,8 +203,8 @@ impl LaneWords {
         Appender(self.0.clone())
     }
 
-    /// Takes over what a client of the daemon says that it has appended. The caller has checked that it can be.
-    pub(crate) fn take_over(&self, appended: u64, totals: Totals) {
+    /// Takes over what a client of the daemon has appended. The caller has checked it (`report`).
+    pub(super) fn take_over(&self, appended: u64, totals: Totals) {
         self.0.leave(at::RECORD_COUNT, totals.record_count);
         self.0.leave(at::PAYLOAD_BYTES, totals.payload_bytes);
         self.0.leave(at::LAST_USN, totals.last_usn);
@@ -334,9 +330,9 @@ impl LaneWords {
 impl LaneWords {
     /// The chunk that holds span `ordinal`.
     pub(crate) fn chunk(&self, ordinal: u64) -> Option<usize> {
-        let word = self.0.get(entry(ordinal));
-        let index = usize::try_from(word & 0xffff).expect("16 bits");
-        (word >> Self::CHUNK_BITS == ordinal).then(|| index.checked_sub(1)).flatten()
+        let slot = entry(ordinal);
+        let found = decode_entry(slot, self.0.get(slot));
+        found.filter(|(of, _)| *of == ordinal).map(|(_, index)| index)
     }
 
     /// Whether the table has an entry where that of span `ordinal` would be.
@@ -345,7 +341,7 @@ impl LaneWords {
     }
 
     pub(crate) fn set_chunk(&self, ordinal: u64, index: usize) {
-        self.0.set(entry(ordinal), ordinal << Self::CHUNK_BITS | (index as u64 + 1));
+        self.0.set(entry(ordinal), ordinal << CHUNK_BITS | (index as u64 + 1));
     }
 
     pub(crate) fn clear_chunk(&self, ordinal: u64) {
@@ -354,12 +350,9 @@ impl LaneWords {
 
     /// All spans that are in chunks: ordinal and chunk, by ordinal.
     pub(crate) fn chunks(&self) -> Vec<(u64, usize)> {
-        let entry = |index| {
-            let word = self.0.get(at::CHUNKS + index);
-            let chunk = usize::try_from(word & 0xffff).expect("16 bits").checked_sub(1)?;
-            (chunk < CHUNK_COUNT_MAX).then_some((word >> Self::CHUNK_BITS, chunk))
-        };
-        let mut found: Vec<_> = (0..CHUNK_COUNT_MAX).filter_map(entry).collect();
+        let entry = |slot| decode_entry(slot, self.0.get(slot));
+        let slots = at::CHUNKS..at::CHUNKS + CHUNK_COUNT_MAX;
+        let mut found: Vec<_> = slots.filter_map(entry).collect();
         found.sort_unstable();
         found
     }
@@ -382,6 +375,29 @@ impl LaneWords {
 /// Index of the table's entry for span `ordinal`.
 fn entry(ordinal: u64) -> usize {
     at::CHUNKS + usize::try_from(ordinal % CHUNK_COUNT_MAX as u64).expect("992 at most")
+}
+
+/// Bits of an entry that have the chunk; the others have the span.
+const CHUNK_BITS: u32 = 16;
+
+/// The span and the chunk in the table's entry at `slot`. `None` if it has none, or what cannot be an entry there.
+fn decode_entry(slot: usize, word: u64) -> Option<(u64, usize)> {
+    let chunk = usize::try_from(word & 0xffff).expect("16 bits").checked_sub(1)?;
+    let ordinal = word >> CHUNK_BITS;
+    let is_entry = chunk < CHUNK_COUNT_MAX && ordinal < ORDINAL_MAX - 1 && entry(ordinal) == slot;
+    is_entry.then_some((ordinal, chunk))
+}
+
+/// Orders the reads of this thread before it before all its accesses after it: what was read of a chunk is older than
+/// a word that is read next.
+pub(crate) fn after_reads(words: &LaneWords) {
+    words.0.fence_reads();
+}
+
+/// Orders what this thread read and wrote before it before what it writes after it: bytes that are stored next are
+/// not seen by a thread that does not see the words yet.
+pub(crate) fn before_writes(words: &LaneWords) {
+    words.0.fence_writes();
 }
 
 /// The end of a lane, for its lessee.

@@ -206,23 +206,25 @@ impl Memory {
         if broken::is(Broken::WaitersUnfenced) {
             return;
         }
-        fence(matches!(self.0, Backing::Mapped(_)), SeqCst);
+        fence(self.is_mapped(), SeqCst);
     }
-}
 
-/// Orders the reads of this thread before it before all its accesses after it: what was read of a chunk is older than
-/// a word that is read next.
-pub(crate) fn after_reads(words: &super::LaneWords) {
-    if !broken::is(Broken::ReadsUnfenced) {
-        fence(words.is_mapped(), Acquire);
+    /// Orders the reads of this thread before it before all its accesses after it.
+    pub(super) fn fence_reads(&self) {
+        if !broken::is(Broken::ReadsUnfenced) {
+            fence(self.is_mapped(), Acquire);
+        }
     }
-}
 
-/// Orders what this thread read and wrote before it before what it writes after it: bytes that are stored next are
-/// not seen by a thread that does not see the words yet.
-pub(crate) fn before_writes(words: &super::LaneWords) {
-    if !broken::is(Broken::WritesUnfenced) {
-        fence(words.is_mapped(), Release);
+    /// Orders the accesses of this thread before it before its writes after it.
+    pub(super) fn fence_writes(&self) {
+        if !broken::is(Broken::WritesUnfenced) {
+            fence(self.is_mapped(), Release);
+        }
+    }
+
+    fn is_mapped(&self) -> bool {
+        matches!(self.0, Backing::Mapped(_))
     }
 }
 
@@ -233,11 +235,5 @@ fn fence(is_mapped: bool, order: std::sync::atomic::Ordering) {
         false => unreachable!("words are mapped"),
         #[cfg(test)]
         false => loom::sync::atomic::fence(order),
-    }
-}
-
-impl Memory {
-    pub(super) fn is_mapped(&self) -> bool {
-        matches!(self.0, Backing::Mapped(_))
     }
 }

@@ -45,97 +45,28 @@
 //! A process that may write the files of the words may also make them shorter. The words are zeros of this process
 //! then, and `check` is an error.
 //!
-//! A client of the daemon never sees these words. It has a copy of its own (`remote`), from which the process that
-//! serves the directory takes over `appended`, if that is plausible.
+//! A client of the daemon never sees these words. It has a copy of its own (`client_copy`). The process that serves the
+//! directory takes over `appended` from the copy if that can be true (`report`). `hostile_test` checks with arbitrary
+//! words that nothing else gets through.
 
+mod client;
+pub(crate) mod client_copy;
 mod control;
+#[cfg(test)]
+mod hostile_test;
 mod lane;
+mod limits;
 mod memory;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
 mod model_test;
+mod report;
 
+pub(crate) use client::Client;
 pub(crate) use control::{ChunkState, Control, GroupPlace};
-pub(crate) use lane::{Abort, Appender, DrainerClaim, LaneWords, Totals};
-pub(crate) use memory::{after_reads, before_writes};
+pub(crate) use lane::{Abort, Appender, DrainerClaim, LaneWords, after_reads, before_writes};
+pub(crate) use limits::ORDINAL_MAX;
+pub(crate) use report::{Implausible, Report};
 
-use crate::StreamId;
-use memory::Memory;
-
-/// A process that takes part in a service: a slot and how often it has been taken. 0 is nobody.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Client(pub(crate) u64);
-
-impl Client {
-    pub(crate) const NOBODY: Client = Client(0);
-
-    pub(crate) fn new(slot: usize, generation: u64) -> Client {
-        Client(generation << 16 | (slot as u64 + 1))
-    }
-
-    /// The same client, holding a lease only while it frees the chunks of an idle lane.
-    pub(crate) fn for_a_moment(self) -> Client {
-        Client(self.0 | 1 << 63)
-    }
-
-    /// Whether it will release the lease without being asked.
-    pub(crate) fn is_for_a_moment(self) -> bool {
-        self.0 >> 63 != 0
-    }
-
-    /// Without that mark.
-    pub(crate) fn plain(self) -> Client {
-        Client(self.0 & !(1 << 63))
-    }
-
-    pub(crate) fn slot(self) -> Option<usize> {
-        let slot = usize::try_from(self.0 & 0xffff).expect("16 bits");
-        slot.checked_sub(1)
-    }
-}
-
-/// Most clients of one service at a time.
-pub const CLIENT_COUNT_MAX: usize = 256;
-/// Most streams of one service at a time.
-pub const STREAM_COUNT_MAX: usize = 1 << 16;
-/// Most chunks of one pool.
-pub const CHUNK_COUNT_MAX: usize = 992;
-
-/// Spans have smaller numbers: so many fit into a lane's table.
-pub(crate) const ORDINAL_MAX: u64 = 1 << 48;
-
-/// Bytes of the note that a lessee leaves for the next one.
-pub const NOTE_BYTES: usize = 64;
-
-impl StreamId {
-    /// The value of the owner's word of its chunks.
-    fn owner(self) -> u64 {
-        u64::from(self.0) + 1
-    }
-
-    /// Its place among the streams that exist, which no other of them has.
-    pub(crate) fn place(self) -> usize {
-        self.0 as usize % STREAM_COUNT_MAX
-    }
-}
-
-/// Takes the word at `index` for `client` if no client has it, or if `is_dead` says that its holder is dead. Returns
-/// the holder before.
-fn claim(
-    memory: &Memory,
-    index: usize,
-    client: Client,
-    is_dead: impl Fn(Client) -> bool,
-) -> Option<Client> {
-    let mut held = memory.get(index);
-    loop {
-        if held != 0 && !is_dead(Client(held)) {
-            return None;
-        }
-        match memory.exchange(index, held, client.0) {
-            Ok(_) => return Some(Client(held)),
-            Err(other) => held = other,
-        }
-    }
-}
+pub use limits::{CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, NOTE_BYTES, STREAM_COUNT_MAX};

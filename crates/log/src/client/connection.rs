@@ -1,0 +1,273 @@
+//! Requests to a daemon: its connections, and what happens while the daemon is away.
+//!
+//! While the daemon is away, requests are sent again for a bounded time. A daemon keeps nothing between two requests, so
+//! the next daemon can answer as well as the first.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use device::Durability;
+use device::sync::Mutex;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use zerocopy::IntoBytes;
+
+use crate::backend::LogBackend;
+use crate::directory::options::Options;
+use crate::engine::writer::Sizes;
+use crate::wire::protocol::{DATA_BYTES_MAX, Kind, REPLY_BYTES, Reply, Request, accepted};
+use crate::wire::transport;
+use crate::{LogError, Result};
+
+/// How long an answer may take: longer than the daemon waits for a chunk.
+const ANSWER_WAIT: Duration = Duration::from_secs(60);
+/// Connections that are kept for later.
+const IDLE_COUNT_MAX: usize = 8;
+
+/// What a client does when its daemon is gone.
+#[derive(Debug, Clone)]
+pub struct ConnectOptions {
+    /// How long to wait until it is back (10 s).
+    pub retry: Duration,
+    /// If it stays away: the directory that it served, to be opened by this process.
+    pub fallback: Option<(PathBuf, Options)>,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        ConnectOptions { retry: Duration::from_secs(10), fallback: None }
+    }
+}
+
+/// What the daemon says of its service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Service {
+    pub(super) uuid: String,
+    pub(super) sizes: Sizes,
+    pub(super) is_nvram: bool,
+    pub(super) durability: Durability,
+}
+
+/// Opens the log at a path: a directory, or a daemon's socket.
+pub(crate) type OpenBackend = fn(&Path, &Options) -> Result<Box<dyn LogBackend>>;
+
+/// A daemon as a client reaches it.
+pub(super) struct Client {
+    pub(super) socket: PathBuf,
+    options: ConnectOptions,
+    pub(super) service: Service,
+    idle: Mutex<Vec<OwnedFd>>,
+    open: OpenBackend,
+    /// The daemon's directory, opened by this process because the daemon stayed away.
+    fallback: Mutex<Option<Arc<dyn LogBackend>>>,
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    /// Another daemon may answer it.
+    Gone(io::Error),
+    /// No daemon of this service and version will.
+    Wrong(String),
+}
+
+impl From<io::Error> for Unanswered {
+    fn from(error: io::Error) -> Self {
+        Unanswered::Gone(error)
+    }
+}
+
+/// A request to the daemon behind `connection`, and its answer.
+fn exchange(
+    connection: &OwnedFd,
+    request: &Request,
+) -> std::result::Result<(Reply, Vec<OwnedFd>), Unanswered> {
+    transport::send(connection, request.encode().as_bytes(), &[])?;
+    receive_answer(connection, request.kind)
+}
+
+/// The answer to a request that was sent.
+pub(crate) fn receive_answer(
+    connection: &OwnedFd,
+    kind: Kind,
+) -> std::result::Result<(Reply, Vec<OwnedFd>), Unanswered> {
+    let mut buf = vec![0; REPLY_BYTES + DATA_BYTES_MAX];
+    let receive = |buf: &mut [u8]| match transport::receive(connection, buf)? {
+        (0, _) => Err(Unanswered::Gone(ErrorKind::ConnectionReset.into())),
+        received => Ok(received),
+    };
+    let (count, files) = receive(&mut buf)?;
+    let (mut reply, file_count, mut rest_bytes) =
+        Reply::decode(&buf[..count], kind).map_err(Unanswered::Wrong)?;
+    while rest_bytes > 0 {
+        let (count, _) = receive(&mut buf)?;
+        let more = || Unanswered::Wrong("an answer that is longer than it says".into());
+        rest_bytes = rest_bytes.checked_sub(count).ok_or_else(more)?;
+        reply.data.extend_from_slice(&buf[..count]);
+    }
+    match file_count == files.len() {
+        true => Ok((reply, files)),
+        false => Err(Unanswered::Wrong("descriptors were lost on the way".into())),
+    }
+}
+
+/// A new connection to the daemon at `socket`, and what it says of its service.
+fn greet(socket: &Path) -> std::result::Result<(OwnedFd, Service), Unanswered> {
+    let connection = transport::connect(socket)?;
+    set_socket_timeout(&connection, Timeout::Recv, Some(ANSWER_WAIT))
+        .map_err(|e| Unanswered::Gone(e.into()))?;
+    let (reply, _) = exchange(&connection, &Request::new(Kind::Hello))?;
+    let [chunk_bytes, pool_bytes, is_nvram, class, ..] = reply.values;
+    let classes = [Durability::Process, Durability::Reboot, Durability::Power];
+    let durability = classes.into_iter().find(|known| *known as u64 == class);
+    let durability = durability.ok_or(Unanswered::Wrong("an unknown durability".into()))?;
+    let is_nvram = is_nvram != 0;
+    let sizes = Sizes { chunk_bytes, pool_bytes };
+    let uuid = String::from_utf8(reply.data).map_err(|_| Unanswered::Wrong("no UUID".into()))?;
+    Ok((connection, Service { uuid, sizes, is_nvram, durability }))
+}
+
+impl Client {
+    /// Connects to the daemon at `socket`, waiting for it as long as the options say.
+    pub(super) fn connect(
+        socket: &Path,
+        options: &ConnectOptions,
+        open: OpenBackend,
+    ) -> Result<Client> {
+        let begin = Instant::now();
+        let (connection, service) = loop {
+            match greet(socket) {
+                Ok(greeted) => break greeted,
+                Err(e) => Self::wait_or_fail(socket, options, begin, e)?,
+            }
+        };
+        let (socket, options) = (socket.to_owned(), options.clone());
+        let (idle, fallback) = (Mutex::new(vec![connection]), Mutex::new(None));
+        Ok(Client { socket, options, service, idle, open, fallback })
+    }
+
+    fn wait_or_fail(
+        socket: &Path,
+        options: &ConnectOptions,
+        begin: Instant,
+        why: Unanswered,
+    ) -> Result<()> {
+        let socket = socket.display();
+        match why {
+            Unanswered::Wrong(text) => Err(LogError::Daemon(format!("{socket}: {text}"))),
+            Unanswered::Gone(e) if matches!(e.kind(), ErrorKind::WouldBlock) => {
+                let waited = ANSWER_WAIT.as_secs();
+                let text = format!(
+                    "{socket}: no answer for {waited} s: if the daemon is stopped, let it go on (kill -CONT)"
+                );
+                Err(LogError::Daemon(text))
+            }
+            Unanswered::Gone(e) if begin.elapsed() >= options.retry => {
+                let waited = options.retry.as_secs_f32();
+                let todo = "start it (onejournal logd), or open its directory";
+                Err(LogError::Daemon(format!("{socket}: gone for {waited} s: {e}: {todo}")))
+            }
+            Unanswered::Gone(_) => {
+                std::thread::sleep(Duration::from_millis(20));
+                Ok(())
+            }
+        }
+    }
+
+    /// What is answered to a request, by this daemon or the next.
+    pub(super) fn call(&self, request: &Request) -> Result<(Reply, Vec<OwnedFd>)> {
+        let begin = Instant::now();
+        let mut is_again = false;
+        loop {
+            match self.try_call(request) {
+                Ok((reply, files)) => {
+                    let accepted = accepted(reply);
+                    if is_again
+                        && request.kind == Kind::Remove
+                        && matches!(accepted, Err(LogError::NotFound(_)))
+                    {
+                        // The daemon did it before it was gone.
+                        return Ok((Reply::default(), Vec::new()));
+                    }
+                    return Ok((accepted?, files));
+                }
+                Err(e) => Self::wait_or_fail(&self.socket, &self.options, begin, e)?,
+            }
+            is_again = true;
+        }
+    }
+
+    /// One attempt on each connection that is at hand, then on a new one.
+    fn try_call(
+        &self,
+        request: &Request,
+    ) -> std::result::Result<(Reply, Vec<OwnedFd>), Unanswered> {
+        loop {
+            let Some(connection) = self.idle.lock().pop() else { break };
+            match exchange(&connection, request) {
+                Ok(answer) => {
+                    self.keep(connection);
+                    return Ok(answer);
+                }
+                // Of a daemon that is gone.
+                Err(Unanswered::Gone(e)) if e.kind() != ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let (connection, service) = greet(&self.socket)?;
+        if service != self.service {
+            return Err(Unanswered::Wrong("it serves another directory now".into()));
+        }
+        let answer = exchange(&connection, request)?;
+        self.keep(connection);
+        Ok(answer)
+    }
+
+    fn keep(&self, connection: OwnedFd) {
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_COUNT_MAX {
+            idle.push(connection);
+        }
+    }
+
+    /// Tells the daemon something that it finds out by itself otherwise.
+    pub(super) fn tell(&self, request: &Request) {
+        let _ = self.try_call(request);
+    }
+
+    /// The daemon's directory, opened by this process after the daemon stayed away with `error`. `error` if the options
+    /// name no directory.
+    pub(super) fn fallback(&self, error: LogError) -> Result<Arc<dyn LogBackend>> {
+        let Some((path, options)) = &self.options.fallback else { return Err(error) };
+        let mut fallback = self.fallback.lock();
+        if let Some(log) = &*fallback {
+            return Ok(log.clone());
+        }
+        let log = (self.open)(path, options)?;
+        tracing::warn!("{}: gone, using {} directly", self.socket.display(), path.display());
+        Ok(fallback.insert(Arc::from(log)).clone())
+    }
+
+    pub(super) fn has_fallback(&self) -> bool {
+        self.options.fallback.is_some()
+    }
+
+    /// Asks the daemon with `remote`. If the daemon stays away and the options name a directory, asks that with `local`,
+    /// now and from now on.
+    pub(super) fn either<T>(
+        &self,
+        remote: impl FnOnce() -> Result<T>,
+        local: impl FnOnce(&dyn LogBackend) -> Result<T>,
+    ) -> Result<T> {
+        let opened = self.fallback.lock().clone();
+        if let Some(log) = opened {
+            return local(&*log);
+        }
+        match remote() {
+            Err(e @ LogError::Daemon(_)) => local(&*self.fallback(e)?),
+            answered => answered,
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Which shared memory, and which directory on NVRAM, are a directory's own.
+//!
+//! `DIR/life` names the memory: by a random name, for one boot of the machine and one directory, known by device, inode and
+//! time of birth. So a copy of a directory has memory of its own, memory that outlived the machine on a disk is none, and
+//! whoever was given another `memory` goes on in the one that is there. Nothing syncs it, and a power cut may leave anything of it: the
+//! memory that it named is gone then, too.
+//!
+//! NVRAM is named by the log's UUID, which a copy has, too: a file `owner` there says whose it is. The shared memory has
+//! a file `log` with the path of DIR, for `orphans`.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use device::Folder;
+use serde::{Deserialize, Serialize};
+
+use crate::directory::slots::Slots;
+use crate::host::Settings;
+use crate::media::files::{
+    at, make_directory, parse, remove_if_there, sync_directory, within, write_for_this_boot,
+    write_whole,
+};
+use crate::{LogError, Result};
+
+/// What the names of shared memory, and of directories on NVRAM, begin with; 32 hexadecimal digits follow.
+const PREFIX: &str = "onejournal-";
+
+/// File of a directory on NVRAM that says whose it is.
+const OWNER: &str = "owner";
+
+/// File of a life's memory with the path of the log's directory.
+const LOG: &str = "log";
+
+/// What is in a life's memory when the service was recovered to it.
+pub(crate) const CONTROL: &str = "control";
+
+/// A life of a service's shared memory.
+#[derive(Debug, Serialize, Deserialize)]
+struct Life {
+    /// Path of the memory, a directory.
+    memory: PathBuf,
+    /// Boot of the machine that it was made in.
+    boot: String,
+    /// Whose it is.
+    directory: DirectoryId,
+}
+
+/// Tells a directory from its copies.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct DirectoryId {
+    device: u64,
+    inode: u64,
+    /// Nanoseconds since 1970; `None` where the file system does not know.
+    born_ns: Option<u64>,
+}
+
+/// Whose a directory on NVRAM is.
+#[derive(Debug, Serialize, Deserialize)]
+struct Owner {
+    /// For people: it may have been renamed.
+    log: String,
+    /// Boot of the machine in which it was last opened.
+    boot: String,
+    directory: DirectoryId,
+}
+
+impl DirectoryId {
+    fn of(root: &Folder) -> Result<DirectoryId> {
+        let copy = root.as_fd().try_clone_to_owned().map(File::from);
+        let found = copy.and_then(|copy| copy.metadata()).map_err(at(root.path()))?;
+        let born = found.created().ok();
+        let since = born.and_then(|born| born.duration_since(SystemTime::UNIX_EPOCH).ok());
+        Ok(DirectoryId {
+            device: found.dev(),
+            inode: found.ino(),
+            born_ns: since.and_then(|since| u64::try_from(since.as_nanos()).ok()),
+        })
+    }
+
+    /// Whether it is the same one after a restart of the machine, which numbers devices anew.
+    fn is_still(&self, other: &DirectoryId) -> bool {
+        (self.inode, self.born_ns) == (other.inode, other.born_ns)
+    }
+}
+
+/// Name of the file.
+const LIFE: &str = "life";
+
+/// The shared memory of the service in `root`, if there is one that it can go on in. What is left of an older one is
+/// removed. The caller has the service's lock.
+pub(crate) fn find_memory(root: &Folder, slots: &Slots) -> Result<Option<Folder>> {
+    let Some(text) = root.read(LIFE).map_err(within(root, LIFE))? else { return Ok(None) };
+    // It is not synced: within the boot that it is for the page cache has it whole.
+    let Ok(life) = parse::<Life>(&root.at(LIFE), &text) else { return Ok(None) };
+    if life.directory != DirectoryId::of(root)? {
+        tracing::debug!(
+            "{} is a copy, or mounted anew: {} is not its own",
+            root.path().display(),
+            life.memory.display()
+        );
+        return Ok(None);
+    }
+    let Some(memory) = own_memory(root, &life.memory)? else {
+        slots.refuse_if_joined(&format!(
+            "a process uses it with the shared memory {}, which was removed or cannot be seen from here (another \
+             /dev/shm, in a container): end that process first, or let both see the same",
+            life.memory.display()
+        ))?;
+        return Ok(None);
+    };
+    if life.boot == boot()? && memory.stat(CONTROL).map_err(within(&memory, CONTROL))?.is_some() {
+        name_log(root, &memory)?;
+        return Ok(Some(memory));
+    }
+    slots.refuse_if_joined(
+        "its shared memory was removed while a process uses it: end that process first",
+    )?;
+    remove_memory(&memory)?;
+    Ok(None)
+}
+
+/// Removes a service's shared memory.
+pub(crate) fn remove_memory(memory: &Folder) -> Result<()> {
+    memory.empty().and_then(|()| fs::remove_dir(memory.path())).map_err(at(memory.path()))
+}
+
+/// Makes shared memory for the service in `root`, a directory in `memory` that others may not enter.
+pub(crate) fn make_memory(root: &Folder, slots: &Slots, memory: &Path) -> Result<Folder> {
+    slots.refuse_if_joined("a process uses it with other shared memory: end that process first")?;
+    make_directory(memory, 0o700)?;
+    let memory = fs::canonicalize(memory).map_err(at(memory))?;
+    let memory = memory.join(format!("{PREFIX}{}", random_name()?));
+    let life = Life { memory, boot: boot()?, directory: DirectoryId::of(root)? };
+    // Named first: what is made is never left behind without a name.
+    let text = serde_json::to_vec_pretty(&life)
+        .map_err(|e| LogError::Usage(format!("{}: {e}", life.memory.display())))?;
+    write_for_this_boot(root, LIFE, &text)?;
+    let Life { memory, .. } = life;
+    let made =
+        Folder::open_or_make(&memory, 0o700, root.trust()).and_then(
+            |(folder, is_new)| match is_new {
+                true => Ok(folder),
+                false => Err(ErrorKind::AlreadyExists.into()),
+            },
+        );
+    let folder = made.map_err(|e| {
+        // Else it would name what is another's.
+        let _ = remove_if_there(root, LIFE);
+        at(&memory)(e)
+    })?;
+    name_log(root, &folder)?;
+    Ok(folder)
+}
+
+/// Writes into the shared memory where its log is, unless it says so: the log's directory may have been renamed.
+fn name_log(root: &Folder, memory: &Folder) -> Result<()> {
+    let log = fs::canonicalize(root.path()).map_err(at(root.path()))?;
+    let log = log.as_os_str().as_encoded_bytes();
+    match memory.read(LOG).map_err(within(memory, LOG))? {
+        Some(known) if known == log => Ok(()),
+        _ => write_for_this_boot(memory, LOG, log),
+    }
+}
+
+/// Whether the directory `path` has a name as shared memory and directories on NVRAM have.
+pub(crate) fn is_named_as_ours(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.and_then(|name| name.strip_prefix(PREFIX)).is_some_and(is_uuid)
+}
+
+/// The log that a directory's records belong to, as far as the directory says.
+pub(crate) enum Content {
+    /// Shared memory of the log in this directory.
+    Memory(PathBuf),
+    /// Chunks on NVRAM of the log in this directory.
+    Nvram(PathBuf),
+    Unknown,
+}
+
+/// What the directory `folder` holds, which is named as ours.
+pub(crate) fn content_of(folder: &Folder) -> Result<Content> {
+    if let Some(text) = folder.read(OWNER).map_err(within(folder, OWNER))? {
+        let owner: Owner = parse(&folder.at(OWNER), &text)?;
+        return Ok(Content::Nvram(owner.log.into()));
+    }
+    let path = folder.read(LOG).map_err(within(folder, LOG))?;
+    Ok(path.map_or(Content::Unknown, |path| Content::Memory(OsString::from_vec(path).into())))
+}
+
+/// Whether `memory` is the shared memory that the log in `root` goes on with.
+pub(crate) fn is_memory_of(root: &Folder, memory: &Path) -> Result<bool> {
+    let Some(text) = root.read(LIFE).map_err(within(root, LIFE))? else { return Ok(false) };
+    let Ok(life) = parse::<Life>(&root.at(LIFE), &text) else { return Ok(false) };
+    Ok(life.memory == memory && life.boot == boot()? && life.directory == DirectoryId::of(root)?)
+}
+
+/// The directory `memory`, if there is one as [`make_memory`] makes it, by us or by the owner of `root`.
+fn own_memory(root: &Folder, memory: &Path) -> Result<Option<Folder>> {
+    let refuse = |why: String| {
+        Err(LogError::Incompatible(format!(
+            "{}, the shared memory of the log, {why}: end all processes that use the log and remove {}",
+            memory.display(),
+            root.at(LIFE).display(),
+        )))
+    };
+    if !is_named_as_ours(memory) {
+        return refuse("is not named as it should be".into());
+    }
+    let folder = match Folder::open(memory, root.trust()) {
+        Ok(folder) => folder,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return refuse(e.to_string()),
+    };
+    let mode = rustix::fs::fstat(&folder).map_err(|e| at(memory)(e.into()))?.st_mode & 0o7777;
+    match mode & 0o077 {
+        0 => Ok(Some(folder)),
+        _ => refuse(format!("can be entered by other users (mode {mode:o})")),
+    }
+}
+
+/// 32 hexadecimal digits.
+pub(crate) fn is_uuid(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// 32 hexadecimal digits of the kernel's: a forked process has the random numbers of its parent.
+pub(crate) fn random_name() -> Result<String> {
+    let path = Path::new("/proc/sys/kernel/random/uuid");
+    Ok(fs::read_to_string(path).map_err(at(path))?.trim().replace('-', ""))
+}
+
+fn boot() -> Result<String> {
+    let path = Path::new("/proc/sys/kernel/random/boot_id");
+    Ok(fs::read_to_string(path).map_err(at(path))?.trim().to_owned())
+}
+
+/// The directory of the service in `root` on `nvram`. It is made, durably, before the first stream is; when it `may_hold`
+/// records another one is none. An error also when it is another log's.
+pub(crate) fn nvram_of(
+    root: &Folder,
+    nvram: &Path,
+    settings: &Settings,
+    may_hold: bool,
+) -> Result<Folder> {
+    let path = nvram.join(format!("{PREFIX}{}", settings.uuid));
+    let (boot, directory) = (boot()?, DirectoryId::of(root)?);
+    let claim = |own: &Folder| -> Result<()> {
+        let log = fs::canonicalize(root.path()).map_err(at(root.path()))?;
+        let log = log.to_string_lossy().into_owned();
+        let owner = Owner { log, boot: boot.clone(), directory: DirectoryId::of(root)? };
+        write_whole(own, OWNER, &serde_json::to_vec_pretty(&owner).expect("plain data"))
+    };
+    let own = match Folder::open(&path, root.trust()) {
+        Err(e) if e.kind() == ErrorKind::NotFound && may_hold => {
+            let own = path.display();
+            return Err(LogError::Incompatible(format!(
+                "the NVRAM directory {own} is missing: records that were synced may be nowhere else. Is it \
+                 mounted? To give those up, end all processes that use the log and make an empty one: mkdir \
+                 -m 700 {own}"
+            )));
+        }
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            Folder::open_or_make(&path, 0o700, root.trust()).map_err(at(&path))?.0
+        }
+        opened => opened.map_err(at(&path))?,
+    };
+    let Some(text) = own.read(OWNER).map_err(within(&own, OWNER))? else {
+        sync_directory(nvram)?;
+        claim(&own)?;
+        return Ok(own);
+    };
+    let owner: Owner = parse(&own.at(OWNER), &text)?;
+    if owner.boot == boot && owner.directory == directory {
+        return Ok(own);
+    }
+    // Devices are numbered anew by a restart, and by nothing else.
+    if owner.boot != boot && owner.directory.is_still(&directory) {
+        claim(&own)?;
+        return Ok(own);
+    }
+    let file = own.at(OWNER);
+    let (own, file, path) = (path.display(), file.display(), root.path().display());
+    Err(LogError::Incompatible(format!(
+        "{own} holds records of the log in {}, and {path} is a copy of that. If it is that log, moved as a \
+         whole or mounted anew: remove {file}. If that log is gone and this an older copy: empty {own}. To \
+         use both: give this one another uuid, 32 hexadecimal digits, in {path}/service.json and make its \
+         directory on the NVRAM, onejournal-UUID; it begins with what is in its files",
+        owner.log
+    )))
+}

@@ -1,0 +1,103 @@
+//! A log's directory, looked at from outside: nothing is joined, locked or changed.
+
+use std::path::{Path, PathBuf};
+
+use device::{Access, Durability, Folder, Trust, file_system_durability};
+
+use crate::host::Settings;
+use crate::media::files::{parse, within};
+use crate::{LogError, Result};
+
+/// What a log's directory says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    /// Names the service.
+    pub uuid: String,
+    /// What a synced append survives.
+    pub durability: Durability,
+    /// Directory on NVRAM that holds the lanes.
+    pub nvram: Option<PathBuf>,
+    /// Size of the pool in bytes.
+    pub pool_bytes: u64,
+    /// The streams, sorted, each with the bytes its log files take.
+    pub streams: Vec<(String, u64)>,
+}
+
+impl Look {
+    /// Looks at the log in `path`. Its files are believed if they belong to this process's user or to `uid`, `gid`, as
+    /// for a process that opens the log.
+    ///
+    /// # Errors
+    /// If `path` is no log's directory, or if another user could have prepared it.
+    pub fn at(path: &Path, (uid, gid): (u32, u32)) -> Result<Look> {
+        const SETTINGS: &str = "service.json";
+        const GROUP: &str = "group.log";
+        let root = Folder::open(path, Trust::own_and(uid, gid));
+        let root = root.map_err(|e| LogError::system(path.display().to_string(), e))?;
+        let text = root.read(SETTINGS).map_err(within(&root, SETTINGS))?;
+        let none = || LogError::NotFound(format!("{} is no directory of a log", path.display()));
+        let settings: Settings = parse(&root.at(SETTINGS), &text.ok_or_else(none)?)?;
+        let durability = match (&settings.nvram, &settings.durability) {
+            (None, _) => {
+                let group = root.file(GROUP, Access::ReadOnly).map_err(within(&root, GROUP))?;
+                file_system_durability(&group)
+            }
+            (Some(_), None) => Durability::Power,
+            (Some(_), Some(name)) => {
+                let unknown = || LogError::Incompatible(format!("durability {name} is not known"));
+                Durability::from_name(name).ok_or_else(unknown)?
+            }
+        };
+        let pool_bytes = settings.pool_bytes();
+        let streams = streams_in(&root)?;
+        Ok(Look { uuid: settings.uuid, durability, nvram: settings.nvram, pool_bytes, streams })
+    }
+}
+
+/// A stream that is made or removed meanwhile may be missing.
+fn streams_in(root: &Folder) -> Result<Vec<(String, u64)>> {
+    const STREAMS: &str = "streams";
+    let folder = root.folder(STREAMS).map_err(within(root, STREAMS))?;
+    let mut names = folder.names().map_err(within(root, STREAMS))?;
+    names.sort_unstable();
+    let len_bytes = |name: &str| {
+        let stream = folder.folder(name).ok()?;
+        stream.stat("stream.json").ok()??;
+        let files = stream.names().ok()?.into_iter().filter(|file| file.ends_with(".seg"));
+        let sizes = files.filter_map(|file| stream.stat(&file).ok().flatten());
+        Some(sizes.map(|found| u64::try_from(found.st_size).unwrap_or(0)).sum())
+    };
+    Ok(names.into_iter().filter_map(|name| len_bytes(&name).map(|bytes| (name, bytes))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Log, Options};
+
+    #[test]
+    fn a_log_in_use_is_looked_at_and_left_alone() {
+        let directory = tempfile::tempdir().expect("directory");
+        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+        let path = directory.path().join("log");
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        assert!(matches!(Look::at(&path, own), Err(LogError::System { .. })));
+        assert!(matches!(Look::at(directory.path(), own), Err(LogError::NotFound(_))));
+        let options = Options { memory: memory.path().into(), ..Options::default() };
+        let log = Log::open(&path, &options).expect("open");
+        let stream = log.stream("one").expect("stream");
+        stream.append(b"record").expect("append");
+        stream.flush().expect("flush");
+        let before = log.stat().drain_count;
+        let look = Look::at(&path, own).expect("look");
+        assert_eq!((look.uuid.as_str(), look.pool_bytes), (log.uuid(), 64 << 20));
+        assert_eq!((look.durability, look.nvram), (log.durability(), None));
+        let file_bytes = stream.stat().expect("stat").file_bytes;
+        assert_eq!(look.streams, [("one".to_string(), file_bytes)]);
+        assert!(before > 0 && file_bytes > 0);
+        drop(stream);
+        log.close().expect("close");
+        let closed = Look::at(&path, own).expect("nobody uses it now");
+        assert_eq!(closed.streams.len(), 1);
+    }
+}

@@ -1,0 +1,172 @@
+//! How a service is made, and the settings that it keeps (`service.json`).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use device::{Durability, Folder, Trust};
+
+use crate::directory::incarnation::{is_uuid, random_name};
+use crate::format::group::GROUP_BYTES_MIN;
+use crate::host::Settings;
+use crate::media::files::{parse, within, write_whole};
+use crate::words::CHUNK_COUNT_MAX;
+use crate::{LogError, Result};
+
+/// File of a service's settings.
+pub(crate) const SETTINGS: &str = "service.json";
+/// Version of the layout.
+pub(crate) const FORMAT: u32 = 1;
+
+/// How a service is made. An existing one keeps what it was made with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Directory on NVRAM for the lanes, any number of logs; `None`: lanes are ordinary memory, and syncs share a group
+    /// log on the directory's disk.
+    pub nvram: Option<PathBuf>,
+    /// What the NVRAM is to be called, when that is less than `power`. Refused without `nvram`.
+    pub durability: Option<Durability>,
+    /// Size of the pool in bytes (64 MiB).
+    pub pool_bytes: u64,
+    /// Size of a log file in bytes, at most (16 MiB).
+    pub segment_bytes: u64,
+    /// Size of the group log in bytes (16 MiB).
+    pub group_bytes: u64,
+    /// Directory for the shared memory, when there is none yet (`/dev/shm`): a tmpfs.
+    pub memory: PathBuf,
+    /// How long an append of this process waits for a chunk when the pool is full (10 s).
+    pub full_wait: Duration,
+    /// User and group of whoever owns what the log is for. The log may be that user's instead of this process's, and what
+    /// root makes of it is. `None`: it has to be this process's user's.
+    pub owner: Option<(u32, u32)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            nvram: None,
+            durability: None,
+            pool_bytes: 64 << 20,
+            segment_bytes: 16 << 20,
+            group_bytes: 16 << 20,
+            memory: PathBuf::from("/dev/shm"),
+            full_wait: Duration::from_secs(10),
+            owner: None,
+        }
+    }
+}
+
+/// Smallest and largest pool, in bytes.
+const POOL_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 30);
+/// Smallest log file limit, in bytes.
+const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+
+impl Options {
+    /// Whose directories and files are believed.
+    pub(crate) fn trust(&self) -> Trust {
+        self.owner.map_or(Trust::own(), |(uid, gid)| Trust::own_and(uid, gid))
+    }
+
+    /// Refuses options that contradict each other. Every way to open a log does so first, and a program may ask earlier.
+    ///
+    /// # Errors
+    /// [`LogError::Usage`] for `durability` without `nvram`.
+    pub fn check(&self) -> Result<()> {
+        match (self.durability, &self.nvram) {
+            (Some(class), None) => Err(LogError::Usage(format!(
+                "durability={} without an NVRAM directory: durability says what that directory survives. Name the \
+                 directory, too (nvram=DIR in a URI, --nvram DIR), or leave durability out: without NVRAM a log has \
+                 the durability of its disk",
+                class.name()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn settings(&self) -> Result<Settings> {
+        let refuse = |what: &str, found: u64, least: u64| {
+            Err(LogError::Usage(format!("{what} of {found} bytes: at least {least} are needed")))
+        };
+        if !POOL_BYTES.contains(&self.pool_bytes) {
+            return refuse("a pool", self.pool_bytes, *POOL_BYTES.start());
+        }
+        if self.segment_bytes < SEGMENT_BYTES_MIN {
+            return refuse("a log file limit", self.segment_bytes, SEGMENT_BYTES_MIN);
+        }
+        if self.group_bytes < GROUP_BYTES_MIN {
+            return refuse("a group log", self.group_bytes, GROUP_BYTES_MIN);
+        }
+        let chunk_count = (self.pool_bytes / (128 << 10)).clamp(16, 512);
+        let chunk_bytes = self.pool_bytes / chunk_count / 4096 * 4096;
+        Ok(Settings {
+            format: FORMAT,
+            uuid: random_name()?,
+            nvram: self.nvram.clone(),
+            durability: self.durability.map(|class| class.name().to_owned()),
+            chunk_bytes,
+            chunk_count: u32::try_from(chunk_count).expect("512 at most"),
+            segment_bytes: self.segment_bytes,
+            group_bytes: self.group_bytes / 4096 * 4096,
+        })
+    }
+}
+
+/// The settings of the service in `root`, made by `options` when there is none.
+pub(crate) fn settings_of(root: &Folder, options: &Options) -> Result<Settings> {
+    const NAME: &str = SETTINGS;
+    match root.read(NAME).map_err(within(root, NAME))? {
+        Some(text) => {
+            let file = root.at(NAME);
+            let settings: Settings = parse(&file, &text)?;
+            check_settings(&file, &settings)?;
+            refuse_other_medium(root.path(), &settings, options)?;
+            Ok(settings)
+        }
+        None => {
+            let settings = options.settings()?;
+            write_whole(root, NAME, &serde_json::to_vec_pretty(&settings).expect("plain data"))?;
+            Ok(settings)
+        }
+    }
+}
+
+fn check_settings(file: &Path, settings: &Settings) -> Result<()> {
+    let file = file.display();
+    if settings.format != FORMAT {
+        let text = format!(
+            "{file}: format {} is not known: open the log with the version of OneJournal that made it",
+            settings.format
+        );
+        return Err(LogError::Incompatible(text));
+    }
+    let is_sound = is_uuid(&settings.uuid)
+        && (1..=CHUNK_COUNT_MAX as u64).contains(&u64::from(settings.chunk_count))
+        && settings.chunk_bytes >= 4096
+        && settings.chunk_bytes.is_multiple_of(4096)
+        && settings.chunk_bytes <= 1 << 30
+        && settings.segment_bytes >= SEGMENT_BYTES_MIN
+        && settings.group_bytes >= GROUP_BYTES_MIN;
+    match is_sound {
+        true => Ok(()),
+        false => Err(LogError::Incompatible(format!(
+            "{file} holds settings that cannot be: put the file back from a copy"
+        ))),
+    }
+}
+
+/// Who asks for NVRAM must get it.
+fn refuse_other_medium(path: &Path, settings: &Settings, options: &Options) -> Result<()> {
+    match &options.nvram {
+        Some(nvram) if settings.nvram.as_ref() != Some(nvram) => {
+            let found = match &settings.nvram {
+                Some(other) => format!("on {}", other.display()),
+                None => "in ordinary memory".into(),
+            };
+            let text = format!(
+                "{} was made with its lanes {found}, and keeps them there: name the same NVRAM directory, or none",
+                path.display()
+            );
+            Err(LogError::Incompatible(text))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,60 @@
+//! Whether a daemon serves a directory.
+//!
+//! A daemon locks the file `DIR/daemon`, in which its socket is named, as long as it lives. Both this
+//! and joining happen under the service's lock, so a directory is either a daemon's or of the
+//! processes that open it themselves.
+
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use device::{Access, Folder, ForkClosed};
+use rustix::fs::FlockOperation;
+
+use crate::media::files::{open_or_make, within};
+use crate::{LogError, Result};
+
+/// Name of the file.
+const DAEMON: &str = "daemon";
+
+/// The claim of a daemon on a directory, until it is dropped.
+pub(crate) struct Serving(ForkClosed);
+
+impl Serving {
+    /// Claims the directory for the daemon that listens at `socket`.
+    pub(crate) fn claim(root: &Folder, socket: &Path) -> Result<Serving> {
+        refuse_if_served(root)?;
+        let failed = within(root, DAEMON);
+        // Whoever can open it can lock it: nobody else can.
+        let mut file = open_or_make(root, DAEMON, 0)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|e| failed(e.into()))?;
+        file.set_len(0).map_err(&failed)?;
+        file.write_all(socket.as_os_str().as_bytes()).map_err(&failed)?;
+        Ok(Serving(ForkClosed::new(file)))
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Closing it does the same.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// An error that names the socket while a daemon serves the directory.
+pub(crate) fn refuse_if_served(root: &Folder) -> Result<()> {
+    let mut file = match root.file(DAEMON, Access::ReadOnly) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(within(root, DAEMON)(e)),
+    };
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+        return Ok(());
+    }
+    let mut socket = Vec::new();
+    file.read_to_end(&mut socket).map_err(within(root, DAEMON))?;
+    let socket = String::from_utf8_lossy(&socket);
+    let directory = root.path().display();
+    Err(LogError::Daemon(format!("one serves {directory}: connect to its socket, {socket}")))
+}

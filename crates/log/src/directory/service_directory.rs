@@ -1,0 +1,493 @@
+//! A service's directory.
+//!
+//! ```text
+//! DIR/service.json          settings
+//!     lock                  held while the service or a stream is opened, made or removed
+//!     clients/000 ...       one file a client, locked while it lives
+//!     daemon                names the socket of the daemon, which locks it
+//!     usn-limit             no USN was given beyond this
+//!     life                  where the shared memory is, and whose (`life`)
+//!     group.log             the group log, where lanes are ordinary memory
+//!     streams/NAME/         stream.json, log files, head
+//! /dev/shm/onejournal-LIFE/ log: path of DIR; control, lane-ID: words; chunk-NNNN unless they lie on NVRAM;
+//!                           client-ID-LEASE: words of a client of the daemon, locked by it
+//! NVRAM/onejournal-UUID/    owner, chunk-NNNN
+//! ```
+//!
+//! The memory outlives the processes, not the machine. When it is there a new process joins and goes on; when
+//! it is not, the service is recovered from what is durable.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use device::sync::Mutex;
+use device::{
+    Access, BlockDevice, Directory, Disk, Durability, FileStore, Folder, ForkClosed, MappedNvram,
+    Nvram, SharedWords,
+};
+use rustix::fs::FlockOperation;
+
+use crate::directory::incarnation::{CONTROL, find_memory, make_memory, nvram_of, remove_memory};
+use crate::directory::options::{Options, SETTINGS, settings_of};
+use crate::directory::served::{Serving, refuse_if_served};
+use crate::directory::slots::{Lock, Slots};
+use crate::format::chunk::DATA_OFFSET;
+use crate::format::group::newest_header;
+use crate::host::{Host, Settings, StreamMeta};
+use crate::media::chunk_file::ChunkFile;
+use crate::media::files::{
+    make_folder, open_or_make, open_or_make_root, open_reserved, open_words, parse,
+    remove_if_there, within, write_whole,
+};
+use crate::media::open::{check_nvram, chunk_name, class_of, open_group};
+use crate::words::client_copy::{RemoteWords, leases_in, make_remote_words};
+use crate::words::{CLIENT_COUNT_MAX, ChunkState, Client, Control, LaneWords, STREAM_COUNT_MAX};
+use crate::{LogError, Result, StreamId, StreamName, clock};
+
+/// What a stream's directory has when there is a stream.
+const META: &str = "stream.json";
+const USN_LIMIT: &str = "usn-limit";
+
+/// A service's directory, joined by this process.
+pub(crate) struct Place {
+    root: Folder,
+    streams: Folder,
+    slots: Slots,
+    settings: Settings,
+    memory: Folder,
+    control: Control,
+    client: Client,
+    /// Locked while this process lives, or until it gives the memory back.
+    slot: ForkClosed,
+    has_left: AtomicBool,
+    /// If this process is the directory's daemon.
+    serving: Option<Serving>,
+    /// Where the chunks are and what they survive there, if that is not the shared memory.
+    nvram: Option<(Folder, Durability)>,
+    group: Option<Disk>,
+    /// The pool as far as this process has it open, with the chunks' holders.
+    chunks: Mutex<OpenChunks>,
+}
+
+/// By number: holder and memory.
+type OpenChunks = HashMap<usize, (u64, Arc<dyn Nvram>)>;
+
+impl Place {
+    /// Joins the service in `path`, which is made with `options` when there is none; the second value
+    /// says whether its memory is new, so that it has to be recovered, by `recover`, before anybody
+    /// else joins.
+    ///
+    /// With `socket`, as the daemon that will listen there, who has the directory for itself.
+    pub(crate) fn join(
+        path: &Path,
+        options: &Options,
+        socket: Option<&Path>,
+        recover: impl FnOnce(Arc<Place>) -> Result<()>,
+    ) -> Result<Arc<Place>> {
+        if let Some(nvram) = &options.nvram
+            && !path.join(SETTINGS).exists()
+        {
+            check_nvram(nvram, options.durability)?;
+        }
+        let root = open_or_make_root(path, options.trust())?;
+        let lock = Lock::take(&root)?;
+        refuse_if_served(&root)?;
+        let slots = Slots::open(&root)?;
+        let serving = match socket {
+            Some(socket) => {
+                slots.refuse_if_joined("processes that opened it themselves use it")?;
+                Some(Serving::claim(&root, socket)?)
+            }
+            None => None,
+        };
+        let settings = settings_of(&root, options)?;
+        let streams = make_folder(&root, "streams")?;
+        let found = find_memory(&root, &slots)?;
+        let is_new = found.is_none();
+        let memory = found.map_or_else(|| make_memory(&root, &slots, &options.memory), Ok)?;
+        // The control file gets its name when the service is recovered: until then there is no memory.
+        let control_name = if is_new { "control.new" } else { CONTROL };
+        let control = Control::new(Arc::new(open_words(&memory, control_name, Control::COUNT)?));
+        let (client, slot) = slots.take(&control)?;
+        let may_hold = has_streams(&streams)?;
+        let nvram = match &settings.nvram {
+            Some(nvram) => {
+                let own = nvram_of(&root, nvram, &settings, may_hold)?;
+                let class = class_of(&own, &settings)?;
+                Some((own, class))
+            }
+            None => None,
+        };
+        let group = match &nvram {
+            None => {
+                let device = open_group(&root, settings.group_bytes, may_hold)?;
+                if !is_new && newest_header(&device)?.is_none() {
+                    // Somebody made it anew. The lanes hold all that is not drained.
+                    control.mark_group_unsure();
+                }
+                Some(device)
+            }
+            Some(_) => None,
+        };
+        let chunks = Mutex::new(HashMap::new());
+        let place = Arc::new(Place {
+            root,
+            streams,
+            slots,
+            settings,
+            memory,
+            control,
+            client,
+            slot,
+            has_left: AtomicBool::new(false),
+            serving,
+            nvram,
+            group,
+            chunks,
+        });
+        if is_new {
+            recover(place.clone())?;
+            let renamed = place.memory.rename(control_name, CONTROL);
+            renamed.map_err(within(&place.memory, CONTROL))?;
+        }
+        drop(lock);
+        Ok(place)
+    }
+
+    /// Removes the shared memory if no other process has joined and `is_done` says that nothing is in it. Nobody may
+    /// use this place behind that.
+    pub(crate) fn give_memory_back(&self, is_done: impl FnOnce() -> Result<bool>) -> Result<()> {
+        let is_alone = || !self.slots.is_joined(self.client.slot());
+        let control = &self.control;
+        let joined_count = || control.joined_count();
+        // Not under the lock, which streams are opened under.
+        let before = joined_count();
+        if !is_alone() || !is_done()? {
+            return Ok(());
+        }
+        let _lock = Lock::take(&self.root)?;
+        if is_alone() && joined_count() == before {
+            // Without this one the rest is nothing, wherever this ends.
+            self.memory.remove(CONTROL).map_err(within(&self.memory, CONTROL))?;
+            // Whoever waits for the lock makes new memory, and must find nobody who uses this one.
+            self.has_left.store(true, Ordering::Release);
+            rustix::fs::flock(&self.slot, FlockOperation::Unlock)
+                .map_err(|e| within(&self.root, "clients")(e.into()))?;
+            remove_memory(&self.memory)?;
+            // What was not given of the last hour is given by the next one. Behind the memory, which holds the limit
+            // that those who use it go by.
+            let base = control.usn_base();
+            let limit = control.usn_limit();
+            let given = base.wrapping_add(clock::monotonic_ns()) + 1;
+            // Nor is it synced: the one before is good, too.
+            if let Err(e) = self.write_usn_limit(given.min(limit), false) {
+                tracing::warn!("the limit of USNs that is kept stays: {e}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The directory of a stream; `None`: there is none.
+    fn stream_folder(&self, name: &StreamName) -> Result<Option<Folder>> {
+        match self.streams.folder(name.as_str()) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some).map_err(within(&self.streams, name.as_str())),
+        }
+    }
+
+    /// Writes the limit of USNs, durably if `is_durable`; over the one before, which has as many bytes, so that a power cut
+    /// leaves one of the two.
+    fn write_usn_limit(&self, limit: u64, is_durable: bool) -> Result<()> {
+        let text = format!("{limit:020}\n");
+        let failed = within(&self.root, USN_LIMIT);
+        let found = self.root.stat(USN_LIMIT).map_err(&failed)?;
+        if !found.is_some_and(|found| usize::try_from(found.st_size) == Ok(text.len())) {
+            return write_whole(&self.root, USN_LIMIT, text.as_bytes());
+        }
+        let file = self.root.file(USN_LIMIT, Access::ReadWrite).map_err(&failed)?;
+        file.write_all_at(text.as_bytes(), 0).map_err(&failed)?;
+        if is_durable { file.sync_data().map_err(failed) } else { Ok(()) }
+    }
+
+    /// Where the chunks are.
+    fn chunk_folder(&self) -> &Folder {
+        self.nvram.as_ref().map_or(&self.memory, |(own, _)| own)
+    }
+
+    fn chunk_len_bytes(&self) -> u64 {
+        DATA_OFFSET + self.settings.chunk_bytes
+    }
+
+    /// The file of a lane's words; made when there is none.
+    pub(crate) fn lane_fd(&self, stream: StreamId) -> Result<OwnedFd> {
+        Ok(open_reserved(&self.memory, &lane_name(stream.0), LaneWords::COUNT as u64 * 8)?.into())
+    }
+
+    /// A number that no stream had since the memory was made, and whose place among
+    /// [`STREAM_COUNT_MAX`] is nobody's. The caller holds the lock.
+    fn new_id(&self) -> Result<u32> {
+        let control = &self.control;
+        let place = |id: u64| id % STREAM_COUNT_MAX as u64;
+        let first = control.next_stream();
+        let mut taken = HashSet::new();
+        if first >= STREAM_COUNT_MAX as u64 {
+            taken.extend(self.streams()?.iter().map(|(_, meta)| place(meta.id.into())));
+        }
+        let id = (first..first + STREAM_COUNT_MAX as u64).find(|&id| !taken.contains(&place(id)));
+        match id.map(|id| (id, u32::try_from(id))) {
+            Some((id, Ok(number))) => {
+                control.set_next_stream(id + 1);
+                Ok(number)
+            }
+            Some(_) => {
+                Err(LogError::Usage("all numbers of streams were used: use another log".into()))
+            }
+            None => Err(LogError::Usage(format!(
+                "there are {STREAM_COUNT_MAX} streams, and no log has more: remove one (onejournal log rm), or use another log"
+            ))),
+        }
+    }
+
+    /// What the chunk memory is called.
+    fn chunk_class(&self) -> Durability {
+        self.nvram().unwrap_or(Durability::Process)
+    }
+}
+
+/// The file of a lane's words.
+fn lane_name(stream: u32) -> String {
+    format!("lane-{stream}")
+}
+
+/// What is known of the stream in `folder`; `None`: it is being made, or removed.
+fn meta_in(folder: &Folder) -> Result<Option<StreamMeta>> {
+    let text = folder.read(META).map_err(within(folder, META))?;
+    text.map(|text| parse(&folder.at(META), &text)).transpose()
+}
+
+/// The streams of a service, of which each has a directory.
+fn names_in(streams: &Folder) -> Result<Vec<StreamName>> {
+    let names = streams.names().map_err(within(streams, ""))?;
+    Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+}
+
+/// Whether the service has streams.
+fn has_streams(streams: &Folder) -> Result<bool> {
+    for name in names_in(streams)? {
+        let found = streams.folder(name.as_str()).and_then(|folder| folder.stat(META));
+        match found {
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            found => {
+                if found.map_err(within(streams, name.as_str()))?.is_some() {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+    Ok(false)
+}
+
+impl Host for Place {
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    fn client(&self) -> Client {
+        self.client
+    }
+
+    fn is_dead(&self, client: Client) -> bool {
+        let Some(slot) = client.slot().filter(|&slot| slot < CLIENT_COUNT_MAX) else { return true };
+        if self.control.client_in(slot) != client {
+            return true;
+        }
+        !self.slots.is_taken(slot)
+    }
+
+    fn nvram(&self) -> Option<Durability> {
+        self.nvram.as_ref().map(|(_, class)| *class)
+    }
+
+    fn lane_words(&self, stream: StreamId) -> Result<LaneWords> {
+        let words = SharedWords::of_file(self.lane_fd(stream)?, LaneWords::COUNT)?;
+        Ok(LaneWords::new(Arc::new(words)))
+    }
+
+    fn chunk(&self, index: usize) -> Result<Arc<dyn Nvram>> {
+        let holder = self.control.chunk_holder(index);
+        let mut chunks = self.chunks.lock();
+        if let Some((for_holder, memory)) = chunks.get(&index)
+            && *for_holder == holder
+        {
+            return Ok(memory.clone());
+        }
+        let path = self.chunk_folder().at(&chunk_name(index));
+        let (fd, class) = (self.chunk_file(index)?, self.chunk_class());
+        if holder != 0 {
+            let file = ChunkFile::new(fd.into(), self.chunk_len_bytes(), class);
+            let memory: Arc<dyn Nvram> = Arc::new(file);
+            // Others than the daemon may replace the file and not know of each other.
+            if self.serving.is_some() {
+                chunks.insert(index, (holder, memory.clone()));
+            }
+            return Ok(memory);
+        }
+        let memory = MappedNvram::share(path, fd, Access::ReadWrite, Some(class))?;
+        let memory: Arc<dyn Nvram> = Arc::new(memory);
+        chunks.insert(index, (holder, memory.clone()));
+        Ok(memory)
+    }
+
+    fn chunk_file(&self, index: usize) -> Result<OwnedFd> {
+        Ok(open_reserved(self.chunk_folder(), &chunk_name(index), self.chunk_len_bytes())?.into())
+    }
+
+    fn shorten_chunk(&self, index: usize) -> Result<bool> {
+        let (folder, name) = (self.chunk_folder(), chunk_name(index));
+        let len_bytes = self.chunk_len_bytes();
+        match folder.file(&name, Access::ReadWrite) {
+            Ok(file) if file.metadata().is_ok_and(|found| found.len() > len_bytes) => {
+                file.set_len(len_bytes).map_err(within(folder, &name))?;
+                Ok(true)
+            }
+            // There need not be one.
+            _ => Ok(false),
+        }
+    }
+
+    fn replace_chunk(&self, index: usize) -> Result<()> {
+        let (folder, name) = (self.chunk_folder(), chunk_name(index));
+        let new = format!("{name}.new");
+        let failed = within(folder, &name);
+        remove_if_there(folder, &new)?;
+        let file = open_or_make(folder, &new, self.chunk_len_bytes())?;
+        let old = open_or_make(folder, &name, 0)?;
+        if self.nvram.is_some() {
+            file.sync_all().map_err(&failed)?;
+        }
+        folder.rename(&new, &name).map_err(&failed)?;
+        if self.nvram.is_some() {
+            folder.sync().map_err(&failed)?;
+        }
+        self.chunks.lock().remove(&index);
+        // Whoever maps it still has no use for it; its memory is free for others.
+        old.set_len(0).map_err(&failed)
+    }
+
+    fn remote_words(&self, stream: StreamId, serial: u64) -> Result<Arc<RemoteWords>> {
+        Ok(Arc::new(RemoteWords::open(&self.memory, stream, serial)?))
+    }
+
+    fn make_remote_words(&self, stream: StreamId, serial: u64, words: &LaneWords) -> Result<File> {
+        make_remote_words(&self.memory, stream, serial, words)
+    }
+
+    fn remote_leases(&self) -> Result<Vec<(StreamId, u64)>> {
+        leases_in(&self.memory)
+    }
+
+    fn group(&self) -> Option<&dyn BlockDevice> {
+        self.group.as_ref().map(|disk| disk as &dyn BlockDevice)
+    }
+
+    fn streams(&self) -> Result<Vec<(StreamName, StreamMeta)>> {
+        let mut streams = Vec::new();
+        for name in names_in(&self.streams)? {
+            if let Some(meta) = self.stream(&name)? {
+                streams.push((name, meta));
+            }
+        }
+        Ok(streams)
+    }
+
+    fn stream(&self, name: &StreamName) -> Result<Option<StreamMeta>> {
+        self.stream_folder(name)?.map_or(Ok(None), |folder| meta_in(&folder))
+    }
+
+    fn create_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<StreamMeta> {
+        let _lock = Lock::take(&self.root)?;
+        if let Some(meta) = self.stream(name)? {
+            return Ok(meta);
+        }
+        // Left by a removal, or a making, that was cut.
+        if self.stream_folder(name)?.is_some() {
+            let removed = self.streams.remove_folder(name.as_str());
+            removed.map_err(within(&self.streams, name.as_str()))?;
+        }
+        let meta = StreamMeta { id: self.new_id()?, ..meta.clone() };
+        let folder = make_folder(&self.streams, name.as_str())?;
+        write_whole(&folder, META, &serde_json::to_vec_pretty(&meta).expect("plain data"))?;
+        self.streams.sync().map_err(within(&self.streams, ""))?;
+        Ok(meta)
+    }
+
+    fn keep_stream(&self, name: &StreamName) -> Result<()> {
+        if let Some(folder) = self.stream_folder(name)? {
+            folder.sync().map_err(within(&folder, ""))?;
+        }
+        self.streams.sync().map_err(within(&self.streams, ""))
+    }
+
+    fn remove_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<()> {
+        let _lock = Lock::take(&self.root)?;
+        let failed = within(&self.streams, name.as_str());
+        let folder = self.streams.folder(name.as_str()).map_err(&failed)?;
+        folder.remove(META).and_then(|()| folder.sync()).map_err(within(&folder, META))?;
+        self.streams.remove_folder(name.as_str()).map_err(&failed)?;
+        remove_if_there(&self.memory, &lane_name(meta.id))
+    }
+
+    fn store(&self, name: &StreamName) -> Result<Arc<dyn FileStore>> {
+        Ok(Arc::new(Directory::within(&self.streams, name.as_str(), 0o600)?))
+    }
+
+    fn usn_limit(&self) -> Result<u64> {
+        let text = self.root.read(USN_LIMIT).map_err(within(&self.root, USN_LIMIT))?;
+        let Some(text) = text else { return Ok(0) };
+        let number = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+        let path = self.root.at(USN_LIMIT);
+        number.ok_or_else(|| LogError::Incompatible(format!("{} holds no number", path.display())))
+    }
+
+    fn keep_usn_limit(&self, limit: u64) -> Result<()> {
+        self.write_usn_limit(limit, true)
+    }
+
+    fn locked(&self, f: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let _lock = Lock::take(&self.root)?;
+        f()
+    }
+}
+
+impl Drop for Place {
+    /// The last process to leave gives back the memory of the chunks that nobody has borrowed; the words,
+    /// some kilobytes, stay, so that the next one need not recover anything. What a client of a daemon
+    /// may have mapped stays too.
+    fn drop(&mut self) {
+        if self.nvram.is_some() || self.has_left.load(Ordering::Acquire) {
+            return;
+        }
+        // Not waited for: whoever has it is joining, and will use the chunks.
+        let Ok(Some(_lock)) = Lock::take_if_free(&self.root) else { return };
+        if self.slots.is_joined(self.client.slot()) {
+            return;
+        }
+        let control = &self.control;
+        for index in 0..self.settings.chunk_count as usize {
+            if control.chunk_state(index) == ChunkState::Free && control.chunk_holder(index) == 0 {
+                // There need not be one. It is made again when it is lent.
+                let _ = self.memory.remove(&chunk_name(index));
+            }
+        }
+    }
+}

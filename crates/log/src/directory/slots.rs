@@ -1,0 +1,82 @@
+//! Who uses a service's directory: its lock, and one file a process, locked while that lives.
+
+use device::{Access, Folder, ForkClosed};
+use rustix::fs::FlockOperation;
+
+use crate::media::files::{make_folder, open_or_make, within};
+use crate::words::{CLIENT_COUNT_MAX, Client, Control};
+use crate::{LogError, Result};
+
+/// The service's lock.
+pub(crate) struct Lock {
+    _file: ForkClosed,
+}
+
+const LOCK: &str = "lock";
+
+impl Lock {
+    pub(crate) fn take(root: &Folder) -> Result<Lock> {
+        let file = ForkClosed::new(open_or_make(root, LOCK, 0)?);
+        rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))
+            .map_err(|e| within(root, LOCK)(e.into()))?;
+        Ok(Lock { _file: file })
+    }
+
+    /// `None`: somebody has it.
+    pub(crate) fn take_if_free(root: &Folder) -> Result<Option<Lock>> {
+        let file = root.file(LOCK, Access::ReadOnly).map_err(within(root, LOCK))?;
+        let file = ForkClosed::new(file);
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Lock { _file: file })),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// The processes that use a service: a directory with a file for each.
+pub(crate) struct Slots(Folder);
+
+impl Slots {
+    pub(crate) fn open(root: &Folder) -> Result<Slots> {
+        make_folder(root, "clients").map(Slots)
+    }
+
+    /// Takes the first slot that nobody has.
+    pub(crate) fn take(&self, control: &Control) -> Result<(Client, ForkClosed)> {
+        for slot in 0..CLIENT_COUNT_MAX {
+            let file = ForkClosed::new(open_or_make(&self.0, &name_of(slot), 0)?);
+            if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                return Ok((control.join(slot), file));
+            }
+        }
+        let path = self.0.path().display();
+        Err(LogError::Usage(format!(
+            "{CLIENT_COUNT_MAX} processes use {path} already: end one, or let a daemon serve the log (onejournal logd)"
+        )))
+    }
+
+    /// An error while any process has a slot; `why` that is one.
+    pub(crate) fn refuse_if_joined(&self, why: &str) -> Result<()> {
+        match self.is_joined(None) {
+            true => Err(LogError::Incompatible(format!("{}: {why}", self.0.path().display()))),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether any process has a slot other than `own`.
+    pub(crate) fn is_joined(&self, own: Option<usize>) -> bool {
+        (0..CLIENT_COUNT_MAX).filter(|slot| Some(*slot) != own).any(|slot| self.is_taken(slot))
+    }
+
+    /// Whether a process has the slot. It has if nobody can say.
+    pub(crate) fn is_taken(&self, slot: usize) -> bool {
+        match self.0.file(&name_of(slot), Access::ReadOnly) {
+            Ok(file) => rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err(),
+            Err(e) => e.kind() != std::io::ErrorKind::NotFound,
+        }
+    }
+}
+
+fn name_of(slot: usize) -> String {
+    format!("{slot:03}")
+}

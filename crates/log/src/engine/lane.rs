@@ -1,0 +1,263 @@
+//! One stream's lane as a process sees it: its words, its chunks, its log files.
+
+use std::sync::Arc;
+
+use device::Nvram;
+use device::sync::Mutex;
+
+use crate::engine::writer::Writer;
+use crate::format::chunk::parts;
+use crate::format::record::Identity;
+use crate::format::scan::Bytes;
+use crate::format::segments::Segments;
+use crate::host::{Host, StreamMeta};
+use crate::words::client_copy::RemoteWords;
+use crate::words::{Abort, Implausible, LaneWords, Report, after_reads};
+use crate::{LogError, Result, StreamName};
+
+/// A stream that is open in this process. Locks, in this order: `writer`, `draining`, `files`.
+pub(crate) struct Lane {
+    pub(crate) name: StreamName,
+    pub(crate) meta: StreamMeta,
+    pub(crate) words: LaneWords,
+    /// `None` while this process has no lease.
+    pub(crate) writer: Mutex<Option<Writer>>,
+    pub(crate) files: Mutex<Files>,
+    /// Held by the thread of this process that is the lane's drainer.
+    pub(crate) draining: Mutex<()>,
+    host: Arc<dyn Host>,
+    /// The words of the client that has the lease, as far as this process has opened them.
+    remote: Mutex<Option<Arc<RemoteWords>>>,
+}
+
+/// The log files, and how far they were drained when they were listed.
+pub(crate) struct Files {
+    pub(crate) segments: Segments,
+    listed_at: u64,
+}
+
+/// In place of how far the files were drained when they were listed: they have to be.
+const UNLISTED: u64 = u64::MAX;
+
+impl Lane {
+    pub(crate) fn open(host: Arc<dyn Host>, name: StreamName, meta: StreamMeta) -> Result<Lane> {
+        let lane = Lane::unread(host, name, meta)?;
+        lane.files.lock().segments.reload()?;
+        Ok(lane)
+    }
+
+    /// The same, whatever its log files are.
+    pub(crate) fn unread(host: Arc<dyn Host>, name: StreamName, meta: StreamMeta) -> Result<Lane> {
+        let words = host.lane_words(meta.identity().stream)?;
+        let limit_bytes = host.settings().segment_bytes;
+        let segments = Segments::unread(host.store(&name)?, meta.identity(), limit_bytes);
+        let files = Mutex::new(Files { segments, listed_at: UNLISTED });
+        let (writer, remote) = (Mutex::new(None), Mutex::new(None));
+        let draining = Mutex::new(());
+        Ok(Lane { name, meta, words, writer, files, draining, host, remote })
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        self.meta.identity()
+    }
+
+    /// Behind the last record that is durable, and that readers may see.
+    pub(crate) fn durable(&self) -> u64 {
+        match self.host.nvram() {
+            Some(_) => {
+                // A client that spoiled its words ends where it was last believed.
+                let _ = self.pull();
+                self.words.appended()
+            }
+            None => self.words.synced(),
+        }
+    }
+
+    /// The memory of the chunk that holds span `ordinal`.
+    pub(crate) fn chunk(&self, ordinal: u64) -> Result<Arc<dyn Nvram>> {
+        match self.words.chunk(ordinal) {
+            Some(index) => self.chunk_memory(index),
+            None => {
+                let why = format!("stream {}: no chunk holds its span {ordinal}", self.name);
+                Err(LogError::Incompatible(why))
+            }
+        }
+    }
+
+    pub(crate) fn chunk_memory(&self, index: usize) -> Result<Arc<dyn Nvram>> {
+        if u32::try_from(index).is_ok_and(|index| index >= self.host.settings().chunk_count) {
+            let why = format!("stream {}: its lane names chunk {index}", self.name);
+            return Err(LogError::Incompatible(why));
+        }
+        if !self.owns(index) {
+            let why = format!("stream {}: its lane names chunk {index} of another", self.name);
+            return Err(LogError::Incompatible(why));
+        }
+        self.host.chunk(index)
+    }
+
+    pub(crate) fn owns(&self, index: usize) -> bool {
+        self.host.control().chunk_owner(index) == Some(self.identity().stream)
+    }
+
+    /// The spans that lie in chunks, by ordinal. The table is its writer's to change: what names a
+    /// chunk of somebody else, or a span that no stream can have, is left out.
+    pub(crate) fn chunks(&self) -> Vec<(u64, usize)> {
+        let settings = self.host.settings();
+        let mut chunks = self.words.chunks();
+        chunks.retain(|&(ordinal, index)| {
+            index < settings.chunk_count as usize
+                && ordinal < u64::MAX / settings.chunk_bytes
+                && self.owns(index)
+        });
+        chunks
+    }
+
+    /// Refuses words that contradict each other, which whoever had the lease before may have left.
+    pub(crate) fn check_words(&self, usn_limit: u64) -> Result<()> {
+        match self.words.is_plausible(self.host.settings().pool_bytes(), usn_limit) {
+            true => Ok(()),
+            false => {
+                let text = format!("stream {}: the words of its lane cannot be", self.name);
+                Err(LogError::Incompatible(text))
+            }
+        }
+    }
+
+    /// Fills `buf` with the bytes at `at` from the chunks.
+    pub(crate) fn read_chunks(&self, at: u64, buf: &mut [u8]) -> Result<()> {
+        let mut rest = &mut *buf;
+        let data_bytes = self.host.settings().chunk_bytes;
+        for part in parts(at, rest.len(), data_bytes) {
+            let (piece, behind) = rest.split_at_mut(part.len_bytes);
+            self.chunk(part.ordinal)?.read(part.offset, piece)?;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// The log files as they are now: listed again when they were drained since.
+    pub(crate) fn with_files<T>(&self, f: impl FnOnce(&mut Segments) -> Result<T>) -> Result<T> {
+        let mut files = self.files.lock();
+        let drained = self.words.drained();
+        if files.listed_at != drained {
+            files.segments.reload()?;
+            files.listed_at = drained;
+        }
+        f(&mut files.segments)
+    }
+
+    /// Lets the log files be listed again at their next use.
+    pub(crate) fn look_again(&self) {
+        self.files.lock().listed_at = UNLISTED;
+    }
+
+    /// The words of the client that has the lease, if one has.
+    pub(crate) fn remote(&self) -> Result<Option<Arc<RemoteWords>>> {
+        let Some(serial) = self.words.remote() else { return Ok(None) };
+        let mut remote = self.remote.lock();
+        if remote.as_ref().is_none_or(|remote| remote.serial() != serial) {
+            *remote = Some(self.host.remote_words(self.identity().stream, serial)?);
+        }
+        Ok(remote.clone())
+    }
+
+    /// Takes over what the client that has the lease has appended; an error when it cannot be.
+    pub(crate) fn pull(&self) -> Result<()> {
+        match self.remote()? {
+            Some(remote) => self.pull_from(&remote),
+            None => Ok(()),
+        }
+    }
+
+    /// The same from `remote`, which were the words of the client that has the lease.
+    pub(crate) fn pull_from(&self, remote: &RemoteWords) -> Result<()> {
+        // In this order: the client's word only grows, so it is not smaller than what was taken
+        // over before it was read.
+        let known = self.words.appended();
+        let report = Report::read(remote);
+        if self.words.remote() != Some(remote.serial()) {
+            // The lease ended meanwhile, and what its client said was taken over then.
+            return self.pull();
+        }
+        let chunk_bytes = self.host.settings().chunk_bytes;
+        let taken =
+            self.words.take_over_report(known, report?, chunk_bytes, |index| self.owns(index));
+        taken.map_err(|Implausible { reported, known }| {
+            let why = format!("says that it ends at {reported}, after {known}");
+            LogError::Incompatible(format!("stream {} {why}", self.name))
+        })
+    }
+
+    /// Refuses a lane that failed, or whose words are lost.
+    pub(crate) fn check(&self) -> Result<()> {
+        let why = match self.words.aborted() {
+            None => return self.words.check(),
+            Some(Abort::Io) => "its log files could not be written",
+            Some(Abort::Removed) => "it was removed: open it again, which makes a new one",
+            Some(Abort::Lane) => {
+                "its writer's memory is damaged. What is in its log files can be read; to write it again, run \
+                 onejournal log discard-damaged, which gives up the rest"
+            }
+        };
+        Err(LogError::Aborted(format!("stream {}: {why}", self.name)))
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.words.aborted() == Some(Abort::Removed)
+    }
+
+    /// Takes nothing any more from this stream when a write or a sync failed, or the lane was found wrong. After
+    /// any other error all is where it was, and what was tried may work later: the disk was full, or this process
+    /// had no descriptor left.
+    pub(crate) fn abort_after(&self, error: &LogError) {
+        use device::Operation::{Flush, Write};
+        let why = match error {
+            LogError::Damaged { .. } | LogError::Incompatible(_) => Abort::Lane,
+            LogError::Io(e) if matches!(e.operation, Write | Flush) => Abort::Io,
+            _ => return,
+        };
+        tracing::error!("stream {}: {error}", self.name);
+        self.words.abort(why);
+        if let Ok(Some(remote)) = self.remote() {
+            remote.tell_aborted(why);
+        }
+    }
+
+    /// The same, when the lane itself was found wrong.
+    pub(crate) fn abort_spoiled(&self) {
+        self.words.abort(Abort::Lane);
+    }
+
+    /// Whether the lane itself was found wrong, which is its writer's doing and nobody else's trouble.
+    pub(crate) fn is_spoiled(&self) -> bool {
+        self.words.aborted() == Some(Abort::Lane)
+    }
+}
+
+/// The stream's bytes wherever they are: below `drained` in the log files, from there in the chunks.
+pub(crate) struct Anywhere<'a>(pub(crate) &'a Lane);
+
+impl Bytes for Anywhere<'_> {
+    fn read(&mut self, at: u64, buf: &mut [u8]) -> Result<()> {
+        let Anywhere(lane) = self;
+        let drained = lane.words.drained();
+        let stored_bytes = drained.saturating_sub(at).min(buf.len() as u64);
+        let stored_bytes = usize::try_from(stored_bytes).expect("fits the buffer");
+        let (stored, lent) = buf.split_at_mut(stored_bytes);
+        if !stored.is_empty() {
+            lane.with_files(|segments| segments.read(at, stored))?;
+        }
+        if lent.is_empty() {
+            return Ok(());
+        }
+        let lent_at = at + stored_bytes as u64;
+        let read = lane.read_chunks(lent_at, lent);
+        after_reads(&lane.words);
+        if lane.words.drained() > lent_at {
+            // Drained meanwhile: the chunk may have been given back and lent again.
+            return self.read(at, buf);
+        }
+        read
+    }
+}

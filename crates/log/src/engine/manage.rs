@@ -1,0 +1,205 @@
+//! What is done with streams as a whole, for a process that serves their directory.
+
+use std::sync::Arc;
+
+use device::Durability;
+
+use crate::engine::lane::Lane;
+use crate::engine::service::Service;
+use crate::format::scan::Records;
+use crate::format::segments::Segments;
+use crate::host::StreamMeta;
+use crate::types::{READ_BYTES, RecordBatch};
+use crate::words::Client;
+use crate::{LogError, LogStat, Lsn, Record, Result, StreamId, StreamName, StreamStat};
+
+impl Service {
+    /// What survives after an append that was synced.
+    pub(crate) fn durability(&self) -> Durability {
+        let group = self.host.group().map(|device| device.durability());
+        self.host.nvram().or(group).unwrap_or(Durability::Process)
+    }
+
+    /// Records of the stream's log files from the one at `from` on, or from the first, up to the first that
+    /// is none: what can be read of a stream that is damaged.
+    pub(crate) fn salvage(
+        &self,
+        name: &StreamName,
+        meta: &StreamMeta,
+        from: Lsn,
+    ) -> Result<RecordBatch> {
+        let limit_bytes = self.host.settings().segment_bytes;
+        let mut segments = Segments::open(self.host.store(name)?, meta.identity(), limit_bytes)?;
+        let first = segments.first().unwrap_or(0).max(segments.kept_head()?);
+        let (from, end) = (from.0.max(first), segments.end());
+        let mut found = Vec::new();
+        let mut bytes = 0;
+        let mut records = Records::new(meta.identity(), &mut segments, Lsn(from), end.max(from));
+        while bytes < READ_BYTES
+            && let Some((lsn, header, payload)) = records.next()?
+        {
+            bytes += header.record_bytes();
+            found.push(Record { lsn, usn: header.usn, payload: payload.to_vec() });
+        }
+        Ok(RecordBatch { records: found, next: records.position() })
+    }
+
+    /// Gives up what is damaged of a stream and all behind it; where it ends now.
+    pub(crate) fn discard_damaged(&self, name: &StreamName, meta: &StreamMeta) -> Result<Lsn> {
+        let lane = match self.open_lane(StreamId(meta.id)) {
+            Some(lane) => lane,
+            None => Arc::new(Lane::unread(self.host.clone(), name.clone(), meta.clone())?),
+        };
+        let writer = lane.writer.lock();
+        if writer.is_some() {
+            return Err(LogError::Busy(name.to_string()));
+        }
+        let end = self.alone(&lane, || self.discard_locked(&lane))?;
+        drop(writer);
+        // It may hold pieces of what was given up.
+        self.empty_group()?;
+        self.forget(StreamId(meta.id));
+        Ok(end)
+    }
+
+    /// Runs `f` under the service's lock while nobody writes or drains the lane, which has no client.
+    fn alone<T>(&self, lane: &Lane, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        if lane.remote()?.map_or(Ok(false), |remote| remote.is_alive())? {
+            return Err(LogError::Busy(lane.name.to_string()));
+        }
+        if lane.words.lessee() != self.host.client() {
+            self.claim_lessee(lane)?;
+        }
+        let drainer = self.wait_for_drainer(lane).inspect_err(|_| lane.words.release_lessee())?;
+        let (mut f, mut done) = (Some(f), None);
+        let locked = self.host.locked(&mut || {
+            done = f.take().map(|f| f());
+            Ok(())
+        });
+        drop(drainer);
+        lane.words.release_lessee();
+        locked?;
+        done.expect("it was run")
+    }
+
+    /// Brings home what is sound of a lane that its client, who is gone, has spoiled, and frees its chunks. It
+    /// stays refused until somebody decides.
+    pub(crate) fn settle_spoiled(&self, lane: &Arc<Lane>) -> Result<()> {
+        self.alone(lane, || {
+            let settled = self.recover_whole_records(lane);
+            lane.abort_spoiled();
+            settled
+        })
+    }
+
+    /// Makes the lane end behind its last record that is whole.
+    fn recover_whole_records(&self, lane: &Arc<Lane>) -> Result<()> {
+        let words = &lane.words;
+        if let Some(remote) = lane.remote()? {
+            // What it claims is what was not believed; the chunks are looked at instead.
+            words.end_remote();
+            remote.remove();
+        }
+        words.mark_unrecovered();
+        self.recover_discarding(lane)
+    }
+
+    fn discard_locked(&self, lane: &Arc<Lane>) -> Result<Lsn> {
+        lane.files.lock().segments.give_up_damaged()?;
+        self.recover_whole_records(lane)?;
+        let words = &lane.words;
+        let appended = words.appended();
+        lane.with_files(|segments| {
+            let first = segments.first().unwrap_or(appended).max(segments.kept_head()?);
+            let mut records = Records::new(lane.identity(), segments, Lsn(first), appended);
+            records.skip_all()?;
+            let end = records.position();
+            if end.0 < appended {
+                segments.cut(end.0)?;
+                words.reset_end(end.0);
+            }
+            Ok(end)
+        })
+    }
+
+    /// Gives all leases of this process back and drains what it has open; the first error, if any.
+    pub(crate) fn bring_own_home(&self) -> Result<()> {
+        let mut home = Ok(());
+        for lane in self.open_lanes() {
+            self.release(&lane);
+            let lessee = lane.words.lessee();
+            let is_ours = lessee == Client::NOBODY || self.is_dead(lessee);
+            // One that failed has told so.
+            if is_ours && lane.check().is_ok() {
+                home = home.and(self.drain(&lane));
+            }
+        }
+        home
+    }
+
+    /// Closes all streams; false when some are in use.
+    pub(crate) fn forget_all(&self) -> bool {
+        self.retain_lanes(0, |_| false);
+        self.open_lanes().is_empty()
+    }
+
+    /// Brings home what dead processes left, when there is no other any more. Whether nothing is in memory now.
+    pub(crate) fn retire(&self) -> Result<bool> {
+        self.sweep();
+        if self.lent_count() > 0 || !self.host.remote_leases()?.is_empty() {
+            return Ok(false);
+        }
+        self.empty_group()?;
+        Ok(true)
+    }
+
+    /// Closes streams that nobody uses, so that `keep_count` are left open.
+    pub(crate) fn forget_idle(&self, keep_count: usize) {
+        self.retain_lanes(keep_count, |lane| {
+            let words = &lane.words;
+            words.remote().is_some()
+                || words.lessee() != Client::NOBODY
+                || words.appended() != words.drained()
+        });
+    }
+
+    /// Counters of the service.
+    pub(crate) fn stat(&self) -> LogStat {
+        let control = &self.control;
+        let settings = self.host.settings();
+        LogStat {
+            durability: self.durability().name(),
+            is_nvram: self.host.nvram().is_some(),
+            pool_bytes: settings.pool_bytes(),
+            chunk_bytes: settings.chunk_bytes,
+            lent_bytes: self.lent_count() as u64 * settings.chunk_bytes,
+            pool_wait_count: control.wait_count(),
+            pool_wait_ns: control.wait_ns(),
+            group_commit_count: control.group_count(),
+            group_member_count: control.group_members(),
+            group_bytes: control.group_bytes(),
+            drain_count: control.drain_count(),
+            drain_bytes: control.drain_bytes(),
+            is_aborted: control.is_aborted(),
+        }
+    }
+}
+
+impl Lane {
+    /// Counters of the stream.
+    pub(crate) fn stat(&self) -> Result<StreamStat> {
+        let words = &self.words;
+        let (durable, totals) = (self.durable(), words.totals());
+        Ok(StreamStat {
+            name: self.name.to_string(),
+            head: words.head(),
+            drained: words.drained(),
+            durable,
+            appended: words.appended(),
+            record_count: totals.record_count,
+            payload_bytes: totals.payload_bytes,
+            file_bytes: self.with_files(|segments| Ok(segments.file_bytes()))?,
+            is_aborted: self.check().is_err(),
+        })
+    }
+}

@@ -1,0 +1,66 @@
+//! Reading what is durable of a stream, many records at a time.
+
+use crate::engine::lane::{Anywhere, Lane};
+use crate::format::scan::Records;
+use crate::types::RecordBatch;
+use crate::{LogError, Lsn, Record, Result};
+
+impl Lane {
+    /// An error unless `at` lies between the first record that is kept and the end.
+    pub(crate) fn check_position(&self, at: Lsn) -> Result<()> {
+        let (name, head) = (&self.name, Lsn(self.words.head()));
+        let end = Lsn(self.durable());
+        self.words.check()?;
+        if at < head {
+            let text = format!("stream {name}: {at} is gone, it begins at {head}");
+            return Err(LogError::NotFound(text));
+        }
+        // What was truncated away need not have been durable.
+        if at > end.max(head) {
+            let text = format!("stream {name}: {at} lies behind its end, {end}");
+            return Err(LogError::Usage(text));
+        }
+        Ok(())
+    }
+
+    /// Durable records from the one at `at` on, about `limit_bytes` of them; none at the end. An error
+    /// when none begins there, or it was truncated away meanwhile.
+    pub(crate) fn read_records(&self, at: Lsn, limit_bytes: usize) -> Result<RecordBatch> {
+        let end = self.durable();
+        let mut source = Anywhere(self);
+        let mut records = Records::new(self.identity(), &mut source, at, end.max(at.0));
+        let (mut found, mut bytes, mut failure) = (Vec::new(), 0, None);
+        while records.position().0 < end && (bytes < limit_bytes || found.is_empty()) {
+            match records.next() {
+                Ok(Some((lsn, header, payload))) => {
+                    bytes += header.record_bytes();
+                    found.push(Record { lsn, usn: header.usn, payload: payload.to_vec() });
+                }
+                Ok(None) => break,
+                Err(e) => {
+                    failure = Some(e);
+                    break;
+                }
+            }
+        }
+        // Else an end that is none would be believed.
+        self.words.check()?;
+        if found.is_empty() && at.0 < end {
+            return Err(self.no_record(at, failure));
+        }
+        Ok(RecordBatch { records: found, next: records.position() })
+    }
+
+    /// Why no record could be read at `at`.
+    fn no_record(&self, at: Lsn, failure: Option<LogError>) -> LogError {
+        let head = Lsn(self.words.head());
+        if at < head {
+            let text = format!("stream {}: {at} is gone, it begins at {head}", self.name);
+            return LogError::NotFound(text);
+        }
+        failure.unwrap_or_else(|| {
+            let (stream, what) = (self.name.to_string(), "no record begins there".into());
+            LogError::Damaged { stream, at, what }
+        })
+    }
+}

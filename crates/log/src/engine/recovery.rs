@@ -1,0 +1,327 @@
+//! After a restart: from what the medium holds to lanes that are ready.
+//!
+//! The service (first process, no words in memory):
+//! 1. USNs go on behind the limit that was kept.
+//! 2. Chunks on NVRAM say which stream they were lent to; each stream's table gets them. Where lanes are
+//!    ordinary memory, the group log says which records were acknowledged and may not be in the log
+//!    files: those streams are recovered at once, then the group log begins a new life. What it has of a stream that
+//!    is refused is kept beside that one's log files (`kept`).
+//!
+//! A stream, when it is first opened:
+//! 1. Its records are walked from the beginning of its last log file. What a chunk or a piece of the
+//!    group log covers is taken from there: the file may hold half of it.
+//! 2. Behind the last whole record: nothing that proves damage, or the stream is refused.
+//! 3. What was covered is written to the log files, the rest of the last file becomes zeros, one sync.
+//! 4. The chunks go back to the pool.
+//!
+//! Each step may be cut and done again: nothing is given back before all of it is in the log files. A
+//! stream's recovery reads no other stream's data.
+
+use std::sync::Arc;
+
+use crate::broken::{self, Broken};
+use crate::engine::lane::Lane;
+use crate::engine::service::Service;
+use crate::format::chunk::{DATA_OFFSET, Loan};
+use crate::format::group::{self, Piece};
+use crate::format::quarantine;
+use crate::format::record::{HEADER_BYTES, Identity};
+use crate::format::scan::{Bytes, Records};
+use crate::format::segments::Segments;
+use crate::words::ORDINAL_MAX;
+use crate::{LogError, Lsn, Result, StreamId, clock};
+
+/// Bytes of records that are written at once, at least; one more record fits.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// Makes the service ready, in memory that is all zeros. The caller holds its lock.
+pub(crate) fn recover_service(service: &Service) -> Result<()> {
+    let (host, control) = (&service.host, &service.control);
+    let limit = host.usn_limit()?;
+    control.set_usn_base(limit.wrapping_sub(clock::monotonic_ns()));
+    let next = limit
+        .checked_add(crate::engine::service::USN_STEP)
+        .ok_or_else(|| LogError::Incompatible(format!("no USN is left behind {limit}")))?;
+    if !broken::is(Broken::UsnLimitNotKept) {
+        host.keep_usn_limit(next)?;
+    }
+    control.set_usn_limit(next);
+    let streams = host.streams()?;
+    let next_stream = streams.iter().map(|(_, meta)| u64::from(meta.id) + 1).max().unwrap_or(0);
+    control.set_next_stream(next_stream);
+    if host.nvram().is_some() {
+        find_lent_chunks(service)?;
+    }
+    if let Some(device) = host.group() {
+        let (pieces, generation) = group::read_pieces(device)?;
+        recover_pieces(service, &pieces)?;
+        service.begin_group(generation)?;
+    }
+    control.mark_recovered();
+    Ok(())
+}
+
+/// Fills the tables of the lanes, and of the pool, from the chunks on NVRAM.
+fn find_lent_chunks(service: &Service) -> Result<()> {
+    let host = &service.host;
+    let chunk_bytes = host.settings().chunk_bytes;
+    let streams = host.streams()?;
+    for index in 0..host.settings().chunk_count as usize {
+        let memory = host.chunk(index)?;
+        let Some(loan) = Loan::read(&*memory)? else { continue };
+        let is_of =
+            |identity: Identity| identity.stream == loan.stream && identity.salt == loan.salt;
+        if !streams.iter().any(|(_, meta)| is_of(meta.identity())) {
+            // Of a stream that was removed.
+            Loan::end(&*memory)?;
+            continue;
+        }
+        let words = host.lane_words(loan.stream)?;
+        service.control.adopt_chunk(index, loan.stream);
+        // The stream's writer could write that header: what cannot be is the stream's trouble alone, and
+        // its chunks stay as they are.
+        let is_sound = loan.ordinal < ORDINAL_MAX && loan.ordinal < u64::MAX / 2 / chunk_bytes;
+        match is_sound && !words.has_entry(loan.ordinal) {
+            true => words.set_chunk(loan.ordinal, index),
+            false => words.set_contradiction(true),
+        }
+    }
+    Ok(())
+}
+
+/// Recovers the streams that have pieces in the group log.
+fn recover_pieces(service: &Service, pieces: &[Piece]) -> Result<()> {
+    let mut ids: Vec<StreamId> = pieces.iter().map(|piece| piece.stream).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    for (name, meta) in service.host.streams()? {
+        let id = StreamId(meta.id);
+        if ids.binary_search(&id).is_err() {
+            continue;
+        }
+        let own: Vec<&Piece> = pieces.iter().filter(|piece| piece.stream == id).collect();
+        let (store, identity) = (service.host.store(&name)?, meta.identity());
+        let lane = Lane::open(service.host.clone(), name, meta);
+        match lane.and_then(|lane| service.recover_lane(&Arc::new(lane), &own)) {
+            // The stream stays refused, and no other.
+            Err(e @ (LogError::Damaged { .. } | LogError::Incompatible(_))) => {
+                tracing::error!("{e}");
+                quarantine::keep(&*store, identity, &own)?;
+            }
+            recovered => recovered?,
+        }
+    }
+    Ok(())
+}
+
+impl Service {
+    /// Makes a lane ready whose words are zeros but for its table. The caller holds the service's lock.
+    pub(crate) fn recover_lane(&self, lane: &Arc<Lane>, pieces: &[&Piece]) -> Result<()> {
+        self.recover(lane, pieces, false)
+    }
+
+    /// The same, giving up what is damaged in the last log file and behind it.
+    pub(crate) fn recover_discarding(&self, lane: &Arc<Lane>) -> Result<()> {
+        self.recover(lane, &[], true)
+    }
+
+    fn recover(&self, lane: &Arc<Lane>, pieces: &[&Piece], is_discarding: bool) -> Result<()> {
+        let words = &lane.words;
+        if words.is_ready() {
+            return Ok(());
+        }
+        if is_discarding {
+            words.set_contradiction(false);
+        } else if words.has_contradiction() {
+            return Err(LogError::Damaged {
+                stream: lane.name.to_string(),
+                at: Lsn(0),
+                what: "its chunks contradict each other".into(),
+            });
+        }
+        if !broken::is(Broken::FoundStreamNotKept) {
+            self.host.keep_stream(&lane.name)?;
+        }
+        let mut files = lane.files.lock();
+        let segments = &mut files.segments;
+        segments.reload()?;
+        segments.remove_incomplete()?;
+        let begin = segments.last_first().unwrap_or(0);
+        let store = self.host.store(&lane.name)?;
+        let kept = quarantine::read(&*store, lane.identity())?;
+        let covers = covers(self, lane, pieces.iter().copied().chain(&kept))?;
+        // Else what lies in chunks would be missed.
+        words.check()?;
+        let mut composite = Composite { segments, covers: &covers };
+        let end_max = composite.end();
+        if !is_discarding {
+            self.check_reach(lane, composite.segments.end(), end_max)?;
+        }
+        let mut records = Records::new(lane.identity(), &mut composite, Lsn(begin), end_max);
+        let last = records.skip_all()?;
+        let end = records.position().0;
+        if !is_discarding && let Some(later) = records.proof_of_damage()? {
+            return Err(LogError::Damaged {
+                stream: lane.name.to_string(),
+                at: Lsn(end),
+                what: format!("no valid record there, but one at {later}"),
+            });
+        }
+        let covered = covers.iter().map(|cover| cover.at).min().unwrap_or(u64::MAX);
+        write_covered(lane.identity(), &mut composite, begin, covered, end)?;
+        composite.segments.zero_behind(end)?;
+        composite.segments.sync()?;
+        quarantine::remove(&*store)?;
+        composite.segments.tidy(end)?;
+        let head = composite.segments.kept_head()?.max(composite.segments.first().unwrap_or(0));
+        drop(files);
+        for (ordinal, index) in lane.chunks() {
+            self.free_chunk(lane, ordinal, index)?;
+        }
+        if is_discarding {
+            self.free_lost_chunks(lane)?;
+        }
+        let last_usn = last.map_or(0, |header| header.usn.0);
+        words.mark_ready(head.min(end), end, last_usn);
+        Ok(())
+    }
+}
+
+impl Service {
+    /// Chunks and pieces begin where the log files end, and there are not more than the pool has: what
+    /// lies beyond was never lent, and would only have to be searched for damage.
+    fn check_reach(&self, lane: &Lane, stored: u64, end: u64) -> Result<()> {
+        let settings = self.host.settings();
+        let most = stored + settings.pool_bytes() + settings.group_bytes + settings.chunk_bytes;
+        match end <= most {
+            true => Ok(()),
+            false => Err(LogError::Damaged {
+                stream: lane.name.to_string(),
+                at: Lsn(stored),
+                what: format!("something lies at {end}, far behind its log files"),
+            }),
+        }
+    }
+}
+
+/// Bytes that count more than what a log file holds.
+struct Cover {
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+/// The chunks and the pieces of a stream.
+fn covers<'a>(
+    service: &Service,
+    lane: &Lane,
+    pieces: impl Iterator<Item = &'a Piece>,
+) -> Result<Vec<Cover>> {
+    let chunk_bytes = service.host.settings().chunk_bytes;
+    let mut covers: Vec<Cover> =
+        pieces.map(|piece| Cover { at: piece.lsn, bytes: piece.bytes.clone() }).collect();
+    for (ordinal, index) in lane.chunks() {
+        let memory = lane.chunk_memory(index)?;
+        // Its table was filled from such headers; of a lane that nobody had, nothing changes.
+        let Some(loan) = Loan::read(&*memory)? else { continue };
+        let begin = ordinal * chunk_bytes;
+        let mut at = loan.first.clamp(begin, begin + chunk_bytes);
+        if broken::is(Broken::ChunkCountsFromItsBegin) {
+            at = begin;
+        }
+        let mut bytes = vec![0; usize::try_from(begin + chunk_bytes - at).expect("fits memory")];
+        memory.read(DATA_OFFSET + (at - begin), &mut bytes)?;
+        covers.push(Cover { at, bytes });
+    }
+    Ok(covers)
+}
+
+/// The log files with what covers them.
+struct Composite<'a> {
+    segments: &'a mut Segments,
+    covers: &'a [Cover],
+}
+
+impl Composite<'_> {
+    /// Behind the last byte that anything holds.
+    fn end(&self) -> u64 {
+        let covered = self.covers.iter().map(|cover| cover.at + cover.bytes.len() as u64).max();
+        self.segments.end().max(covered.unwrap_or(0))
+    }
+
+    /// Where the bytes before `end` begin that are all covered.
+    fn only_covered(&self, end: u64) -> u64 {
+        let mut begin = end;
+        let reaches = |cover: &&Cover, begin: u64| {
+            cover.at < begin && begin <= cover.at + cover.bytes.len() as u64
+        };
+        while let Some(cover) = self.covers.iter().find(|cover| reaches(cover, begin)) {
+            begin = cover.at;
+        }
+        begin
+    }
+}
+
+impl Bytes for Composite<'_> {
+    fn read(&mut self, at: u64, buf: &mut [u8]) -> Result<()> {
+        let end = at + buf.len() as u64;
+        match self.segments.last_first() {
+            Some(_) => self.segments.read(at, buf)?,
+            None => buf.fill(0),
+        }
+        for cover in self.covers {
+            let cover_end = cover.at + cover.bytes.len() as u64;
+            let (from, to) = (at.max(cover.at), end.min(cover_end));
+            if from < to {
+                let span = |base: u64| {
+                    let index = |at: u64| usize::try_from(at - base).expect("in the buffer");
+                    index(from)..index(to)
+                };
+                buf[span(at)].copy_from_slice(&cover.bytes[span(cover.at)]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the records that end behind `covered` to the log files, whole records at a time.
+///
+/// What begins before the last bytes that nothing but the files holds stays in its file. A new file that had
+/// its header but not yet these records would hide them from the next recovery.
+fn write_covered(
+    identity: Identity,
+    composite: &mut Composite<'_>,
+    begin: u64,
+    covered: u64,
+    end: u64,
+) -> Result<()> {
+    let only_covered = composite.only_covered(end);
+    let mut at = begin;
+    while at < end {
+        let mut batch = Vec::new();
+        let mut batch_at = at;
+        let mut records = Records::new(identity, composite, Lsn(at), end);
+        while batch.len() < BATCH_BYTES {
+            let Some((lsn, header, bytes)) = records.next_raw()? else { break };
+            let next = lsn.0 + header.record_bytes() as u64;
+            at = next;
+            if next <= covered {
+                batch_at = next;
+                continue;
+            }
+            debug_assert_eq!(bytes.len(), HEADER_BYTES + header.payload_bytes);
+            batch.extend_from_slice(bytes);
+            batch.resize(usize::try_from(next - batch_at).expect("a batch"), 0);
+            if batch_at < only_covered && next >= only_covered {
+                break;
+            }
+        }
+        if batch.is_empty() {
+            break;
+        }
+        match batch_at < only_covered {
+            true => composite.segments.write_again(batch_at, &batch)?,
+            false => composite.segments.write(batch_at, &batch)?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,446 @@
+//! One process's part in a service: the streams it has open. The leases it holds are in `own_lease`, the
+//! chunks it lends itself in `pool`.
+//!
+//! # Who may do what
+//!
+//! Every process that serves the directory may drain any stream and lead any group commit; who does it
+//! now stands in a word (`words`), and is replaced when it dies. Appending needs the stream's lease.
+//!
+//! Locks, in this order: `lanes`, then those of a lane.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use device::sync::Mutex;
+
+use crate::engine::lane::Lane;
+use crate::engine::wakeup::Wakeup;
+use crate::engine::writer::Sizes;
+use crate::host::{Host, StreamMeta};
+use crate::words::{Client, Control, LaneWords};
+use crate::{LogError, Lsn, Result, StreamId, StreamName, clock};
+
+/// USNs that are made good at once: one hour.
+pub(crate) const USN_STEP: u64 = 3600 * 1_000_000_000;
+
+/// A service as this process sees it.
+pub(crate) struct Service {
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) control: Control,
+    lanes: Mutex<HashMap<StreamId, Arc<Lane>>>,
+    /// The streams as they were last listed, to find one that is not open here.
+    listed: Mutex<Vec<(StreamName, StreamMeta)>>,
+    /// How long an append waits for a chunk while nothing is drained.
+    pub(crate) full_wait: Duration,
+    wakeup: Wakeup,
+}
+
+impl Service {
+    /// The part in the service of `host`, which `recovery` has made ready.
+    pub(crate) fn new(host: Arc<dyn Host>, full_wait: Duration) -> Service {
+        let control = host.control();
+        let (lanes, listed) = (Mutex::default(), Mutex::default());
+        Service { host, control, lanes, listed, full_wait, wakeup: Wakeup::default() }
+    }
+
+    /// What wakes the flush worker.
+    pub(crate) fn wakeup(&self) -> &Wakeup {
+        &self.wakeup
+    }
+
+    pub(crate) fn is_dead(&self, client: Client) -> bool {
+        client.plain() != self.host.client() && self.host.is_dead(client.plain())
+    }
+
+    /// The lane of a stream that exists, ready.
+    pub(crate) fn lane(&self, name: &StreamName, meta: &StreamMeta) -> Result<Arc<Lane>> {
+        let id = StreamId(meta.id);
+        if let Some(lane) = self.lanes.lock().get(&id) {
+            return Ok(lane.clone());
+        }
+        let lane = Arc::new(Lane::open(self.host.clone(), name.clone(), meta.clone())?);
+        let is_ready = lane.words.is_ready();
+        lane.words.check()?;
+        if !is_ready {
+            self.host.locked(&mut || self.recover_lane(&lane, &[]))?;
+        }
+        Ok(self.lanes.lock().entry(id).or_insert(lane).clone())
+    }
+
+    /// The lane of stream `id`; `None`: there is no such stream.
+    pub(crate) fn lane_of(&self, id: StreamId) -> Result<Option<Arc<Lane>>> {
+        if let Some(lane) = self.lanes.lock().get(&id) {
+            return Ok(Some(lane.clone()));
+        }
+        self.lane_where(|found| found == id)
+    }
+
+    /// The lane of the stream that has a place now.
+    pub(crate) fn lane_at(&self, place: usize) -> Result<Option<Arc<Lane>>> {
+        let is_there =
+            |lane: &&Arc<Lane>| lane.identity().stream.place() == place && !lane.is_removed();
+        if let Some(lane) = self.lanes.lock().values().find(is_there) {
+            return Ok(Some(lane.clone()));
+        }
+        self.lane_where(|found| found.place() == place)
+    }
+
+    fn lane_where(&self, is_it: impl Fn(StreamId) -> bool) -> Result<Option<Arc<Lane>>> {
+        let find = |streams: &[(StreamName, StreamMeta)]| {
+            streams.iter().find(|(_, meta)| is_it(StreamId(meta.id))).cloned()
+        };
+        let listed = find(&self.listed.lock());
+        // It may have been removed since, and its name or its place be another's.
+        let found = match listed {
+            Some((name, meta)) if self.host.stream(&name)?.as_ref() == Some(&meta) => {
+                Some((name, meta))
+            }
+            _ => {
+                let streams = self.host.streams()?;
+                let found = find(&streams);
+                *self.listed.lock() = streams;
+                found
+            }
+        };
+        found.map(|(name, meta)| self.lane(&name, &meta)).transpose()
+    }
+
+    /// Removes the stream `name`, of which `meta` was found.
+    pub(crate) fn remove_named(&self, name: &StreamName, meta: Option<StreamMeta>) -> Result<()> {
+        let Some(meta) = meta else {
+            // Somebody who asks again what a process that died had begun takes this for a success.
+            self.host.keep_stream(name)?;
+            return Err(LogError::NotFound(format!("there is no stream {name}")));
+        };
+        self.remove(&self.lane(name, &meta)?)
+    }
+
+    /// Removes the stream: from the moment its directory is gone its chunks are nobody's.
+    pub(crate) fn remove(&self, lane: &Arc<Lane>) -> Result<()> {
+        // Nobody appends, drains or leads with it meanwhile.
+        let removed = self.with_writer(lane, |_, _| {
+            let drainer = self.wait_for_drainer(lane)?;
+            self.host.remove_stream(&lane.name, &lane.meta)?;
+            drainer.mark_removed();
+            let stream = lane.identity().stream;
+            self.forget(stream);
+            self.host.locked(&mut || self.free_all_chunks(stream))
+        });
+        self.release(lane);
+        removed
+    }
+
+    /// Forgets a lane whose stream another process removed, and frees its chunks if that process died before
+    /// it could. Whether it was removed.
+    pub(crate) fn forget_removed(&self, stream: StreamId) -> Result<bool> {
+        let mut is_removed = false;
+        self.host.locked(&mut || {
+            is_removed = !self.host.streams()?.iter().any(|(_, meta)| meta.id == stream.0);
+            if is_removed {
+                self.forget(stream);
+                self.free_all_chunks(stream)?;
+            }
+            Ok(())
+        })?;
+        Ok(is_removed)
+    }
+
+    /// Drains what dead processes left, and forgets the streams that others removed.
+    pub(crate) fn sweep(&self) {
+        let lanes = self.open_lanes();
+        // A stream that was removed takes nothing; nor does one that failed, which stays.
+        for lane in lanes.iter().filter(|lane| lane.check().is_err()) {
+            // Looked at again next time.
+            let _ = self.forget_removed(lane.identity().stream);
+        }
+        for stream in self.owners() {
+            if lanes.iter().any(|lane| lane.identity().stream == stream) {
+                continue;
+            }
+            let lane = match self.lane_of(stream) {
+                Ok(Some(lane)) => lane,
+                Ok(None) => {
+                    let _ = self.forget_removed(stream);
+                    continue;
+                }
+                Err(_) => continue,
+            };
+            let lessee = lane.words.lessee();
+            if lessee == Client::NOBODY || self.is_dead(lessee) {
+                let _ = self.drain(&lane);
+            }
+        }
+    }
+
+    /// Lanes that this process has open.
+    pub(crate) fn open_lanes(&self) -> Vec<Arc<Lane>> {
+        self.lanes.lock().values().cloned().collect()
+    }
+
+    /// The lane of stream `id`, if this process has it open.
+    pub(crate) fn open_lane(&self, id: StreamId) -> Option<Arc<Lane>> {
+        self.lanes.lock().get(&id).cloned()
+    }
+
+    /// Closes lanes that nothing refers to and that `is_wanted` does not hold back, so that
+    /// `keep_count` are left.
+    pub(crate) fn retain_lanes(&self, keep_count: usize, is_wanted: impl Fn(&Lane) -> bool) {
+        let mut lanes = self.lanes.lock();
+        let mut excess = lanes.len().saturating_sub(keep_count);
+        lanes.retain(|_, lane| {
+            let stays = excess == 0 || Arc::strong_count(lane) > 1 || is_wanted(lane);
+            excess -= usize::from(!stays);
+            stays
+        });
+    }
+
+    pub(crate) fn forget(&self, id: StreamId) {
+        self.lanes.lock().remove(&id);
+    }
+
+    pub(crate) fn sizes(&self) -> Sizes {
+        let settings = self.host.settings();
+        Sizes { chunk_bytes: settings.chunk_bytes, pool_bytes: settings.pool_bytes() }
+    }
+
+    /// Tells a lane the base and the limit of USNs.
+    pub(crate) fn refresh_usn(&self, words: &LaneWords) {
+        words.set_usn_range(self.control.usn_base(), self.control.usn_limit());
+    }
+
+    /// Says that the records before `lsn` are not wanted any more.
+    pub(crate) fn truncate_before(&self, lane: &Lane, lsn: Lsn) -> Result<()> {
+        // After a failed write nobody knows which files are whole: none is removed.
+        lane.check()?;
+        lane.pull()?;
+        let end = Lsn(lane.words.appended());
+        if lsn > end {
+            let text = format!("stream {}: {lsn} lies behind its end, {end}", lane.name);
+            return Err(LogError::Usage(text));
+        }
+        let before = lane.words.raise_head(lsn.0);
+        if before >= lsn.0 {
+            return Ok(());
+        }
+        let drained = lane.words.drained();
+        lane.words.check()?;
+        lane.with_files(|segments| segments.truncate_before(lsn.0, drained))
+    }
+
+    /// Makes the stream durable up to the record at `lsn` and all before it.
+    pub(crate) fn sync(&self, lane: &Arc<Lane>, lsn: Lsn) -> Result<()> {
+        lane.check()?;
+        lane.pull()?;
+        if lane.durable() > lsn.0 {
+            return Ok(());
+        }
+        let appended = lane.words.appended();
+        lane.words.check()?;
+        if lsn.0 >= appended {
+            let text = format!("stream {}: no record at {lsn} was appended", lane.name);
+            return Err(LogError::Usage(text));
+        }
+        self.commit_to(lane, appended)
+    }
+
+    /// Makes the USNs of the next hour good.
+    pub(crate) fn extend_usn(&self) -> Result<()> {
+        self.host.locked(&mut || {
+            let base = self.control.usn_base();
+            let now = base.wrapping_add(clock::monotonic_ns());
+            let limit = self.control.usn_limit();
+            self.control.check()?;
+            if now + USN_STEP / 2 >= limit {
+                let next = now.max(limit) + USN_STEP;
+                self.host.keep_usn_limit(next)?;
+                self.control.set_usn_limit(next);
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::writer::{Lender, Writer};
+    use crate::test_directory::{TestPlace, make_lane};
+    use crate::words::STREAM_COUNT_MAX;
+
+    #[test]
+    fn any_number_of_streams_is_made_and_removed() {
+        let place = TestPlace::new();
+        let (log, other) = (place.open(), place.open());
+        let control = &log.service().control;
+        let _first = log.stream("zero").expect("stream");
+        control.set_next_stream(STREAM_COUNT_MAX as u64 - 3);
+        for number in 0..6 {
+            let stream = log.stream("short").expect("stream");
+            let its = other.lane("short");
+            let lsn = stream.append(b"record").expect("append");
+            // The other process leads: it must take the stream that has the place now.
+            other.service().sync(&its, lsn).expect("sync");
+            let id = log.lane("short").identity().stream;
+            assert_ne!(id.place(), 0, "the first stream has it, round {number}");
+            log.remove_stream("short").expect("remove");
+        }
+        assert_eq!(control.next_stream(), STREAM_COUNT_MAX as u64 + 4);
+    }
+
+    #[test]
+    fn who_leads_is_not_misled_by_streams_that_had_the_place_before() {
+        let place = TestPlace::new();
+        let (log, other) = (place.open(), place.open());
+        let control = &log.service().control;
+        for round in 0..8 {
+            control.set_next_stream(7 + round * STREAM_COUNT_MAX as u64);
+            let stream = log.stream("short").expect("stream");
+            let its = other.lane("short");
+            assert_eq!(log.lane("short").identity().stream.place(), 7);
+            let lsn = stream.append(b"record").expect("append");
+            // The other process still knows all the earlier ones.
+            let found = other.service().lane_at(7).expect("look").expect("a stream");
+            assert_eq!(found.identity(), its.identity(), "round {round}");
+            other.service().sync(&its, lsn).expect("sync");
+            log.remove_stream("short").expect("remove");
+        }
+    }
+
+    #[test]
+    fn who_gave_the_memory_back_uses_it_no_more() {
+        let place = TestPlace::new();
+        let (first, _) = place.join();
+        first.give_memory_back(|| Ok(true)).expect("nobody else is there");
+        // It still has its files open, and the next one has its slot.
+        let (log, other) = (place.open(), place.open());
+        let stream = log.stream("a").expect("stream");
+        let lsn = stream.append(b"record").expect("append");
+        drop(first);
+        other.service().sync(&other.lane("a"), lsn).expect("sync");
+        stream.flush().expect("flush");
+        assert_eq!(stream.read_from(lsn).expect("reader").count(), 1);
+    }
+
+    #[test]
+    fn who_comes_while_the_last_one_goes_keeps_the_memory() {
+        // Also if it has left again: it may have appended something.
+        for stays in [true, false] {
+            let place = TestPlace::new();
+            let (first, _) = place.join();
+            let mut other = None;
+            let come = || {
+                let joined = place.join();
+                other = stays.then_some(joined);
+                Ok(true)
+            };
+            first.give_memory_back(come).expect("another one came");
+            assert_eq!(place.memory_count(), 1, "stays: {stays}");
+            first.give_memory_back(|| Ok(true)).expect("nobody comes");
+            assert_eq!(place.memory_count(), usize::from(stays));
+        }
+    }
+
+    #[test]
+    fn what_was_not_drained_of_a_removed_stream_is_not_drained() {
+        let place = TestPlace::new();
+        let (_, service) = place.join();
+        let lane = make_lane(&service, "short");
+        let append = |writer: &mut Writer, lender: &dyn Lender| writer.append(lender, &[1; 50_000]);
+        service.with_writer(&lane, append).expect("append");
+        assert!(service.lent_count() > 0);
+        service.remove_named(&lane.name, Some(lane.meta.clone())).expect("remove");
+        let drained = service.control.drain_bytes();
+        assert_eq!((service.lent_count(), drained), (0, 0));
+    }
+
+    #[test]
+    fn chunks_of_whoever_died_while_removing_are_freed() {
+        let place = TestPlace::new();
+        let (log, other) = (place.open(), place.open());
+        let stream = log.stream("half").expect("stream");
+        other.stream("half").expect("the same stream");
+        stream.append(&[1; 300_000]).expect("append");
+        let (lane, service) = (log.lane("half"), log.service());
+        let id = lane.identity().stream;
+        assert!(!other.service().forget_removed(id).expect("look"), "it is there");
+        service.host.remove_stream(&lane.name, &lane.meta).expect("remove");
+        assert!(service.lent_count() > 0);
+        assert!(other.service().forget_removed(id).expect("look"));
+        assert_eq!(service.lent_count(), 0);
+        assert!(other.service().open_lanes().is_empty());
+    }
+
+    #[test]
+    fn regression_a_stream_that_is_damaged_keeps_nobody_from_the_group_log() {
+        let place = TestPlace::new();
+        // Without flush workers, which would drain it.
+        let ((_, service), (_, other)) = (place.join(), place.join());
+        let append = |service: &Service, lane: &Arc<Lane>, len_bytes| {
+            let bytes = vec![1; len_bytes];
+            let append = |writer: &mut Writer, lender: &dyn Lender| writer.append(lender, &bytes);
+            let lsn = service.with_writer(lane, append).expect("append");
+            service.sync(lane, lsn).expect("sync");
+        };
+        let damaged = make_lane(&service, "damaged");
+        append(&service, &damaged, 500);
+        service.drain(&damaged).expect("drain");
+        append(&service, &damaged, 500);
+        let directory = place.path().join("streams/damaged");
+        for entry in std::fs::read_dir(&directory).expect("directory") {
+            let path = entry.expect("entry").path();
+            if path.extension().is_some_and(|end| end == "seg") {
+                let file = std::fs::OpenOptions::new().write(true).open(path).expect("open");
+                std::os::unix::fs::FileExt::write_all_at(&file, &[7; 64], 0).expect("write");
+            }
+        }
+        // The other process does not have it open, and fills the group log and the pool.
+        let sound = make_lane(&other, "sound");
+        let rounds = || other.control.group_place().generation;
+        let before = rounds();
+        for _ in 0..400 {
+            append(&other, &sound, 100_000);
+        }
+        assert!(rounds() > before, "the group log began anew");
+        assert!(directory.join("kept").exists());
+        // Who has it open goes on.
+        append(&service, &damaged, 500);
+        drop((damaged, sound, service, other));
+        place.restart();
+        let log = place.open();
+        let sound = log.stream("sound").expect("stream");
+        assert_eq!(sound.read_from(sound.head()).expect("reader").count(), 400);
+        let error = log.stream("damaged").err().expect("damaged").to_string();
+        assert!(error.contains("damaged"), "{error}");
+        // A decision of somebody makes it usable again.
+        log.discard_damaged("damaged").expect("given up");
+        sound.append(b"again").and_then(|lsn| sound.sync(lsn)).expect("as ever");
+    }
+
+    #[test]
+    fn regression_a_stream_that_failed_keeps_no_other_from_the_group_log() {
+        let place = TestPlace::new();
+        let (_, service) = place.join();
+        let lanes = ["failed", "sound"].map(|name| make_lane(&service, name));
+        for lane in &lanes {
+            let append =
+                |writer: &mut Writer, lender: &dyn Lender| writer.append(lender, &[1; 500]);
+            let lsn = service.with_writer(lane, append).expect("append");
+            service.sync(lane, lsn).expect("sync");
+        }
+        let error = std::io::Error::other("broken");
+        let error = device::DeviceError::new(device::Operation::Write, 0, 0, error);
+        lanes[0].abort_after(&LogError::from(error));
+        for _ in 0..2 {
+            service.empty_group().expect("the failed one is kept elsewhere");
+        }
+        drop((lanes, service));
+        place.restart();
+        let log = place.open();
+        for name in ["failed", "sound"] {
+            let stream = log.stream(name).expect("stream");
+            assert_eq!(stream.read_from(stream.head()).expect("reader").count(), 1, "{name}");
+        }
+        assert!(!place.path().join("streams/failed/kept").exists());
+    }
+}

@@ -1,0 +1,134 @@
+//! The flush worker: a thread of each process that drains while nobody waits.
+//!
+//! It drains a lane that has so many chunks (high watermark), that has been idle for a moment, or, when
+//! most of the pool is lent, any lane; and the lanes that dead processes left behind.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::engine::lane::Lane;
+use crate::engine::pool::LANE_CHUNKS_HIGH;
+use crate::engine::service::Service;
+use crate::words::LaneWords;
+use crate::{LogError, Result, StreamId};
+
+/// How often the worker looks.
+const TICK: Duration = Duration::from_millis(50);
+/// A lane that took nothing for so long is drained.
+const IDLE: Duration = Duration::from_millis(100);
+/// How often it looks for what dead processes left.
+const ORPHANS: Duration = Duration::from_secs(1);
+
+/// The thread, until it is dropped.
+pub(crate) struct Worker {
+    service: Arc<Service>,
+    is_ending: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    pub(crate) fn start(service: Arc<Service>) -> Result<Worker> {
+        let is_ending = Arc::new(AtomicBool::new(false));
+        let (its_service, its_end) = (service.clone(), is_ending.clone());
+        let run = move || {
+            let mut rounds =
+                Rounds { service: its_service, seen: HashMap::new(), swept: Instant::now() };
+            while !its_end.load(Ordering::Acquire) {
+                rounds.service.wakeup().wait(TICK);
+                rounds.round();
+            }
+        };
+        let thread = std::thread::Builder::new().name("log-flush".into()).spawn(run);
+        let thread = thread.map_err(|e| LogError::system("starting the flush worker", e))?;
+        Ok(Worker { service, is_ending, thread: Some(thread) })
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.is_ending.store(true, Ordering::Release);
+        self.service.wakeup().wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the worker was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Rounds {
+    service: Arc<Service>,
+    /// Where each lane ended when it was looked at, and since when it has.
+    seen: HashMap<StreamId, (u64, Instant)>,
+    swept: Instant,
+}
+
+impl Rounds {
+    fn round(&mut self) {
+        let pool = self.service.host.settings().chunk_count as usize;
+        let is_tight = self.service.lent_count() * 4 >= pool * 3;
+        for lane in self.service.open_lanes() {
+            if self.wants_drain(&lane, is_tight) {
+                // Latched in the lane, or tried again; reported to whoever appends or syncs.
+                let _ = self.service.drain(&lane);
+            }
+        }
+        if self.swept.elapsed() >= ORPHANS {
+            self.swept = Instant::now();
+            self.service.sweep();
+            let open = self.service.open_lanes();
+            let is_open = |stream| open.iter().any(|lane| lane.identity().stream == stream);
+            self.seen.retain(|stream, _| is_open(*stream));
+        }
+    }
+
+    fn wants_drain(&mut self, lane: &Lane, is_tight: bool) -> bool {
+        if lane.check().is_err() {
+            return false;
+        }
+        if lane.pull().is_err() {
+            // The drain finds out and aborts the lane.
+            return true;
+        }
+        let (appended, undrained_bytes) = undrained(&lane.words);
+        let now = Instant::now();
+        let (end, since) = self.seen.entry(lane.identity().stream).or_insert((appended, now));
+        if *end != appended {
+            (*end, *since) = (appended, now);
+        }
+        let is_idle = since.elapsed() >= IDLE;
+        if undrained_bytes == 0 {
+            // Nothing to write; but an idle lane's last chunk is somebody else's if need be.
+            return is_tight && is_idle && !lane.words.chunks().is_empty();
+        }
+        let high = LANE_CHUNKS_HIGH as u64 * self.service.host.settings().chunk_bytes;
+        is_tight || is_idle || undrained_bytes >= high
+    }
+}
+
+/// Where a lane ends, and how many bytes before that are not drained. Others append and drain meanwhile, or give up
+/// what is damaged.
+fn undrained(words: &LaneWords) -> (u64, u64) {
+    let drained = words.drained();
+    let appended = words.appended();
+    (appended, appended.saturating_sub(drained))
+}
+
+#[cfg(test)]
+mod tests {
+    use device::SharedWords;
+
+    use super::*;
+
+    #[test]
+    fn a_lane_that_others_drain_meanwhile_does_not_end_the_worker() {
+        let words = SharedWords::anonymous(LaneWords::COUNT).expect("words");
+        let words = LaneWords::new(Arc::new(words));
+        words.spoil_drained(64);
+        assert_eq!(undrained(&words), (0, 0));
+        words.appender().publish_appended(164, 1, 100, 1);
+        assert_eq!(undrained(&words), (164, 100));
+    }
+}

@@ -1,0 +1,214 @@
+//! Appending to a lane: copy, persist, publish. No system call, and no lock that another client
+//! could hold.
+//!
+//! ```text
+//! chunks:   | ... record | record | header, payload -> |      zeros
+//!                                 ^ position = appended word, moved when the record is persistent
+//! ```
+//!
+//! The same code runs in an embedded service and in a client of the daemon: where a chunk comes from is
+//! the [`Lender`]'s affair.
+
+use crate::broken::{self, Broken};
+use crate::format::chunk::{Lent, parts};
+use crate::format::record::{
+    FOLLOWS_UNSYNCED, HEADER_BYTES, Identity, PAYLOAD_BYTES_MAX, record_bytes,
+};
+use crate::words::{Appender, LaneWords};
+use crate::{LogError, Lsn, Result, Usn, clock};
+
+/// Who gives a writer what it runs out of.
+pub(crate) trait Lender {
+    /// A chunk for span `ordinal` of the stream, in the lane's table. Waits, for a bounded time,
+    /// until there is one. When there is none, all chunks behind the one that holds the end go back:
+    /// writers that each hold a part of what they need would wait for each other for ever.
+    fn lend(&self, ordinal: u64) -> Result<Lent>;
+
+    /// Makes USNs beyond the present limit good.
+    fn extend_usn(&self) -> Result<()>;
+
+    /// Says that a chunk for span `ordinal` will soon be asked for.
+    fn announce(&self, _ordinal: u64) {}
+}
+
+/// Sizes of the pool, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// Data of a chunk.
+    pub(crate) chunk_bytes: u64,
+    /// All chunks. One append may take half of them.
+    pub(crate) pool_bytes: u64,
+}
+
+/// The end of a lane, held by whoever has the lease.
+pub(crate) struct Writer {
+    identity: Identity,
+    words: LaneWords,
+    end: Appender,
+    sizes: Sizes,
+    /// Whether an append is to be persistent when it returns.
+    is_nvram: bool,
+    /// Where the next record begins.
+    position: u64,
+    /// The chunks from the position's on, in order.
+    chunks: Vec<Lent>,
+    last_usn: u64,
+    /// The last span that was announced.
+    announced: u64,
+}
+
+impl Writer {
+    /// A writer that goes on at `position`, with the chunks that hold it and what follows.
+    pub(crate) fn new(
+        identity: Identity,
+        words: LaneWords,
+        sizes: Sizes,
+        is_nvram: bool,
+        position: u64,
+        chunks: Vec<Lent>,
+    ) -> Writer {
+        let last_usn = words.last_usn();
+        let (end, announced) = (words.appender(), 0);
+        Writer { identity, words, end, sizes, is_nvram, position, chunks, last_usn, announced }
+    }
+
+    /// Appends one record. On NVRAM it is durable when this returns.
+    #[cfg(test)]
+    pub(crate) fn append(&mut self, lender: &dyn Lender, payload: &[u8]) -> Result<Lsn> {
+        self.append_batch(lender, &[payload])
+    }
+
+    /// Appends records one behind the other, persisted together; where the last one begins. After a
+    /// crash in the middle any number of the first ones may be there. Nothing is appended when
+    /// this fails.
+    pub(crate) fn append_batch(&mut self, lender: &dyn Lender, payloads: &[&[u8]]) -> Result<Lsn> {
+        let len_bytes = check_sizes(payloads, self.sizes.pool_bytes / 2)?;
+        self.borrow_up_to(lender, self.position + len_bytes)?;
+        let begin = self.position;
+        let mut at = begin;
+        let mut last = Lsn(begin);
+        let is_alone = payloads.len() == 1;
+        let first_usn = self.take_usns(lender, payloads.len() as u64)?;
+        for (usn, payload) in (first_usn..).map(Usn).zip(payloads) {
+            last = Lsn(at);
+            let flags = self.flags(at);
+            let header = self.identity.seal(last, usn, payload, flags);
+            self.store(at, &header, payload, is_alone)?;
+            at += record_bytes(payload.len()) as u64;
+        }
+        if self.is_nvram && !is_alone && !broken::is(Broken::BatchNotPersisted) {
+            for chunk in &self.chunks {
+                chunk.memory.persist()?;
+            }
+        }
+        self.publish(at, payloads);
+        Ok(last)
+    }
+
+    /// Whether all before `at` is durable already.
+    fn flags(&self, at: u64) -> u32 {
+        let durable = match self.is_nvram {
+            true => self.position,
+            false => self.words.synced(),
+        };
+        let follows_unsynced = (durable < at || broken::is(Broken::AlwaysFollowsUnsynced))
+            && !broken::is(Broken::NeverFollowsUnsynced);
+        if follows_unsynced { FOLLOWS_UNSYNCED } else { 0 }
+    }
+
+    /// Takes `count` USNs that follow each other; the first of them. Before anything is stored: a
+    /// record that was stored when a later one of its batch found no USN could be found after a
+    /// crash, behind one that took its place.
+    fn take_usns(&mut self, lender: &dyn Lender, count: u64) -> Result<u64> {
+        let now = self.words.usn_base().wrapping_add(clock::monotonic_ns());
+        let first = now.max(self.last_usn.saturating_add(1));
+        let last = first.saturating_add(count - 1);
+        let is_good = || last < self.words.usn_limit();
+        if !is_good() {
+            lender.extend_usn()?;
+            if !is_good() {
+                let text = format!("the lane says that USN {} was given", self.last_usn);
+                return Err(LogError::Incompatible(text));
+            }
+        }
+        self.last_usn = last;
+        Ok(first)
+    }
+
+    /// Borrows the chunks for the bytes up to `end`.
+    fn borrow_up_to(&mut self, lender: &dyn Lender, end: u64) -> Result<()> {
+        let first = self.position / self.sizes.chunk_bytes;
+        self.chunks.retain(|chunk| chunk.ordinal >= first);
+        let next = self.chunks.last().map_or(first, |chunk| chunk.ordinal + 1);
+        for ordinal in next..=(end - 1) / self.sizes.chunk_bytes {
+            match lender.lend(ordinal) {
+                Ok(lent) => self.chunks.push(lent),
+                Err(e) => {
+                    // The lender has taken back what nothing was stored in.
+                    self.chunks.retain(|chunk| chunk.ordinal <= first);
+                    return Err(e);
+                }
+            }
+        }
+        let (behind, within) = (end.div_ceil(self.sizes.chunk_bytes), end % self.sizes.chunk_bytes);
+        let is_last = self.chunks.last().is_some_and(|chunk| chunk.ordinal < behind);
+        if is_last && within >= self.sizes.chunk_bytes / 4 && self.announced < behind {
+            self.announced = behind;
+            lender.announce(behind);
+        }
+        Ok(())
+    }
+
+    /// Stores a record; persistent when this returns if `persist` and the lane is on NVRAM. The
+    /// zeros behind the payload are there: nothing was stored behind the position yet.
+    fn store(&self, at: u64, header: &[u8], payload: &[u8], persist: bool) -> Result<()> {
+        let first = self.chunks[0].ordinal;
+        let mut rest = [header, payload];
+        for part in parts(at, HEADER_BYTES + payload.len(), self.sizes.chunk_bytes) {
+            let index = usize::try_from(part.ordinal - first).expect("a borrowed chunk");
+            let memory = &self.chunks[index].memory;
+            let (head, head_rest) = rest[0].split_at(part.len_bytes.min(rest[0].len()));
+            let (tail, tail_rest) = rest[1].split_at(part.len_bytes - head.len());
+            rest = [head_rest, tail_rest];
+            if persist && self.is_nvram {
+                memory.write_durable(part.offset, &[head, tail])?;
+            } else {
+                memory.store(part.offset, head)?;
+                memory.store(part.offset + head.len() as u64, tail)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, end: u64, payloads: &[&[u8]]) {
+        self.position = end;
+        let bytes: usize = payloads.iter().map(|payload| payload.len()).sum();
+        let count = payloads.len() as u64;
+        self.end.publish_appended(end, count, bytes as u64, self.last_usn);
+    }
+}
+
+fn too_large(len_bytes: u64, limit_bytes: u64) -> LogError {
+    LogError::TooLarge { len_bytes, limit_bytes }
+}
+
+/// Bytes that the records take; an error when there are none, or they are too long.
+fn check_sizes(payloads: &[&[u8]], most_bytes: u64) -> Result<u64> {
+    if payloads.is_empty() {
+        return Err(LogError::Usage("an append of no record".into()));
+    }
+    let mut total = 0;
+    for payload in payloads {
+        if payload.is_empty() {
+            return Err(LogError::Usage("a record of no bytes: it must have at least one".into()));
+        }
+        if payload.len() > PAYLOAD_BYTES_MAX {
+            return Err(too_large(payload.len() as u64, PAYLOAD_BYTES_MAX as u64));
+        }
+        total += record_bytes(payload.len()) as u64;
+    }
+    if total > most_bytes {
+        return Err(too_large(total, most_bytes));
+    }
+    Ok(total)
+}

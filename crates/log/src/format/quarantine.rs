@@ -1,0 +1,155 @@
+//! Records that were synced through the group log, and that the stream's log files cannot take: the stream is damaged, or
+//! its files cannot be written. The group log begins anew without them; until the stream is recovered they lie in a file
+//! `kept` beside its log files, and count as what the group log holds.
+
+use device::FileStore;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::format::group::Piece;
+use crate::format::record::Identity;
+use crate::{LogError, Result};
+
+const NAME: &str = "kept";
+
+/// What stands before the records of a piece.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawKept {
+    pub(crate) lsn: U64,
+    pub(crate) salt: U64,
+    pub(crate) len_bytes: U32,
+    pub(crate) crc: U32,
+}
+
+const HEADER_BYTES: usize = size_of::<RawKept>();
+
+impl RawKept {
+    fn new(identity: Identity, lsn: u64, bytes: &[u8]) -> RawKept {
+        let mut raw = RawKept {
+            lsn: U64::new(lsn),
+            salt: U64::new(identity.salt),
+            len_bytes: U32::new(u32::try_from(bytes.len()).expect("not more than a group log")),
+            crc: U32::new(0),
+        };
+        raw.crc = U32::new(crc32c::crc32c_append(crc32c::crc32c(raw.as_bytes()), bytes));
+        raw
+    }
+}
+
+/// Adds to what is kept of a stream, durably, unless it is kept already.
+pub(crate) fn keep(store: &dyn FileStore, identity: Identity, pieces: &[&Piece]) -> Result<()> {
+    let (known, mut end) = read_file(store, identity)?;
+    let is_new = |piece: &&&Piece| {
+        let piece_end = piece.lsn + piece.bytes.len() as u64;
+        !known.iter().any(|known| {
+            known.lsn <= piece.lsn && piece_end <= known.lsn + known.bytes.len() as u64
+        })
+    };
+    let file = match store.names()?.iter().any(|name| name == NAME) {
+        true => store.open(NAME)?,
+        false => store.create(NAME, 0)?,
+    };
+    for piece in pieces.iter().filter(is_new) {
+        let header = RawKept::new(identity, piece.lsn, &piece.bytes);
+        file.write(end, &[header.as_bytes(), &piece.bytes].concat())?;
+        end += (HEADER_BYTES + piece.bytes.len()) as u64;
+    }
+    file.sync()?;
+    Ok(store.sync_names()?)
+}
+
+/// What is kept of a stream.
+pub(crate) fn read(store: &dyn FileStore, identity: Identity) -> Result<Vec<Piece>> {
+    Ok(read_file(store, identity)?.0)
+}
+
+/// Forgets what was kept, durably, when all of it is in the log files or given up.
+pub(crate) fn remove(store: &dyn FileStore) -> Result<()> {
+    if store.names()?.iter().any(|name| name == NAME) {
+        store.remove(NAME)?;
+        store.sync_names()?;
+    }
+    Ok(())
+}
+
+/// The pieces up to the first that is not whole, and where they end.
+fn read_file(store: &dyn FileStore, identity: Identity) -> Result<(Vec<Piece>, u64)> {
+    let mut pieces = Vec::new();
+    let mut at = 0;
+    if !store.names()?.iter().any(|name| name == NAME) {
+        return Ok((pieces, at));
+    }
+    let file = store.open(NAME)?;
+    let len_bytes = file.len_bytes()?;
+    while at + HEADER_BYTES as u64 <= len_bytes {
+        let mut header = RawKept::new_zeroed();
+        file.read(at, header.as_mut_bytes())?;
+        let bytes_at = at + HEADER_BYTES as u64;
+        let count = u64::from(header.len_bytes.get());
+        if count == 0 || count > len_bytes - bytes_at {
+            break;
+        }
+        let mut bytes = vec![0; usize::try_from(count).expect("fits memory")];
+        file.read(bytes_at, &mut bytes)?;
+        let lsn = header.lsn.get();
+        if RawKept::new(identity, lsn, &bytes).as_bytes() != header.as_bytes() {
+            break;
+        }
+        if lsn.checked_add(count).is_none_or(|end| end > u64::MAX / 2) {
+            let text = format!("{NAME} holds records at {lsn}, where none can be");
+            return Err(LogError::Incompatible(text));
+        }
+        pieces.push(Piece { stream: identity.stream, lsn, bytes });
+        at = bytes_at + count;
+    }
+    Ok((pieces, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StreamId;
+    use device::{Directory, Folder, Trust};
+
+    const OURS: Identity = Identity { stream: StreamId(1), salt: 5 };
+
+    fn piece(lsn: u64, len_bytes: usize) -> Piece {
+        Piece { stream: OURS.stream, lsn, bytes: vec![lsn as u8; len_bytes] }
+    }
+
+    #[test]
+    fn what_is_kept_is_found_once_and_up_to_a_torn_end() {
+        let place = tempfile::tempdir().expect("directory");
+        let store =
+            Directory::new(Folder::open(place.path(), Trust::own()).expect("directory"), 0o600);
+        assert_eq!(read(&store, OURS).expect("none"), []);
+        let pieces = [piece(0, 100), piece(200, 40), piece(100, 100)];
+        keep(&store, OURS, &[&pieces[0], &pieces[1]]).expect("keep");
+        keep(&store, OURS, &[&pieces[1], &pieces[2], &piece(20, 30)]).expect("keep");
+        assert_eq!(read(&store, OURS).expect("read"), pieces);
+        let path = place.path().join(NAME);
+        let whole = std::fs::read(&path).expect("file");
+        for len_bytes in 0..whole.len() {
+            std::fs::write(&path, &whole[..len_bytes]).expect("cut");
+            let count = [124, 188, 312].iter().filter(|end| **end <= len_bytes).count();
+            assert_eq!(read(&store, OURS).expect("read"), pieces[..count], "{len_bytes}");
+        }
+        keep(&store, OURS, &[&pieces[2]]).expect("keep");
+        assert_eq!(read(&store, OURS).expect("read"), pieces);
+        let other = Identity { salt: 6, ..OURS };
+        assert_eq!(read(&store, other).expect("another's"), []);
+        remove(&store).expect("remove");
+        remove(&store).expect("none");
+        assert_eq!(read(&store, OURS).expect("none"), []);
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let raw = RawKept::new(OURS, 3, b"abcd");
+        let mut golden = b"\x03\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x04\0\0\0".to_vec();
+        let crc = crc32c::crc32c(&[&golden[..], &[0; 4], b"abcd"].concat());
+        golden.extend_from_slice(&crc.to_le_bytes());
+        assert_eq!(raw.as_bytes(), golden);
+    }
+}

@@ -1,0 +1,128 @@
+//! The daemon without its socket: what answers requests, and what is looked after between them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use device::sync::Mutex;
+
+use super::access::Made;
+use super::limits::Limits;
+use crate::Result;
+use crate::engine::lane::Lane;
+use crate::engine::service::Service;
+
+/// Where requests are answered.
+pub(crate) struct Desk {
+    pub(crate) service: Arc<Service>,
+    pub(super) limits: Limits,
+    pub(super) made: Made,
+    /// Chunks that users were promised and do not hold yet.
+    promised: Mutex<HashMap<u32, usize>>,
+}
+
+/// A chunk that was promised to a user, until it is lent.
+pub(super) struct Promise<'a> {
+    desk: &'a Desk,
+    uid: u32,
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        let mut promised = self.desk.promised.lock();
+        if let Some(count) = promised.get_mut(&self.uid) {
+            *count -= 1;
+            if *count == 0 {
+                promised.remove(&self.uid);
+            }
+        }
+    }
+}
+
+impl Desk {
+    /// Takes over what the daemon before left. Before anybody is served.
+    pub(crate) fn new(service: Arc<Service>, limits: Limits) -> Result<Desk> {
+        service.take_over_remotes()?;
+        Ok(Desk { service, limits, made: Made::default(), promised: Mutex::default() })
+    }
+
+    /// Promises a user one more chunk; `None`: it has `limit` of them, with those that others of its connections were
+    /// promised at the same time.
+    pub(super) fn promise(&self, uid: u32, limit: usize) -> Option<Promise<'_>> {
+        let mut promised = self.promised.lock();
+        let count = promised.get(&uid).copied().unwrap_or(0);
+        if limit < usize::MAX && self.user_chunk_count(uid) + count >= limit {
+            return None;
+        }
+        promised.insert(uid, count + 1);
+        Some(Promise { desk: self, uid })
+    }
+
+    /// Chunks that the user's clients hold.
+    fn user_chunk_count(&self, uid: u32) -> usize {
+        let is_theirs = |lane: &&Arc<Lane>| lane.words.is_remote_of(uid);
+        let lanes = self.service.open_lanes();
+        lanes.iter().filter(is_theirs).map(|lane| lane.words.chunks().len()).sum()
+    }
+
+    /// Ends the leases of clients that are gone, takes back what others took too much, and closes streams that nobody uses.
+    pub(crate) fn tend(&self) {
+        for lane in self.service.open_lanes() {
+            if lane.words.remote().is_none() {
+                continue;
+            }
+            // Tried again soon.
+            let _ = self.service.hold_to_size(&lane);
+            // Held by who is changing the lease just now.
+            let Some(_writer) = lane.writer.try_lock() else { continue };
+            if lane.is_spoiled() {
+                // Not while its client is there, and again if it fails.
+                let _ = self.service.settle_spoiled(&lane);
+            } else if lane.check().is_ok() && self.service.end_remote(&lane).is_ok() {
+                // Latched in the lane and reported to whoever takes the lease next.
+                let _ = self.service.drain(&lane);
+            }
+        }
+        self.service.forget_idle(self.limits.idle_stream_count);
+    }
+
+    /// Brings all that was appended to the log files. Clients keep their leases.
+    pub(crate) fn bring_home(&self) -> Result<()> {
+        let mut drained = Ok(());
+        for stream in self.service.owners() {
+            if let Ok(Some(lane)) = self.service.lane_of(stream)
+                && lane.check().is_ok()
+                && let Err(e) = self.service.drain(&lane)
+                && !lane.is_spoiled()
+            {
+                drained = Err(e);
+            }
+        }
+        drained
+    }
+
+    pub(super) fn pool_chunk_count(&self) -> usize {
+        self.service.host.settings().chunk_count as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_directory::TestPlace;
+
+    #[test]
+    fn regression_connections_of_a_user_do_not_pass_its_limit_together() {
+        let place = TestPlace::new();
+        let (_, service) = place.join();
+        let desk = Desk::new(Arc::new(service), Limits::default()).expect("desk");
+        let first = desk.promise(7, 2).expect("one");
+        let second = desk.promise(7, 2).expect("two");
+        assert!(desk.promise(7, 2).is_none(), "nothing is lent yet");
+        assert!(desk.promise(8, 2).is_some(), "another user");
+        assert!(desk.promise(7, usize::MAX).is_some(), "who may have all");
+        drop(first);
+        let third = desk.promise(7, 2).expect("one was lent and given back");
+        drop((second, third));
+        assert!(desk.promised.lock().is_empty());
+    }
+}

@@ -1,0 +1,136 @@
+//! The words of a lane that a client of the daemon maps, as whoever serves the directory sees them.
+//!
+//! Laid out as the lane's own words (`words`), of which they are a copy from when the lease was given.
+//! From then on the client changes them as it likes, and what it says is taken over only where it can
+//! be true (`report`).
+//!
+//! They are read from their file and never mapped here: a client may make the file shorter, and a load
+//! behind its end would end the process. The file is locked by the client's descriptor, which goes with the
+//! client, whoever serves the directory then; so a lease ends with the process that has it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use device::{Access, Folder};
+use rustix::fs::FlockOperation;
+
+use super::lane::{Abort, LaneWords};
+use super::limits::NOTE_BYTES;
+use super::report::ClientWords;
+use crate::media::files::{remove_if_there, within};
+use crate::{LogError, Result, StreamId};
+
+/// One client's words.
+pub(crate) struct RemoteWords {
+    /// Never the client's own descriptor: flags of that are shared with it.
+    file: File,
+    memory: Folder,
+    name: String,
+    serial: u64,
+}
+
+/// Bytes of the file.
+const WORDS_BYTES: u64 = LaneWords::COUNT as u64 * 8;
+
+impl RemoteWords {
+    /// Those of lease `serial` of a stream, in the shared memory.
+    pub(crate) fn open(memory: &Folder, stream: StreamId, serial: u64) -> Result<RemoteWords> {
+        let name = words_name(stream, serial);
+        let file = memory.file(&name, Access::ReadWrite).map_err(within(memory, &name))?;
+        Ok(RemoteWords { file, memory: memory.clone(), name, serial })
+    }
+
+    /// Number of the lease.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// The note that the client left.
+    pub(crate) fn note(&self) -> Result<[u8; NOTE_BYTES]> {
+        let mut note = [0; NOTE_BYTES];
+        let at = LaneWords::NOTE as u64 * 8;
+        self.file.read_exact_at(&mut note, at).map_err(|e| self.failed(&e))?;
+        Ok(note)
+    }
+
+    /// Tells the client that nothing is accepted any more.
+    pub(crate) fn tell_aborted(&self, why: Abort) {
+        // A client that has cut its words does not want to know.
+        let _ = self.file.write_all_at(&(why as u64).to_ne_bytes(), LaneWords::ABORTED as u64 * 8);
+    }
+
+    /// Whether the client's process still has its descriptor.
+    pub(crate) fn is_alive(&self) -> Result<bool> {
+        // An open of its own, because a lock belongs to that.
+        let file = match self.memory.file(&self.name, Access::ReadOnly) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(e) => return Err(within(&self.memory, &self.name)(e)),
+        };
+        Ok(rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+    }
+
+    /// Makes the file as long as it should be, if its client made it longer. Whether it was.
+    pub(crate) fn shorten(&self) -> Result<bool> {
+        let failed = within(&self.memory, &self.name);
+        let is_longer = self.file.metadata().map_err(&failed)?.len() > WORDS_BYTES;
+        if is_longer {
+            self.file.set_len(WORDS_BYTES).map_err(&failed)?;
+        }
+        Ok(is_longer)
+    }
+
+    /// Removes the file.
+    pub(crate) fn remove(&self) {
+        // Left behind it is removed with the memory or with the stream.
+        let _ = remove_if_there(&self.memory, &self.name);
+    }
+
+    /// The client's doing, therefore no failure of a device.
+    fn failed(&self, error: &io::Error) -> LogError {
+        let path = self.memory.at(&self.name);
+        LogError::Incompatible(format!("the words of a client, {}: {error}", path.display()))
+    }
+}
+
+impl ClientWords for RemoteWords {
+    fn word(&self, index: usize) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, index as u64 * 8).map_err(|e| self.failed(&e))?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+}
+
+fn words_name(stream: StreamId, serial: u64) -> String {
+    format!("client-{}-{serial}", stream.0)
+}
+
+/// The leases whose words are in `memory`.
+pub(crate) fn leases_in(memory: &Folder) -> Result<Vec<(StreamId, u64)>> {
+    let mut leases = Vec::new();
+    for name in memory.names().map_err(within(memory, ""))? {
+        let numbers = name.strip_prefix("client-").and_then(|name| name.split_once('-'));
+        let Some((stream, serial)) = numbers else { continue };
+        if let (Ok(stream), Ok(serial)) = (stream.parse(), serial.parse()) {
+            leases.push((StreamId(stream), serial));
+        }
+    }
+    Ok(leases)
+}
+
+/// Makes the words of lease `serial`, which begin as `words`; an open file that is locked and is to be handed
+/// to the client and closed.
+pub(crate) fn make_remote_words(
+    memory: &Folder,
+    stream: StreamId,
+    serial: u64,
+    words: &LaneWords,
+) -> Result<File> {
+    let name = words_name(stream, serial);
+    let at = within(memory, &name);
+    let file = memory.new_file(&name, 0o600).map_err(&at)?;
+    file.write_all_at(&words.copy_for_client(), 0).map_err(&at)?;
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| at(e.into()))?;
+    Ok(file)
+}

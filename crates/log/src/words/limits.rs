@@ -1,0 +1,32 @@
+//! How many clients, streams and chunks a service has at most.
+
+use crate::StreamId;
+use crate::format::record::ALIGN_BYTES;
+
+/// Most clients of one service at a time.
+pub const CLIENT_COUNT_MAX: usize = 256;
+/// Most streams of one service at a time.
+pub const STREAM_COUNT_MAX: usize = 1 << 16;
+/// Most chunks of one pool.
+pub const CHUNK_COUNT_MAX: usize = 992;
+
+/// Spans have smaller numbers: so many fit into a lane's table.
+pub(crate) const ORDINAL_MAX: u64 = 1 << 48;
+
+/// Records end at multiples of this.
+pub(super) const RECORD_ALIGN_BYTES: u64 = ALIGN_BYTES as u64;
+
+/// Bytes of the note that a lessee leaves for the next one.
+pub const NOTE_BYTES: usize = 64;
+
+impl StreamId {
+    /// The value of the owner's word of its chunks.
+    pub(super) fn owner(self) -> u64 {
+        u64::from(self.0) + 1
+    }
+
+    /// Its place among the streams that exist, which no other of them has.
+    pub(crate) fn place(self) -> usize {
+        self.0 as usize % STREAM_COUNT_MAX
+    }
+}
