@@ -3,7 +3,8 @@
 use std::ffi::{CStr, c_int};
 
 use crate::ffi::*;
-use crate::{guard, last_error, stat, vfs};
+use crate::vfs::open as vfs;
+use crate::{guard, last_error, stat};
 
 /// SQLite copies the text (`SQLITE_TRANSIENT`).
 fn transient() -> Option<Destructor> {

@@ -83,51 +83,36 @@
 //!
 //! Locks, in this order: SQLite's; table of databases; a database's syncs (`background`); a database's state; table of logs; the stream's lease.
 
-mod aside;
-pub mod background;
 mod batch;
 #[cfg(feature = "canary")]
 pub mod canary;
 mod database;
-mod doubt;
 mod failure;
 pub mod ffi;
-mod file;
-#[cfg(test)]
-mod format_page;
+mod format;
 mod frames;
 mod functions;
-mod home;
 mod known;
 mod last_error;
-mod main_file;
-mod names;
-mod note;
-mod page;
-mod parameters;
-mod pending;
-mod place;
 mod real;
-mod record;
 mod recovery;
-mod roll_forward;
 mod stat;
 mod stream;
-mod tail;
 #[cfg(test)]
 mod test_load;
-mod versions;
 mod vfs;
 mod volume;
 mod wal;
-mod wal_file;
-mod wal_index;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use failure::Failure;
 use ffi::*;
+use vfs::open as vfs_open;
+
+#[doc(hidden)]
+pub use batch::background;
 
 /// Runs `f`; a panic, which is a bug, becomes `otherwise` and does not reach SQLite.
 fn guard<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
@@ -147,14 +132,14 @@ pub unsafe extern "C" fn sqlite3_onejournal_init(
     guard(SQLITE_ERROR, || {
         // SAFETY: SQLite's table.
         let Ok(api) = (unsafe { Api::from_table(table) }) else { return SQLITE_ERROR };
-        if vfs::is_of_another_sqlite(api) {
+        if vfs_open::is_of_another_sqlite(api) {
             if !message.is_null() {
                 // SAFETY: the format takes no argument; the SQLite that calls frees what this returns.
                 unsafe { *message = (api.mprintf)(ANOTHER_SQLITE.as_ptr()) };
             }
             return SQLITE_ERROR;
         }
-        let rc = vfs::register(api);
+        let rc = vfs_open::register(api);
         if rc != SQLITE_OK {
             return rc;
         }
@@ -181,7 +166,7 @@ unsafe extern "C" fn add_functions(
     _table: *const c_void,
 ) -> c_int {
     // SAFETY: SQLite's connection, which no other thread has yet.
-    guard(SQLITE_ERROR, || unsafe { functions::register(vfs::loaded().api, connection) })
+    guard(SQLITE_ERROR, || unsafe { functions::register(vfs_open::loaded().api, connection) })
 }
 
 /// The same, under the name that SQLite looks for first.
@@ -216,7 +201,7 @@ pub unsafe extern "C" fn sqlite3_onejournal_default_init(
         return rc;
     }
     // SAFETY: SQLite's table.
-    guard(SQLITE_ERROR, || match unsafe { Api::from_table(table) }.map(vfs::make_default) {
+    guard(SQLITE_ERROR, || match unsafe { Api::from_table(table) }.map(vfs_open::make_default) {
         Ok(SQLITE_OK) => SQLITE_OK_LOAD_PERMANENTLY,
         Ok(rc) => rc,
         Err(_) => SQLITE_ERROR,

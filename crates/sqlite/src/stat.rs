@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-use crate::vfs;
+use crate::vfs::open as vfs;
 
 /// Counters of this process.
 pub static COUNTERS: Counters = Counters {

@@ -11,9 +11,9 @@ use super::held::Held;
 use crate::Failure;
 use crate::database::Database;
 use crate::ffi::*;
-use crate::real::Real;
-use crate::vfs::{loaded, tell};
-use crate::wal_index::WalIndex;
+use crate::frames::wal_index::WalIndex;
+use crate::real::file::Real;
+use crate::vfs::open::{loaded, tell};
 
 /// What is still to be done for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

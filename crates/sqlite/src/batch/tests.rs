@@ -12,15 +12,15 @@ use super::commit::Committed;
 use super::held::Held;
 use super::replay::replay;
 use crate::Failure;
-use crate::background::take_over;
+use crate::batch::background::take_over;
 use crate::database::Database;
 use crate::ffi::SQLITE_IOERR_FSYNC;
-use crate::home;
-use crate::place::Settings;
-use crate::real::Opened;
-use crate::recovery::read_live;
-use crate::vfs::Below;
-use crate::wal;
+use crate::format::home;
+use crate::format::wal;
+use crate::real::file::Opened;
+use crate::recovery::recover::read_live;
+use crate::stream::settings::Settings;
+use crate::vfs::open::Below;
 
 const PAGE_BYTES: usize = 512;
 

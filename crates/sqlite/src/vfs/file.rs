@@ -6,15 +6,15 @@ use std::sync::atomic::Ordering;
 use crate::batch::{Connection, Then};
 use crate::database::{self, Database};
 use crate::ffi::*;
-use crate::main_file::{
+use crate::frames::wal_index::{HEADERS_BYTES, WalIndex};
+use crate::real::file::{Real, call};
+use crate::vfs::main_file::{
     before, before_journal, connection_of, file_control, lock, truncate, unlock,
 };
-use crate::names;
-use crate::real::{Real, call};
-use crate::vfs::tell;
-use crate::volume::Volume;
-use crate::wal_file::Wal;
-use crate::wal_index::{HEADERS_BYTES, WalIndex};
+use crate::vfs::names;
+use crate::vfs::open::tell;
+use crate::volume::file::Volume;
+use crate::wal::file::Wal;
 use crate::{Failure, guard};
 
 /// What SQLite sees.

@@ -8,8 +8,8 @@
 
 use std::ops::Range;
 
-use crate::wal::{FRAME_HEADER_BYTES, FrameHeader, Header};
-use crate::wal_index::Counted;
+use crate::format::wal::{FRAME_HEADER_BYTES, FrameHeader, Header};
+use crate::frames::wal_index::Counted;
 
 /// So much is kept; what is more goes to the file itself at the commit (`database`).
 const KEPT_BYTES_MAX: usize = (1 << 20) + (128 << 10);

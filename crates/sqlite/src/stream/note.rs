@@ -3,7 +3,7 @@
 
 use log::NOTE_BYTES;
 
-use crate::wal::{Checksum, Salts};
+use crate::format::wal::{Checksum, Salts};
 
 /// Everything as of the last record. Written under the stream's lease only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -18,10 +18,10 @@
 use journal::codec::compress;
 
 use crate::Failure;
-use crate::batch::record as batch;
-use crate::home;
-use crate::page::Form;
-use crate::wal::{self, Checksum, FrameHeader, Salts};
+use crate::format::home;
+use crate::format::page::Form;
+use crate::format::pages as batch;
+use crate::format::wal::{self, Checksum, FrameHeader, Salts};
 
 const VERSION: u8 = 1;
 /// Number of the kind of frames.
@@ -246,7 +246,7 @@ impl Items {
         numbers.iter().for_each(|number| put(&mut self.body, *number));
         let form_at = self.body.len();
         self.body.extend_from_slice(&[0; 5]);
-        let form = crate::page::encode(base, page, &mut self.body);
+        let form = crate::format::page::encode(base, page, &mut self.body);
         let bytes = u32_of(self.body.len() - form_at - 5);
         self.body[form_at] = form as u8;
         self.body[form_at + 1..form_at + 5].copy_from_slice(&bytes.to_le_bytes());

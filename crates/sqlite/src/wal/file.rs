@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use crate::database::{Database, Files};
 use crate::ffi::*;
-use crate::file::{File, real_file, real_of, report};
-use crate::main_file::connection_of;
-use crate::pending::Pending;
-use crate::real::call;
-use crate::wal::{FRAME_HEADER_BYTES, HEADER_BYTES};
+use crate::format::wal::{FRAME_HEADER_BYTES, HEADER_BYTES};
+use crate::frames::pending::Pending;
+use crate::real::file::call;
+use crate::vfs::file::{File, real_file, real_of, report};
+use crate::vfs::main_file::connection_of;
 use crate::{Failure, guard};
 
 /// A database's WAL.

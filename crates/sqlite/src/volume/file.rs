@@ -16,10 +16,10 @@ use rustix::fs::XattrFlags;
 use crate::Failure;
 use crate::database;
 use crate::ffi::*;
-use crate::frames::{Frames, Step};
-use crate::real::Real;
-use crate::vfs::tell;
-use crate::wal::{HEADER_BYTES, Header};
+use crate::format::wal::{HEADER_BYTES, Header};
+use crate::real::file::Real;
+use crate::vfs::open::tell;
+use crate::volume::frames::{Frames, Step};
 
 /// Says the mode that holds for a file; it is on every file of a volume.
 const MODE: &str = "user.onejournal.mode";

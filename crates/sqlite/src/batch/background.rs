@@ -32,13 +32,13 @@ use log::{Log, Stream};
 
 use crate::Failure;
 use crate::database::Database;
-use crate::doubt::doubt;
-use crate::home;
-use crate::note::{Found, Note};
-use crate::real::{Opened, Real};
+use crate::format::home;
+use crate::real::file::{Opened, Real};
 use crate::stat::COUNTERS;
-use crate::stream::{Lease, append, find_note, leave};
-use crate::vfs::tell;
+use crate::stream::doubt::doubt;
+use crate::stream::lease::{Lease, append, find_note, leave};
+use crate::stream::note::{Found, Note};
+use crate::vfs::open::tell;
 
 /// So much log of a database has a sync begin.
 const SYNC_BYTES: u64 = 4 << 20;
@@ -70,7 +70,7 @@ pub fn take_over(sync_bytes: u64, period_bytes_max: u64) {
 /// For tests: the next step of each job.
 #[doc(hidden)]
 pub fn step() {
-    for database in crate::vfs::open_databases() {
+    for database in crate::vfs::open::open_databases() {
         database.background.step(&database);
     }
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use log::{LogError, Lsn, Stream};
 
 use crate::Failure;
-use crate::note::{Found, Note};
-use crate::record::{Base, encode_base};
+use crate::format::record::{Base, encode_base};
+use crate::stream::note::{Found, Note};
 
 /// How long another process may keep the lease, which it does for microseconds.
 const LEASE_WAIT: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 10 });

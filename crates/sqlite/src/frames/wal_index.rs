@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use crate::wal::{Checksum, Salts};
+use crate::format::wal::{Checksum, Salts};
 
 const VERSION: u32 = 3_007_000;
 /// Words of the header; it is there twice.
@@ -65,7 +65,7 @@ fn counted(header: [u32; HEADER_WORDS]) -> Option<Counted> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wal::{FrameHeader, Header};
+    use crate::format::wal::{FrameHeader, Header};
 
     /// Of a database that this SQLite writes, against its WAL.
     #[test]

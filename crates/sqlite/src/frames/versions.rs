@@ -14,12 +14,12 @@ use rustc_hash::FxHashMap;
 
 use crate::Failure;
 use crate::database::{Files, frame_header};
-use crate::note::Note;
-use crate::pending::Pending;
-use crate::real::Real;
-use crate::record::{FramesHead, FramesWriter};
-use crate::tail::Tail;
-use crate::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header, Salts};
+use crate::format::record::{FramesHead, FramesWriter};
+use crate::format::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header, Salts};
+use crate::frames::pending::Pending;
+use crate::frames::tail::Tail;
+use crate::real::file::Real;
+use crate::stream::note::Note;
 
 /// So much of pages is remembered, of one database.
 const IMAGES_BYTES_MAX: usize = 64 << 10;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::Failure;
 use crate::ffi::*;
-use crate::vfs::loaded;
+use crate::vfs::open::loaded;
 
 /// Calls a method of the file below; a method that is not there is an I/O error.
 macro_rules! call {

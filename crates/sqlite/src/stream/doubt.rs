@@ -6,8 +6,8 @@ use log::{Log, NOTE_BYTES, Stream};
 
 use crate::Failure;
 use crate::database::Database;
-use crate::note::{Found, Note};
-use crate::stream::{Lease, leave};
+use crate::stream::lease::{Lease, leave};
+use crate::stream::note::{Found, Note};
 
 /// What the note of that stream is while there is doubt.
 const DOUBT: [u8; NOTE_BYTES] = [1; NOTE_BYTES];

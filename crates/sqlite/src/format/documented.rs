@@ -1,12 +1,12 @@
 //! `docs/format/sqlite.md` against what is written: offset, size and value of every field.
 
-use crate::batch::record as pages;
-use crate::home;
-use crate::page::Form;
-use crate::record::{Base, FramesHead, FramesWriter, Kind, Stale, encode_base};
-use crate::wal::FrameHeader;
+use crate::format::home;
+use crate::format::page::Form;
+use crate::format::pages;
+use crate::format::record::{Base, FramesHead, FramesWriter, Kind, Stale, encode_base};
+use crate::format::wal::FrameHeader;
 
-const PAGE: &str = include_str!("../../../docs/format/sqlite.md");
+const PAGE: &str = include_str!("../../../../docs/format/sqlite.md");
 
 /// The rows of the table under the heading; the first, or the one that begins with `first`.
 fn table(heading: &str, first: &str) -> Vec<Vec<String>> {

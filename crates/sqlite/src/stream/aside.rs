@@ -10,8 +10,8 @@ use log::{Log, Stream};
 use crate::Failure;
 use crate::database::Database;
 use crate::ffi::SQLITE_WARNING;
-use crate::real::Real;
-use crate::vfs::tell;
+use crate::real::file::Real;
+use crate::vfs::open::tell;
 
 /// As many as that of one name: somebody should have looked at them.
 const COUNT_MAX: usize = 1000;

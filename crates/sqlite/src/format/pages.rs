@@ -7,8 +7,8 @@
 //! ```
 
 use crate::Failure;
-use crate::page::Form;
-use crate::record::{Items, Take, empty, put, u32_of};
+use crate::format::page::Form;
+use crate::format::record::{Items, Take, empty, put, u32_of};
 
 /// What precedes the pages of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,7 @@ fn read_pages<'a>(take: &mut Take<'a>) -> Option<Vec<Page<'a>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Record;
+    use crate::format::record::Record;
 
     const HEAD: Head = Head {
         page_bytes: 512,

@@ -1,6 +1,6 @@
 //! The record *home*: the database file holds, durably, what the records before an LSN say. Those behind it go on counting.
 
-use crate::record::{Take, empty, finish};
+use crate::format::record::{Take, empty, finish};
 
 /// Number of the kind.
 pub const KIND: u8 = 7;
@@ -21,7 +21,7 @@ pub fn upto(take: &mut Take<'_>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Record;
+    use crate::format::record::Record;
 
     #[test]
     fn golden_bytes() {

@@ -2,8 +2,8 @@
 //! (the file format: <https://www.sqlite.org/fileformat2.html#the_database_header>).
 
 use crate::Failure;
-use crate::real::Real;
-use crate::wal;
+use crate::format::wal;
+use crate::real::file::Real;
 
 /// Bytes of the header.
 pub const FRONT_BYTES: usize = 100;

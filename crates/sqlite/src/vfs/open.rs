@@ -10,17 +10,17 @@ use crate::Failure;
 use crate::batch::Connection;
 use crate::database::{self, Database};
 use crate::ffi::*;
-use crate::file::{self, File, Role};
 use crate::guard;
 use crate::known::Known;
 use crate::last_error;
-use crate::main_file;
-use crate::names::{self, Owner};
-use crate::parameters;
-use crate::place::Settings;
-use crate::real::Real;
-use crate::volume::{self, Volume};
-use crate::wal_file::Wal;
+use crate::real::file::Real;
+use crate::stream::settings::Settings;
+use crate::vfs::file::{self, File, Role};
+use crate::vfs::main_file;
+use crate::vfs::names::{self, Owner};
+use crate::vfs::parameters;
+use crate::volume::file::{Volume, is_on_volume};
+use crate::wal::file::Wal;
 
 /// Name of the VFS.
 pub const NAME: &CStr = c"onejournal";
@@ -294,7 +294,7 @@ unsafe fn role_of(
         }
         .and_then(|()| Settings::new(&path, find));
         let mut settings = settings.map_err(|e| report(&e))?;
-        if !settings.is_named && !settings.exists() && volume::is_on_volume(&path) {
+        if !settings.is_named && !settings.exists() && is_on_volume(&path) {
             return Ok(Role::Volume(Volume::main(&path, is_writable)));
         }
         // SAFETY: it is open, and this thread opens it.

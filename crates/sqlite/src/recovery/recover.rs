@@ -22,15 +22,16 @@ use std::time::{Duration, Instant};
 use log::{Log, Lsn, Stream};
 
 use crate::Failure;
-use crate::batch::{self, Batches};
+use crate::batch::Batches;
 use crate::database::{Database, copy_onto_itself, read_header};
-use crate::note::Found;
-use crate::real::{Opened, Real};
-use crate::record::{self, Base, Frame, FramesHead, Kind, Record};
-use crate::roll_forward::{Plan, roll_forward};
+use crate::format::pages;
+use crate::format::record::{self, Base, Frame, FramesHead, Kind, Record};
+use crate::format::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
+use crate::real::file::{Opened, Real};
+use crate::recovery::roll_forward::{Plan, roll_forward};
 use crate::stat::COUNTERS;
-use crate::stream::{self, Lease};
-use crate::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
+use crate::stream::lease::{self, Lease};
+use crate::stream::note::Found;
 
 /// How long somebody else may recover, or have the database open, before opening fails.
 const OTHERS_WAIT: Duration = Duration::from_secs(5);
@@ -67,7 +68,7 @@ impl Database {
     pub fn recover(&self, main: Real, is_writable: bool) -> Result<(), Failure> {
         let done = self.with_log(|log, stream| {
             let begin = Instant::now();
-            while stream::find_note(stream)? == Found::Nothing {
+            while lease::find_note(stream)? == Found::Nothing {
                 let is_last = begin.elapsed() >= OTHERS_WAIT;
                 if self.try_recover(log, stream, main, is_writable, is_last)? {
                     break;
@@ -90,7 +91,7 @@ impl Database {
             true => {
                 let _lease = Lease::take(stream)?;
                 self.set_aside(log, stream)?;
-                stream::close(stream)
+                lease::close(stream)
             }
             false => Ok(()),
         });
@@ -111,7 +112,7 @@ impl Database {
             return self.settle(stream).map(|()| true);
         };
         let is_locked = is_writable && main.lock_exclusive()?;
-        if stream::find_note(stream)? != Found::Nothing {
+        if lease::find_note(stream)? != Found::Nothing {
             // Whoever had it locked has recovered it.
             return if is_locked { main.unlock().map(|()| true) } else { Ok(true) };
         }
@@ -214,8 +215,8 @@ impl Database {
     /// Says that the log holds nothing for the database.
     fn settle(&self, stream: &Stream) -> Result<(), Failure> {
         let _lease = Lease::take(stream)?;
-        match stream::find_note(stream)? {
-            Found::Nothing => stream::close(stream),
+        match lease::find_note(stream)? {
+            Found::Nothing => lease::close(stream),
             Found::Torn | Found::Note(_) => Ok(()),
         }
     }
@@ -223,7 +224,7 @@ impl Database {
 
 /// Whether the stream may hold what is not in the database.
 fn holds_records(stream: &Stream) -> Result<bool, Failure> {
-    Ok(match stream::find_note(stream)? {
+    Ok(match lease::find_note(stream)? {
         Found::Note(note) => note.has_frames || note.has_pages,
         Found::Torn => read_live(stream)?.is_some(),
         Found::Nothing => false,
@@ -249,7 +250,7 @@ pub fn conflict(path: &Path, what: &str) -> Failure {
 /// When no record comes that counts, the log is damaged.
 pub fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
     let mut live: Option<Live> = None;
-    let mut batches: Vec<(Lsn, batch::record::Head, Vec<u8>)> = Vec::new();
+    let mut batches: Vec<(Lsn, pages::Head, Vec<u8>)> = Vec::new();
     for record in stream.read_from(stream.head())? {
         let record = record?;
         match Record::parse(&record.payload)? {

@@ -10,11 +10,11 @@ use std::borrow::Cow;
 
 use crate::Failure;
 use crate::database::DIRECT_BYTES;
-use crate::note::Note;
-use crate::pending::Pending;
-use crate::real::Real;
-use crate::wal::{Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
-use crate::wal_index::Counted;
+use crate::format::wal::{Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
+use crate::frames::pending::Pending;
+use crate::frames::wal_index::Counted;
+use crate::real::file::Real;
+use crate::stream::note::Note;
 
 /// The frames behind the last logged one, up to the last that ends a transaction.
 pub struct Tail<'a> {

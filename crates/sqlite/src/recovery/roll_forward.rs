@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::Failure;
-use crate::real::Real;
-use crate::record::Frame;
-use crate::recovery::{Live, Logged, Scan, page_at};
-use crate::wal::FRAME_HEADER_BYTES;
+use crate::format::record::Frame;
+use crate::format::wal::FRAME_HEADER_BYTES;
+use crate::real::file::Real;
+use crate::recovery::recover::{Live, Logged, Scan, page_at};
 
 /// Where the last version of each page comes from.
 pub struct Plan {
@@ -95,7 +95,7 @@ impl Steps {
         }
         for index in &order {
             let frame = &logged[*index].1;
-            crate::page::apply(frame.form, frame.bytes, &mut version)?;
+            crate::format::page::apply(frame.form, frame.bytes, &mut version)?;
         }
         Ok(version)
     }

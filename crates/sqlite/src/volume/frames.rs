@@ -10,7 +10,7 @@
 //! transaction that it has written already) goes to the file, after what is held.
 
 use crate::Failure;
-use crate::wal::{FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES};
+use crate::format::wal::{FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES};
 
 /// So much may be held.
 const HELD_BYTES_MAX: usize = 1 << 20;

@@ -1,0 +1,3 @@
+//! The VFS below and its files.
+
+pub mod file;
