@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use device::sync::Mutex;
 use log::{Log, LogError, Lsn, Stream};
 
-use crate::Failure;
 use crate::batch::background::Background;
+use crate::counters::COUNTERS;
+use crate::failure::Failure;
 use crate::ffi::SQLITE_IOERR_FSYNC;
 use crate::format::record::{Base, Kind, Record, Stale, encode_base};
 use crate::format::wal::{self, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, Header};
@@ -20,12 +21,11 @@ use crate::frames::pending::Pending;
 use crate::frames::tail::Tail;
 use crate::frames::versions::Versions;
 use crate::real::file::{Opened, Real};
+use crate::real::loaded::Below;
 use crate::recovery::recover::Scan;
-use crate::stat::COUNTERS;
 use crate::stream::lease::{Lease, append, close, find_note, leave, note_of, truncate};
 use crate::stream::note::{Found, Note};
 use crate::stream::settings::{self, Settings};
-use crate::vfs::open::Below;
 
 /// More frames than this at once, in bytes, make the file itself durable: a large write costs the same there.
 pub const DIRECT_BYTES: u64 = 1 << 20;

@@ -30,15 +30,15 @@ use std::thread::JoinHandle;
 use device::sync::Mutex;
 use log::{Log, Stream};
 
-use crate::Failure;
+use crate::counters::COUNTERS;
 use crate::database::Database;
+use crate::failure::Failure;
 use crate::format::home;
+use crate::messages::tell;
 use crate::real::file::{Opened, Real};
-use crate::stat::COUNTERS;
 use crate::stream::doubt::doubt;
 use crate::stream::lease::{Lease, append, find_note, leave};
 use crate::stream::note::{Found, Note};
-use crate::vfs::open::tell;
 
 /// So much log of a database has a sync begin.
 const SYNC_BYTES: u64 = 4 << 20;
@@ -70,7 +70,7 @@ pub fn take_over(sync_bytes: u64, period_bytes_max: u64) {
 /// For tests: the next step of each job.
 #[doc(hidden)]
 pub fn step() {
-    for database in crate::vfs::open::open_databases() {
+    for database in crate::databases::all() {
         database.background.step(&database);
     }
 }

@@ -6,13 +6,13 @@ use log::{Log, Lsn, Stream};
 
 use super::held::Held;
 use super::replay::is_due;
-use crate::Failure;
 use crate::batch::background;
+use crate::counters::COUNTERS;
 use crate::database::Database;
+use crate::failure::Failure;
 use crate::format::database_header::Front;
 use crate::format::pages::{Head, Writer};
 use crate::real::file::Real;
-use crate::stat::COUNTERS;
 use crate::stream::lease::{append, append_closed, close, leave, truncate};
 use crate::stream::note::{Found, Note};
 

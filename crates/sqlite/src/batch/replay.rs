@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 
 use log::{Log, Stream};
 
-use crate::Failure;
+use crate::counters::COUNTERS;
 use crate::database::Database;
+use crate::failure::Failure;
 use crate::format::database_header::Front;
 use crate::format::pages::{Head, Page, pages};
 use crate::real::file::Real;
 use crate::recovery::recover::{conflict, page_at, read_live};
-use crate::stat::COUNTERS;
 use crate::stream::lease::close;
 use crate::stream::note::{Found, Note};
 

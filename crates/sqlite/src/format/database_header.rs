@@ -1,7 +1,7 @@
 //! The first bytes of a database file, as far as a transaction of pages has to know them
 //! (the file format: <https://www.sqlite.org/fileformat2.html#the_database_header>).
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::format::wal;
 use crate::real::file::Real;
 

@@ -9,7 +9,7 @@
 
 use journal::codec::runs;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 const BLOCK_BYTES: usize = 4096;
 static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];

@@ -6,7 +6,7 @@
 //!         | count times: u32 page, u32 CRC32C of the page, u8 form, u32 bytes, bytes |
 //! ```
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::format::page::Form;
 use crate::format::record::{Items, Take, empty, put, u32_of};
 

@@ -17,7 +17,7 @@
 
 use journal::codec::compress;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::format::home;
 use crate::format::page::Form;
 use crate::format::pages as batch;

@@ -8,8 +8,8 @@
 
 use std::borrow::Cow;
 
-use crate::Failure;
 use crate::database::DIRECT_BYTES;
+use crate::failure::Failure;
 use crate::format::wal::{Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
 use crate::frames::pending::Pending;
 use crate::frames::wal_index::Counted;

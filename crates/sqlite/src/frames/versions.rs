@@ -12,8 +12,8 @@ use std::ops::RangeInclusive;
 
 use rustc_hash::FxHashMap;
 
-use crate::Failure;
 use crate::database::{Files, frame_header};
+use crate::failure::Failure;
 use crate::format::record::{FramesHead, FramesWriter};
 use crate::format::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header, Salts};
 use crate::frames::pending::Pending;

@@ -4,9 +4,9 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::ffi::*;
-use crate::vfs::open::loaded;
+use crate::real::loaded::loaded;
 
 /// Calls a method of the file below; a method that is not there is an I/O error.
 macro_rules! call {

@@ -21,15 +21,15 @@ use std::time::{Duration, Instant};
 
 use log::{Log, Lsn, Stream};
 
-use crate::Failure;
 use crate::batch::Batches;
+use crate::counters::COUNTERS;
 use crate::database::{Database, copy_onto_itself, read_header};
+use crate::failure::Failure;
 use crate::format::pages;
 use crate::format::record::{self, Base, Frame, FramesHead, Kind, Record};
 use crate::format::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
 use crate::real::file::{Opened, Real};
 use crate::recovery::roll_forward::{Plan, roll_forward};
-use crate::stat::COUNTERS;
 use crate::stream::lease::{self, Lease};
 use crate::stream::note::Found;
 

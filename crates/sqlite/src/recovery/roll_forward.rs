@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::format::record::Frame;
 use crate::format::wal::FRAME_HEADER_BYTES;
 use crate::real::file::Real;

@@ -7,11 +7,11 @@
 
 use log::{Log, Stream};
 
-use crate::Failure;
 use crate::database::Database;
+use crate::failure::Failure;
 use crate::ffi::SQLITE_WARNING;
+use crate::messages::tell;
 use crate::real::file::Real;
-use crate::vfs::open::tell;
 
 /// As many as that of one name: somebody should have looked at them.
 const COUNT_MAX: usize = 1000;

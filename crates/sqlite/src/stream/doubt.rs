@@ -4,8 +4,8 @@
 
 use log::{Log, NOTE_BYTES, Stream};
 
-use crate::Failure;
 use crate::database::Database;
+use crate::failure::Failure;
 use crate::stream::lease::{Lease, leave};
 use crate::stream::note::{Found, Note};
 

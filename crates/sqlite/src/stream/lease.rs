@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use log::{LogError, Lsn, Stream};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::format::record::{Base, encode_base};
 use crate::stream::note::{Found, Note};
 

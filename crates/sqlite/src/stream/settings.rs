@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use device::{Durability, Folder, Trust};
 use log::{Log, LogError, Options};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::known::Known;
 
 /// Name of the log's directory beside the database.

@@ -1,21 +1,24 @@
 //! A file of the VFS: ours in front, the file below behind it in the same memory.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use crate::batch::{Connection, Then};
 use crate::database::{self, Database};
+use crate::failure::{Failure, guard};
 use crate::ffi::*;
 use crate::frames::wal_index::{HEADERS_BYTES, WalIndex};
+use crate::messages::tell;
 use crate::real::file::{Real, call};
 use crate::vfs::main_file::{
     before, before_journal, connection_of, file_control, lock, truncate, unlock,
 };
 use crate::vfs::names;
-use crate::vfs::open::tell;
 use crate::volume::file::Volume;
 use crate::wal::file::Wal;
-use crate::{Failure, guard};
+
+/// Name of the VFS.
+pub const NAME: &CStr = c"onejournal";
 
 /// What SQLite sees.
 #[repr(C)]

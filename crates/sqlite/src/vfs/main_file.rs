@@ -3,13 +3,15 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::Failure;
 use crate::batch::{self, Connection, Then};
+use crate::failure::Failure;
+use crate::failure::guard;
 use crate::ffi::*;
-use crate::guard;
+use crate::messages::tell;
 use crate::real::file::{Real, call};
+use crate::real::loaded::loaded;
+use crate::vfs::file::NAME;
 use crate::vfs::file::{File, Role, real_file, real_of, role, role_if_ours, settle};
-use crate::vfs::open::{NAME, loaded, tell};
 
 /// The connection that the open database `file` is of; nothing when the file is none of ours.
 ///

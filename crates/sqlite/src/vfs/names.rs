@@ -22,8 +22,8 @@ use std::os::unix::fs::FileExt;
 
 use device::sync::Mutex;
 
+use crate::real::loaded::loaded;
 use crate::vfs::file::File;
-use crate::vfs::open::loaded;
 
 /// Whose a journal or WAL is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

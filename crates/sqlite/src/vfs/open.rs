@@ -3,77 +3,25 @@
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, Weak};
 
-use crate::Failure;
 use crate::batch::Connection;
 use crate::database::{self, Database};
+use crate::databases::{enter, find};
+use crate::failure::Failure;
+use crate::failure::guard;
 use crate::ffi::*;
-use crate::guard;
-use crate::known::Known;
-use crate::last_error;
+use crate::messages::{forget, tell};
 use crate::real::file::Real;
+use crate::real::loaded::{Below, Loaded, is_loaded, load, loaded};
 use crate::stream::settings::Settings;
-use crate::vfs::file::{self, File, Role};
+use crate::vfs::file::{self, File, NAME, Role};
 use crate::vfs::main_file;
 use crate::vfs::names::{self, Owner};
 use crate::vfs::parameters;
 use crate::volume::file::{Volume, is_on_volume};
 use crate::wal::file::Wal;
-
-/// Name of the VFS.
-pub const NAME: &CStr = c"onejournal";
-
-/// The VFS below.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Below(pub *mut sqlite3_vfs);
-
-// SAFETY: a VFS is used by many threads (SQLite demands it of every VFS), and it is registered for good.
-unsafe impl Send for Below {}
-// SAFETY: as above.
-unsafe impl Sync for Below {}
-
-/// What is fixed when the extension is loaded first.
-#[derive(Clone, Copy)]
-pub struct Loaded {
-    /// SQLite's functions.
-    pub api: Api,
-    /// The VFS below.
-    pub below: Below,
-    /// Whether this SQLite was built to write without a journal.
-    pub knows_batches: bool,
-    /// Whether its connections sync before anybody sets `synchronous`.
-    pub begins_syncing: bool,
-}
-
-static LOADED: OnceLock<Loaded> = OnceLock::new();
-
-/// The databases that are open in this process.
-static DATABASES: Known<Database> = Known::new();
-
-/// What was fixed.
-pub fn loaded() -> &'static Loaded {
-    LOADED.get().expect("the VFS is registered after it")
-}
-
-/// Whether another copy of SQLite in this process loaded the extension before: what was fixed is that one's.
-pub fn is_of_another_sqlite(api: Api) -> bool {
-    LOADED.get().is_some_and(|loaded| {
-        let places = [loaded.api, api].map(|api| (api.vfs_register as *const ()).addr());
-        places[0] != places[1]
-    })
-}
-
-/// Tells SQLite's error log and `onejournal_last_error()`.
-pub fn tell(code: c_int, text: &str) {
-    if code & 0xff != SQLITE_WARNING {
-        last_error::note(text);
-    }
-    let text = CString::new(text.replace('\0', " ")).expect("no zeros");
-    // SAFETY: the format takes one string, which ends with a zero.
-    unsafe { (loaded().api.log)(code, c"onejournal: %s".as_ptr(), text.as_ptr()) };
-}
 
 /// Makes the registered VFS the one that SQLite takes when a program names none.
 pub fn make_default(api: Api) -> c_int {
@@ -88,7 +36,7 @@ pub fn make_default(api: Api) -> c_int {
 
 /// Registers the VFS, once in a process.
 pub fn register(api: Api) -> c_int {
-    if LOADED.get().is_some() {
+    if is_loaded() {
         return SQLITE_OK;
     }
     // SAFETY: null asks for the default VFS.
@@ -104,7 +52,7 @@ pub fn register(api: Api) -> c_int {
         // SAFETY: the name ends with a zero.
         api.compileoption_used.is_some_and(|used| unsafe { used(option.as_ptr()) != 0 })
     });
-    if LOADED.set(Loaded { api, below, knows_batches, begins_syncing }).is_err() {
+    if !load(Loaded { api, below, knows_batches, begins_syncing }) {
         return SQLITE_OK;
     }
     // SAFETY: a registered VFS may be read.
@@ -143,38 +91,6 @@ pub fn register(api: Api) -> c_int {
 fn is_off_by_default(used: impl Fn(&CStr) -> bool) -> bool {
     let on = [c"DEFAULT_SYNCHRONOUS=1", c"DEFAULT_SYNCHRONOUS=2", c"DEFAULT_SYNCHRONOUS=3"];
     used(c"DEFAULT_SYNCHRONOUS") && !on.into_iter().any(used)
-}
-
-/// The databases that are open.
-pub fn open_databases() -> Vec<Arc<Database>> {
-    DATABASES.all()
-}
-
-fn find_database(path: &Path) -> Option<Arc<Database>> {
-    DATABASES.find(path)
-}
-
-/// The database at `path`, which is counted as open once more.
-fn enter_database(path: PathBuf, settings: Settings) -> Result<Arc<Database>, Failure> {
-    DATABASES.with(|databases| {
-        let database = match databases.get(&path).and_then(Weak::upgrade) {
-            Some(database) if database.settings.directory == settings.directory => database,
-            Some(database) => {
-                return Err(Failure::CannotOpen(format!(
-                    "{}: this process has it open with its log in {}",
-                    path.display(),
-                    database.settings.directory.display()
-                )));
-            }
-            None => {
-                let database = Arc::new(Database::new(path.clone(), settings, loaded().below));
-                databases.insert(path, Arc::downgrade(&database));
-                database
-            }
-        };
-        database::came(&database);
-        Ok(database)
-    })
 }
 
 /// # Safety
@@ -222,7 +138,7 @@ unsafe extern "C" fn open(
     // SAFETY: SQLite gives `szOsFile` bytes of memory.
     unsafe { (*file).base.pMethods = std::ptr::null() };
     if flags & SQLITE_OPEN_MAIN_DB != 0 {
-        last_error::forget();
+        forget();
     }
     let below = loaded().below.0;
     let mut found_flags = flags;
@@ -300,7 +216,7 @@ unsafe fn role_of(
         // SAFETY: it is open, and this thread opens it.
         let real = unsafe { file::real_file(file) };
         settings.owner = owner_of(&path, real).map_err(|e| report(&e))?;
-        let database = enter_database(path, settings).map_err(|e| report(&e))?;
+        let database = enter(path, settings).map_err(|e| report(&e))?;
         let ready = database.open_log(false).and_then(|has_log| match has_log {
             true => database.recover(real, is_writable),
             false => Ok(()),
@@ -352,9 +268,7 @@ unsafe fn role_of(
         return Ok(Role::Other);
     }
     let main_path = path.as_os_str().as_bytes().strip_suffix(b"-wal");
-    let Some(database) =
-        main_path.and_then(|main| find_database(Path::new(OsStr::from_bytes(main))))
-    else {
+    let Some(database) = main_path.and_then(|main| find(Path::new(OsStr::from_bytes(main)))) else {
         return Ok(Role::Other);
     };
     if is_writable {
@@ -387,7 +301,7 @@ unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c
         // SAFETY: SQLite's names end with a zero.
         let path = unsafe { path_of(name) };
         let main = path.as_os_str().as_bytes().strip_suffix(suffix)?;
-        find_database(Path::new(OsStr::from_bytes(main)))
+        find(Path::new(OsStr::from_bytes(main)))
     };
     let database = guard(None, || find(b"-wal"));
     let has_batches = |database: Arc<Database>| database.has_batches.load(Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! The parameters of a database's URI: an unknown one is refused by its name, because a misspelled `log` would put
 //! the log elsewhere without a word.
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// The extension's.
 const OURS: [&str; 5] = ["log", "nvram", "durability", "memory", "recover"];

@@ -13,12 +13,12 @@ use std::rc::Rc;
 
 use rustix::fs::XattrFlags;
 
-use crate::Failure;
 use crate::database;
+use crate::failure::Failure;
 use crate::ffi::*;
 use crate::format::wal::{HEADER_BYTES, Header};
+use crate::messages::tell;
 use crate::real::file::Real;
-use crate::vfs::open::tell;
 use crate::volume::frames::{Frames, Step};
 
 /// Says the mode that holds for a file; it is on every file of a volume.

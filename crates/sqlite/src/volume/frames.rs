@@ -9,7 +9,7 @@
 //! since the write lock was taken, then its page. All else (SQLite rewrites headers and pages of frames of a
 //! transaction that it has written already) goes to the file, after what is held.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::format::wal::{FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES};
 
 /// So much may be held.

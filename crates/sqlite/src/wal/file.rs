@@ -8,13 +8,13 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use crate::database::{Database, Files};
+use crate::failure::{Failure, guard};
 use crate::ffi::*;
 use crate::format::wal::{FRAME_HEADER_BYTES, HEADER_BYTES};
 use crate::frames::pending::Pending;
 use crate::real::file::call;
 use crate::vfs::file::{File, real_file, real_of, report};
 use crate::vfs::main_file::connection_of;
-use crate::{Failure, guard};
 
 /// A database's WAL.
 pub struct Wal {
