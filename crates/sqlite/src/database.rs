@@ -11,21 +11,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use device::sync::Mutex;
 use log::{Log, LogError, Lsn, Stream};
 
-use crate::Failure;
-use crate::background::Background;
+use crate::batch::background::Background;
+use crate::counters::COUNTERS;
+use crate::failure::Failure;
 use crate::ffi::SQLITE_IOERR_FSYNC;
-use crate::note::{Found, Note};
-use crate::pending::Pending;
-use crate::place::{self, Settings};
-use crate::real::{Opened, Real};
-use crate::record::{Base, Kind, Record, Stale, encode_base};
-use crate::recovery::Scan;
-use crate::stat::COUNTERS;
-use crate::stream::{Lease, append, close, find_note, leave, note_of, truncate};
-use crate::tail::Tail;
-use crate::versions::Versions;
-use crate::vfs::Below;
-use crate::wal::{self, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, Header};
+use crate::format::record::{Base, Kind, Record, Stale, encode_base};
+use crate::format::wal::{self, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, Header};
+use crate::frames::pending::Pending;
+use crate::frames::tail::Tail;
+use crate::frames::versions::Versions;
+use crate::real::file::{Opened, Real};
+use crate::real::loaded::Below;
+use crate::recovery::recover::Scan;
+use crate::stream::lease::{Lease, append, close, find_note, leave, note_of, truncate};
+use crate::stream::note::{Found, Note};
+use crate::stream::settings::{self, Settings};
 
 /// More frames than this at once, in bytes, make the file itself durable: a large write costs the same there.
 pub const DIRECT_BYTES: u64 = 1 << 20;
@@ -97,7 +97,7 @@ impl Database {
     pub fn open_log(&self, may_create: bool) -> Result<bool, Failure> {
         let mut state = self.state.lock();
         if state.service.is_none() && (may_create || self.settings.exists()) {
-            let log = place::open_log(&self.settings)?;
+            let log = settings::open_log(&self.settings)?;
             let stream = log.stream(&self.settings.stream_name(&self.path))?;
             state.service = Some((log, stream));
         }
@@ -114,7 +114,7 @@ impl Database {
         let Some((log, stream)) = state.service.take() else { return Ok(()) };
         drop(state);
         drop(stream);
-        place::close_log(log)
+        settings::close_log(log)
     }
 
     /// Runs `f` with the stream of an open log.

@@ -1,6 +1,7 @@
 //! What can go wrong, and what SQLite is told.
 
 use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use log::LogError;
 
@@ -50,4 +51,9 @@ impl Failure {
             Failure::Log(_) | Failure::Damaged(_) => default,
         }
     }
+}
+
+/// Runs `f`; a panic, which is a bug, becomes `otherwise` and does not reach SQLite.
+pub fn guard<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or(otherwise)
 }

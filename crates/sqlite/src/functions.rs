@@ -2,8 +2,11 @@
 
 use std::ffi::{CStr, c_int};
 
+use crate::failure::guard;
 use crate::ffi::*;
-use crate::{guard, last_error, stat, vfs};
+use crate::messages;
+use crate::real::loaded::loaded;
+use crate::stat;
 
 /// SQLite copies the text (`SQLITE_TRANSIENT`).
 fn transient() -> Option<Destructor> {
@@ -51,7 +54,7 @@ pub unsafe fn register(api: Api, connection: *mut sqlite3) -> c_int {
 unsafe fn give(context: *mut sqlite3_context, text: &str) {
     let count = c_int::try_from(text.len()).unwrap_or(0);
     // SAFETY: the text has so many bytes, and is copied.
-    unsafe { (vfs::loaded().api.result_text)(context, text.as_ptr().cast(), count, transient()) }
+    unsafe { (loaded().api.result_text)(context, text.as_ptr().cast(), count, transient()) }
 }
 
 unsafe extern "C" fn version(
@@ -79,7 +82,7 @@ unsafe extern "C" fn last_error(
 ) {
     guard((), || {
         // A function that gives nothing gives NULL.
-        if let Some(text) = last_error::get() {
+        if let Some(text) = messages::last_error() {
             // SAFETY: SQLite's call.
             unsafe { give(context, &text) }
         }

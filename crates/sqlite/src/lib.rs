@@ -83,142 +83,30 @@
 //!
 //! Locks, in this order: SQLite's; table of databases; a database's syncs (`background`); a database's state; table of logs; the stream's lease.
 
-mod aside;
-pub mod background;
 mod batch;
 #[cfg(feature = "canary")]
 pub mod canary;
+mod counters;
 mod database;
-mod doubt;
+mod databases;
+mod entry;
 mod failure;
 pub mod ffi;
-mod file;
-#[cfg(test)]
-mod format_page;
+mod format;
 mod frames;
 mod functions;
-mod home;
 mod known;
-mod last_error;
-mod main_file;
-mod names;
-mod note;
-mod page;
-mod parameters;
-mod pending;
-mod place;
+mod messages;
 mod real;
-mod record;
 mod recovery;
-mod roll_forward;
 mod stat;
 mod stream;
-mod tail;
 #[cfg(test)]
 mod test_load;
-mod versions;
 mod vfs;
 mod volume;
 mod wal;
-mod wal_file;
-mod wal_index;
 
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use failure::Failure;
-use ffi::*;
-
-/// Runs `f`; a panic, which is a bug, becomes `otherwise` and does not reach SQLite.
-fn guard<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or(otherwise)
-}
-
-/// The entry that SQLite calls when it loads the extension.
-///
-/// # Safety
-/// SQLite's arguments of an extension's entry.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sqlite3_onejournal_init(
-    connection: *mut sqlite3,
-    message: *mut *mut c_char,
-    table: *const c_void,
-) -> c_int {
-    guard(SQLITE_ERROR, || {
-        // SAFETY: SQLite's table.
-        let Ok(api) = (unsafe { Api::from_table(table) }) else { return SQLITE_ERROR };
-        if vfs::is_of_another_sqlite(api) {
-            if !message.is_null() {
-                // SAFETY: the format takes no argument; the SQLite that calls frees what this returns.
-                unsafe { *message = (api.mprintf)(ANOTHER_SQLITE.as_ptr()) };
-            }
-            return SQLITE_ERROR;
-        }
-        let rc = vfs::register(api);
-        if rc != SQLITE_OK {
-            return rc;
-        }
-        // SAFETY: the entry lives for good; SQLite's connection.
-        let (later, now) = unsafe {
-            ((api.auto_extension)(Some(add_functions)), functions::register(api, connection))
-        };
-        match (later, now) {
-            (SQLITE_OK, SQLITE_OK) => SQLITE_OK_LOAD_PERMANENTLY,
-            (SQLITE_OK, rc) | (rc, _) => rc,
-        }
-    })
-}
-
-/// What a second copy of SQLite in the process is told.
-const ANOTHER_SQLITE: &CStr = c"onejournal: another copy of SQLite in this process has loaded the extension already, and \
-    it serves one copy only: open all databases with vfs=onejournal through that copy (in Python: through sqlite3 or \
-    through apsw, not both)";
-
-/// SQLite calls this for every connection that is opened.
-unsafe extern "C" fn add_functions(
-    connection: *mut sqlite3,
-    _message: *mut *mut c_char,
-    _table: *const c_void,
-) -> c_int {
-    // SAFETY: SQLite's connection, which no other thread has yet.
-    guard(SQLITE_ERROR, || unsafe { functions::register(vfs::loaded().api, connection) })
-}
-
-/// The same, under the name that SQLite looks for first.
-///
-/// # Safety
-/// As [`sqlite3_onejournal_init`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sqlite3_extension_init(
-    connection: *mut sqlite3,
-    message: *mut *mut c_char,
-    table: *const c_void,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { sqlite3_onejournal_init(connection, message, table) }
-}
-
-/// As [`sqlite3_onejournal_init`], and makes the VFS the default one of the process: databases that are opened
-/// from then on without naming a VFS use it. `SELECT load_extension('./libonejournal_sqlite',
-/// 'sqlite3_onejournal_default_init')` calls it.
-///
-/// # Safety
-/// As [`sqlite3_onejournal_init`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sqlite3_onejournal_default_init(
-    connection: *mut sqlite3,
-    message: *mut *mut c_char,
-    table: *const c_void,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    let rc = unsafe { sqlite3_onejournal_init(connection, message, table) };
-    if rc != SQLITE_OK_LOAD_PERMANENTLY {
-        return rc;
-    }
-    // SAFETY: SQLite's table.
-    guard(SQLITE_ERROR, || match unsafe { Api::from_table(table) }.map(vfs::make_default) {
-        Ok(SQLITE_OK) => SQLITE_OK_LOAD_PERMANENTLY,
-        Ok(rc) => rc,
-        Err(_) => SQLITE_ERROR,
-    })
-}
+#[doc(hidden)]
+pub use batch::background;
+pub use entry::{sqlite3_extension_init, sqlite3_onejournal_default_init, sqlite3_onejournal_init};

@@ -4,17 +4,17 @@ use std::path::PathBuf;
 
 use log::{Log, Lsn, Stream};
 
-use super::front::Front;
 use super::held::Held;
-use super::record::{Head, Writer};
 use super::replay::is_due;
-use crate::Failure;
-use crate::background;
+use crate::batch::background;
+use crate::counters::COUNTERS;
 use crate::database::Database;
-use crate::note::{Found, Note};
-use crate::real::Real;
-use crate::stat::COUNTERS;
-use crate::stream::{append, append_closed, close, leave, truncate};
+use crate::failure::Failure;
+use crate::format::database_header::Front;
+use crate::format::pages::{Head, Writer};
+use crate::real::file::Real;
+use crate::stream::lease::{append, append_closed, close, leave, truncate};
+use crate::stream::note::{Found, Note};
 
 /// What a commit left.
 pub struct Committed {

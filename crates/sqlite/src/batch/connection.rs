@@ -8,12 +8,13 @@ use std::sync::atomic::Ordering;
 
 use super::commit::{CommitError, Committed};
 use super::held::Held;
-use crate::Failure;
 use crate::database::Database;
+use crate::failure::Failure;
 use crate::ffi::*;
-use crate::real::Real;
-use crate::vfs::{loaded, tell};
-use crate::wal_index::WalIndex;
+use crate::frames::wal_index::WalIndex;
+use crate::messages::tell;
+use crate::real::file::Real;
+use crate::real::loaded::loaded;
 
 /// What is still to be done for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

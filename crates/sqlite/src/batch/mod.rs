@@ -39,11 +39,10 @@
 //! 8. With `synchronous=OFF` SQLite would go on without any journal, so `BATCH_ATOMIC` is not said then. The PRAGMA is refused while
 //!    there is a journal in memory because it was said.
 
+pub mod background;
 mod commit;
 mod connection;
-mod front;
 mod held;
-pub mod record;
 mod replay;
 
 pub use connection::{Connection, Then, control};

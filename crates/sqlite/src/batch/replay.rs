@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 
 use log::{Log, Stream};
 
-use super::front::Front;
-use super::record::{Head, Page, pages};
-use crate::Failure;
+use crate::counters::COUNTERS;
 use crate::database::Database;
-use crate::note::{Found, Note};
-use crate::real::Real;
-use crate::recovery::{conflict, page_at, read_live};
-use crate::stat::COUNTERS;
-use crate::stream::close;
+use crate::failure::Failure;
+use crate::format::database_header::Front;
+use crate::format::pages::{Head, Page, pages};
+use crate::real::file::Real;
+use crate::recovery::recover::{conflict, page_at, read_live};
+use crate::stream::lease::close;
+use crate::stream::note::{Found, Note};
 
 /// The transactions of a period.
 pub type Batches = Vec<(Head, Vec<u8>)>;
@@ -206,7 +206,7 @@ impl Steps<'_> {
             main.read(page_at(page, page_bytes), &mut version)?;
         }
         for step in &self.pages {
-            crate::page::apply(step.form, step.bytes, &mut version)?;
+            crate::format::page::apply(step.form, step.bytes, &mut version)?;
         }
         Ok(version)
     }

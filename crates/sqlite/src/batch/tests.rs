@@ -11,16 +11,16 @@ use log::{Log, Lsn, Options};
 use super::commit::Committed;
 use super::held::Held;
 use super::replay::replay;
-use crate::Failure;
-use crate::background::take_over;
+use crate::batch::background::take_over;
 use crate::database::Database;
+use crate::failure::Failure;
 use crate::ffi::SQLITE_IOERR_FSYNC;
-use crate::home;
-use crate::place::Settings;
-use crate::real::Opened;
-use crate::recovery::read_live;
-use crate::vfs::Below;
-use crate::wal;
+use crate::format::home;
+use crate::format::wal;
+use crate::real::file::Opened;
+use crate::real::loaded::Below;
+use crate::recovery::recover::read_live;
+use crate::stream::settings::Settings;
 
 const PAGE_BYTES: usize = 512;
 

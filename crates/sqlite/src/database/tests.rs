@@ -4,11 +4,11 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::page;
-use crate::record::{self, Frame};
-use crate::wal::FrameHeader;
-use crate::wal_file::begin_write;
-use crate::wal_index::Counted;
+use crate::format::page;
+use crate::format::record::{self, Frame};
+use crate::format::wal::FrameHeader;
+use crate::frames::wal_index::Counted;
+use crate::wal::file::begin_write;
 
 const PAGE_BYTES: usize = 512;
 const PAGE_COUNT: u32 = 6;

@@ -1,0 +1,86 @@
+//! The first bytes of a database file, as far as a transaction of pages has to know them
+//! (the file format: <https://www.sqlite.org/fileformat2.html#the_database_header>).
+
+use crate::failure::Failure;
+use crate::format::wal;
+use crate::real::file::Real;
+
+/// Bytes of the header.
+pub const FRONT_BYTES: usize = 100;
+
+/// The header of a database file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Front {
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Its change counter.
+    pub change_counter: u32,
+    /// CRC32C of the header.
+    pub crc: u32,
+    /// Pages; `None`: whoever wrote it last did not keep that field, and the file's size counts.
+    page_count: Option<u32>,
+}
+
+impl Front {
+    /// The header at the front of `bytes`; `None`: it is none.
+    pub fn parse(bytes: &[u8]) -> Option<Front> {
+        let bytes = bytes.get(..FRONT_BYTES)?;
+        let be32 =
+            |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let change_counter = wal::change_counter(bytes);
+        let is_kept = be32(92) == change_counter && be32(28) > 0;
+        Some(Front {
+            page_bytes: wal::database_page_bytes(bytes)?,
+            change_counter,
+            crc: crc32c::crc32c(bytes),
+            page_count: is_kept.then(|| be32(28)),
+        })
+    }
+
+    /// That of an open database.
+    pub fn read(main: Real) -> Result<Option<Front>, Failure> {
+        let mut bytes = [0; FRONT_BYTES];
+        let count = main.read(0, &mut bytes)?;
+        Ok(Front::parse(&bytes[..count]))
+    }
+
+    /// Pages of a database whose file has `file_bytes`.
+    pub fn pages_in(&self, file_bytes: u64) -> u32 {
+        let in_file = u32::try_from(file_bytes / self.page_bytes as u64).unwrap_or(u32::MAX);
+        self.page_count.map_or(in_file, |count| count.min(in_file))
+    }
+
+    /// Pages that it says the database has, if it does.
+    pub fn page_count(&self) -> Option<u32> {
+        self.page_count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes() -> [u8; FRONT_BYTES] {
+        let mut bytes = [0; FRONT_BYTES];
+        bytes[..16].copy_from_slice(b"SQLite format 3\0");
+        bytes[16..18].copy_from_slice(&4096_u16.to_be_bytes());
+        for at in [24, 92] {
+            bytes[at..at + 4].copy_from_slice(&7_u32.to_be_bytes());
+        }
+        bytes[28..32].copy_from_slice(&3_u32.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn golden_header() {
+        let front = Front::parse(&bytes()).expect("valid");
+        assert_eq!((front.page_bytes, front.change_counter), (4096, 7));
+        assert_eq!((front.page_count(), front.pages_in(5 * 4096)), (Some(3), 3));
+        assert_eq!(front.pages_in(2 * 4096 + 9), 2, "the file is shorter");
+        assert_eq!(Front::parse(&bytes()[..99]), None);
+        let mut old = bytes();
+        old[95] = 6;
+        let old = Front::parse(&old).expect("valid");
+        assert_eq!((old.page_count(), old.pages_in(5 * 4096 + 1)), (None, 5));
+    }
+}

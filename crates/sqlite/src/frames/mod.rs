@@ -1,0 +1,6 @@
+//! The frames of a WAL: what a connection wrote, what SQLite counts, and the newest version of each page.
+
+pub mod pending;
+pub mod tail;
+pub mod versions;
+pub mod wal_index;

@@ -1,0 +1,4 @@
+//! The VFS below and its files.
+
+pub mod file;
+pub mod loaded;

@@ -1,0 +1,503 @@
+//! After a restart of the machine: what was logged is brought into the database file, before anybody reads it.
+//!
+//! | the WAL file | what is done |
+//! |---|---|
+//! | holds all logged frames | they are written once more and synced; SQLite's own recovery reads them |
+//! | the log's generation, not all frames | roll forward |
+//! | a generation that is known to be stale | roll forward |
+//! | anything else, and the database holds what was logged | nothing |
+//! | anything else | conflict |
+//!
+//! *Roll forward*: the last version of each page is computed and compared with its checksum; then all are
+//! written to the database, which is synced; then the WAL is emptied and synced; then the log is closed. The
+//! steps may be cut and done again: until the log is closed it gives the same versions over any mixture
+//! of the old and new pages, and the stale WAL is not read by anybody before.
+//!
+//! A *conflict* is found before anything is written. An empty database is a new one, whatever there is (`aside`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use log::{Log, Lsn, Stream};
+
+use crate::batch::Batches;
+use crate::counters::COUNTERS;
+use crate::database::{Database, copy_onto_itself, read_header};
+use crate::failure::Failure;
+use crate::format::pages;
+use crate::format::record::{self, Base, Frame, FramesHead, Kind, Record};
+use crate::format::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
+use crate::real::file::{Opened, Real};
+use crate::recovery::roll_forward::{Plan, roll_forward};
+use crate::stream::lease::{self, Lease};
+use crate::stream::note::Found;
+
+/// How long somebody else may recover, or have the database open, before opening fails.
+const OTHERS_WAIT: Duration = Duration::from_secs(5);
+
+/// What the log holds for a database: frames of a WAL, or transactions of pages.
+pub struct Live {
+    /// The last base.
+    pub base: Base,
+    /// Behind it.
+    pub frames: Vec<(FramesHead, Vec<u8>)>,
+    /// What `batch` replays.
+    pub batches: Batches,
+}
+
+impl Live {
+    /// What *closed* says.
+    fn closed() -> Live {
+        Live { base: Base::closed(), frames: Vec::new(), batches: Batches::new() }
+    }
+}
+
+/// One logged frame, and its number.
+pub type Logged<'a> = (u32, Frame<'a>);
+
+/// What is to be done.
+enum Verdict {
+    Leave,
+    RollForward,
+    Conflict(String),
+}
+
+impl Database {
+    /// Recovers the database if that is due. `main` is its open file, on which this connection has no lock.
+    pub fn recover(&self, main: Real, is_writable: bool) -> Result<(), Failure> {
+        let done = self.with_log(|log, stream| {
+            let begin = Instant::now();
+            while lease::find_note(stream)? == Found::Nothing {
+                let is_last = begin.elapsed() >= OTHERS_WAIT;
+                if self.try_recover(log, stream, main, is_writable, is_last)? {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            if is_writable { self.begin_anew(log, stream, main) } else { Ok(()) }
+        })?;
+        done.map_or(Ok(()), Ok)
+    }
+
+    /// When the database was deleted while the machine ran on, sets aside what the log holds of the old one.
+    fn begin_anew(&self, log: &Log, stream: &Stream, main: Real) -> Result<(), Failure> {
+        let is_due = || Ok(self.is_anew(main)? && holds_records(stream)?);
+        // Who has it locked began it.
+        if !is_due()? || !main.lock_exclusive()? {
+            return Ok(());
+        }
+        let done = is_due().and_then(|is_due| match is_due {
+            true => {
+                let _lease = Lease::take(stream)?;
+                self.set_aside(log, stream)?;
+                lease::close(stream)
+            }
+            false => Ok(()),
+        });
+        main.unlock()?;
+        done
+    }
+
+    /// Whether it is done; `false`: somebody else has the database open, and it is not the last try.
+    fn try_recover(
+        &self,
+        log: &Log,
+        stream: &Stream,
+        main: Real,
+        is_writable: bool,
+        is_last: bool,
+    ) -> Result<bool, Failure> {
+        let Some(live) = self.read(stream)? else {
+            return self.settle(stream).map(|()| true);
+        };
+        let is_locked = is_writable && main.lock_exclusive()?;
+        if lease::find_note(stream)? != Found::Nothing {
+            // Whoever had it locked has recovered it.
+            return if is_locked { main.unlock().map(|()| true) } else { Ok(true) };
+        }
+        if !is_locked && is_writable && !is_last {
+            return Ok(false);
+        }
+        let recovered = self.recover_locked(log, stream, main, &live, is_locked);
+        if is_locked {
+            main.unlock()?;
+        }
+        recovered.map(|()| true)
+    }
+
+    fn recover_locked(
+        &self,
+        log: &Log,
+        stream: &Stream,
+        main: Real,
+        live: &Live,
+        may_write: bool,
+    ) -> Result<(), Failure> {
+        if may_write && self.is_anew(main)? {
+            self.set_aside(log, stream)?;
+            return self.settle(stream);
+        }
+        if !live.batches.is_empty() {
+            return self.recover_batches(log, stream, main, live, may_write);
+        }
+        // SAFETY: the VFS below is registered for good.
+        let mut wal = unsafe { Opened::wal(self.below.0, &self.path, may_write)? };
+        let wal = wal.as_mut().map(Opened::real);
+        let logged = logged_frames(live)?;
+        let scan = match wal {
+            Some(wal) => Scan::read(wal)?,
+            None => None,
+        };
+        let held = wal.zip(scan.as_ref());
+        match judge(live, &logged, held, main)? {
+            Verdict::Leave if may_write => write_logged(live, &logged, held)?,
+            Verdict::Leave => {}
+            Verdict::RollForward if !may_write => return Err(self.not_home()),
+            Verdict::RollForward => {
+                roll_forward(live, &logged, held, main)?;
+                COUNTERS.recovery();
+            }
+            Verdict::Conflict(_) if self.settings.may_discard && may_write => {}
+            Verdict::Conflict(what) => return Err(conflict(&self.path, &what)),
+        }
+        if !may_write {
+            return Ok(());
+        }
+        if let Some(wal) = wal {
+            // What is left in it may be in the page cache only.
+            wal.sync()?;
+        }
+        self.settle(stream)
+    }
+
+    fn recover_batches(
+        &self,
+        log: &Log,
+        stream: &Stream,
+        main: Real,
+        live: &Live,
+        may_write: bool,
+    ) -> Result<(), Failure> {
+        if !may_write {
+            return Err(self.not_home());
+        }
+        self.bring_home(log, stream, &live.batches, main)?;
+        self.settle(stream)
+    }
+
+    /// What the stream holds; `None`: nothing that matters, or damage that is to be given up.
+    pub fn read(&self, stream: &Stream) -> Result<Option<Live>, Failure> {
+        match read_live(stream) {
+            Err(e) if e.is_damage() && self.settings.may_discard => Ok(None),
+            Err(e) if e.is_damage() => Err(self.unreadable(&e)),
+            // Anything else may be over at the next try.
+            read => read,
+        }
+    }
+
+    fn not_home(&self) -> Failure {
+        Failure::CannotOpen(format!(
+            "{}: the log holds transactions that are not in the database yet: open it for \
+             writing once, while no other program has it open",
+            self.path.display()
+        ))
+    }
+
+    /// Damage is refused.
+    pub fn unreadable(&self, failure: &Failure) -> Failure {
+        Failure::CannotOpen(format!(
+            "{}: {failure}; nothing was overwritten. Opening with recover=discard gives up what the log holds",
+            self.path.display()
+        ))
+    }
+
+    /// Says that the log holds nothing for the database.
+    fn settle(&self, stream: &Stream) -> Result<(), Failure> {
+        let _lease = Lease::take(stream)?;
+        match lease::find_note(stream)? {
+            Found::Nothing => lease::close(stream),
+            Found::Torn | Found::Note(_) => Ok(()),
+        }
+    }
+}
+
+/// Whether the stream may hold what is not in the database.
+fn holds_records(stream: &Stream) -> Result<bool, Failure> {
+    Ok(match lease::find_note(stream)? {
+        Found::Note(note) => note.has_frames || note.has_pages,
+        Found::Torn => read_live(stream)?.is_some(),
+        Found::Nothing => false,
+    })
+}
+
+/// What was changed is refused.
+pub fn conflict(path: &Path, what: &str) -> Failure {
+    Failure::Conflict(format!(
+        "{}: {what}. It was changed or replaced after a crash without this extension; nothing was \
+         overwritten. Either put the database and its WAL back as the crash left them, or give up \
+         the logged transactions by opening with recover=discard",
+        path.display()
+    ))
+}
+
+/// What the stream holds; `None`: nothing that matters.
+///
+/// The head is where a durable record says that what counts begins: at a base, or at the LSN of a *home*; after a restart
+/// of the machine it may lie before that. So that record comes, and voids what was read before it. Among this may be
+/// a *home* whose LSN lies before the head: syncs of several processes overlap, and the one that began first may end, and
+/// append its *home*, behind the LSN of the next. It says nothing any more, since all that it voids was given back.
+/// When no record comes that counts, the log is damaged.
+pub fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
+    let mut live: Option<Live> = None;
+    let mut batches: Vec<(Lsn, pages::Head, Vec<u8>)> = Vec::new();
+    for record in stream.read_from(stream.head())? {
+        let record = record?;
+        match Record::parse(&record.payload)? {
+            Record::Base(base) => {
+                batches.clear();
+                live = Some(Live { base, frames: Vec::new(), batches: Vec::new() });
+            }
+            Record::Frames(head, bytes) => {
+                // Before the first base: of a part of the stream that was given back.
+                let Some(live) = &mut live else { continue };
+                if live.base.salts != head.salts || live.base.page_bytes != head.page_bytes {
+                    let text = "the log's frames are not of the generation before them";
+                    return Err(Failure::Damaged(text.into()));
+                }
+                // Logged twice: whoever did it first died before anybody counted it.
+                while live.frames.last().is_some_and(|(last, _)| last.first >= head.first) {
+                    live.frames.pop();
+                }
+                live.frames.push((head, bytes));
+            }
+            Record::Pages(head, bytes) => {
+                if live.as_ref().is_some_and(|live| live.base.kind != Kind::Closed) {
+                    let text = "the log has pages in a generation of a WAL";
+                    return Err(Failure::Damaged(text.into()));
+                }
+                // Before the first base: it may have been given back because of a record that follows.
+                batches.push((record.lsn, head, bytes));
+            }
+            // All that it voids was given back.
+            Record::Home(upto) if live.is_none() && upto < stream.head().0 => {}
+            Record::Home(upto) => {
+                if live.as_ref().is_some_and(|live| live.base.kind != Kind::Closed) {
+                    let text = "the log says of a generation of a WAL that the database holds it";
+                    return Err(Failure::Damaged(text.into()));
+                }
+                batches.retain(|(lsn, ..)| lsn.0 >= upto);
+                live.get_or_insert_with(Live::closed);
+            }
+        }
+    }
+    if live.is_none() && !batches.is_empty() {
+        let text = "the log lacks what comes before its transactions";
+        return Err(Failure::Damaged(text.into()));
+    }
+    if let Some(live) = &mut live {
+        live.batches = batches.into_iter().map(|(_, head, bytes)| (head, bytes)).collect();
+    }
+    Ok(live.filter(|live| live.base.kind != Kind::Closed || !live.batches.is_empty()))
+}
+
+/// All logged frames, in order, without a gap.
+fn logged_frames(live: &Live) -> Result<Vec<Logged<'_>>, Failure> {
+    let mut logged: Vec<Logged<'_>> = Vec::new();
+    for (head, bytes) in &live.frames {
+        if logged.last().is_some_and(|(last, _)| last + 1 != head.first) {
+            return Err(Failure::Damaged(format!("the log lacks frames before {}", head.first)));
+        }
+        logged.extend((head.first..).zip(record::frames(head, bytes)?));
+    }
+    Ok(logged)
+}
+
+/// Writes the logged frames of the WAL once more: when the sync behind this failed in an earlier recovery the kernel has told
+/// so once, and takes them for written.
+fn write_logged(
+    live: &Live,
+    logged: &[Logged<'_>],
+    held: Option<(Real, &Scan)>,
+) -> Result<(), Failure> {
+    match (held, logged.first()) {
+        (Some((wal, scan)), Some((first, _))) if scan.header.salts == live.base.salts => {
+            let at = |number| scan.header.frame_at(number);
+            copy_onto_itself(wal, at(*first)..at(scan.valid() + 1))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a WAL file holds.
+pub struct Scan {
+    /// Its header.
+    pub header: Header,
+    /// The frames of the valid chain.
+    pub frames: Vec<FrameHeader>,
+}
+
+impl Scan {
+    /// `None`: it has no valid header.
+    pub fn read(wal: Real) -> Result<Option<Scan>, Failure> {
+        let Some(header) = read_header(wal)? else { return Ok(None) };
+        let mut scan = Scan { header, frames: Vec::new() };
+        let mut checksum = header.checksum;
+        let mut frame = vec![0; FRAME_HEADER_BYTES + header.page_bytes];
+        for number in 1..=header.frames_before(wal.size()?) {
+            wal.read(header.frame_at(number), &mut frame)?;
+            let parsed = FrameHeader::parse(&frame);
+            checksum = header.frame_checksum(checksum, &frame);
+            if parsed.salts != header.salts || parsed.checksum != checksum || parsed.page == 0 {
+                break;
+            }
+            scan.frames.push(parsed);
+        }
+        Ok(Some(scan))
+    }
+
+    /// How many these are.
+    pub fn valid(&self) -> u32 {
+        u32::try_from(self.frames.len()).expect("counted with 32 bits")
+    }
+
+    /// Frames up to the last that ends a transaction.
+    pub fn committed(&self) -> u32 {
+        let last = self.frames.iter().rposition(|frame| frame.commit_pages > 0);
+        last.map_or(0, |index| u32::try_from(index + 1).expect("counted with 32 bits"))
+    }
+
+    /// Checksum of frame `number`, or of the header.
+    fn checksum(&self, number: u32) -> Checksum {
+        match number {
+            0 => self.header.checksum,
+            number => self.frames[number as usize - 1].checksum,
+        }
+    }
+}
+
+fn judge(
+    live: &Live,
+    logged: &[Logged<'_>],
+    held: Option<(Real, &Scan)>,
+    main: Real,
+) -> Result<Verdict, Failure> {
+    let base = &live.base;
+    match held {
+        Some((wal, scan)) if scan.header.salts == base.salts => {
+            judge_same(live, logged, (wal, scan), main)
+        }
+        Some((_, scan)) if base.stale.iter().any(|stale| stale.salts == scan.header.salts) => {
+            let known = base.stale.iter().find(|stale| stale.salts == scan.header.salts);
+            if known.is_some_and(|stale| scan.committed() > stale.frames) {
+                return Ok(Verdict::Conflict(
+                    "its WAL is of an earlier generation, and frames were added to it".into(),
+                ));
+            }
+            if live.frames.first().is_some_and(|(head, _)| head.first != 1) {
+                return Ok(Verdict::Conflict("its WAL lost what had been synced".into()));
+            }
+            judge_pages(live, logged, None, main)
+        }
+        _ if logged.is_empty() => Ok(Verdict::Leave),
+        _ if is_settled(base, logged, main)? => Ok(Verdict::Leave),
+        Some(_) => {
+            Ok(Verdict::Conflict("its WAL belongs to a generation that is not in the log".into()))
+        }
+        None => Ok(Verdict::Conflict("its WAL is gone or empty".into())),
+    }
+}
+
+/// The WAL is of the log's generation.
+fn judge_same(
+    live: &Live,
+    logged: &[Logged<'_>],
+    (wal, scan): (Real, &Scan),
+    main: Real,
+) -> Result<Verdict, Failure> {
+    let base = &live.base;
+    let is_kept = |upto: u32, sum: Checksum| scan.valid() >= upto && scan.checksum(upto) == sum;
+    let before = live.frames.first().map(|(head, _)| (head.first - 1, head.checksum));
+    let is_durable_there = base.kind != Kind::Durable || is_kept(base.frames, base.checksum);
+    if !is_durable_there || before.is_some_and(|(upto, sum)| !is_kept(upto, sum)) {
+        return Ok(Verdict::Conflict("its WAL lost or changed what had been synced".into()));
+    }
+    let Some((last, _)) = logged.last() else { return Ok(Verdict::Leave) };
+    for (number, frame) in logged.iter().take_while(|(number, _)| *number <= scan.committed()) {
+        // A checksum is over the page, and over all frames before it.
+        let found = &scan.frames[*number as usize - 1];
+        let is_same = found.page == frame.page
+            && found.commit_pages == frame.commit_pages
+            && found.checksum == frame.checksum;
+        if !is_same {
+            let text = format!("frame {number} of its WAL differs from the logged frame");
+            return Ok(Verdict::Conflict(text));
+        }
+    }
+    if scan.valid() >= *last {
+        return Ok(Verdict::Leave);
+    }
+    judge_pages(live, logged, Some((wal, scan)), main)
+}
+
+/// Whether the database can be what the log's frames were made for.
+fn judge_pages(
+    live: &Live,
+    logged: &[Logged<'_>],
+    held: Option<(Real, &Scan)>,
+    main: Real,
+) -> Result<Verdict, Failure> {
+    let mut front = [0; 100];
+    let count = main.read(0, &mut front)?;
+    if let Some(page_bytes) = wal::database_page_bytes(&front[..count])
+        && page_bytes != live.base.page_bytes
+    {
+        return Ok(Verdict::Conflict("its page size is not the logged one".into()));
+    }
+    let newest =
+        live.frames.last().map_or(live.base.change_counter, |(head, _)| head.change_counter);
+    let counter = wal::change_counter(&front);
+    let since = |counter: u32| counter.wrapping_sub(live.base.change_counter);
+    let is_known = match live.base.kind {
+        // The database may have been written since the generation began, and not be durable yet.
+        Kind::Durable => newest.wrapping_sub(counter) <= u32::MAX / 2,
+        Kind::Begin | Kind::Closed => since(counter) <= since(newest),
+    };
+    if !is_known {
+        return Ok(Verdict::Conflict("its change counter is outside the range in the log".into()));
+    }
+    let plan = Plan::new(live, logged, held.map(|(_, scan)| scan));
+    for (page, steps) in &plan.pages {
+        let version = steps.version(*page, &plan, logged, held, main)?;
+        if steps.last(logged).is_some_and(|frame| !frame.holds(&version)) {
+            return Ok(Verdict::Conflict(format!(
+                "page {page} differs from every version in the log"
+            )));
+        }
+    }
+    Ok(Verdict::RollForward)
+}
+
+/// Whether the database holds the last versions of all logged pages.
+fn is_settled(base: &Base, logged: &[Logged<'_>], main: Real) -> Result<bool, Failure> {
+    let mut last = BTreeMap::new();
+    for (_, frame) in logged {
+        last.insert(frame.page, frame);
+        if frame.commit_pages > 0 {
+            last.split_off(&frame.commit_pages.saturating_add(1));
+        }
+    }
+    let mut page = vec![0; base.page_bytes];
+    for (number, frame) in last {
+        main.read(page_at(number, base.page_bytes), &mut page)?;
+        if !frame.holds(&page) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Where a page lies in the database.
+pub fn page_at(page: u32, page_bytes: usize) -> u64 {
+    u64::from(page - 1) * page_bytes as u64
+}

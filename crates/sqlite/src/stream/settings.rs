@@ -1,0 +1,263 @@
+//! Where a database's log is, and the logs of this process.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use device::{Durability, Folder, Trust};
+use log::{Log, LogError, Options};
+
+use crate::failure::Failure;
+use crate::known::Known;
+
+/// Name of the log's directory beside the database.
+const DIRECTORY: &str = ".onejournal";
+/// Environment variable that names the log for all databases.
+const VARIABLE: &str = "ONEJOURNAL_LOG";
+
+/// What the database's URI and the environment say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The log's directory, or the socket of the daemon that serves it.
+    pub directory: PathBuf,
+    is_socket: bool,
+    /// The URI or the environment names it.
+    pub is_named: bool,
+    nvram: Option<PathBuf>,
+    durability: Option<Durability>,
+    memory: Option<PathBuf>,
+    /// Give up what is logged when it cannot be brought home (`recover=discard`).
+    pub may_discard: bool,
+    /// User and group of the database, if that is another user's: the log may be that user's, too.
+    pub owner: Option<(u32, u32)>,
+}
+
+impl Settings {
+    /// The settings of the database at `path`; `parameter` looks a URI parameter up.
+    pub fn new(
+        path: &Path,
+        parameter: impl Fn(&str) -> Option<String>,
+    ) -> Result<Settings, Failure> {
+        let wrong = |name: &str, value: &str, good: &str| {
+            Failure::CannotOpen(format!("{name}={value} is not known: it can be {good}"))
+        };
+        let beside = || path.parent().unwrap_or(Path::new("/")).join(DIRECTORY);
+        let named = parameter("log")
+            .or_else(|| std::env::var(VARIABLE).ok())
+            .filter(|value| !value.is_empty());
+        let nvram = parameter("nvram").map(PathBuf::from);
+        let is_named = named.is_some() || nvram.is_some();
+        let directory = named.map_or_else(beside, PathBuf::from);
+        let is_socket = log::names_socket(&directory);
+        if !is_socket && std::fs::metadata(&directory).is_ok_and(|it| it.file_type().is_socket()) {
+            let good = "a directory, or a socket that is named socket, NAME.sock or NAME.socket";
+            return Err(wrong("log", &directory.display().to_string(), good));
+        }
+        let missing = |name: &str, value: &Path, parent: &Path| {
+            let (value, parent) = (value.display(), parent.display());
+            Failure::CannotOpen(format!("{name}={value}: there is no directory {parent}"))
+        };
+        if let Some(parent) =
+            directory.parent().filter(|it| is_named && !is_socket && !is_directory(it))
+        {
+            return Err(missing("log", &directory, parent));
+        }
+        if let Some(nvram) = nvram.as_ref().filter(|nvram| !is_directory(nvram)) {
+            return Err(missing("nvram", nvram, nvram));
+        }
+        let known = |name: String| {
+            let unknown = || wrong("durability", &name, "power, reboot or process");
+            Durability::from_name(&name).ok_or_else(unknown)
+        };
+        let durability = parameter("durability").map(known).transpose()?;
+        let may_discard = match parameter("recover").as_deref() {
+            None => false,
+            Some("discard") => true,
+            Some(other) => return Err(wrong("recover", other, "discard")),
+        };
+        let settings = Settings {
+            directory,
+            is_socket,
+            is_named,
+            nvram,
+            durability,
+            memory: parameter("memory").map(PathBuf::from),
+            may_discard,
+            owner: None,
+        };
+        // Also where no log is opened now: on a volume, or one that this process has open.
+        options(&settings).check()?;
+        Ok(settings)
+    }
+
+    /// Whether there is a log already; with a daemon, there is.
+    pub fn exists(&self) -> bool {
+        self.is_socket || self.directory.join("service.json").exists()
+    }
+
+    /// Whose log is believed.
+    fn trust(&self) -> Trust {
+        self.owner.map_or(Trust::own(), |(uid, gid)| Trust::own_and(uid, gid))
+    }
+
+    /// Refuses a log that another user made, or could have changed, before anything is done with it; and to make one that
+    /// the database's owner could not use.
+    fn check_owner(&self) -> Result<(), Failure> {
+        if self.is_socket {
+            return Ok(());
+        }
+        match (Folder::open(&self.directory, self.trust()), self.foreign_owner()) {
+            (Ok(_), _) => Ok(()),
+            (Err(e), None) if e.kind() == ErrorKind::NotFound => Ok(()),
+            (Err(e), Some(_)) if e.kind() == ErrorKind::NotFound && self.is_named => Ok(()),
+            (Err(e), Some(uid)) => Err(Failure::CannotOpen(format!(
+                "the log {}: {e}. The database belongs to user {uid}, and only that user and root can write it with this \
+                 extension. For several users, let a daemon serve a log (onejournal logd --dir DIR, and log=DIR/socket in \
+                 the URI) and permit them the database's stream (docs/how-to/share-a-log.md)",
+                self.directory.display()
+            ))),
+            (Err(e), None) => Err(LogError::system(self.directory.display().to_string(), e).into()),
+        }
+    }
+
+    /// The database's owner, if this process is neither that user's nor root's.
+    fn foreign_owner(&self) -> Option<u32> {
+        let me = rustix::process::geteuid();
+        self.owner.map(|(uid, _)| uid).filter(|uid| *uid != me.as_raw() && !me.is_root())
+    }
+
+    /// The name of a database's stream: its file name when the log lies beside it, so that both may
+    /// be moved; else with a hash of where it is.
+    pub fn stream_name(&self, path: &Path) -> String {
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let keep = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        let plain: String = file.chars().map(|c| if keep(c) { c } else { '_' }).take(80).collect();
+        let beside = path.parent().map(|parent| parent.join(DIRECTORY));
+        let is_beside = beside.as_ref() == Some(&self.directory);
+        if is_beside && plain == file {
+            return format!("db-{plain}");
+        }
+        let hashed = if is_beside { Path::new(&*file) } else { path };
+        let bytes = hashed.as_os_str().as_encoded_bytes();
+        // FNV-1a: a name, not a promise; the records of another database would be refused.
+        let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix);
+        format!("db-{plain}-{hash:016x}")
+    }
+}
+
+/// Whether there is such a directory; a name without one is of the working directory.
+fn is_directory(path: &Path) -> bool {
+    path.as_os_str().is_empty() || path.is_dir()
+}
+
+/// One log a directory or socket.
+static LOGS: Known<Log> = Known::new();
+
+/// The log that the settings name, which is made when there is none.
+pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
+    // Also of one that this process has open, for a database of another user perhaps.
+    settings.check_owner()?;
+    let known = settings.directory.canonicalize().ok();
+    if let Some(log) = known.and_then(|path| LOGS.find(&path)) {
+        return Ok(log);
+    }
+    // Not while what is open is locked: it may take long, and a process that is forked meanwhile has that lock for good.
+    let log = Arc::new(Log::open(&settings.directory, &options(settings))?);
+    let Ok(path) = settings.directory.canonicalize() else { return Ok(log) };
+    Ok(LOGS.with(|logs| match logs.get(&path).and_then(Weak::upgrade) {
+        // Another thread was faster.
+        Some(known) => known,
+        None => {
+            logs.insert(path, Arc::downgrade(&log));
+            log.clone()
+        }
+    }))
+}
+
+/// Gives up a log that was opened with [`open_log`]. The last of this process that has it closes it: the last process
+/// leaves nothing in shared memory.
+pub fn close_log(log: Arc<Log>) -> Result<(), Failure> {
+    match Arc::into_inner(log) {
+        Some(log) => Ok(log.close()?),
+        None => Ok(()),
+    }
+}
+
+/// Bytes of the group log beside a database. A larger one is drained less often, which costs one sync a stream; a smaller one
+/// takes less of the disk.
+const GROUP_BYTES: u64 = 4 << 20;
+
+/// What a log is made with.
+fn options(settings: &Settings) -> Options {
+    let mut options = Options {
+        nvram: settings.nvram.clone(),
+        durability: settings.durability,
+        owner: settings.owner,
+        group_bytes: GROUP_BYTES,
+        ..Options::default()
+    };
+    if let Some(memory) = &settings.memory {
+        options.memory = memory.clone();
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(path: &str, given: &[(&str, &str)]) -> Result<Settings, Failure> {
+        let find = |name: &str| {
+            given.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+        };
+        Settings::new(Path::new(path), find)
+    }
+
+    #[test]
+    fn regression_who_opens_a_log_keeps_nobody_from_another() {
+        let home = tempfile::tempdir().expect("directory");
+        let of = |name: &str| {
+            let path = home.path().join(name);
+            std::fs::create_dir(&path).expect("directory");
+            let path = path.display().to_string();
+            settings("/a/app.db", &[("log", path.as_str()), ("memory", path.as_str())])
+                .expect("good")
+        };
+        let (slow, other) = (of("slow"), of("other"));
+        let lock = std::fs::File::create(home.path().join("slow/lock")).expect("file");
+        let flock = |how| rustix::fs::flock(&lock, how).expect("lock");
+        flock(rustix::fs::FlockOperation::LockExclusive);
+        std::thread::scope(|scope| {
+            let opening = scope.spawn(|| open_log(&slow).map(drop));
+            drop(open_log(&other).expect("it is nobody's"));
+            assert!(!opening.is_finished(), "somebody has its lock");
+            flock(rustix::fs::FlockOperation::Unlock);
+            opening.join().expect("no panic").expect("open");
+        });
+    }
+
+    #[test]
+    fn the_log_lies_beside_the_database_unless_told() {
+        let beside = settings("/a/app.db", &[]).expect("good");
+        assert_eq!(beside.directory, Path::new("/a/.onejournal"));
+        assert_eq!(beside.stream_name(Path::new("/a/app.db")), "db-app.db");
+        let odd = beside.stream_name(Path::new("/a/ä b.db"));
+        assert!(odd.starts_with("db-__b.db-") && odd.len() == 26, "{odd}");
+        let told = settings("/a/app.db", &[("log", "/l")]).expect("good");
+        let names = ["/a/app.db", "/b/app.db"].map(|path| told.stream_name(Path::new(path)));
+        assert!(names[0] != names[1] && names[0].starts_with("db-app.db-"), "{names:?}");
+        for (log, is_socket) in [("/l", false), ("/l/socket", true), ("/l.sock", true)] {
+            let told = settings("/a/app.db", &[("log", log)]).expect("good");
+            assert_eq!((told.is_socket, told.exists()), (is_socket, is_socket), "{log}");
+        }
+        assert!(settings("/a", &[("durability", "maybe")]).is_err());
+        assert!(settings("/a", &[("recover", "please")]).is_err());
+        for log in ["/l", "/l/socket"] {
+            let alone = settings("/a", &[("log", log), ("durability", "process")]);
+            let told = alone.expect_err("no NVRAM").to_string();
+            assert!(told.contains("nvram=DIR"), "{told}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The parameters of a database's URI: an unknown one is refused by its name, because a misspelled `log` would put
+//! the log elsewhere without a word.
+
+use crate::failure::Failure;
+
+/// The extension's.
+const OURS: [&str; 5] = ["log", "nvram", "durability", "memory", "recover"];
+/// SQLite's own (<https://www.sqlite.org/uri.html>, and `8_3_names`).
+const OF_SQLITE: [&str; 8] =
+    ["vfs", "mode", "cache", "psow", "nolock", "immutable", "modeof", "8_3_names"];
+
+/// Refuses a parameter that neither SQLite nor the extension knows. Drivers keep names that begin with an underscore for
+/// themselves, and hand them on.
+pub fn check(keys: impl IntoIterator<Item = String>) -> Result<(), Failure> {
+    let is_known =
+        |key: &str| key.starts_with('_') || OURS.contains(&key) || OF_SQLITE.contains(&key);
+    match keys.into_iter().find(|key| !is_known(key)) {
+        None => Ok(()),
+        Some(key) => Err(Failure::CannotOpen(format!(
+            "the URI's parameter {key} is not known. The extension's are {}; SQLite's are {}",
+            OURS.join(", "),
+            OF_SQLITE.join(", ")
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelled_parameter_is_named() {
+        let of = |keys: &[&str]| check(keys.iter().map(|key| (*key).to_owned()));
+        assert!(of(&[]).is_ok() && of(&OURS).is_ok() && of(&OF_SQLITE).is_ok());
+        assert!(of(&["_busy_timeout", "vfs"]).is_ok());
+        for wrong in ["Log", "lgo", "logs", "recovery", ""] {
+            let told = of(&["vfs", wrong]).expect_err("refused").to_string();
+            assert!(told.contains(&format!("parameter {wrong} ")), "{told}");
+        }
+    }
+}

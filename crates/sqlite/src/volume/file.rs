@@ -1,0 +1,203 @@
+//! Files on a OneJournal volume, which need no log: the volume's history is a prefix of what was written.
+//!
+//! SQLite is told so (`SEQUENTIAL`, `SAFE_APPEND`, `POWERSAFE_OVERWRITE`) where it is true: in a data mode that
+//! promises it (`docs/reference/modes.md`), for the database and for the rollback journals that will be made beside
+//! it, and without a writeback cache in the kernel, which sends writes in its own order. A database and a
+//! WAL in another mode get `delta`. A journal gets it only when SQLite was told: to change a mode, the
+//! volume brings home all that it holds, and with `journal_mode=DELETE` each transaction makes a journal.
+
+use std::cell::RefCell;
+use std::ffi::c_int;
+use std::path::Path;
+use std::rc::Rc;
+
+use rustix::fs::XattrFlags;
+
+use crate::database;
+use crate::failure::Failure;
+use crate::ffi::*;
+use crate::format::wal::{HEADER_BYTES, Header};
+use crate::messages::tell;
+use crate::real::file::Real;
+use crate::volume::frames::{Frames, Step};
+
+/// Says the mode that holds for a file; it is on every file of a volume.
+const MODE: &str = "user.onejournal.mode";
+/// Asks for a mode.
+const DATA: &str = "user.onejournal.data";
+/// Counters and settings of the mount.
+const STAT: &str = "user.onejournal.stat";
+/// The modes in which a crash leaves a prefix of history.
+const PREFIX_MODES: [&str; 4] = ["auto", "delta", "wasteless", "journal"];
+/// Type of a FUSE file system: elsewhere anybody could have made an attribute of this name.
+const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
+/// Linux's limit for a value.
+const XATTR_BYTES_MAX: usize = 65536;
+
+const PREFIX_CHARACTERISTICS: c_int =
+    SQLITE_IOCAP_SEQUENTIAL | SQLITE_IOCAP_SAFE_APPEND | SQLITE_IOCAP_POWERSAFE_OVERWRITE;
+
+/// Whether the file at `path` lies on a volume.
+pub fn is_on_volume(path: &Path) -> bool {
+    let is_fuse = rustix::fs::statfs(path).is_ok_and(|found| found.f_type == FUSE_MAGIC);
+    is_fuse && attribute(path, MODE).is_some()
+}
+
+fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0; XATTR_BYTES_MAX];
+    let count = rustix::fs::getxattr(path, name, &mut value[..]).ok()?;
+    value.truncate(count);
+    Some(value)
+}
+
+fn has_prefix_mode(path: &Path) -> bool {
+    attribute(path, MODE).is_some_and(|mode| PREFIX_MODES.iter().any(|it| it.as_bytes() == mode))
+}
+
+/// Sees to it that what is written to the file keeps its place in history.
+fn ensure_prefix_mode(path: &Path) -> Result<(), Failure> {
+    if has_prefix_mode(path) {
+        return Ok(());
+    }
+    rustix::fs::setxattr(path, DATA, b"delta", XattrFlags::empty()).map_err(|e| {
+        Failure::CannotOpen(format!("{}: setting its data mode to delta: {e}", path.display()))
+    })
+}
+
+/// Whether writes reach the volume in the order in which they are made. A server that does not say so is
+/// not believed to.
+fn keeps_order(path: &Path) -> bool {
+    let stat = attribute(path, STAT);
+    let stat = stat.and_then(|json| serde_json::from_slice::<serde_json::Value>(&json).ok());
+    stat.is_some_and(|stat| stat["writeback_cache"] == false)
+}
+
+/// The frames of a connection's WAL that are held back, and the file they are for while it is open.
+#[derive(Default)]
+struct Held {
+    frames: Frames,
+    wal: Option<Real>,
+    page_bytes: Option<usize>,
+}
+
+/// A connection's file on a volume. The database and its WAL share what is held: SQLite publishes frames
+/// through methods of the database's file. One thread at a time uses a connection's files.
+pub struct Volume {
+    held: Rc<RefCell<Held>>,
+    is_wal: bool,
+    is_prefix: bool,
+}
+
+impl Volume {
+    /// The database at `path`.
+    pub fn main(path: &Path, is_writable: bool) -> Volume {
+        let beside = path.parent().unwrap_or(Path::new("/"));
+        let is_prefix = is_writable
+            && keeps_order(path)
+            && asked(ensure_prefix_mode(path))
+            && has_prefix_mode(beside);
+        Volume { held: Rc::default(), is_wal: false, is_prefix }
+    }
+
+    /// The WAL at `path` of this database.
+    pub fn wal(&self, path: &Path, wal: Real, is_writable: bool) -> Volume {
+        let is_prefix = is_writable && keeps_order(path) && asked(ensure_prefix_mode(path));
+        *self.held.borrow_mut() = Held { wal: Some(wal), ..Held::default() };
+        Volume { held: self.held.clone(), is_wal: true, is_prefix }
+    }
+
+    /// A rollback journal at `path` of this database is opened for writing.
+    ///
+    /// # Errors
+    /// It keeps no order and cannot be made to, and SQLite counts on it.
+    pub fn journal(&self, path: &Path) -> Result<(), Failure> {
+        if self.is_prefix { ensure_prefix_mode(path) } else { Ok(()) }
+    }
+
+    /// Whether it is the WAL, whose writes are held back.
+    pub fn is_wal(&self) -> bool {
+        self.is_wal
+    }
+
+    /// What the file is good for; `below`: what the VFS below says.
+    pub fn characteristics(&self, below: c_int) -> c_int {
+        if self.is_prefix { below | PREFIX_CHARACTERISTICS } else { below }
+    }
+
+    /// A write to the WAL. When it fails the transaction does, and nothing is held.
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let mut held = self.held.borrow_mut();
+        let written = held.write(at, bytes);
+        if written.is_err() {
+            held.frames.forget();
+        }
+        written
+    }
+
+    /// Writes what is held. When that fails it stays held, for the next call to fail as well.
+    pub fn settle(&self) -> Result<(), Failure> {
+        self.held.borrow_mut().settle()
+    }
+
+    /// A lock of the shared memory is given or taken. Without the write lock nothing may be held: it was
+    /// of a transaction that has not been committed.
+    pub fn lock(&self, is_write_lock: bool) -> Result<(), Failure> {
+        let mut held = self.held.borrow_mut();
+        let settled = held.settle();
+        if is_write_lock {
+            held.frames.forget();
+            held.frames.begin();
+        }
+        settled
+    }
+
+    /// The WAL is closed.
+    pub fn wal_closed(&self) -> Result<(), Failure> {
+        let mut held = self.held.borrow_mut();
+        let settled = held.settle();
+        *held = Held::default();
+        settled
+    }
+}
+
+/// Whether it went well; SQLite's error log is told why not.
+fn asked(result: Result<(), Failure>) -> bool {
+    if let Err(e) = &result {
+        tell(SQLITE_WARNING, &e.to_string());
+    }
+    result.is_ok()
+}
+
+impl Held {
+    fn settle(&mut self) -> Result<(), Failure> {
+        match self.wal {
+            Some(wal) => self.frames.settle(|at, bytes| wal.write(at, bytes)),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let Some(wal) = self.wal else {
+            return Err(Failure::Sqlite { code: SQLITE_IOERR, what: "using" });
+        };
+        if at == 0 && bytes.len() >= HEADER_BYTES {
+            self.settle()?;
+            self.page_bytes = Header::parse(bytes).map(|header| header.page_bytes);
+            self.frames.begin();
+        } else if self.page_bytes.is_none() {
+            self.page_bytes = database::read_header(wal)?.map(|header| header.page_bytes);
+        }
+        let step = match self.page_bytes {
+            Some(page_bytes) => self.frames.push(at, bytes, page_bytes),
+            None => Step::Foreign,
+        };
+        if step != Step::Held {
+            self.settle()?;
+        }
+        if step == Step::Foreign {
+            wal.write(at, bytes)?;
+            self.frames.wrote(at + bytes.len() as u64);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,4 @@
+//! Databases on a OneJournal volume, which need no log.
+
+pub mod file;
+pub mod frames;
