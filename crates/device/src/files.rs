@@ -12,10 +12,7 @@
 //!    returned. What was never written reads as zeros.
 //! 4. A write to room that was reserved finds space.
 //!
-//! The simulator ([`SimFiles`]) breaks everything that is not on this list.
-
-mod sim;
-mod sim_trace;
+//! The simulator (`SimFiles` of the crate `testing`) breaks everything that is not on this list.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -27,9 +24,6 @@ use rustix::io::Errno;
 
 use crate::claim::refused;
 use crate::{Access, DeviceError, Folder, Operation, Result};
-
-pub use sim::{SimDirectory, SimFiles};
-pub use sim_trace::{FilesCursor, FilesImage, FilesTrace};
 
 /// A flat directory of files.
 pub trait FileStore: Send + Sync {

@@ -20,7 +20,6 @@ mod medium;
 mod metered;
 mod persist;
 mod processor;
-mod sim;
 
 use crate::{DeviceError, Durability, Operation, Result};
 
@@ -28,7 +27,6 @@ pub use latency::AddedLatency;
 pub(crate) use mapped::LOST;
 pub use mapped::MappedNvram;
 pub use metered::{MeteredNvram, NvramCounters};
-pub use sim::{NvramCursor, NvramEvent, NvramTrace, SimNvram};
 
 /// Size of a cache line in bytes: the unit of write-back.
 pub const LINE_BYTES: usize = 64;
@@ -94,7 +92,7 @@ fn total_bytes(pieces: &[&[u8]]) -> usize {
 }
 
 /// The number of cache lines that a span lies on.
-fn line_count(offset: u64, len_bytes: usize) -> u64 {
+pub fn line_count(offset: u64, len_bytes: usize) -> u64 {
     let before = offset % LINE_BYTES as u64;
     match len_bytes as u64 {
         0 => 0,

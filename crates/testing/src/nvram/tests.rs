@@ -1,7 +1,13 @@
 //! Tests of the simulated NVRAM as its users see it, and the canaries of its crash model.
 
-use super::*;
-use crate::{BlockDevice, SimDevice};
+use std::thread;
+
+use device::{BlockDevice, Nvram, Operation};
+use fastrand::Rng;
+use rustix::io::Errno;
+
+use super::SimNvram;
+use crate::{Fault, Image, SimClock, SimDevice, Survival};
 
 const LEN_BYTES: u64 = 4096;
 

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use crate::sync::Mutex;
+use device::sync::Mutex;
+use device::{BlockDevice, DeviceError, FileStore, Operation, Result, StoredFile};
 
-use super::sim_trace::{Change, FilesImage, FilesTrace, in_directory};
-use super::{FileStore, StoredFile};
-use crate::sim::Faults;
-use crate::{BlockDevice, DeviceError, Fault, Image, Operation, Result, SimClock, SimDevice};
+use super::trace::{Change, FilesImage, FilesTrace, in_directory};
+use crate::block::SimDevice;
+use crate::power_cut::{Fault, Faults, Image, SimClock};
 
 /// What a write may be torn at, in bytes.
 pub(super) const SECTOR_BYTES: usize = 512;

@@ -1,6 +1,11 @@
 //! Tests of the simulated device as its users see it.
 
-use super::*;
+use device::{BlockDevice, Operation};
+use fastrand::Rng;
+use rustix::io::Errno;
+
+use super::SimDevice;
+use crate::{Fault, Image, Survival};
 
 const SIZE_BYTES: u64 = 64 << 10;
 

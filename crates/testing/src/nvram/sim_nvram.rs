@@ -18,25 +18,24 @@
 //! ```
 //!
 //! A machine that has a block device too is cut at the moments of both traces: see
-//! [`SimClock`] and [`NvramCursor::advance_to_moment`].
-
-mod cache;
-mod trace;
+//! [`SimClock`] and [`CursorOf::advance_to_moment`](crate::CursorOf::advance_to_moment).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
-use crate::sync::Mutex;
+use device::sync::Mutex;
+use device::{
+    DeviceError, Durability, LINE_BYTES, Nvram, Operation, Result, check_span, line_count,
+};
 use fastrand::Rng;
 use rustix::io::Errno;
 
-use super::{LINE_BYTES, Nvram, check_span, failed, line_count};
-use crate::sim::{Faults, Volatile, flip_bit, write_pieces};
-use crate::{DeviceError, Durability, Fault, Image, Operation, Result, SimClock, Survival};
-use cache::Cache;
-
-pub use trace::{NvramCursor, NvramEvent, NvramTrace};
+use super::cache::{self, Cache, NvramTrace};
+use super::event::NvramEvent;
+use crate::power_cut::{
+    Fault, Faults, Image, SimClock, Survival, Volatile, flip_bit, write_pieces,
+};
 
 struct State {
     /// What loads see.
@@ -187,7 +186,7 @@ impl State {
     fn fence(&mut self) -> Result<()> {
         self.event_count += 1;
         if self.faults.strike(Operation::Flush) {
-            return Err(failed(Operation::Flush, Errno::IO.into()));
+            return Err(DeviceError::new(Operation::Flush, 0, 0, Errno::IO.into()));
         }
         let thread = self.thread();
         self.record(NvramEvent::Fence { thread });
@@ -216,7 +215,7 @@ impl Nvram for SimNvram {
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        check_span(Operation::Read, offset, buf.len(), self.len_bytes)?;
+        check_span(Operation::Read, offset, buf.len(), 1, self.len_bytes)?;
         let mut state = self.state.lock();
         if state.faults.strike(Operation::Read) || state.is_poisoned(offset, buf.len()) {
             return Err(DeviceError::new(Operation::Read, offset, buf.len(), Errno::IO.into()));
@@ -226,7 +225,7 @@ impl Nvram for SimNvram {
     }
 
     fn store(&self, offset: u64, data: &[u8]) -> Result<()> {
-        check_span(Operation::Write, offset, data.len(), self.len_bytes)?;
+        check_span(Operation::Write, offset, data.len(), 1, self.len_bytes)?;
         self.state.lock().store(offset, data)
     }
 
@@ -236,12 +235,9 @@ impl Nvram for SimNvram {
 
     fn write_durable(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
         let data = pieces.concat();
-        check_span(Operation::Write, offset, data.len(), self.len_bytes)?;
+        check_span(Operation::Write, offset, data.len(), 1, self.len_bytes)?;
         let mut state = self.state.lock();
         state.store(offset, &data)?;
         state.fence()
     }
 }
-
-#[cfg(test)]
-mod tests;

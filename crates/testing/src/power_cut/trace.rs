@@ -1,54 +1,9 @@
 //! What was done to a simulated medium, so that one run can be cut at every event.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
-use super::cache::{Cache, Survival};
 use super::image::Image;
-
-/// Something that was done to a simulated device.
-#[derive(Debug, Clone)]
-pub enum Event {
-    /// A write, durable after the next flush.
-    Write {
-        /// Byte offset.
-        offset: u64,
-        /// Whole sectors.
-        data: Arc<[u8]>,
-    },
-    /// A write that was durable when it returned.
-    DurableWrite {
-        /// Byte offset.
-        offset: u64,
-        /// Whole sectors.
-        data: Arc<[u8]>,
-    },
-    /// A flush.
-    Flush,
-    /// A write, durable or not, that failed after writing some of its sectors to the cache.
-    FailedWrite {
-        /// Byte offset.
-        offset: u64,
-        /// Whole sectors.
-        data: Arc<[u8]>,
-        /// Chooses the sectors that were written.
-        seed: u64,
-    },
-    /// A flush that failed: some unflushed sectors became durable, the others never will.
-    FailedFlush {
-        /// Chooses the sectors that became durable.
-        seed: u64,
-    },
-    /// A bit of the medium that changed by itself.
-    BitFlip {
-        /// Byte offset.
-        offset: u64,
-        /// 0 to 7.
-        bit: u8,
-    },
-    /// A remark of the workload: it changes nothing on the device.
-    Mark(u64),
-}
+use super::survival::Survival;
 
 /// The volatile cache before a simulated medium, and the medium behind it. Sealed, for it has no name
 /// outside of this crate, which has one for each kind of medium.
@@ -65,12 +20,6 @@ pub trait Volatile: Clone {
     /// The label, if the event is only a remark of the workload.
     fn mark_of(event: &Self::Event) -> Option<u64>;
 }
-
-/// The trace of a [`SimDevice`](crate::SimDevice).
-pub type Trace = TraceOf<Cache>;
-
-/// Walks over a [`Trace`].
-pub type Cursor<'a> = CursorOf<'a, Cache>;
 
 /// The image a run began with, and its events in order.
 ///
@@ -188,73 +137,4 @@ impl<'a, C: Volatile> CursorOf<'a, C> {
 /// Two numbers made into a seed.
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
     fastrand::Rng::with_seed(a ^ b.wrapping_mul(0x9e37_79b9_7f4a_7c15)).u64(..)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn trace() -> Trace {
-        let write = |offset, byte| Event::Write { offset, data: vec![byte; 1024].into() };
-        let events = vec![
-            write(0, 1),
-            Event::Mark(7),
-            write(1024, 2),
-            Event::Flush,
-            Event::Mark(8),
-            write(0, 3),
-        ];
-        let mut trace = Trace::new(Cache::new(Image::zeroed(4096)), Vec::new());
-        events
-            .into_iter()
-            .zip((10..).step_by(10))
-            .for_each(|(event, time)| trace.push(event, time));
-        trace
-    }
-
-    #[test]
-    fn cuts_are_at_everything_that_changes_the_device() {
-        assert_eq!(trace().cuts().collect::<Vec<_>>(), [0, 2, 3, 5, 6]);
-    }
-
-    #[test]
-    fn marks_say_what_was_done_before_a_cut() {
-        assert_eq!(trace().marks_before(1).next_back(), None);
-        assert_eq!(trace().marks_before(5).collect::<Vec<_>>(), [7, 8]);
-    }
-
-    #[test]
-    fn a_cursor_gives_what_a_fresh_replay_gives() {
-        let trace = trace();
-        let mut cursor = trace.cursor();
-        for cut in trace.cuts() {
-            cursor.advance_to(cut);
-            for survival in Survival::EXTREMES.into_iter().chain((0..20).map(Survival::Random)) {
-                assert_eq!(cursor.crash(survival), trace.crash(cut, survival));
-            }
-        }
-    }
-
-    #[test]
-    fn between_two_events_nothing_is_in_flight() {
-        let trace = trace();
-        assert_eq!(trace.moments().collect::<Vec<_>>(), [10, 30, 40, 60, u64::MAX]);
-        let found = |moment| {
-            let mut cursor = trace.cursor();
-            cursor.advance_to_moment(moment);
-            (cursor.cut(), cursor.crash(Survival::InFlight).to_bytes()[0])
-        };
-        assert_eq!([10, 11, 40, 41, 60, 61].map(found), {
-            [(0, 1), (1, 0), (3, 1), (4, 1), (5, 3), (6, 1)]
-        });
-    }
-
-    #[test]
-    fn flushed_events_survive_every_later_cut() {
-        let trace = trace();
-        for (cut, seed) in [4, 5, 6].into_iter().flat_map(|cut| (0..50).map(move |s| (cut, s))) {
-            let bytes = trace.crash(cut, Survival::Random(seed)).to_bytes();
-            assert_eq!(bytes[1024..2048], [2; 1024], "cut {cut} seed {seed}");
-        }
-    }
 }

@@ -13,38 +13,23 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use super::image::Image;
-use super::piece::{Piece, flip_bit, write_pieces};
-use super::trace::{Event, Trace, Volatile};
+use super::event::Event;
+use crate::power_cut::{
+    CursorOf, Image, Piece, Survival, TraceOf, Volatile, flip_bit, write_pieces,
+};
+
+/// The trace of a [`SimDevice`](crate::SimDevice).
+pub type Trace = TraceOf<Cache>;
+
+/// Walks over a [`Trace`].
+pub type Cursor<'a> = CursorOf<'a, Cache>;
 
 /// Bytes that a power cut writes whole or not at all: the smallest logical sector there is.
-pub(crate) const TORN_SECTOR_BYTES: usize = 512;
-
-/// What a power cut leaves of the writes that were not flushed, and of the event that was in
-/// flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Survival {
-    /// No unflushed write; the event in flight had no effect.
-    Nothing,
-    /// Every unflushed write; the event in flight had no effect.
-    Issued,
-    /// No unflushed write; the event in flight was completed.
-    InFlight,
-    /// Every unflushed write; the event in flight was completed.
-    Everything,
-    /// Of each unflushed write and of the event in flight any subset of sectors, by seed.
-    Random(u64),
-}
-
-impl Survival {
-    /// The four that are not random.
-    pub const EXTREMES: [Survival; 4] =
-        [Survival::Nothing, Survival::Issued, Survival::InFlight, Survival::Everything];
-}
+const TORN_SECTOR_BYTES: usize = 512;
 
 impl Piece {
     /// Runs of sectors that survive, by chance: mostly all or none, else torn.
-    pub(super) fn torn(&self, rng: &mut Rng) -> Vec<Piece> {
+    fn torn(&self, rng: &mut Rng) -> Vec<Piece> {
         let count = self.bytes().len() / TORN_SECTOR_BYTES;
         let sectors = |range: Range<usize>| {
             self.part(range.start * TORN_SECTOR_BYTES..range.end * TORN_SECTOR_BYTES)

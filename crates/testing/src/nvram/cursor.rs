@@ -1,56 +1,7 @@
-//! What was done to a simulated NVRAM, so that one run can be cut at every event.
+//! All that a power cut can leave of a simulated NVRAM.
 
-use std::sync::Arc;
-
-use super::cache::Cache;
-use crate::sim::{CursorOf, Piece, TraceOf, write_pieces};
-use crate::{Image, Survival};
-
-/// Something that was done to a simulated NVRAM. Threads are numbered by their first store or
-/// fence.
-#[derive(Debug, Clone)]
-pub enum NvramEvent {
-    /// A store, durable after the next fence of its thread.
-    Store {
-        /// Byte offset.
-        offset: u64,
-        /// Its bytes.
-        data: Arc<[u8]>,
-        /// Who stored.
-        thread: usize,
-    },
-    /// A fence.
-    Fence {
-        /// Whose stores are durable now.
-        thread: usize,
-    },
-    /// A store that failed after storing some of its words.
-    FailedStore {
-        /// Byte offset.
-        offset: u64,
-        /// Its bytes.
-        data: Arc<[u8]>,
-        /// Who stored.
-        thread: usize,
-        /// Chooses the words that were stored.
-        seed: u64,
-    },
-    /// A bit of the memory that changed by itself.
-    BitFlip {
-        /// Byte offset.
-        offset: u64,
-        /// 0 to 7.
-        bit: u8,
-    },
-    /// A remark of the workload: it changes nothing in memory.
-    Mark(u64),
-}
-
-/// The trace of a [`SimNvram`](crate::SimNvram).
-pub type NvramTrace = TraceOf<Cache>;
-
-/// Walks over an [`NvramTrace`].
-pub type NvramCursor<'a> = CursorOf<'a, Cache>;
+use super::cache::NvramCursor;
+use crate::power_cut::{Image, Piece, Survival, write_pieces};
 
 impl NvramCursor<'_> {
     /// The number of words and single bytes that a power cut here keeps or loses.

@@ -1,6 +1,6 @@
 //! Operations that are going to fail.
 
-use crate::Operation;
+use device::Operation;
 
 /// An operation that is going to fail with EIO.
 ///

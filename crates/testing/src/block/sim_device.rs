@@ -20,29 +20,16 @@
 //! Calls are serialised: of the threads that use a device one at a time is in it, and the
 //! order of the events is the order in which they came.
 
-mod cache;
-mod clock;
-mod faults;
-mod image;
-mod piece;
-mod trace;
-
-use crate::sync::Mutex;
+use device::sync::Mutex;
+use device::{BlockDevice, DeviceError, Durability, Operation, Result, check_span};
 use fastrand::Rng;
 use rustix::io::Errno;
 
-use crate::{BlockDevice, DeviceError, Durability, Operation, Result, check_span};
-use cache::Cache;
-pub(crate) use faults::Faults;
-pub(crate) use piece::{Piece, flip_bit, write_pieces};
-pub(crate) use trace::{CursorOf, TraceOf, Volatile};
-
-pub use cache::Survival;
-pub use clock::SimClock;
-pub use faults::Fault;
-pub use image::Image;
-pub(crate) use trace::mix;
-pub use trace::{Cursor, Event, Trace};
+use super::cache::{self, Cache, Trace};
+use super::event::Event;
+use crate::power_cut::{
+    Fault, Faults, Image, SimClock, Survival, Volatile, flip_bit, write_pieces,
+};
 
 struct State {
     /// What reads see.
@@ -246,6 +233,3 @@ impl BlockDevice for SimDevice {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

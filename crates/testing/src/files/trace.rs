@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 
-use crate::sim::mix;
-use crate::{Cursor, Image, Survival, Trace};
+use crate::block::{Cursor, Trace};
+use crate::power_cut::{Image, Survival, mix};
 
 /// Something that was done to names and lengths. What is done to bytes is in the files' own traces.
 #[derive(Debug, Clone)]

@@ -8,12 +8,22 @@
 
 use std::sync::Arc;
 
+use device::LINE_BYTES;
 use fastrand::Rng;
 
-use super::super::{LINE_BYTES, WORD_BYTES};
-use super::trace::{NvramEvent, NvramTrace};
-use crate::sim::{Piece, Volatile, flip_bit, write_pieces};
-use crate::{Image, Survival};
+use super::event::NvramEvent;
+use crate::power_cut::{
+    CursorOf, Image, Piece, Survival, TraceOf, Volatile, flip_bit, write_pieces,
+};
+
+/// Bytes of a word, which is stored whole or not at all.
+const WORD_BYTES: usize = 8;
+
+/// The trace of a [`SimNvram`](crate::SimNvram).
+pub type NvramTrace = TraceOf<Cache>;
+
+/// Walks over an [`NvramTrace`].
+pub type NvramCursor<'a> = CursorOf<'a, Cache>;
 
 /// A store that was not fenced, or what later stores have left of it.
 #[derive(Debug, Clone)]
