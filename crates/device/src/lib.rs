@@ -35,62 +35,43 @@
 //! 5. A store changes its own bytes and no other, whoever else stores to the same line.
 //! 6. A load of a line that memory has lost (*poison*) fails; so does every access after it.
 
-mod aligned;
-mod backing;
-mod caches;
+mod below;
+mod block;
+mod buffer;
 mod claim;
-mod command_ring;
 pub mod compare;
 mod disk;
 mod error;
 mod files;
-mod folder;
-mod fork_closed;
-mod fork_mark;
-mod geometry;
-mod huge;
-mod in_use;
-mod length;
-mod loop_attach;
-mod machine;
-mod memory;
-mod metered;
-mod mount_table;
+mod mapping;
 mod nvram;
-mod other_users;
-mod processes;
-mod published;
-mod range_lock;
-mod ring;
+mod process;
 pub mod sync;
-mod trust;
-mod trusted_file;
-mod unread;
-mod words;
+mod uring;
 
-pub use aligned::AlignedBuf;
-pub use claim::Access;
-pub use command_ring::{COMMAND_BYTES, CommandRing};
-pub use disk::Disk;
+pub use below::loop_device::{LoopDevice, LoopOptions};
+pub use below::mount_table::{MountEntry, mounts_in, own_mounts, parse_mounts};
+pub use block::memory::MemoryDevice;
+pub use block::metered::{Counters, Metered};
+pub use buffer::aligned::AlignedBuf;
+pub use claim::take::Access;
+pub use disk::device::Disk;
+pub use disk::geometry::file_system_durability;
 pub use error::{DeviceError, Operation, Result};
-pub use files::{Directory, FileStore, StoredFile};
-pub use folder::Folder;
-pub use fork_closed::ForkClosed;
-pub use fork_mark::ForkMark;
-pub use geometry::file_system_durability;
-pub use loop_attach::{LoopDevice, LoopOptions};
-pub use machine::{Living, Machine};
-pub use memory::MemoryDevice;
-pub use metered::{Counters, Metered};
-pub use mount_table::{MountEntry, mounts_in, own_mounts, parse_mounts};
+pub use files::directory::{Directory, FileStore, StoredFile};
+pub use files::folder::Folder;
+pub use files::trust::Trust;
+pub use mapping::words::SharedWords;
 pub use nvram::{
     AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, line_count,
 };
-pub use processes::{process_name, processes};
-pub use ring::RingPool;
-pub use trust::Trust;
-pub use unread::unread_bytes;
-pub use words::SharedWords;
+pub use process::fork_closed::ForkClosed;
+pub use process::fork_mark::ForkMark;
+pub use process::machine::{Living, Machine};
+pub use process::processes::{process_name, processes};
+pub use process::unread::unread_bytes;
+pub use uring::command_ring::{COMMAND_BYTES, CommandRing};
+pub use uring::ring::RingPool;
 
 /// What a completed durable write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

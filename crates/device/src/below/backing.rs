@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, Stat};
 
-use crate::geometry::Kind;
-use crate::loop_attach::{LoopStatus, loop_status};
+use crate::below::loop_device::{LoopStatus, loop_status};
+use crate::disk::geometry::Kind;
 
 /// Deeper stacks of loop devices and partitions are refused.
 const DEPTH_MAX: usize = 16;

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{self, Getter, Ioctl, IoctlOutput, NoArg, Opcode, Setter};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-use crate::claim::{errno, refused};
+use crate::claim::take::{errno, refused};
 use crate::{DeviceError, Result};
 
 const LOOP_CTL_GET_FREE: Opcode = 0x4c82;

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::huge::HugeMemory;
+use crate::buffer::huge::HugeMemory;
 
 /// Alignment of an [`AlignedBuf`] in bytes: enough for every logical sector size.
 const ALIGN_BYTES: usize = 4096;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::claim::{errno, refused};
+use crate::claim::take::{errno, refused};
 use crate::{Result, Trust};
 
 /// As many links as the kernel follows.

@@ -27,11 +27,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::Mutex;
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::caches;
-use crate::claim::{self, Access, Claimed};
-use crate::geometry::{Geometry, Kind, SECTOR_BYTES_MAX};
-use crate::length::Length;
-use crate::ring::RingPool;
+use super::caches;
+use super::geometry::{Geometry, Kind, SECTOR_BYTES_MAX};
+use crate::below::length::Length;
+use crate::claim::take::{Access, Claimed, claim, errno, refused};
+use crate::uring::ring::RingPool;
 use crate::{
     AlignedBuf, BlockDevice, DeviceError, Durability, Operation, Result, Trust, check_span,
 };
@@ -71,12 +71,11 @@ impl Disk {
     }
 
     fn open_with(path: &Path, access: Access, trust: Option<Trust>) -> Result<Disk> {
-        let Claimed { fd, exclusive, locked, behind, kind, stat } =
-            claim::claim(path, access, trust)?;
-        let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| claim::errno(path, e))?;
+        let Claimed { fd, exclusive, locked, behind, kind, stat } = claim(path, access, trust)?;
+        let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| errno(path, e))?;
         if geometry.size_bytes == 0 {
             let why = format!("is smaller than one sector of {} bytes", geometry.sector_bytes);
-            return Err(claim::refused(path, io::ErrorKind::InvalidInput, why));
+            return Err(refused(path, io::ErrorKind::InvalidInput, why));
         }
         if geometry.sector_bytes > SECTOR_BYTES_MAX as usize {
             let why = format!(
@@ -84,7 +83,7 @@ impl Disk {
                  others by: losetup --sector-size {SECTOR_BYTES_MAX}",
                 geometry.sector_bytes
             );
-            return Err(claim::refused(path, io::ErrorKind::Unsupported, why));
+            return Err(refused(path, io::ErrorKind::Unsupported, why));
         }
         let rings = match (kind, access) {
             (Kind::Block, Access::ReadWrite) => RingPool::new().ok(),
@@ -101,8 +100,8 @@ impl Disk {
     /// have to agree on who writes where. `path` is for messages.
     pub fn share(path: impl AsRef<Path>, fd: OwnedFd) -> Result<Disk> {
         let path = path.as_ref();
-        let (stat, kind) = (rustix::fs::fstat(&fd).map_err(|e| claim::errno(path, e))?, Kind::File);
-        let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| claim::errno(path, e))?;
+        let (stat, kind) = (rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?, Kind::File);
+        let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| errno(path, e))?;
         let (access, dsync) = (Access::ReadWrite, AtomicBool::new(true));
         let caches = caches::below(kind, &stat);
         let length = Some(Length::of_itself(geometry.size_bytes));
@@ -193,7 +192,7 @@ fn length_of(
         return Ok((kind == Kind::File).then(|| Length::of_itself(size_bytes)));
     };
     let length = Length::of_another(file, start_bytes, size_bytes);
-    length.check_at_opening().map_err(|error| claim::refused(path, error.kind(), error))?;
+    length.check_at_opening().map_err(|error| refused(path, error.kind(), error))?;
     Ok(Some(length))
 }
 

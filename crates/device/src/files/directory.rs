@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::claim::refused;
+use crate::claim::take::refused;
 use crate::{Access, DeviceError, Folder, Operation, Result};
 
 /// A flat directory of files.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, FsWord, OFlags, SeekFrom, Stat, StatxFlags};
 
 use crate::Durability;
-use crate::backing::{Backing, Root, sysfs_directory};
-use crate::mount_table::own_mounts;
+use crate::below::backing::{Backing, Root, sysfs_directory};
+use crate::below::mount_table::own_mounts;
 
 /// Smallest and largest logical sector.
 const SECTOR_BYTES_MIN: u32 = 512;

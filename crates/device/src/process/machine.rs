@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use crate::published;
+use crate::claim::published;
 
 /// This machine, as it is known to others that share its disks.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,11 +11,9 @@
 //!
 //! What is assumed of the medium is a list at the head of the crate.
 
-mod bus;
 mod cut;
 mod latency;
 mod mapped;
-pub(crate) mod mapping;
 mod medium;
 mod metered;
 mod persist;

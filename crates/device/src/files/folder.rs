@@ -25,7 +25,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::trust::Owner;
+use crate::files::trust::Owner;
 use crate::{Access, Trust};
 
 impl Trust {

@@ -11,8 +11,8 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::backing::{Backing, Root, open_node, parse_device, sysfs_directory};
-use crate::mount_table::own_mounts;
+use crate::below::backing::{Backing, Root, open_node, parse_device, sysfs_directory};
+use crate::below::mount_table::own_mounts;
 
 /// A block device that shares bytes with `claimed`, whose own device the caller has exclusively,
 /// and that somebody else has exclusively.

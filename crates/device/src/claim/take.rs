@@ -27,11 +27,12 @@ use rustix::fs::{FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Getter, Opcode};
 
-use crate::backing::{Backing, Root};
-use crate::geometry::Kind;
-use crate::in_use::InUse;
-use crate::range_lock::lock_range;
-use crate::{DeviceError, Operation, Result, Trust, other_users, published};
+use super::{other_users, published};
+use crate::below::backing::{Backing, Root};
+use crate::claim::in_use::InUse;
+use crate::claim::range_lock::lock_range;
+use crate::disk::geometry::Kind;
+use crate::{DeviceError, Operation, Result, Trust};
 
 /// What a disk is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::backing::{Backing, Root, node_path};
-use crate::mount_table::{MountEntry, mounts_in, own_mounts};
-use crate::other_users::Lock;
-use crate::processes::{process_name, processes};
+use crate::below::backing::{Backing, Root, node_path};
+use crate::below::mount_table::{MountEntry, mounts_in, own_mounts};
+use crate::claim::other_users::Lock;
+use crate::process::processes::{process_name, processes};
 
 /// Why a disk cannot be had.
 #[derive(Debug, thiserror::Error)]

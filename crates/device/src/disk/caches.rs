@@ -11,8 +11,8 @@ use std::fs;
 
 use rustix::fs::Stat;
 
-use crate::backing::{Backing, Root, device_number, sysfs_directory};
-use crate::geometry::Kind;
+use crate::below::backing::{Backing, Root, device_number, sysfs_directory};
+use crate::disk::geometry::Kind;
 
 /// More devices than this below one disk are not looked at.
 const DEVICES_MAX: usize = 64;

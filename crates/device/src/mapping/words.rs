@@ -15,8 +15,8 @@ use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::thread::futex;
 
+use crate::mapping::memory::{Mapping, Sharing};
 use crate::nvram::LOST;
-use crate::nvram::mapping::{Mapping, Sharing};
 use crate::{Access, DeviceError, Operation, Result};
 
 const WORD_BYTES: usize = 8;
