@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use crate::in_use::InUse;
+use crate::claim::in_use::InUse;
 
 /// Result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;

@@ -1,4 +1,4 @@
-//! Where bytes become durable: block devices and NVRAM, real and simulated.
+//! Where bytes become durable: block devices, files and NVRAM.
 //!
 //! The only crate that issues I/O on a volume. It must not know what the bytes mean: no
 //! journal, no file system. Everything above speaks to a medium through [`BlockDevice`] or
@@ -6,7 +6,7 @@
 //!
 //! # What we assume of a block medium
 //!
-//! The simulator ([`SimDevice`]) breaks everything that is not on this list.
+//! The simulator (`SimDevice` of the crate `testing`) breaks everything that is not on this list.
 //!
 //! 1. 512 aligned bytes are written whole or not at all. Nothing larger is, whatever logical sector the
 //!    device reports.
@@ -22,7 +22,7 @@
 //!
 //! # What we assume of NVRAM
 //!
-//! The simulator ([`SimNvram`]) breaks everything that is not on this list.
+//! The simulator (`SimNvram` of the crate `testing`) breaks everything that is not on this list.
 //!
 //! 1. An aligned word of 8 bytes that is stored whole is in memory whole or not at all. A
 //!    word that is stored in part gets there byte by byte.
@@ -35,67 +35,43 @@
 //! 5. A store changes its own bytes and no other, whoever else stores to the same line.
 //! 6. A load of a line that memory has lost (*poison*) fails; so does every access after it.
 
-mod aligned;
-mod backing;
-mod caches;
+mod below;
+mod block;
+mod buffer;
 mod claim;
-mod command_ring;
 pub mod compare;
 mod disk;
 mod error;
 mod files;
-mod folder;
-mod fork_closed;
-mod fork_mark;
-mod geometry;
-mod huge;
-mod in_use;
-mod length;
-mod loop_attach;
-mod machine;
-mod memory;
-mod metered;
-mod mount_table;
+mod mapping;
 mod nvram;
-mod other_users;
-mod processes;
-mod published;
-mod range_lock;
-mod ring;
-mod sim;
+mod process;
 pub mod sync;
-mod trust;
-mod trusted_file;
-mod unread;
-mod words;
+mod uring;
 
-pub use aligned::AlignedBuf;
-pub use claim::Access;
-pub use command_ring::{COMMAND_BYTES, CommandRing};
-pub use disk::Disk;
+pub use below::loop_device::{LoopDevice, LoopOptions};
+pub use below::mount_table::{MountEntry, mounts_in, own_mounts, parse_mounts};
+pub use block::memory::MemoryDevice;
+pub use block::metered::{Counters, Metered};
+pub use buffer::aligned::AlignedBuf;
+pub use claim::take::Access;
+pub use disk::device::Disk;
+pub use disk::geometry::file_system_durability;
 pub use error::{DeviceError, Operation, Result};
-pub use files::{
-    Directory, FileStore, FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles, StoredFile,
-};
-pub use folder::Folder;
-pub use fork_closed::ForkClosed;
-pub use fork_mark::ForkMark;
-pub use geometry::file_system_durability;
-pub use loop_attach::{LoopDevice, LoopOptions};
-pub use machine::{Living, Machine};
-pub use memory::MemoryDevice;
-pub use metered::{Counters, Metered};
-pub use mount_table::{MountEntry, mounts_in, own_mounts, parse_mounts};
+pub use files::directory::{Directory, FileStore, StoredFile};
+pub use files::folder::Folder;
+pub use files::trust::Trust;
+pub use mapping::words::SharedWords;
 pub use nvram::{
-    AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, NvramCursor,
-    NvramEvent, NvramTrace, SimNvram,
+    AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, line_count,
 };
-pub use processes::{process_name, processes};
-pub use ring::RingPool;
-pub use sim::{Cursor, Event, Fault, Image, SimClock, SimDevice, Survival, Trace};
-pub use trust::Trust;
-pub use unread::unread_bytes;
-pub use words::SharedWords;
+pub use process::fork_closed::ForkClosed;
+pub use process::fork_mark::ForkMark;
+pub use process::machine::{Living, Machine};
+pub use process::processes::{process_name, processes};
+pub use process::unread::unread_bytes;
+pub use uring::command_ring::{COMMAND_BYTES, CommandRing};
+pub use uring::ring::RingPool;
 
 /// What a completed durable write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -172,8 +148,9 @@ pub trait BlockDevice: Send + Sync {
     fn flush(&self) -> Result<()>;
 }
 
-/// Panics unless the span is made of whole sectors; an error unless it lies on the device.
-fn check_span(
+/// The check of a span that every implementation of a medium makes first. Panics unless the span is made of
+/// whole sectors (of 1 byte for NVRAM); returns an error unless it is on the device.
+pub fn check_span(
     operation: Operation,
     offset: u64,
     len_bytes: usize,

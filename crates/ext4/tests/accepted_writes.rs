@@ -10,10 +10,11 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use common::{Image, options};
-use device::{BlockDevice, Durability, Fault, MemoryDevice, Operation, SimDevice, Survival};
+use device::{BlockDevice, Durability, MemoryDevice, Operation};
 use ext4::{
     Allocate, DataMode, Error, InodeNo, NewNode, OpenOptions, Owner, Result, SetAttr, Volume,
 };
+use onejournal_testing::{Fault, SimDevice, Survival};
 
 const LEN: usize = 256 << 10;
 

@@ -5,8 +5,8 @@ mod common;
 use std::sync::Arc;
 
 use common::{Image, options};
-use device::{SimDevice, Survival};
 use ext4::{Allocate, DataMode, InodeNo, NewNode, OpenOptions, Owner, SetAttr, Volume, XattrFlags};
+use onejournal_testing::{SimDevice, Survival};
 
 const BLOCK: usize = 4096;
 

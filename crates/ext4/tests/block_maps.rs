@@ -10,11 +10,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use common::{Image, Mounted, can_mount, open, options, run, text};
-use device::{MemoryDevice, SimDevice, Survival};
+use device::MemoryDevice;
 use ext4::{
     Allocate, Error, FileKind, InodeNo, NewNode, OpenOptions, Owner, RenameHow, SeekTo, SetAttr,
     Volume, XattrFlags,
 };
+use onejournal_testing::{SimDevice, Survival};
 
 const ROOT: InodeNo = InodeNo::ROOT;
 const BLOCK: u64 = 4096;

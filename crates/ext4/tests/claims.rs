@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Image, options};
-use device::{BlockDevice, MemoryDevice, Metered, SimDevice, Survival};
+use device::{BlockDevice, MemoryDevice, Metered};
 use ext4::{Claim, Claimant, Error, InodeNo, NewNode, OpenOptions, Owner, Survey, Volume};
+use onejournal_testing::{SimDevice, Survival};
 
 /// A process of a machine, in a boot of it. Processes with even names live.
 fn claimant(machine: u8, boot: u8, living: u64) -> Claimant {

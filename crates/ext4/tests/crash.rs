@@ -5,8 +5,9 @@ mod common;
 use std::sync::Arc;
 
 use common::{Image, open, options};
-use device::{MemoryDevice, SimDevice, Survival};
+use device::MemoryDevice;
 use ext4::{Attr, Error, InodeNo, NewNode, OpenOptions, Owner, Volume};
+use onejournal_testing::{SimDevice, Survival};
 
 const VARIANTS: [&[&str]; 3] =
     [&[], &["-O", "metadata_csum_seed,orphan_file"], &["-O", "^metadata_csum,uninit_bg"]];

@@ -5,11 +5,10 @@ mod common;
 use std::sync::Arc;
 
 use common::{Image, options};
-use device::{
-    BlockDevice, MappedNvram, MemoryDevice, Nvram, SimClock, SimDevice, SimNvram, Survival,
-};
+use device::{BlockDevice, MappedNvram, MemoryDevice, Nvram};
 use ext4::{InodeNo, NewNode, OpenOptions, Owner, Survey, Volume};
 use journal::Medium;
+use onejournal_testing::{SimClock, SimDevice, SimNvram, Survival};
 
 const JOURNAL_BYTES: u64 = 4 << 20;
 
@@ -240,7 +239,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(device: &device::Image, nvram: &device::Image) -> Machine {
+    fn new(device: &onejournal_testing::Image, nvram: &onejournal_testing::Image) -> Machine {
         let clock = SimClock::default();
         Machine {
             device: Arc::new(SimDevice::from_image(device.clone(), 512).with_clock(&clock)),
@@ -285,10 +284,10 @@ impl Machine {
 
 /// A volume of the machine that holds "before", closed or not, and copies of its journal from
 /// before: with history, and empty.
-fn machine_with_copies(is_closed: bool) -> (Machine, [device::Image; 2]) {
+fn machine_with_copies(is_closed: bool) -> (Machine, [onejournal_testing::Image; 2]) {
     let image = Image::new(&[], "64M");
-    let zeros = device::Image::zeroed(JOURNAL_BYTES);
-    let machine = Machine::new(&device::Image::from_bytes(&image.bytes()), &zeros);
+    let zeros = onejournal_testing::Image::zeroed(JOURNAL_BYTES);
+    let machine = Machine::new(&onejournal_testing::Image::from_bytes(&image.bytes()), &zeros);
     let volume = machine.open(1).unwrap();
     make_synced(&volume, "earlier");
     let with_history = machine.nvram.image();

@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use common::{Image, open, options};
-use device::{BlockDevice, Event, MemoryDevice, SimDevice, Survival};
+use device::{BlockDevice, MemoryDevice};
 use ext4::{Error, InodeNo, NewNode, OpenOptions, Owner, Survey, Volume};
+use onejournal_testing::{Event, SimDevice, Survival};
 
 const BLOCK: usize = 4096;
 
@@ -100,7 +101,7 @@ fn cut_everywhere(
     apply(&as_device, &view, &changed(damaged, repaired)).unwrap();
     let trace = device.take_trace();
     let mut cursor = trace.cursor();
-    let mut seen: Vec<device::Image> = Vec::new();
+    let mut seen: Vec<onejournal_testing::Image> = Vec::new();
     // A journal that e2fsck made anew is written block by block.
     let is_last = |cut: usize| cut + 20 >= trace.events.len();
     for cut in trace.cuts().filter(|cut| *cut < 20 || cut % 61 == 0 || is_last(*cut)) {
@@ -276,7 +277,7 @@ fn a_mkfs_that_is_cut_leaves_a_volume_or_says_so() {
         ext4::finish_mkfs(&*as_device).unwrap();
         let trace = device.take_trace();
         let (mut refused, mut made) = (0, 0);
-        let mut seen: Vec<device::Image> = Vec::new();
+        let mut seen: Vec<onejournal_testing::Image> = Vec::new();
         for cut in trace.cuts() {
             for survival in Survival::EXTREMES.into_iter().chain((0..20).map(Survival::Random)) {
                 let left = trace.crash(cut, survival);

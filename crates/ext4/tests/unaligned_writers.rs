@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::{Image, options};
-use device::{SimDevice, Survival};
 use ext4::{DataMode, InodeNo, NewNode, OpenOptions, Owner, Volume};
+use onejournal_testing::{SimDevice, Survival};
 
 const WRITER_COUNT: usize = 3;
 const SLOT_COUNT: usize = 30;

@@ -6,8 +6,8 @@ mod common;
 use std::sync::Arc;
 
 use common::{Image, options};
-use device::{SimDevice, Survival};
 use ext4::{Allocate, DataMode, InodeNo, NewNode, OpenOptions, Owner, Volume};
+use onejournal_testing::{SimDevice, Survival};
 
 const LEN: usize = 512 << 10;
 const ZERO: Allocate = Allocate::ZeroRange { keep_size: true };
@@ -33,7 +33,7 @@ fn with_ones(extra_len: usize) -> (Image, Arc<SimDevice>, Volume, InodeNo) {
 }
 
 /// The first `LEN` bytes of the file as the next opening finds them, and whether there is a file `before`.
-fn found(crashed: device::Image) -> (Vec<u8>, bool) {
+fn found(crashed: onejournal_testing::Image) -> (Vec<u8>, bool) {
     let volume = open(Arc::new(SimDevice::from_image(crashed, 512)));
     let ino = volume.lookup(InodeNo::ROOT, b"file").unwrap().ino;
     let mut bytes = vec![9; LEN];

@@ -110,8 +110,9 @@ fn volume_open() {
 /// What is planted must be found.
 mod canary {
     use super::*;
-    use device::{BlockDevice, Durability, Result, SimDevice};
+    use device::{BlockDevice, Durability, Result};
     use fuzz::volume_open::{self, Hands};
+    use onejournal_testing::SimDevice;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -3,8 +3,9 @@
 mod common;
 
 use common::{Rig, commit, filled, put, put_ordered, quiet};
-use device::{Fault, Operation, Survival};
+use device::Operation;
 use journal::{Form, HomeBlock, Journal, JournalError, Options};
+use onejournal_testing::{Fault, Survival};
 
 fn fail(operation: Operation, skip_count: u64) -> Fault {
     Fault { operation, skip_count, forever: false }

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{Rig, commit, filled, forget, put, quiet, wait_until};
-use device::Survival;
 use journal::{Form, HomeBlock, Journal, Options, scan};
+use onejournal_testing::Survival;
 
 /// Commits until around the ring `lap_count` times; returns the last byte of each of 8 blocks.
 fn go_around(journal: &Journal, lap_count: u64) -> [u8; 8] {

@@ -120,7 +120,7 @@ fn a_record_that_crosses_from_extent_to_extent_is_durable() {
         commit(&journal, block, 3);
     }
     drop(journal);
-    let after = rig.crash(device::Survival::Nothing);
+    let after = rig.crash(onejournal_testing::Survival::Nothing);
     let space = Space::new(after.log.clone(), vec![size - cut..size, 0..size - cut]).unwrap();
     let home: std::sync::Arc<dyn device::BlockDevice> = after.home.clone();
     let found = journal::recover(&home, &space, &common::UUID, &Default::default()).unwrap();

@@ -16,13 +16,14 @@ use std::sync::Arc;
 
 use common::UUID;
 use common::media::{Images, Media, On, Place, Traces};
-use device::{BlockDevice, Survival};
+use device::BlockDevice;
 use fastrand::Rng;
 use journal::codec::extent::Ranges;
 use journal::{
     BLOCK_BYTES, BlockBytes, BlockRef, DeltaCodec, Form, HomeBlock, Journal, Options,
     RecoverOptions, Tid,
 };
+use onejournal_testing::Survival;
 
 const HOME_BLOCKS: u64 = 40;
 const SECTORS: usize = BLOCK_BYTES / 512;

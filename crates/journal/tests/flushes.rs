@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use common::{Gated, HOME_BLOCKS, REGION_BYTES, UUID, filled, put, quiet};
-use device::{BlockDevice, Durability, Fault, Operation, SimDevice, Survival};
+use device::{BlockDevice, Durability, Operation};
 use journal::{BLOCK_BYTES, HomeBlock, Journal, JournalError, Space};
+use onejournal_testing::{Fault, SimDevice, Survival};
 
 const HOME_BYTES: u64 = HOME_BLOCKS * BLOCK_BYTES as u64;
 /// Number of the disk that partitions are of.

@@ -6,8 +6,8 @@ use std::sync::Barrier;
 use std::thread::yield_now;
 
 use common::{Rig, commit, filled, forget, put, put_ordered, put_ordered_of, quiet};
-use device::{Event, Fault, Survival};
 use journal::{BlockOwner, Form, HomeBlock, Journal};
+use onejournal_testing::{Event, Fault, Survival};
 
 const ONE: BlockOwner = BlockOwner(1);
 const OTHER: BlockOwner = BlockOwner(2);

@@ -6,10 +6,11 @@ mod common;
 use std::sync::Arc;
 
 use common::{REGION_BYTES, UUID, commit, quiet};
-use device::{BlockDevice, Image, MemoryDevice, SimDevice, SimNvram, Survival};
+use device::{BlockDevice, MemoryDevice};
 use journal::{
     DeltaCodec, Form, HomeBlock, Journal, JournalError, Medium, Options, Space, recover,
 };
+use onejournal_testing::{Image, SimDevice, SimNvram, Survival};
 
 const HOME_BYTES: u64 = 1024 * 4096;
 const COMMIT_COUNT: u64 = 5;

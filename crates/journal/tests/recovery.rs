@@ -3,11 +3,12 @@
 mod common;
 
 use common::{Rig, commit, filled, forget, quiet};
-use device::{BlockDevice, Fault, Operation, SimDevice, Survival};
+use device::{BlockDevice, Operation};
 use journal::format::{DESCRIPTOR_MAGIC, FORMAT_VERSION, HEADER_MAGIC, RawHeader, record_seed};
 use journal::{
     End, Form, HomeBlock, JournalError, Options, Record, RecoverOptions, Recovery, Scan, Tid, scan,
 };
+use onejournal_testing::{Fault, SimDevice, Survival};
 
 /// A journal that crashed after so many commits: the n-th put n into block n.
 fn crashed_after(commit_count: u64) -> Rig {

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use common::media::{Media, Place};
 use common::{REGION_BYTES, UUID, filled, quiet};
-use device::{BlockDevice, Survival};
+use device::BlockDevice;
 use journal::codec::extent::Ranges;
 use journal::{BLOCK_BYTES, BlockRef, DeltaCodec, Form, HomeBlock, Journal, Options, Tid};
+use onejournal_testing::Survival;
 
 /// More than 8 bytes for each of them beside the blocks of the largest transaction in a region.
 const LOGGED: u64 = 3000;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{Rig, commit, put, quiet, wait_until};
-use device::{SimDevice, Survival};
 use journal::{Form, HomeBlock, Journal, Options, Tid};
+use onejournal_testing::{SimDevice, Survival};
 
 fn busy(region_count: u32) -> Options {
     Options { background: true, region_count, ..quiet() }

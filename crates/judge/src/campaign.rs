@@ -209,7 +209,7 @@ impl<'r> Session<'r> {
     /// Cuts the recovery of an image and recovers again.
     fn judge_nested(
         &mut self,
-        images: &[device::Image],
+        images: &[onejournal_testing::Image],
         cut: &Cut,
         count: usize,
         rng: &mut Rng,
@@ -239,7 +239,7 @@ impl<'r> Session<'r> {
     /// What a recovery does to the disks.
     fn record_recovery(
         &mut self,
-        images: &[device::Image],
+        images: &[onejournal_testing::Image],
         cut: &Cut,
         is_read: bool,
     ) -> Result<Trace, String> {
@@ -257,7 +257,7 @@ impl<'r> Session<'r> {
     /// Recovers an image and judges it by what the run promises after its event `event`.
     fn judge_one(
         &mut self,
-        images: &[device::Image],
+        images: &[onejournal_testing::Image],
         cut: &Cut,
         event: usize,
     ) -> Result<(), String> {
@@ -282,7 +282,7 @@ impl<'r> Session<'r> {
 
     fn recover_by_command(
         &mut self,
-        images: &[device::Image],
+        images: &[onejournal_testing::Image],
         cut: &Cut,
         is_read: bool,
     ) -> Result<Vec<Found>, String> {

@@ -14,9 +14,9 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use device::Image;
 use drive::record::{Data, Event};
 use fastrand::Rng;
+use onejournal_testing::Image;
 
 use crate::memory::{FIRST_THREAD, WORD_BYTES};
 

@@ -7,9 +7,10 @@
 use std::thread::{self, ThreadId};
 
 use device::sync::Mutex;
-use device::{Durability, Image, Nvram, Result};
+use device::{Durability, Nvram, Result};
 use drive::Recorder;
 use drive::record::Data;
+use onejournal_testing::Image;
 
 /// Number in the record of the memory's first thread; the numbers below are disks.
 pub const FIRST_THREAD: u8 = 1;

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use device::Image;
 use device::sync::Mutex;
+use onejournal_testing::Image;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::command::{outcome, run, spawn};

@@ -1,9 +1,10 @@
 //! A disk in memory that records what it is asked to do: for recoveries in this process.
 
 use device::sync::Mutex;
-use device::{BlockDevice, Durability, Image, Result};
+use device::{BlockDevice, Durability, Result};
 use drive::Recorder;
 use drive::record::Data;
+use onejournal_testing::Image;
 
 /// The disk. Its sectors are as large as it is told, whatever unit a cut leaves.
 pub struct RamDisk {

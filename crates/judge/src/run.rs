@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use device::Image;
 use drive::Recorder;
+use onejournal_testing::Image;
 use rustix::fs::{Gid, Uid};
 use tempfile::TempDir;
 

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
-use device::Image;
 use drive::record::{Data, Event};
+use onejournal_testing::Image;
 use serde::{Deserialize, Serialize};
 
 use crate::crash::Trace;

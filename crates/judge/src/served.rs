@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use device::{Image, Metered};
+use device::Metered;
 use drive::Recorder;
 use ext4::{OpenOptions, Volume};
 use journal::Medium;
 use mount::{MountHandle, MountOptions, Session, SessionError, SessionOptions, Source, StatSource};
+use onejournal_testing::Image;
 
 use crate::command::COPYING;
 use crate::memory::RamNvram;

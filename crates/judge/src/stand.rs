@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use device::{BlockDevice, Image, LoopDevice, LoopOptions};
+use device::{BlockDevice, LoopDevice, LoopOptions};
 use drive::Recorder;
 use ext4::{OpenOptions, Volume as InProcess};
 use journal::Medium;
+use onejournal_testing::Image;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
     fsconfig_set_string, fsmount, fsopen,

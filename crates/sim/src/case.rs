@@ -12,8 +12,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use device::Survival;
 use ext4::{DataMode, DeltaCodec};
+use onejournal_testing::Survival;
 
 use crate::content::mix;
 use crate::format::Shape;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use device::Image;
+use onejournal_testing::Image;
 
 use crate::BLOCK_BYTES;
 use crate::case::{Case, Crash, Id};

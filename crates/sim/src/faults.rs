@@ -7,9 +7,10 @@
 
 use std::sync::Arc;
 
-use device::{Fault, Image, Operation, SimDevice, Survival};
+use device::Operation;
 use ext4::{Error, OpenOptions, Volume};
 use journal::{JournalError, Space};
+use onejournal_testing::{Fault, Image, SimDevice, Survival};
 
 use crate::case::Case;
 use crate::format::{Formatted, formatted};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use device::Image;
+use onejournal_testing::Image;
 
 use crate::BLOCK_BYTES;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use device::Image;
+use onejournal_testing::Image;
 use tempfile::NamedTempFile;
 
 /// A file in memory that holds one image after the other for e2fsck.

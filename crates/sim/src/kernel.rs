@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::process::Command;
 
-use device::Image;
+use onejournal_testing::Image;
 use tempfile::{NamedTempFile, TempDir};
 
 use crate::calls::{Calls, read_tree};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use device::{BlockDevice, Durability, Nvram, Result, SimDevice, SimNvram};
+use device::{BlockDevice, Durability, Nvram, Result};
+use onejournal_testing::{SimDevice, SimNvram};
 
 /// What it lies about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
-use device::{
-    BlockDevice, Cursor, Event, Image, MemoryDevice, Nvram, NvramCursor, NvramEvent, NvramTrace,
-    SimClock, SimDevice, SimNvram, Survival, Trace,
-};
+use device::{BlockDevice, MemoryDevice, Nvram};
 use journal::{Journal, Label, Medium, Options, space_of};
+use onejournal_testing::{
+    Cursor, Event, Image, NvramCursor, NvramEvent, NvramTrace, SimClock, SimDevice, SimNvram,
+    Survival, Trace,
+};
 
 use crate::case::{Case, JournalOn};
 use crate::format::Formatted;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use device::{BlockDevice, Nvram, SimDevice, SimNvram};
+use device::{BlockDevice, Nvram};
+use onejournal_testing::{SimDevice, SimNvram};
 
 use crate::case::Case;
 use crate::content::mix;

@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use device::{Image, SimDevice, Survival};
 use ext4::{OpenOptions, Timestamp, Volume};
+use onejournal_testing::{Image, SimDevice, Survival};
 
 use crate::machine::{Images, Machine, Traces};
 use crate::session::Setup;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use device::{Nvram, SimDevice, SimNvram};
+use device::Nvram;
 use ext4::DataMode;
+use onejournal_testing::{SimDevice, SimNvram};
 use sim::case::{Case, JournalKind};
 use sim::enumerate::{Effort, enumerate};
 use sim::liar::{Liar, Lie, UnfencedNvram};

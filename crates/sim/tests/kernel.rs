@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use device::{Image, SimDevice, Survival};
 use ext4::{DataMode, Error};
+use onejournal_testing::{Image, SimDevice, Survival};
 use sim::format::{Shape, formatted};
 use sim::fsck::Fsck;
 use sim::kernel::Mounted;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use device::{SimDevice, Survival};
 use ext4::DataMode;
+use onejournal_testing::{SimDevice, Survival};
 use sim::format::{Shape, formatted};
 use sim::fsck::Fsck;
 use sim::lockstep::step;

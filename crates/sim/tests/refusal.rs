@@ -3,8 +3,8 @@
 
 use std::process::Command;
 
-use device::{Image, Survival};
 use ext4::DataMode;
+use onejournal_testing::{Image, Survival};
 use sim::case::{Case, JournalKind};
 use sim::fsck::Fsck;
 use sim::kernel::Mounted;

@@ -16,9 +16,9 @@ use std::io;
 use std::os::fd::AsFd;
 
 use super::LOST;
-use super::mapping::{Mapping, Sharing};
 use crate::Access;
-use crate::length::Length;
+use crate::below::length::Length;
+use crate::mapping::memory::{Mapping, Sharing};
 
 /// A file that is mapped whole and used alone.
 pub(super) struct CutWatch {

@@ -20,12 +20,12 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::cut::CutWatch;
-use super::mapping::{Mapping, Sharing};
 use super::medium::{Medium, Promise};
 use super::persist::{self, STREAM_FROM_BYTES};
 use super::processor::{Native, Processor};
 use super::{Nvram, check_span, failed, total_bytes};
-use crate::claim::{self, Access, refused};
+use crate::claim::take::{Access, errno, lock_file, refused};
+use crate::mapping::memory::{Mapping, Sharing};
 use crate::{DeviceError, Durability, Operation, Result, Trust};
 
 /// What became of memory that is gone.
@@ -80,15 +80,15 @@ impl MappedNvram {
         let follow = if last.is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };
         let last = last.as_deref().unwrap_or(path);
         // Looked at before it is opened: opening some devices does something.
-        let stat = rustix::fs::stat(last).map_err(|e| claim::errno(path, e))?;
+        let stat = rustix::fs::stat(last).map_err(|e| errno(path, e))?;
         Medium::of(path, &stat)?;
         let flags = access.flags() | follow | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let fd = rustix::fs::open(last, flags, Mode::empty()).map_err(|e| claim::errno(path, e))?;
-        let stat = rustix::fs::fstat(&fd).map_err(|e| claim::errno(path, e))?;
+        let fd = rustix::fs::open(last, flags, Mode::empty()).map_err(|e| errno(path, e))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
         if let Some(trust) = trust {
             trust.check(path, &stat)?;
         }
-        claim::lock_file(path, &fd, &stat, access)?;
+        lock_file(path, &fd, &stat, access)?;
         Self::of_fd(path, fd, access, asked)
     }
 
@@ -101,14 +101,14 @@ impl MappedNvram {
     ) -> Result<MappedNvram> {
         let path = path.as_ref();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|e| claim::errno(path, e))?;
+        let fd =
+            rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| errno(path, e))?;
         let created = rustix::fs::ftruncate(&fd, len_bytes)
-            .map_err(|e| claim::errno(path, e))
-            .and_then(|()| rustix::fs::fstat(&fd).map_err(|e| claim::errno(path, e)))
-            .and_then(|stat| claim::lock_file(path, &fd, &stat, Access::ReadWrite))
+            .map_err(|e| errno(path, e))
+            .and_then(|()| rustix::fs::fstat(&fd).map_err(|e| errno(path, e)))
+            .and_then(|stat| lock_file(path, &fd, &stat, Access::ReadWrite))
             .and_then(|()| Self::of_fd(path, fd, Access::ReadWrite, asked))
-            .and_then(|nvram| sync_name(path).map(|()| nvram).map_err(|e| claim::errno(path, e)));
+            .and_then(|nvram| sync_name(path).map(|()| nvram).map_err(|e| errno(path, e)));
         if created.is_err() {
             // The error to report is the one there is already.
             let _ = rustix::fs::unlink(path);
@@ -152,7 +152,7 @@ impl MappedNvram {
         access: Access,
         asked: Option<Durability>,
     ) -> Result<MappedNvram> {
-        let stat = rustix::fs::fstat(&fd).map_err(|e| claim::errno(path, e))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
         let medium = Medium::of(path, &stat)?;
         let len_bytes = medium.len_bytes(&stat);
         let Some(len_bytes) = usize::try_from(len_bytes).ok().filter(|&len| len > 0) else {
@@ -168,7 +168,7 @@ impl MappedNvram {
         let watch = (medium == Medium::File)
             .then(|| CutWatch::of_file(&fd, len_bytes, block_bytes))
             .transpose()
-            .map_err(|e| claim::errno(path, e))?;
+            .map_err(|e| errno(path, e))?;
         let opened = Self::of_mapping(mapping, access, durability, Some(fd));
         Ok(MappedNvram { watch, ..opened })
     }
@@ -281,7 +281,7 @@ fn map(
     match of_file(Sharing::Synchronous) {
         Ok(mapping) => return Ok((mapping, Promise::of_dax(medium, stat))),
         Err(Errno::OPNOTSUPP | Errno::INVAL) => {}
-        Err(e) => return Err(claim::errno(path, e)),
+        Err(e) => return Err(errno(path, e)),
     }
     let Some(promise) = Promise::of_page_cache(fd) else {
         let why = "the kernel cannot map it as memory (MAP_SYNC): give a file on an ext4 or XFS \
@@ -289,7 +289,7 @@ fn map(
                    durability=process";
         return Err(refused(path, ErrorKind::Unsupported, why));
     };
-    let mapping = of_file(Sharing::PageCache).map_err(|e| claim::errno(path, e))?;
+    let mapping = of_file(Sharing::PageCache).map_err(|e| errno(path, e))?;
     Ok((mapping, promise))
 }
 

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Stat};
 
 use super::processor::Native;
-use crate::claim::refused;
-use crate::geometry::{Kind, file_system_durability};
+use crate::claim::take::refused;
+use crate::disk::geometry::{Kind, file_system_durability};
 use crate::{Access, Durability, Result};
 
 /// What can be mapped.

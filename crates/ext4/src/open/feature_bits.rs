@@ -217,7 +217,8 @@ impl FeatureBits {
 
 #[cfg(test)]
 mod tests {
-    use device::{MemoryDevice, SimDevice, Survival};
+    use device::MemoryDevice;
+    use onejournal_testing::{SimDevice, Survival};
 
     use super::*;
     use crate::facts::ro_compat;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use device::{BlockDevice, Image, MemoryDevice, SimNvram};
+use device::{BlockDevice, MemoryDevice};
 use journal::{JournalError, Medium, RecoverOptions, Recovery, Space};
+use onejournal_testing::{Image, SimNvram};
 
 use super::craft::{Crafted, Kind, UUID};
 

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use device::{Image, SimDevice, Survival};
 use ext4::{FileKind, InodeNo, NewNode, Owner, SetAttr, Volume, XattrFlags};
+use onejournal_testing::{Image, SimDevice, Survival};
 use sim::format::{Formatted, Shape, formatted};
 
 use super::seal::Seals;

@@ -14,8 +14,9 @@ pub mod walk;
 
 use std::sync::Arc;
 
-use device::{BlockDevice, Image, SimDevice};
+use device::BlockDevice;
 use ext4::{DataMode, DeltaCodec, OpenOptions, Timestamp, Volume};
+use onejournal_testing::{Image, SimDevice};
 
 use crate::input::Input;
 use crate::patch::Patch;

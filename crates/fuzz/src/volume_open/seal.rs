@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use device::Image;
 use ext4::layout::jbd2::{JBD2_MAGIC, Jbd2SuperBlock};
 use journal::format::RawHeader;
+use onejournal_testing::Image;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::BLOCK_BYTES;

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use device::{
-    BlockDevice, Cursor, Image, NvramCursor, NvramTrace, SimClock, SimDevice, SimNvram, Survival,
-    Trace,
-};
+use device::BlockDevice;
 use journal::{Medium, Space};
+use onejournal_testing::{
+    Cursor, Image, NvramCursor, NvramTrace, SimClock, SimDevice, SimNvram, Survival, Trace,
+};
 
 /// Where the journal is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::sync::{Condvar, Mutex};
-use device::{BlockDevice, Counters, Durability, Metered, SimDevice, Survival};
+use device::{BlockDevice, Counters, Durability, Metered};
 use journal::{
     BLOCK_BYTES, BlockBytes, BlockOwner, BlockRef, Form, HomeBlock, Journal, Options,
     RecoverOptions, Recovery, Result, Space, Tid,
 };
+use onejournal_testing::{SimDevice, Survival};
 
 pub const UUID: [u8; 16] = *b"a volume's uuid.";
 pub const HOME_BLOCKS: u64 = 1024;

@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 
 use device::sync::Mutex;
-use device::{
-    BlockDevice, Durability, Fault, FileStore, FilesCursor, FilesImage, FilesTrace, Folder, Image,
-    Nvram, NvramCursor, NvramTrace, SharedWords, SimClock, SimDevice, SimFiles, SimNvram,
-    StoredFile, Survival, Trace, Trust,
+use device::{BlockDevice, Durability, FileStore, Folder, Nvram, SharedWords, StoredFile, Trust};
+use onejournal_testing::{
+    Fault, FilesCursor, FilesImage, FilesTrace, Image, NvramCursor, NvramTrace, SimClock,
+    SimDevice, SimFiles, SimNvram, Survival, Trace,
 };
 
 use super::media::{ChunkFile, Directory, Disk};
@@ -213,7 +213,7 @@ impl Traces {
 pub(super) struct Cursors<'a> {
     files: FilesCursor<'a>,
     nvram: Option<NvramCursor<'a>>,
-    group: Option<device::Cursor<'a>>,
+    group: Option<onejournal_testing::Cursor<'a>>,
 }
 
 impl Cursors<'_> {

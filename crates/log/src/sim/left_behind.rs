@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use device::{Fault, Operation, Survival};
+use device::Operation;
+use onejournal_testing::{Fault, Survival};
 
 use super::check::read_all;
 use super::host::{Images, Machine};

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use device::{
-    BlockDevice, Durability, FileStore, MappedNvram, Nvram, Result, SimDevice, SimNvram, StoredFile,
-};
+use device::{BlockDevice, Durability, FileStore, MappedNvram, Nvram, Result, StoredFile};
+use onejournal_testing::{SimDevice, SimNvram};
 
 use crate::mortal;
 

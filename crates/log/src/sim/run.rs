@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use device::Survival;
 use fastrand::Rng;
+use onejournal_testing::Survival;
 
 use super::check::{Found, check, model_of, read_all};
 use super::host::{Images, Machine, Traces};

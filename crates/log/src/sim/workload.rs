@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use device::{Fault, Operation};
+use device::Operation;
 use fastrand::Rng;
+use onejournal_testing::Fault;
 
 use super::host::{Machine, SimHost};
 use super::model::{Appended, Model, Span, StreamModel, payload};

@@ -1,0 +1,194 @@
+//! What is behind a disk: the file or whole disk that holds its bytes, and where in it.
+//!
+//! A partition is a span of its disk, a loop device a span of its file; either may be on top of the
+//! other, many times. Two disks share bytes exactly if they have the same root and their spans
+//! overlap. The file of a loop device is known by its numbers, which the kernel tells: its name may
+//! be another one by now, or none.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, Stat};
+
+use crate::below::loop_device::{LoopStatus, loop_status};
+use crate::disk::geometry::Kind;
+
+/// Deeper stacks of loop devices and partitions are refused.
+const DEPTH_MAX: usize = 16;
+
+/// Unit of `start` and `size` in sysfs, whatever the device's sector is.
+const SYSFS_SECTOR_BYTES: u64 = 512;
+
+/// What holds the bytes in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Root {
+    /// A file: the numbers of its file system and of its inode.
+    File { device: u64, inode: u64 },
+    /// A whole disk that is neither a partition nor a loop device.
+    Disk(u64),
+}
+
+/// Where the bytes of a disk are.
+#[derive(Debug, Clone)]
+pub(crate) struct Backing {
+    pub(crate) root: Root,
+    pub(crate) start: u64,
+    /// Exclusive; `u64::MAX`: as long as the root is.
+    pub(crate) end: u64,
+    /// A name of the file, where the disk is a loop device or is on one.
+    pub(crate) name: Option<PathBuf>,
+    /// The kernel's device that the disk is, or is a partition of; `None` for a file.
+    pub(crate) whole: Option<u64>,
+}
+
+impl Backing {
+    /// What is behind the file or block device that `stat` describes.
+    pub(crate) fn of(kind: Kind, stat: &Stat) -> io::Result<Backing> {
+        match kind {
+            Kind::File => {
+                let root = Root::File { device: stat.st_dev, inode: stat.st_ino };
+                Ok(Backing { root, start: 0, end: u64::MAX, name: None, whole: None })
+            }
+            Kind::Block => Backing::of_device(stat.st_rdev),
+        }
+    }
+
+    /// What is behind the block device of that number.
+    pub(crate) fn of_device(mut device: u64) -> io::Result<Backing> {
+        let (mut start, mut end, mut whole) = (0, u64::MAX, None);
+        for _ in 0..DEPTH_MAX {
+            let directory = sysfs_directory(device);
+            if directory.join("partition").exists() {
+                let from = sectors(&directory.join("start"))?;
+                let len = sectors(&directory.join("size"))?;
+                (start, end) = within(from, from.saturating_add(len), start, end);
+                device = device_number(&directory.join(".."))?;
+                continue;
+            }
+            whole = whole.or(Some(device));
+            let name = match fs::read_to_string(directory.join("loop/backing_file")) {
+                Ok(name) => PathBuf::from(name.trim_end_matches('\n')),
+                Err(_) => {
+                    return Ok(Backing { root: Root::Disk(device), start, end, name: None, whole });
+                }
+            };
+            let status = status_of(device, &directory, &name)?;
+            let limit = match status.limit_bytes {
+                0 => u64::MAX,
+                len => status.offset_bytes.saturating_add(len),
+            };
+            (start, end) = within(status.offset_bytes, limit, start, end);
+            if status.block_device == 0 {
+                let root = Root::File { device: status.device, inode: status.inode };
+                return Ok(Backing { root, start, end, name: Some(name), whole });
+            }
+            device = status.block_device;
+        }
+        Err(io::Error::other(format!("more than {DEPTH_MAX} loop devices and partitions deep")))
+    }
+
+    /// Whether the two share bytes.
+    pub(crate) fn overlaps(&self, other: &Backing) -> bool {
+        self.root == other.root && self.start < other.end && other.start < self.end
+    }
+}
+
+/// The span `start..end` of something that is itself at `from..to`.
+fn within(from: u64, to: u64, start: u64, end: u64) -> (u64, u64) {
+    (from.saturating_add(start).min(to), from.saturating_add(end).min(to))
+}
+
+/// From the kernel; without permission to open the device, from sysfs and the name of its file.
+fn status_of(device: u64, directory: &Path, name: &Path) -> io::Result<LoopStatus> {
+    if let Ok(node) = open_node(device, OFlags::RDONLY)
+        && let Ok(status) = loop_status(node)
+    {
+        return Ok(status);
+    }
+    let number = |file: &str| -> io::Result<u64> {
+        let text = fs::read_to_string(directory.join("loop").join(file))?;
+        text.trim().parse().map_err(io::Error::other)
+    };
+    let found = fs::metadata(name).map_err(|error| {
+        let why = format!("the file of its loop device cannot be found ({error})");
+        io::Error::new(io::ErrorKind::PermissionDenied, why)
+    })?;
+    Ok(LoopStatus {
+        device: found.dev(),
+        inode: found.ino(),
+        block_device: found.rdev(),
+        offset_bytes: number("offset")?,
+        limit_bytes: number("sizelimit")?,
+    })
+}
+
+/// Opens the node of a block device below `/dev`.
+pub(crate) fn open_node(device: u64, flags: OFlags) -> rustix::io::Result<rustix::fd::OwnedFd> {
+    let path = node_path(device);
+    let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
+    if rustix::fs::fstat(&fd)?.st_rdev != device {
+        return Err(rustix::io::Errno::NODEV);
+    }
+    Ok(fd)
+}
+
+/// The usual path of a block device.
+pub(crate) fn node_path(device: u64) -> PathBuf {
+    let uevent = fs::read_to_string(sysfs_directory(device).join("uevent")).unwrap_or_default();
+    let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME="));
+    let numbers = format!("block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    Path::new("/dev").join(name.unwrap_or(&numbers))
+}
+
+/// The directory of a block device in sysfs.
+pub(crate) fn sysfs_directory(device: u64) -> PathBuf {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
+}
+
+/// The number of the device that a directory in sysfs belongs to.
+pub(crate) fn device_number(directory: &Path) -> io::Result<u64> {
+    let text = fs::read_to_string(directory.join("dev"))?;
+    parse_device(text.trim()).ok_or_else(|| io::Error::other("no device number in sysfs"))
+}
+
+/// `MAJOR:MINOR` in decimal.
+pub(crate) fn parse_device(text: &str) -> Option<u64> {
+    let (major, minor) = text.split_once(':')?;
+    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn sectors(path: &Path) -> io::Result<u64> {
+    let count: u64 = fs::read_to_string(path)?.trim().parse().map_err(io::Error::other)?;
+    Ok(count.saturating_mul(SYSFS_SECTOR_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn backing(inode: u64, start: u64, end: u64) -> Backing {
+        let root = Root::File { device: 1, inode };
+        Backing { root, start, end, name: None, whole: None }
+    }
+
+    #[test]
+    fn spans_of_one_file_overlap_or_not() {
+        let (first, second, all) = (backing(1, 0, 10), backing(1, 10, 20), backing(1, 0, u64::MAX));
+        assert!(!first.overlaps(&second) && !second.overlaps(&first));
+        for span in [&first, &second] {
+            assert!(all.overlaps(span) && span.overlaps(&all) && span.overlaps(span));
+        }
+        assert!(!first.overlaps(&backing(2, 0, 10)));
+    }
+
+    #[test]
+    fn a_span_of_a_span_ends_with_it() {
+        assert_eq!(within(100, 200, 10, 20), (110, 120));
+        assert_eq!(within(100, 200, 10, u64::MAX), (110, 200));
+        assert_eq!(within(100, u64::MAX, 10, u64::MAX), (110, u64::MAX));
+        assert_eq!(within(100, 200, 300, 400), (200, 200));
+    }
+}

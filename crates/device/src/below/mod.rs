@@ -1,0 +1,6 @@
+//! What the bytes of a disk are on: files, loop devices, partitions, and the tables of the kernel that tell.
+
+pub(crate) mod backing;
+pub(crate) mod length;
+pub(crate) mod loop_device;
+pub(crate) mod mount_table;

@@ -1,0 +1,142 @@
+//! What to say of a disk that somebody else uses: where it is mounted, by which process, and what
+//! ends that. Nothing here asks a mounted file system: its server may be stuck.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::below::backing::{Backing, Root, node_path};
+use crate::below::mount_table::{MountEntry, mounts_in, own_mounts};
+use crate::claim::other_users::Lock;
+use crate::process::processes::{process_name, processes};
+
+/// Why a disk cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {text}", path.display())]
+pub(crate) struct InUse {
+    path: PathBuf,
+    text: String,
+    /// See [`DeviceError::is_held_by_kernel`](crate::DeviceError::is_held_by_kernel).
+    pub(crate) is_held_by_kernel: bool,
+}
+
+impl InUse {
+    /// Of the disk `disk` at `path`. `through`: the block device that was found to be in use.
+    pub(crate) fn of(path: &Path, disk: &Backing, through: Option<u64>) -> InUse {
+        let is_it = |entry: &MountEntry| is_mount_of(entry, disk, through);
+        let mounted = own_mounts().unwrap_or_default().into_iter().find(is_it);
+        let process = holder(disk);
+        let is_held_by_kernel = through.is_some() && mounted.is_none() && process.is_none();
+        let text = describe(path, through, is_it, mounted.as_ref(), process);
+        InUse { path: path.to_owned(), text, is_held_by_kernel }
+    }
+}
+
+/// A sentence. `mounted`: in our namespace. `process`: has a lock on it.
+fn describe(
+    path: &Path,
+    through: Option<u64>,
+    is_it: impl Fn(&MountEntry) -> bool,
+    mounted: Option<&MountEntry>,
+    process: Option<i32>,
+) -> String {
+    let who = process.map(|id| format!("process {id} ({})", name_of(id)));
+    if let Some(entry) = mounted {
+        let dir = entry.dir.display();
+        return match (entry.is_volume(), who) {
+            (true, Some(who)) => {
+                format!("in use: mounted on {dir} by {who}; to unmount it: onejournal umount {dir}")
+            }
+            (true, None) => {
+                format!("in use: mounted on {dir}; to unmount it: onejournal umount {dir}")
+            }
+            (false, _) => {
+                let (kind, node) = (&entry.kind, node_path(entry.device_number()));
+                let node = node.display();
+                format!("in use: mounted on {dir} as {kind} ({node}); to unmount it: umount {dir}")
+            }
+        };
+    }
+    let elsewhere = find_elsewhere(is_it).map(|(id, entry)| {
+        let dir = entry.dir.display();
+        format!("mounted on {dir} in the mount namespace of process {id} ({})", name_of(id))
+    });
+    match (elsewhere, who, through) {
+        (Some(place), _, _) => {
+            format!("in use: {place}; to unmount it: onejournal umount {}", path.display())
+        }
+        (None, Some(who), _) => format!("in use by {who}"),
+        (None, None, Some(device)) => format!(
+            "in use: {} is open exclusively, and no process that is visible from here has a lock on it \
+             (a mount in another namespace, swap, RAID, a check)",
+            node_path(device).display()
+        ),
+        (None, None, None) => {
+            "in use: a process that cannot be seen from here holds its lock (in another container, \
+                               or on another machine that shares its file system)"
+                .into()
+        }
+    }
+}
+
+/// A volume's mount in another mount namespace, and the first process there.
+fn find_elsewhere(is_it: impl Fn(&MountEntry) -> bool) -> Option<(i32, MountEntry)> {
+    let namespace = |id: &i32| fs::metadata(format!("/proc/{id}/ns/mnt")).map(|found| found.ino());
+    let mut seen = HashSet::new();
+    let mut is_new = |id: &i32| namespace(id).is_ok_and(|namespace| seen.insert(namespace));
+    is_new(&std::process::id().cast_signed());
+    let others = processes().into_iter().filter(is_new);
+    let mut entries = others.flat_map(|id| {
+        let table = mounts_in(Path::new(&format!("/proc/{id}/mountinfo")));
+        table.unwrap_or_default().into_iter().map(move |entry| (id, entry))
+    });
+    entries.find(|(_, entry)| entry.is_volume() && is_it(entry))
+}
+
+fn is_mount_of(entry: &MountEntry, disk: &Backing, through: Option<u64>) -> bool {
+    if Some(entry.device_number()) == through {
+        return true;
+    }
+    if entry.device.0 != 0 {
+        let backing = Backing::of_device(entry.device_number());
+        // What is a file on that device is no use of the device's own bytes.
+        return backing.is_ok_and(|backing| backing.overlaps(disk));
+    }
+    entry.is_volume() && entry.source.is_absolute() && is_file(&entry.source, disk)
+}
+
+fn is_file(path: &Path, disk: &Backing) -> bool {
+    let Ok(found) = fs::metadata(path) else { return false };
+    match disk.root {
+        Root::File { device, inode } => found.dev() == device && found.ino() == inode,
+        Root::Disk(device) => found.rdev() == device,
+    }
+}
+
+/// The process that holds a lock on a part of the disk, as far as it can be seen.
+fn holder(disk: &Backing) -> Option<i32> {
+    let own = std::process::id().cast_signed();
+    processes().into_iter().filter(|id| *id != own).find(|id| holds(*id, disk))
+}
+
+fn holds(id: i32, disk: &Backing) -> bool {
+    let files = fs::read_dir(format!("/proc/{id}/fdinfo")).into_iter().flatten().flatten();
+    let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
+    texts.into_iter().any(|text| {
+        let locks = text.lines().filter_map(|line| line.strip_prefix("lock:"));
+        locks.filter_map(Lock::parse).any(|lock| lock.is_on(disk))
+    })
+}
+
+/// The program, and which of its commands if it is one of ours: "onejournal mount".
+fn name_of(id: i32) -> String {
+    let name = process_name(id);
+    let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+    let command =
+        line.split(|byte| *byte == 0).nth(1).and_then(|word| std::str::from_utf8(word).ok());
+    match (name.as_str(), command) {
+        ("onejournal", Some(command)) => format!("onejournal {command}"),
+        (name, _) => name.to_owned(),
+    }
+}

@@ -1,0 +1,295 @@
+//! Opening a disk for oneself: its kind, and the claim on its bytes.
+//!
+//! What is claimed is not the path but the bytes behind it ([`Backing`]): a span of a file or of a
+//! whole disk, through whatever name, loop devices and partitions. Spans that do not overlap do not
+//! exclude each other. A claim is made of four parts, each of which the kernel gives up when the
+//! process ends, however it ends:
+//!
+//! 1. `O_EXCL` on a block device that is opened for writing. It keeps away, and is kept away by, the
+//!    kernel's own users (a mount, swap, RAID) in every namespace; the kernel applies it to a disk
+//!    and its partitions together.
+//! 2. `flock` of what the path names, for programs that ask for it (util-linux, udev).
+//! 3. A lock on the span of the file behind it ([`lock_range`]). This is what keeps two users of one
+//!    file apart who come by different ways.
+//! 4. A look at every other block device that shares bytes with it ([`other_users`]).
+//!
+//! Where the file behind a loop device cannot be opened (its last name is gone, or it is in another
+//! mount namespace), part 3 cannot be had. Then the claim is [published], and everybody looks for
+//! such claims, and for locks of the file, in `/proc/locks`.
+
+use std::ffi::c_int;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use rustix::ioctl::{self, Getter, Opcode};
+
+use super::{other_users, published};
+use crate::below::backing::{Backing, Root};
+use crate::claim::in_use::InUse;
+use crate::claim::range_lock::lock_range;
+use crate::disk::geometry::Kind;
+use crate::{DeviceError, Operation, Result, Trust};
+
+/// What a disk is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reading, together with other readers.
+    ReadOnly,
+    /// Reading and writing, alone.
+    ReadWrite,
+}
+
+impl Access {
+    pub(crate) fn flags(self) -> OFlags {
+        match self {
+            Access::ReadOnly => OFlags::RDONLY,
+            Access::ReadWrite => OFlags::RDWR,
+        }
+    }
+}
+
+/// An open, locked disk.
+pub(crate) struct Claimed {
+    pub(crate) fd: OwnedFd,
+    /// Holds the `O_EXCL` claim on a block device that is opened for writing.
+    pub(crate) exclusive: Option<OwnedFd>,
+    /// Holds the lock on the file behind a loop device, where that can be opened.
+    pub(crate) locked: Option<OwnedFd>,
+    /// That file, and where in it the disk begins, in bytes.
+    pub(crate) behind: Option<(OwnedFd, u64)>,
+    pub(crate) kind: Kind,
+    pub(crate) stat: Stat,
+}
+
+/// Opens and claims `path`; with `trust` only what those users may have made.
+pub(crate) fn claim(path: &Path, access: Access, trust: Option<Trust>) -> Result<Claimed> {
+    let last = trust.map(|trust| trust.follow(path)).transpose()?;
+    let (opened, follow) = match &last {
+        Some(last) => (last.as_path(), OFlags::NOFOLLOW),
+        None => (path, OFlags::empty()),
+    };
+    // Looked at before it is opened: opening a pipe waits, opening a tape rewinds it.
+    kind_of(path, &rustix::fs::stat(opened).map_err(|e| errno(path, e))?)?;
+    let fd = open_direct(opened, access.flags() | follow).map_err(|e| errno(path, e))?;
+    let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
+    let kind = kind_of(path, &stat)?;
+    if let Some(trust) = trust {
+        trust.check(path, &stat)?;
+    }
+    let backing = Backing::of(kind, &stat).map_err(|e| refused(path, e.kind(), e))?;
+    let exclusive = match (kind, access) {
+        (Kind::Block, Access::ReadWrite) => Some(open_exclusive(path, &stat, &backing)?),
+        _ => None,
+    };
+    if kind == Kind::Block && access == Access::ReadWrite {
+        refuse_read_only(path, &fd)?;
+    }
+    lock(path, &fd, access)?;
+    let locked = lock_backing(path, &fd, access, &backing)?;
+    refuse_other_users(path, access, &backing)?;
+    let behind = match &locked {
+        Some(Lock::File(file)) => {
+            let file = rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(|e| errno(path, e))?;
+            Some((file, backing.start))
+        }
+        _ => None,
+    };
+    Ok(Claimed { fd, exclusive, locked: locked.map(Lock::into_fd), behind, kind, stat })
+}
+
+/// A reader only has to keep away from writers who lock; a writer from the kernel's users, too.
+fn refuse_other_users(path: &Path, access: Access, backing: &Backing) -> Result<()> {
+    let writes = access == Access::ReadWrite;
+    match writes.then(|| other_users::through_another_device(backing)).flatten() {
+        Some(device) => Err(busy(path, backing, Some(device))),
+        None => Ok(()),
+    }
+}
+
+/// How the file behind a loop device is kept.
+enum Lock {
+    /// By a lock on the file.
+    File(OwnedFd),
+    /// By a published one.
+    Published(OwnedFd),
+}
+
+impl Lock {
+    fn into_fd(self) -> OwnedFd {
+        match self {
+            Lock::File(fd) | Lock::Published(fd) => fd,
+        }
+    }
+}
+
+/// Locks the span of the file behind the open `fd`; what holds the lock, if that is not `fd`.
+fn lock_backing(
+    path: &Path,
+    fd: &OwnedFd,
+    access: Access,
+    backing: &Backing,
+) -> Result<Option<Lock>> {
+    if matches!(backing.root, Root::Disk(_)) {
+        return Ok(None); // the kernel keeps its users apart
+    }
+    let lock = match &backing.name {
+        None => {
+            lock_span(path, fd, access, backing)?;
+            None
+        }
+        Some(name) => Some(lock_by_name(path, name, access, backing)?),
+    };
+    refuse_published(path, access, backing, lock.as_ref())?;
+    Ok(lock)
+}
+
+fn lock_by_name(path: &Path, name: &Path, access: Access, backing: &Backing) -> Result<Lock> {
+    for access in [access, Access::ReadOnly] {
+        if let Some(file) = open_backing(name, access, backing) {
+            // A file that cannot be written to is on a read-only file system: who reads it keeps
+            // writers away, and there are none.
+            lock_span(path, &file, access, backing)?;
+            return Ok(Lock::File(file));
+        }
+    }
+    let published = published::publish_use(backing, access);
+    published.map(Lock::Published).map_err(|e| refused(path, e.kind(), e))
+}
+
+/// Refuses a disk on whose file somebody is who could not lock it, or whom we could not lock out.
+fn refuse_published(
+    path: &Path,
+    access: Access,
+    backing: &Backing,
+    lock: Option<&Lock>,
+) -> Result<()> {
+    let own = match lock {
+        Some(Lock::Published(fd)) => Some(rustix::fs::fstat(fd).map_err(|e| errno(path, e))?),
+        _ => None,
+    };
+    match published::is_used(backing, access, own.as_ref()) {
+        Ok(true) => Err(busy(path, backing, None)),
+        Ok(false) => Ok(()),
+        // Without /proc those who can lock the file are kept away at least.
+        Err(_) if own.is_none() => Ok(()),
+        Err(error) => {
+            let why = format!("whether it is in use cannot be found out: /proc/locks: {error}");
+            Err(refused(path, io::ErrorKind::ResourceBusy, why))
+        }
+    }
+}
+
+/// The file behind a loop device, by the name that it has now; `None` when another file has that.
+fn open_backing(name: &Path, access: Access, backing: &Backing) -> Option<OwnedFd> {
+    let flags = access.flags() | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let is_it = |stat: &Stat| {
+        backing.root == Root::File { device: stat.st_dev, inode: stat.st_ino }
+            && Kind::of(stat) == Ok(Kind::File)
+    };
+    rustix::fs::stat(name).ok().filter(is_it)?;
+    let file = rustix::fs::open(name, flags, Mode::empty()).ok()?;
+    rustix::fs::fstat(&file).is_ok_and(|stat| is_it(&stat)).then_some(file)
+}
+
+fn lock_span(path: &Path, fd: impl AsFd, access: Access, backing: &Backing) -> Result<()> {
+    match lock_range(fd, access, backing.start, backing.end).map_err(|e| errno(path, e))? {
+        true => Ok(()),
+        false => Err(busy(path, backing, None)),
+    }
+}
+
+/// Somebody else uses what is behind `path`; `through`: this block device.
+fn busy(path: &Path, backing: &Backing, through: Option<u64>) -> DeviceError {
+    let why = InUse::of(path, backing, through);
+    DeviceError::new(Operation::Open, 0, 0, io::Error::new(io::ErrorKind::ResourceBusy, why))
+}
+
+/// An error of opening `path`.
+pub(crate) fn refused(path: &Path, kind: io::ErrorKind, why: impl fmt::Display) -> DeviceError {
+    let why = format!("{}: {why}", path.display());
+    DeviceError::new(Operation::Open, 0, 0, io::Error::new(kind, why))
+}
+
+/// An error of opening `path` that the system reported.
+pub(crate) fn errno(path: &Path, errno: Errno) -> DeviceError {
+    let source = io::Error::from(errno);
+    refused(path, source.kind(), source)
+}
+
+fn kind_of(path: &Path, stat: &Stat) -> Result<Kind> {
+    Kind::of(stat).map_err(|what| {
+        let why = format!("is {what}, neither a file nor a block device");
+        refused(path, io::ErrorKind::InvalidInput, why)
+    })
+}
+
+/// Without the page cache, unless the file system cannot do that.
+fn open_direct(path: &Path, mode: OFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = mode | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let open = |flags| rustix::fs::open(path, flags, Mode::empty());
+    match open(flags | OFlags::DIRECT) {
+        Err(Errno::INVAL) => open(flags),
+        opened => opened,
+    }
+}
+
+/// Claims the block device that `stat` describes, which must still be the one at `path`.
+fn open_exclusive(path: &Path, stat: &Stat, backing: &Backing) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+    let fd = match rustix::fs::open(path, flags, Mode::empty()) {
+        Err(Errno::BUSY) => return Err(busy(path, backing, Some(stat.st_rdev))),
+        opened => opened.map_err(|e| errno(path, e))?,
+    };
+    let claimed = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
+    if claimed.st_rdev != stat.st_rdev || Kind::of(&claimed) != Ok(Kind::Block) {
+        return Err(refused(path, io::ErrorKind::Other, "was replaced while it was opened"));
+    }
+    Ok(fd)
+}
+
+/// The kernel lets a read-only block device be opened for writing, and fails the writes.
+fn refuse_read_only(path: &Path, fd: impl AsFd) -> Result<()> {
+    const BLKROGET: Opcode = 0x125e;
+    // SAFETY: BLKROGET stores an `int` through its argument.
+    let read_only = unsafe { ioctl::ioctl(fd, Getter::<BLKROGET, c_int>::new()) };
+    match read_only.map_err(|e| errno(path, e))? {
+        0 => Ok(()),
+        _ => Err(refused(path, io::ErrorKind::ReadOnlyFilesystem, "the device is read-only")),
+    }
+}
+
+/// Claims the open `fd`, shared for reading, alone for writing; if it is a file, all its bytes.
+pub(crate) fn lock_file(path: &Path, fd: impl AsFd, stat: &Stat, access: Access) -> Result<()> {
+    lock(path, &fd, access)?;
+    match Kind::of(stat) {
+        Ok(kind @ Kind::File) => {
+            let backing = Backing::of(kind, stat).map_err(|e| refused(path, e.kind(), e))?;
+            lock_span(path, fd, access, &backing)?;
+            refuse_other_users(path, access, &backing)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `flock`: shared for reading, alone for writing.
+fn lock(path: &Path, fd: impl AsFd, access: Access) -> Result<()> {
+    let operation = match access {
+        Access::ReadOnly => FlockOperation::NonBlockingLockShared,
+        Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,
+    };
+    match rustix::fs::flock(&fd, operation) {
+        Err(Errno::WOULDBLOCK) => {
+            let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
+            let backing = Kind::of(&stat).ok().and_then(|kind| Backing::of(kind, &stat).ok());
+            Err(match backing {
+                Some(backing) => busy(path, &backing, None),
+                None => refused(path, io::ErrorKind::ResourceBusy, "in use by another process"),
+            })
+        }
+        locked => locked.map_err(|e| errno(path, e)),
+    }
+}

@@ -1,0 +1,102 @@
+//! Whose volatile caches hold what was written to a disk: the whole disks below it, as sysfs shows them.
+//!
+//! A partition shares the cache of its disk, a loop device that of its file's disk, a file that of its file
+//! system's disk, and a device-mapper or RAID device those of all its members. A failed flush of one user may
+//! lose what another one has written, so users have to know that they share a cache.
+//!
+//! A file system that is not on one block device (tmpfs, a network, btrfs, overlay) is known by its own number: two
+//! files on it share whatever is below.
+
+use std::fs;
+
+use rustix::fs::Stat;
+
+use crate::below::backing::{Backing, Root, device_number, sysfs_directory};
+use crate::disk::geometry::Kind;
+
+/// More devices than this below one disk are not looked at.
+const DEVICES_MAX: usize = 64;
+
+/// The numbers of the devices below the file or block device that `stat` describes, each whole.
+pub(crate) fn below(kind: Kind, stat: &Stat) -> Vec<u64> {
+    let mut left = vec![match kind {
+        Kind::File => stat.st_dev,
+        Kind::Block => stat.st_rdev,
+    }];
+    let mut devices = Vec::new();
+    while let Some(device) = left.pop()
+        && devices.len() < DEVICES_MAX
+    {
+        let Ok(Backing { root, whole, .. }) = Backing::of_device(device) else {
+            devices.push(device);
+            continue;
+        };
+        let found = match root {
+            Root::File { device, .. } => {
+                left.push(device);
+                whole
+            }
+            Root::Disk(disk) => {
+                devices.extend(whole.filter(|whole| *whole != disk));
+                Some(disk).filter(|disk| !devices.contains(disk))
+            }
+        };
+        left.extend(found.into_iter().flat_map(members));
+        devices.extend(found);
+    }
+    devices
+}
+
+/// The devices that a device-mapper or RAID device is made of.
+fn members(device: u64) -> Vec<u64> {
+    let Ok(entries) = fs::read_dir(sysfs_directory(device).join("slaves")) else {
+        return Vec::new();
+    };
+    entries.flatten().filter_map(|entry| device_number(&entry.path()).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{Access, BlockDevice, Disk, LoopDevice, LoopOptions};
+
+    #[test]
+    fn a_file_system_without_a_block_device_is_its_own() {
+        let Ok(file) = tempfile::NamedTempFile::new_in("/dev/shm") else {
+            return eprintln!("skipped: needs a tmpfs at /dev/shm");
+        };
+        let stat = rustix::fs::fstat(file.as_file()).expect("stat");
+        assert_eq!(below(Kind::File, &stat), [stat.st_dev]);
+    }
+
+    #[test]
+    fn a_device_that_is_gone_is_only_itself() {
+        let mut stat = rustix::fs::stat("/").expect("stat");
+        stat.st_rdev = rustix::fs::makedev(4095, 77);
+        assert_eq!(below(Kind::Block, &stat), [stat.st_rdev]);
+    }
+
+    #[test]
+    fn a_loop_device_shares_the_cache_of_its_file() {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+            return eprintln!("skipped: needs root and /dev/loop-control");
+        }
+        let file = |len_bytes| {
+            let file = tempfile::NamedTempFile::new_in("/var/tmp").expect("a file");
+            file.as_file().set_len(len_bytes).expect("its length");
+            file
+        };
+        let (image, other) = (file(1 << 20), file(1 << 20));
+        let options = LoopOptions { autoclear: true, ..LoopOptions::default() };
+        let device = LoopDevice::attach(image.as_file(), options).expect("attach");
+        let caches =
+            |path: &Path| Disk::open(path, Access::ReadOnly).expect("open").caches().to_vec();
+        let (of_loop, of_image, of_other) =
+            (caches(device.path()), caches(image.path()), caches(other.path()));
+        assert_eq!(of_image, of_other);
+        assert_eq!(of_loop.len(), 1 + of_image.len());
+        assert!(of_image.iter().all(|disk| of_loop.contains(disk)), "{of_loop:?} {of_image:?}");
+    }
+}

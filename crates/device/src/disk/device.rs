@@ -1,0 +1,355 @@
+//! A real disk: a block device, or a regular file used as one.
+//!
+//! All I/O is direct, so a write that has returned is at most in the device's own cache and
+//! one flush makes it durable. Where a file system refuses direct I/O the page cache is used,
+//! and the same calls give the same promise.
+//!
+//! # One flush for one durable write
+//!
+//! | disk | durable write |
+//! |---|---|
+//! | file | `pwritev2(RWF_DSYNC)`, whatever its size |
+//! | block device, write fits one request | io_uring write with `RWF_DSYNC` |
+//! | block device, larger write, or no io_uring | writes, then `fdatasync` |
+//!
+//! `examples/durable_write.rs` measures why.
+//!
+//! Only the second, on a device that knows FUA or has no volatile cache, is durable without a flush
+//! (`write_fua`): of a file nothing is known of what is below it.
+//!
+//! A `Disk` may be used by many threads at once; it orders nothing between them.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::sync::Mutex;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::caches;
+use super::geometry::{Geometry, Kind, SECTOR_BYTES_MAX};
+use crate::below::length::Length;
+use crate::claim::take::{Access, Claimed, claim, errno, refused};
+use crate::uring::ring::RingPool;
+use crate::{
+    AlignedBuf, BlockDevice, DeviceError, Durability, Operation, Result, Trust, check_span,
+};
+
+/// A file or block device, locked against other users for as long as it is open.
+pub struct Disk {
+    fd: OwnedFd,
+    access: Access,
+    geometry: Geometry,
+    /// Of the file that holds the bytes, where that is known.
+    length: Option<Length>,
+    /// See [`BlockDevice::caches`].
+    caches: Vec<u64>,
+    /// On a block device that is opened for writing: the claim against the kernel's own users.
+    exclusive: Mutex<Option<OwnedFd>>,
+    /// Holds the lock on the file behind a loop device.
+    _locked: Option<OwnedFd>,
+    /// On a block device, where io_uring is allowed.
+    rings: Option<RingPool>,
+    /// Whether `pwritev2(RWF_DSYNC)` is to be used: a file, until a kernel says it cannot.
+    dsync: AtomicBool,
+}
+
+impl Disk {
+    /// Opens `path`. Fails when somebody else uses it ("in use"), when it is neither a file
+    /// nor a block device, and when it does not hold one sector.
+    ///
+    /// For writing, its bytes are claimed against every other user, by whatever path, loop device or
+    /// partition, a kernel mount included; for reading, against writers that lock it.
+    pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Disk> {
+        Self::open_with(path.as_ref(), access, None)
+    }
+
+    /// Like [`Disk::open`]; refuses what users that are not trusted have made or can write to.
+    pub fn open_trusted(path: impl AsRef<Path>, access: Access, trust: Trust) -> Result<Disk> {
+        Self::open_with(path.as_ref(), access, Some(trust))
+    }
+
+    fn open_with(path: &Path, access: Access, trust: Option<Trust>) -> Result<Disk> {
+        let Claimed { fd, exclusive, locked, behind, kind, stat } = claim(path, access, trust)?;
+        let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| errno(path, e))?;
+        if geometry.size_bytes == 0 {
+            let why = format!("is smaller than one sector of {} bytes", geometry.sector_bytes);
+            return Err(refused(path, io::ErrorKind::InvalidInput, why));
+        }
+        if geometry.sector_bytes > SECTOR_BYTES_MAX as usize {
+            let why = format!(
+                "has sectors of {} bytes, and {SECTOR_BYTES_MAX} at most can be used; a loop device gets \
+                 others by: losetup --sector-size {SECTOR_BYTES_MAX}",
+                geometry.sector_bytes
+            );
+            return Err(refused(path, io::ErrorKind::Unsupported, why));
+        }
+        let rings = match (kind, access) {
+            (Kind::Block, Access::ReadWrite) => RingPool::new().ok(),
+            _ => None,
+        };
+        let dsync = AtomicBool::new(kind == Kind::File);
+        let caches = caches::below(kind, &stat);
+        let length = length_of(path, kind, behind, geometry.size_bytes)?;
+        let exclusive = Mutex::new(exclusive);
+        Ok(Disk { fd, access, geometry, length, caches, exclusive, _locked: locked, rings, dsync })
+    }
+
+    /// The regular file `fd`, open for reading and writing, together with other processes: nobody is kept away, so they
+    /// have to agree on who writes where. `path` is for messages.
+    pub fn share(path: impl AsRef<Path>, fd: OwnedFd) -> Result<Disk> {
+        let path = path.as_ref();
+        let (stat, kind) = (rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?, Kind::File);
+        let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| errno(path, e))?;
+        let (access, dsync) = (Access::ReadWrite, AtomicBool::new(true));
+        let caches = caches::below(kind, &stat);
+        let length = Some(Length::of_itself(geometry.size_bytes));
+        let exclusive = Mutex::new(None);
+        let (rings, _locked) = (None, None);
+        Ok(Disk { fd, access, geometry, length, caches, exclusive, _locked, rings, dsync })
+    }
+
+    /// Gives up the claim against the kernel's own users, so that a `fuseblk` mount can claim
+    /// the block device itself; the disk stays open and locked. Does nothing on a file.
+    pub fn release_exclusive(&self) {
+        self.exclusive.lock().take();
+    }
+
+    /// Whether direct I/O takes memory at `address`.
+    fn is_aligned(&self, address: *const u8) -> bool {
+        address.addr().is_multiple_of(self.geometry.memory_align_bytes)
+    }
+
+    fn check(&self, operation: Operation, offset: u64, len_bytes: usize) -> Result<()> {
+        let Geometry { sector_bytes, size_bytes, .. } = self.geometry;
+        check_span(operation, offset, len_bytes, sector_bytes, size_bytes)?;
+        if operation != Operation::Read && self.access == Access::ReadOnly {
+            let why = io::Error::new(io::ErrorKind::PermissionDenied, "opened for reading only");
+            return Err(DeviceError::new(operation, offset, len_bytes, why));
+        }
+        Ok(())
+    }
+
+    /// An error if the file that holds the bytes has become shorter.
+    fn check_length(&self) -> io::Result<()> {
+        self.length.as_ref().map_or(Ok(()), |length| length.check(&self.fd))
+    }
+
+    /// Only of the bytes before `end`.
+    fn check_length_up_to(&self, end: u64) -> io::Result<()> {
+        self.length.as_ref().map_or(Ok(()), |length| length.check_up_to(&self.fd, end))
+    }
+
+    fn write_aligned(&self, offset: u64, data: &[u8], durable: bool) -> io::Result<()> {
+        self.check_length()?; // Writing would make it long again.
+        if !durable {
+            return write_all(self.fd.as_fd(), offset, data, ReadWriteFlags::empty());
+        }
+        if self.dsync.load(Ordering::Relaxed) {
+            match write_all(self.fd.as_fd(), offset, data, ReadWriteFlags::DSYNC) {
+                Err(e) if is_unsupported(&e) => self.dsync.store(false, Ordering::Relaxed),
+                written => return written,
+            }
+        }
+        self.write_one_request(offset, data).unwrap_or_else(|| {
+            write_all(self.fd.as_fd(), offset, data, ReadWriteFlags::empty())?;
+            sync_data(self.fd.as_fd())
+        })
+    }
+
+    /// `None` where one request with FUA cannot be had.
+    fn write_one_request(&self, offset: u64, data: &[u8]) -> Option<io::Result<()>> {
+        let rings = self.rings.as_ref()?;
+        let fits = data.len() as u64 <= self.geometry.request_bytes_max;
+        fits.then(|| write_ring(rings, self.fd.as_fd(), offset, data)).flatten()
+    }
+
+    fn write_any(&self, offset: u64, data: &[u8], durable: bool) -> Result<()> {
+        self.check(Operation::Write, offset, data.len())?;
+        self.with_aligned(data, |data| self.write_aligned(offset, data, durable))
+            .map_err(|e| DeviceError::new(Operation::Write, offset, data.len(), e))
+    }
+
+    fn with_aligned<T>(&self, data: &[u8], write: impl FnOnce(&[u8]) -> T) -> T {
+        if self.is_aligned(data.as_ptr()) {
+            write(data)
+        } else {
+            write(&AlignedBuf::from_slice(data))
+        }
+    }
+}
+
+/// The length of the file that holds the bytes of a disk, where there is one that can be opened. Refuses a loop device
+/// whose file is too short for it: reading it gives zeros for what is missing.
+fn length_of(
+    path: &Path,
+    kind: Kind,
+    behind: Option<(OwnedFd, u64)>,
+    size_bytes: u64,
+) -> Result<Option<Length>> {
+    let Some((file, start_bytes)) = behind else {
+        return Ok((kind == Kind::File).then(|| Length::of_itself(size_bytes)));
+    };
+    let length = Length::of_another(file, start_bytes, size_bytes);
+    length.check_at_opening().map_err(|error| refused(path, error.kind(), error))?;
+    Ok(Some(length))
+}
+
+/// Threads that help with a list of writes, beside the one that has it.
+const HELPERS_MAX: usize = 7;
+/// Fewer writes are not worth a thread.
+const SPANS_PER_WRITER: usize = 8;
+
+impl BlockDevice for Disk {
+    fn size_bytes(&self) -> u64 {
+        self.geometry.size_bytes
+    }
+
+    fn sector_bytes(&self) -> usize {
+        self.geometry.sector_bytes
+    }
+
+    fn durability(&self) -> Durability {
+        self.geometry.durability
+    }
+
+    fn caches(&self) -> &[u64] {
+        &self.caches
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.check(Operation::Read, offset, buf.len())?;
+        let len_bytes = buf.len();
+        let read = if self.is_aligned(buf.as_ptr()) {
+            read_all(self.fd.as_fd(), offset, buf)
+        } else {
+            let mut bounce = AlignedBuf::zeroed(len_bytes);
+            read_all(self.fd.as_fd(), offset, &mut bounce).map(|()| buf.copy_from_slice(&bounce))
+        };
+        // Also after an error: a short file explains it, and is remembered.
+        let length = self.check_length_up_to(offset + len_bytes as u64);
+        length.and(read).map_err(|e| DeviceError::new(Operation::Read, offset, len_bytes, e))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_any(offset, data, false)
+    }
+
+    /// Several at a time: one after the other, small ones would leave all but one of the disk's channels idle.
+    fn write_spans(&self, spans: &[(u64, &[u8])]) -> Result<()> {
+        let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
+        let write_some = || {
+            while let Some((offset, data)) = spans.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = self.write(*offset, data) {
+                    failed.lock().get_or_insert(error);
+                    next.store(spans.len(), Ordering::Relaxed);
+                }
+            }
+        };
+        let helper_count = (spans.len() / SPANS_PER_WRITER).min(HELPERS_MAX);
+        std::thread::scope(|scope| {
+            for _ in 0..helper_count {
+                let helper = std::thread::Builder::new().name("home-writer".into());
+                if helper.spawn_scoped(scope, write_some).is_err() {
+                    break; // Those that there are write all.
+                }
+            }
+            write_some();
+        });
+        failed.into_inner().map_or(Ok(()), Err)
+    }
+
+    fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_any(offset, data, true)
+    }
+
+    fn write_fua(&self, offset: u64, data: &[u8]) -> Option<Result<()>> {
+        if !self.geometry.needs_no_flush {
+            return None;
+        }
+        if let Err(error) = self.check(Operation::Write, offset, data.len()) {
+            return Some(Err(error));
+        }
+        if let Err(error) = self.check_length() {
+            return Some(Err(DeviceError::new(Operation::Write, offset, data.len(), error)));
+        }
+        let written = self.with_aligned(data, |data| self.write_one_request(offset, data))?;
+        Some(written.map_err(|e| DeviceError::new(Operation::Write, offset, data.len(), e)))
+    }
+
+    fn flush(&self) -> Result<()> {
+        sync_data(self.fd.as_fd())
+            .and_then(|()| self.check_length())
+            .map_err(|e| DeviceError::new(Operation::Flush, 0, 0, e))
+    }
+}
+
+/// Errors by which a kernel says that it does not know `RWF_DSYNC`, before it has written.
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::OPNOTSUPP | Errno::NOSYS))
+}
+
+/// Repeated only after EINTR, which says that the call was interrupted by a signal and not
+/// that a write was lost; every other error is final.
+fn sync_data(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::fdatasync(fd))?)
+}
+
+fn read_all(fd: BorrowedFd<'_>, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
+    while !buf.is_empty() {
+        let count = rustix::io::retry_on_intr(|| rustix::io::pread(fd, &mut *buf, offset))?;
+        if count == 0 {
+            let why = "the disk has become shorter than it was when it was opened";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+        }
+        offset += count as u64;
+        buf = &mut buf[count..];
+    }
+    Ok(())
+}
+
+fn write_all(
+    fd: BorrowedFd<'_>,
+    mut offset: u64,
+    mut data: &[u8],
+    flags: ReadWriteFlags,
+) -> io::Result<()> {
+    while !data.is_empty() {
+        let slices = [IoSlice::new(data)];
+        let count = rustix::io::retry_on_intr(|| rustix::io::pwritev2(fd, &slices, offset, flags))?;
+        advance(count, &mut offset, &mut data)?;
+    }
+    Ok(())
+}
+
+/// `None` when nothing durable can be said and the caller has to write in another way.
+fn write_ring(
+    rings: &RingPool,
+    fd: BorrowedFd<'_>,
+    mut offset: u64,
+    mut data: &[u8],
+) -> Option<io::Result<()>> {
+    while !data.is_empty() {
+        let written = match rings.write_dsync(fd, offset, data)? {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            written => written,
+        };
+        if let Err(e) = written.and_then(|count| advance(count, &mut offset, &mut data)) {
+            return Some(Err(e));
+        }
+    }
+    Some(Ok(()))
+}
+
+fn advance(count: usize, offset: &mut u64, data: &mut &[u8]) -> io::Result<()> {
+    if count == 0 {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    *offset += count as u64;
+    *data = &data[count..];
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! What a file or block device is like: its size, its sectors, what its writes survive.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, FsWord, OFlags, SeekFrom, Stat, StatxFlags};
+
+use crate::Durability;
+use crate::below::backing::{Backing, Root, sysfs_directory};
+use crate::below::mount_table::own_mounts;
+
+/// Smallest and largest logical sector.
+const SECTOR_BYTES_MIN: u32 = 512;
+pub(crate) const SECTOR_BYTES_MAX: u32 = 4096;
+
+/// A write to a block device of at most this size is one bio (256 vectors of one page).
+const BIO_BYTES_MAX: u64 = 1 << 20;
+
+/// Assumed where the block queue does not say what it takes in one request.
+const REQUEST_BYTES_DEFAULT: u64 = 128 << 10;
+
+/// What kind of thing a disk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Block,
+}
+
+impl Kind {
+    /// The kind of what `stat` describes, or the name of what cannot be a disk.
+    pub(crate) fn of(stat: &Stat) -> Result<Kind, &'static str> {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok(Kind::File),
+            FileType::BlockDevice => Ok(Kind::Block),
+            FileType::Directory => Err("a directory"),
+            FileType::CharacterDevice => Err("a character device"),
+            FileType::Fifo => Err("a pipe"),
+            FileType::Socket => Err("a socket"),
+            _ => Err("of an unknown kind"),
+        }
+    }
+}
+
+/// Size, alignment and durability of an open disk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Geometry {
+    /// Size in bytes, rounded down to whole sectors.
+    pub(crate) size_bytes: u64,
+    /// Logical sector: the unit of offsets and lengths of direct I/O. Of a block device it may be more than
+    /// [`SECTOR_BYTES_MAX`], which the disk refuses.
+    pub(crate) sector_bytes: usize,
+    /// Alignment that direct I/O wants of memory addresses.
+    pub(crate) memory_align_bytes: usize,
+    pub(crate) durability: Durability,
+    /// The largest write that reaches the medium as one request. A larger one with FUA is
+    /// split, and each part may be flushed by itself.
+    pub(crate) request_bytes_max: u64,
+    /// A request with FUA is durable by itself: the block layer need not make it so by a flush behind the write.
+    pub(crate) needs_no_flush: bool,
+}
+
+impl Geometry {
+    /// The geometry of the open `fd` that `stat` describes.
+    pub(crate) fn of(fd: BorrowedFd<'_>, kind: Kind, stat: &Stat) -> rustix::io::Result<Self> {
+        let (sector_bytes, memory_align_bytes) = match kind {
+            Kind::File => file_alignment(fd)?,
+            Kind::Block => {
+                let sector = rustix::fs::ioctl_blksszget(fd)?.max(SECTOR_BYTES_MIN) as usize;
+                (sector, sector)
+            }
+        };
+        let end_bytes = rustix::fs::seek(fd, SeekFrom::End(0))?;
+        let sector = sector_bytes as u64;
+        Ok(Geometry {
+            size_bytes: end_bytes / sector * sector,
+            sector_bytes,
+            memory_align_bytes,
+            durability: match kind {
+                Kind::File => file_system_durability(fd),
+                Kind::Block => block_durability(stat.st_rdev),
+            },
+            request_bytes_max: match kind {
+                Kind::File => u64::MAX,
+                Kind::Block => request_bytes_max(stat.st_rdev),
+            },
+            needs_no_flush: kind == Kind::Block && needs_no_flush(stat.st_rdev),
+        })
+    }
+}
+
+/// Sector size and memory alignment of a file; 4096 where its file system does not say.
+fn file_alignment(fd: BorrowedFd<'_>) -> rustix::io::Result<(usize, usize)> {
+    let statx = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    match statx {
+        Ok(statx) if statx.stx_dio_offset_align > SECTOR_BYTES_MAX => {
+            // More than we ask of our callers: the page cache takes any offset.
+            let flags = rustix::fs::fcntl_getfl(fd)?;
+            rustix::fs::fcntl_setfl(fd, flags - OFlags::DIRECT)?;
+            Ok((SECTOR_BYTES_MAX as usize, 1))
+        }
+        Ok(statx) if statx.stx_dio_offset_align.is_power_of_two() => {
+            let sector = clamp_sector(statx.stx_dio_offset_align);
+            let memory = statx.stx_dio_mem_align.max(1).next_power_of_two();
+            Ok((sector, memory.min(SECTOR_BYTES_MAX) as usize))
+        }
+        _ => Ok((SECTOR_BYTES_MAX as usize, SECTOR_BYTES_MAX as usize)),
+    }
+}
+
+fn clamp_sector(bytes: u32) -> usize {
+    bytes.clamp(SECTOR_BYTES_MIN, SECTOR_BYTES_MAX) as usize
+}
+
+/// What the file system that a file is on survives. Memory file systems keep nothing beyond the kernel's life, and swap is no storage.
+pub fn file_system_durability(fd: impl AsFd) -> Durability {
+    const TMPFS_MAGIC: FsWord = 0x0102_1994;
+    const RAMFS_MAGIC: FsWord = 0x8584_58f6;
+    const HUGETLBFS_MAGIC: FsWord = 0x9584_58f6;
+    match rustix::fs::fstatfs(fd).map(|statfs| statfs.f_type) {
+        Ok(TMPFS_MAGIC | RAMFS_MAGIC | HUGETLBFS_MAGIC) => Durability::Process,
+        _ => Durability::Power,
+    }
+}
+
+/// RAM disks survive nothing; a loop device survives what its file does.
+fn block_durability(device: u64) -> Durability {
+    let Ok(backing) = Backing::of_device(device) else { return Durability::Power };
+    match backing.root {
+        Root::Disk(disk) => {
+            let name = fs::canonicalize(sysfs_directory(disk)).unwrap_or_default();
+            let name = name.file_name().unwrap_or_default().to_string_lossy();
+            let is_memory = name.starts_with("ram") || name.starts_with("zram");
+            if is_memory { Durability::Process } else { Durability::Power }
+        }
+        // By its file system, because the file may have no name any more.
+        Root::File { device, .. } => {
+            let mounts = own_mounts().unwrap_or_default();
+            let is_memory = |kind: &str| ["tmpfs", "ramfs", "hugetlbfs", "rootfs"].contains(&kind);
+            let on_memory =
+                mounts.iter().any(|m| m.device_number() == device && is_memory(&m.kind));
+            let named = backing.name.and_then(|name| fs::File::open(name).ok());
+            match named.filter(|file| file.metadata().is_ok_and(|found| found.dev() == device)) {
+                Some(file) => file_system_durability(&file),
+                None if on_memory => Durability::Process,
+                None => Durability::Power,
+            }
+        }
+    }
+}
+
+/// The directory of a block device in sysfs; of the whole disk for a partition.
+fn whole_disk(device: u64) -> PathBuf {
+    let own = sysfs_directory(device);
+    if own.join("partition").exists() { own.join("..") } else { own }
+}
+
+fn request_bytes_max(device: u64) -> u64 {
+    let queue = whole_disk(device).join("queue");
+    let Some(sectors_kb) = read_number(&queue.join("max_sectors_kb")) else {
+        return REQUEST_BYTES_DEFAULT;
+    };
+    let mut bytes = BIO_BYTES_MAX.min(sectors_kb.saturating_mul(1024));
+    if let Some(segments) = read_number(&queue.join("max_segments")) {
+        // A segment is at least a page; a buffer that starts inside a page needs one more.
+        bytes = bytes.min(segments.saturating_sub(1).max(1).saturating_mul(4096));
+    }
+    bytes
+}
+
+/// The device knows FUA, or has no cache that could be lost.
+fn needs_no_flush(device: u64) -> bool {
+    let queue = whole_disk(device).join("queue");
+    let cache = fs::read_to_string(queue.join("write_cache")).unwrap_or_default();
+    read_number(&queue.join("fua")) == Some(1) || cache.trim() == "write through"
+}
+
+fn read_number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sectors_are_kept_within_what_a_device_may_have() {
+        assert_eq!(clamp_sector(1), 512);
+        assert_eq!(clamp_sector(512), 512);
+        assert_eq!(clamp_sector(65536), 4096);
+    }
+
+    #[test]
+    fn an_unknown_queue_gets_the_cautious_limit() {
+        assert_eq!(request_bytes_max(rustix::fs::makedev(4095, 77)), REQUEST_BYTES_DEFAULT);
+        assert!(!needs_no_flush(rustix::fs::makedev(4095, 77)));
+    }
+
+    #[test]
+    fn the_kind_of_everything_that_is_no_disk_has_a_name() {
+        let kind = |path: &str| Kind::of(&rustix::fs::stat(path).expect("stat"));
+        assert_eq!(kind("/"), Err("a directory"));
+        assert_eq!(kind("/dev/null"), Err("a character device"));
+        assert_eq!(kind("/proc/self/exe"), Ok(Kind::File));
+    }
+}

@@ -1,0 +1,6 @@
+//! Files and directories, and whom they may belong to.
+
+pub(crate) mod directory;
+pub(crate) mod folder;
+pub(crate) mod trust;
+pub(crate) mod trusted_file;

@@ -1,0 +1,5 @@
+//! Mapped memory, and words in it that processes share.
+
+pub(crate) mod bus;
+pub(crate) mod memory;
+pub(crate) mod words;

@@ -1,0 +1,7 @@
+//! This process, the others, and the machine they run on.
+
+pub(crate) mod fork_closed;
+pub(crate) mod fork_mark;
+pub(crate) mod machine;
+pub(crate) mod processes;
+pub(crate) mod unread;

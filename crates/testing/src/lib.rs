@@ -1,0 +1,17 @@
+//! Simulated media, for tests: block devices, NVRAM and files that lose in a power cut all that real
+//! ones may lose.
+//!
+//! The product does not link this crate. Tests and the crates that check the product (`sim`, `fuzz`,
+//! `judge`) do. The lists of what a medium promises are in the crate `device`, where the product can cite
+//! them, too: at its head for block devices and NVRAM, at the head of its `files` for files. The
+//! simulators break every promise that is not on these lists.
+
+mod block;
+mod files;
+mod nvram;
+mod power_cut;
+
+pub use block::{Cursor, Event, SimDevice, Trace};
+pub use files::{FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles};
+pub use nvram::{NvramCursor, NvramEvent, NvramTrace, SimNvram};
+pub use power_cut::{CursorOf, Fault, Image, SimClock, Survival, TraceOf, Volatile};

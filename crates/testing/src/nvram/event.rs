@@ -1,0 +1,43 @@
+//! What is done to a simulated NVRAM.
+
+use std::sync::Arc;
+
+/// Something that was done to a simulated NVRAM. Threads are numbered by their first store or
+/// fence.
+#[derive(Debug, Clone)]
+pub enum NvramEvent {
+    /// A store, durable after the next fence of its thread.
+    Store {
+        /// Byte offset.
+        offset: u64,
+        /// Its bytes.
+        data: Arc<[u8]>,
+        /// Who stored.
+        thread: usize,
+    },
+    /// A fence.
+    Fence {
+        /// Whose stores are durable now.
+        thread: usize,
+    },
+    /// A store that failed after storing some of its words.
+    FailedStore {
+        /// Byte offset.
+        offset: u64,
+        /// Its bytes.
+        data: Arc<[u8]>,
+        /// Who stored.
+        thread: usize,
+        /// Chooses the words that were stored.
+        seed: u64,
+    },
+    /// A bit of the memory that changed by itself.
+    BitFlip {
+        /// Byte offset.
+        offset: u64,
+        /// 0 to 7.
+        bit: u8,
+    },
+    /// A remark of the workload: it changes nothing in memory.
+    Mark(u64),
+}
