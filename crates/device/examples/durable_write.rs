@@ -17,8 +17,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use device::{Access, AlignedBuf, BlockDevice, Disk};
 use io_uring::{IoUring, opcode, types};
+use onejournal_device::{Access, AlignedBuf, BlockDevice, Disk};
 use rustix::fs::OFlags;
 use rustix::io::ReadWriteFlags;
 

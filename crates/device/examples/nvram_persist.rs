@@ -13,7 +13,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use device::{Access, AddedLatency, Durability, MappedNvram, Nvram};
+use onejournal_device::{Access, AddedLatency, Durability, MappedNvram, Nvram};
 
 const AREA_BYTES: usize = 64 << 20;
 

@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use device::{Access, Durability, MappedNvram, Nvram, SharedWords};
+use onejournal_device::{Access, Durability, MappedNvram, Nvram, SharedWords};
 
 /// A file on tmpfs.
 fn memory_file(len_bytes: u64) -> File {
@@ -73,7 +73,7 @@ fn a_shared_file_that_is_cut() {
     let mut found = [0; 4];
     nvram.read(0, &mut found).expect("what is there is read");
     assert_eq!(&found, b"kept");
-    let says = |result: device::Result<()>| result.expect_err("gone").to_string();
+    let says = |result: onejournal_device::Result<()>| result.expect_err("gone").to_string();
     let lost = says(nvram.write_durable((1 << 20) - 4, &[b"lost"]));
     assert!(lost.contains("made shorter"), "{lost}");
     // From now on nothing is told to be stored, or read.

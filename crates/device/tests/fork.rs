@@ -1,4 +1,4 @@
-//! A process that forks while its threads wait at the locks of [`device::sync`].
+//! A process that forks while its threads wait at the locks of [`onejournal_device::sync`].
 
 #![allow(missing_docs)]
 
@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::time::Duration;
 
-use device::sync::{Condvar, Mutex};
+use onejournal_device::sync::{Condvar, Mutex};
 
 unsafe extern "C" {
     fn fork() -> c_int;

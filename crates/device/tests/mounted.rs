@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use device::{Access, Disk, LoopDevice, LoopOptions};
+use onejournal_device::{Access, Disk, LoopDevice, LoopOptions};
 use tempfile::{NamedTempFile, TempDir};
 
 const SIZE_BYTES: u64 = 8 << 20;

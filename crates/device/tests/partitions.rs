@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use device::{Access, BlockDevice, Disk, LoopDevice, LoopOptions};
+use onejournal_device::{Access, BlockDevice, Disk, LoopDevice, LoopOptions};
 use tempfile::NamedTempFile;
 
 fn backing() -> NamedTempFile {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use device::MemoryDevice;
-use ext4::{DataMode, InodeNo, NewNode, OpenOptions, Owner, SetAttr, SetTime, Volume};
+use onejournal_ext4::{DataMode, InodeNo, NewNode, OpenOptions, Owner, SetAttr, SetTime, Volume};
 
 /// As in the program.
 #[global_allocator]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{Image, options};
 use device::{BlockDevice, Durability, MemoryDevice, Operation};
-use ext4::{
+use onejournal_ext4::{
     Allocate, DataMode, Error, InodeNo, NewNode, OpenOptions, Owner, Result, SetAttr, Volume,
 };
 use onejournal_testing::{Fault, SimDevice, Survival};

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Image, open};
-use ext4::{Error, FileKind, InodeNo, NewNode, Owner, Volume};
+use onejournal_ext4::{Error, FileKind, InodeNo, NewNode, Owner, Volume};
 
 /// Small groups, so that there are many, on a medium that is not zeros.
 const VARIANTS: [&[&str]; 6] = [
@@ -16,7 +16,12 @@ const VARIANTS: [&[&str]; 6] = [
     &["-g", "2048", "-N", "1024", "-E", "packed_meta_blocks=1,nodiscard,lazy_itable_init=1"],
 ];
 
-fn make(volume: &Volume, parent: InodeNo, name: &str, node: NewNode<'_>) -> ext4::Result<InodeNo> {
+fn make(
+    volume: &Volume,
+    parent: InodeNo,
+    name: &str,
+    node: NewNode<'_>,
+) -> onejournal_ext4::Result<InodeNo> {
     let attr = volume.make(parent, name.as_bytes(), node, 0o755, 0, Owner::default())?;
     assert_eq!(attr.kind == FileKind::Directory, matches!(node, NewNode::Directory));
     Ok(attr.ino)

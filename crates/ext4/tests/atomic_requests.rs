@@ -5,7 +5,9 @@ mod common;
 use std::sync::Arc;
 
 use common::{Image, options};
-use ext4::{Allocate, DataMode, InodeNo, NewNode, OpenOptions, Owner, SetAttr, Volume, XattrFlags};
+use onejournal_ext4::{
+    Allocate, DataMode, InodeNo, NewNode, OpenOptions, Owner, SetAttr, Volume, XattrFlags,
+};
 use onejournal_testing::{SimDevice, Survival};
 
 const BLOCK: usize = 4096;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{Image, open, options};
 use device::MemoryDevice;
-use ext4::{DataMode, Error, InodeNo, NewNode, OpenOptions, Owner, Volume};
+use onejournal_ext4::{DataMode, Error, InodeNo, NewNode, OpenOptions, Owner, Volume};
 
 const BLOCK: u64 = 4096;
 

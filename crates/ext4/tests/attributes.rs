@@ -2,7 +2,7 @@
 
 mod support;
 
-use ext4::{
+use onejournal_ext4::{
     Error, FileKind, InodeNo, NewNode, OpenOptions, Owner, RenameHow, SetAttr, SetTime, Timestamp,
     Volume, XattrFlags,
 };

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use common::{Image, Mounted, can_mount, open, options, run, text};
 use device::MemoryDevice;
-use ext4::{
+use onejournal_ext4::{
     Allocate, Error, FileKind, InodeNo, NewNode, OpenOptions, Owner, RenameHow, SeekTo, SetAttr,
     Volume, XattrFlags,
 };
@@ -43,7 +43,11 @@ fn pattern(seed: u64, len: u64) -> Vec<u8> {
     (0..len).map(|at| ((at / BLOCK).wrapping_mul(31) + at % 251 + seed) as u8 | 1).collect()
 }
 
-fn lookup(volume: &Volume, parent: InodeNo, name: &str) -> ext4::Result<ext4::Attr> {
+fn lookup(
+    volume: &Volume,
+    parent: InodeNo,
+    name: &str,
+) -> onejournal_ext4::Result<onejournal_ext4::Attr> {
     let attr = volume.lookup(parent, name.as_bytes())?;
     volume.forget(attr.ino, 1);
     Ok(attr)
@@ -348,7 +352,7 @@ fn files_that_e2fsck_rescues_are_reached() {
     let found = lookup(&volume, ROOT, "lost+found").unwrap().ino;
     assert!(!has_extents(&volume, found), "e2fsck makes it with a block map");
     let mut names = Vec::new();
-    let mut each = |entry: ext4::DirEntry<'_>| {
+    let mut each = |entry: onejournal_ext4::DirEntry<'_>| {
         names.push((String::from_utf8_lossy(entry.name).into_owned(), entry.kind));
         true
     };
@@ -516,7 +520,7 @@ fn hostile_pointers_are_refused() {
         bytes[double as usize * 4096..][..4].copy_from_slice(&value.to_le_bytes());
         let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
         let volume = open(&device).unwrap();
-        let refused = |error: ext4::Result<usize>| {
+        let refused = |error: onejournal_ext4::Result<usize>| {
             assert!(matches!(error, Err(Error::Corrupt { .. })), "{what}: {error:?}");
         };
         let before = volume.get_attr(ino).unwrap();

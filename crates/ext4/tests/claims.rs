@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use common::{Image, options};
 use device::{BlockDevice, MemoryDevice, Metered};
-use ext4::{Claim, Claimant, Error, InodeNo, NewNode, OpenOptions, Owner, Survey, Volume};
+use onejournal_ext4::{
+    Claim, Claimant, Error, InodeNo, NewNode, OpenOptions, Owner, Survey, Volume,
+};
 use onejournal_testing::{SimDevice, Survival};
 
 /// A process of a machine, in a boot of it. Processes with even names live.
@@ -34,7 +36,7 @@ fn over(claimant: Claimant) -> Claimant {
 fn open<D: BlockDevice + 'static>(
     device: &Arc<D>,
     claimant: impl Into<Option<Claimant>>,
-) -> ext4::Result<Volume> {
+) -> onejournal_ext4::Result<Volume> {
     Volume::open(device.clone(), OpenOptions { claimant: claimant.into(), ..options() })
 }
 

@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 
 use device::MemoryDevice;
-use ext4::{InodeNo, NewNode, RenameHow, Volume, XattrFlags};
+use onejournal_ext4::{InodeNo, NewNode, RenameHow, Volume, XattrFlags};
 use support::common::options;
 use support::{Image, lookup, make};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::{Image, open, options};
 use device::MemoryDevice;
-use ext4::{Attr, Error, InodeNo, NewNode, OpenOptions, Owner, Volume};
+use onejournal_ext4::{Attr, Error, InodeNo, NewNode, OpenOptions, Owner, Volume};
 use onejournal_testing::{SimDevice, Survival};
 
 const VARIANTS: [&[&str]; 3] =

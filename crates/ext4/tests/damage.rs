@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use common::{Image, options};
 use device::MemoryDevice;
-use ext4::{InodeNo, NewNode, OpenOptions, Owner, Volume};
+use onejournal_ext4::{InodeNo, NewNode, OpenOptions, Owner, Volume};
 
 /// Opens and uses a volume; errors are fine.
-fn exercise(device: Arc<MemoryDevice>, read_only: bool) -> ext4::Result<()> {
+fn exercise(device: Arc<MemoryDevice>, read_only: bool) -> onejournal_ext4::Result<()> {
     let volume = Volume::open(device, OpenOptions { read_only, ..options() })?;
     let _ = volume.stat_fs();
     let _ = volume.lookup(InodeNo::ROOT, b"lost+found");

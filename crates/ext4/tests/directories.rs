@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::{BTreeSet, HashMap};
 
-use ext4::{Error, InodeNo, NewNode, Volume};
+use onejournal_ext4::{Error, InodeNo, NewNode, Volume};
 use support::{Image, list, lookup, make, read_some};
 
 const ROOT: InodeNo = InodeNo::ROOT;

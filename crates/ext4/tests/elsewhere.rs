@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use common::{Image, options};
 use device::{BlockDevice, MappedNvram, MemoryDevice, Nvram};
-use ext4::{InodeNo, NewNode, OpenOptions, Owner, Survey, Volume};
 use journal::Medium;
+use onejournal_ext4::{InodeNo, NewNode, OpenOptions, Owner, Survey, Volume};
 use onejournal_testing::{SimClock, SimDevice, SimNvram, Survival};
 
 const JOURNAL_BYTES: u64 = 4 << 20;
@@ -19,7 +19,7 @@ fn nvram() -> Medium {
 fn open<D: BlockDevice + 'static>(
     device: &Arc<D>,
     journal: Option<&Medium>,
-) -> ext4::Result<Volume> {
+) -> onejournal_ext4::Result<Volume> {
     let options = OpenOptions { journal: journal.cloned(), region_count: 2, ..options() };
     Volume::open(device.clone(), options)
 }
@@ -144,12 +144,15 @@ fn a_lost_journal_is_given_up_only_when_asked_for_and_e2fsck_repairs_the_rest() 
     make_synced(&volume, "before");
     drop(volume);
     let before = device.to_bytes();
-    assert!(ext4::give_up_journal(&as_device, None).is_err(), "its journal is not elsewhere");
+    assert!(
+        onejournal_ext4::give_up_journal(&as_device, None).is_err(),
+        "its journal is not elsewhere"
+    );
     assert!(device.to_bytes() == before);
     let volume = open(&device, Some(&journal)).unwrap();
     make_synced(&volume, "lost");
     drop(volume);
-    ext4::give_up_journal(&as_device, None).unwrap();
+    onejournal_ext4::give_up_journal(&as_device, None).unwrap();
     refused(&device, None, "marked as having errors");
     image.put(&device.to_bytes());
     assert!(image.e2fsck("-fy").0 <= 1);
@@ -248,7 +251,7 @@ impl Machine {
     }
 
     /// Each opening has its own seed, as each has its own incarnation in fact.
-    fn open(&self, seed: u64) -> ext4::Result<Volume> {
+    fn open(&self, seed: u64) -> onejournal_ext4::Result<Volume> {
         let journal = Some(Medium::Nvram(self.nvram.clone()));
         let options = OpenOptions { journal, region_count: 2, random_seed: seed, ..options() };
         Volume::open(self.device.clone(), options)

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use common::{Image, options, run};
 use device::MemoryDevice;
-use ext4::{Error, InodeNo, OpenOptions, Volume};
+use onejournal_ext4::{Error, InodeNo, OpenOptions, Volume};
 
 /// Offset and size of a field.
 type Field = (usize, usize);

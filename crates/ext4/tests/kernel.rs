@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Image, Mounted, can_mount, open, run, text};
-use ext4::{InodeNo, NewNode, Owner};
+use onejournal_ext4::{InodeNo, NewNode, Owner};
 
 #[test]
 fn the_kernel_and_we_take_turns() {

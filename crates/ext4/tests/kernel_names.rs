@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ext4::{InodeNo, NewNode, Owner, SetAttr, Volume, XattrFlags};
+use onejournal_ext4::{InodeNo, NewNode, Owner, SetAttr, Volume, XattrFlags};
 use rustix::fs::{XattrFlags as KernelFlags, getxattr, setxattr};
 use support::{Image, list, lookup, make};
 
@@ -105,7 +105,7 @@ fn linux_reads_what_we_wrote() {
     let (fast, slow) = ("f".repeat(59), "s".repeat(4000));
     make(&volume, ROOT, b"fast", NewNode::Symlink(fast.as_bytes())).unwrap();
     make(&volume, ROOT, b"slow", NewNode::Symlink(slow.as_bytes())).unwrap();
-    let device = NewNode::Special(ext4::FileKind::BlockDevice, 0x0123_4567);
+    let device = NewNode::Special(onejournal_ext4::FileKind::BlockDevice, 0x0123_4567);
     make(&volume, ROOT, b"device", device).unwrap();
     for (name, len) in ATTRIBUTES {
         volume.set_xattr(file, name.as_bytes(), &vec![9; len], XattrFlags::Any).unwrap();

@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ext4::{Error, InodeNo, NewNode, Owner, RenameHow, SetAttr, Volume};
+use onejournal_ext4::{Error, InodeNo, NewNode, Owner, RenameHow, SetAttr, Volume};
 use support::{Image, lookup, make};
 
 const ROOT: InodeNo = InodeNo::ROOT;

@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ext4::{Error, InodeNo, NewNode, Owner, RenameHow, Volume};
+use onejournal_ext4::{Error, InodeNo, NewNode, Owner, RenameHow, Volume};
 use support::{Image, list, lookup, make};
 
 const ROOT: InodeNo = InodeNo::ROOT;

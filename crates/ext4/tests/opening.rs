@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::{Image, open, options, refused};
 use device::{MemoryDevice, Metered};
-use ext4::{Error, InodeNo, NewNode, OpenOptions, Owner, Volume};
+use onejournal_ext4::{Error, InodeNo, NewNode, OpenOptions, Owner, Volume};
 
 const VARIANTS: [&[&str]; 6] = [
     &[],

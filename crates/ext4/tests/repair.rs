@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::{Image, open, options};
 use device::{BlockDevice, MemoryDevice};
-use ext4::{Error, InodeNo, NewNode, OpenOptions, Owner, Survey, Volume};
+use onejournal_ext4::{Error, InodeNo, NewNode, OpenOptions, Owner, Survey, Volume};
 use onejournal_testing::{Event, SimDevice, Survival};
 
 const BLOCK: usize = 4096;
@@ -52,11 +52,11 @@ fn repaired(image: &Image, damaged: &[u8]) -> Vec<u8> {
 }
 
 /// What `onejournal fsck` does before it runs e2fsck.
-fn recover(device: &Arc<dyn BlockDevice>) -> ext4::Result<()> {
+fn recover(device: &Arc<dyn BlockDevice>) -> onejournal_ext4::Result<()> {
     match Survey::take(device, None) {
-        Err(Error::Corrupt { .. }) if ext4::can_be_repaired(device)? => return Ok(()),
+        Err(Error::Corrupt { .. }) if onejournal_ext4::can_be_repaired(device)? => return Ok(()),
         Err(error) => return Err(error),
-        Ok(survey) if survey.is_torn => ext4::mend_superblock(device)?,
+        Ok(survey) if survey.is_torn => onejournal_ext4::mend_superblock(device)?,
         Ok(_) => {}
     }
     let survey = Survey::take(device, None)?;
@@ -65,24 +65,25 @@ fn recover(device: &Arc<dyn BlockDevice>) -> ext4::Result<()> {
         return Ok(());
     }
     if survey.has_errors {
-        return ext4::recover_only(device, &options);
+        return onejournal_ext4::recover_only(device, &options);
     }
     match Volume::open(device.clone(), options.clone()) {
         Ok(volume) => volume.close(),
-        Err(Error::Corrupt { .. }) => ext4::recover_only(device, &options),
+        Err(Error::Corrupt { .. }) => onejournal_ext4::recover_only(device, &options),
         Err(error) => Err(error),
     }
 }
 
 /// Brings a repair to the volume.
-type Apply = fn(&Arc<dyn BlockDevice>, &Arc<dyn BlockDevice>, &BTreeSet<u64>) -> ext4::Result<()>;
+type Apply =
+    fn(&Arc<dyn BlockDevice>, &Arc<dyn BlockDevice>, &BTreeSet<u64>) -> onejournal_ext4::Result<()>;
 
 fn apply_repair(
     device: &Arc<dyn BlockDevice>,
     repaired: &Arc<dyn BlockDevice>,
     changed: &BTreeSet<u64>,
-) -> ext4::Result<()> {
-    ext4::apply_repair(device, repaired, changed, None)
+) -> onejournal_ext4::Result<()> {
+    onejournal_ext4::apply_repair(device, repaired, changed, None)
 }
 
 /// Applies the repair on a simulated device and cuts it everywhere; for each crash that differs `judge`
@@ -274,7 +275,7 @@ fn a_mkfs_that_is_cut_leaves_a_volume_or_says_so() {
         let device = Arc::new(SimDevice::from_bytes(&image.bytes(), 4096));
         device.start_trace();
         let as_device: Arc<dyn BlockDevice> = device.clone();
-        ext4::finish_mkfs(&*as_device).unwrap();
+        onejournal_ext4::finish_mkfs(&*as_device).unwrap();
         let trace = device.take_trace();
         let (mut refused, mut made) = (0, 0);
         let mut seen: Vec<onejournal_testing::Image> = Vec::new();
@@ -290,7 +291,7 @@ fn a_mkfs_that_is_cut_leaves_a_volume_or_says_so() {
                 match recover(&as_device) {
                     Err(Error::Incompatible(why)) => {
                         assert!(why.contains("run: onejournal mkfs --force TARGET"), "{why}");
-                        assert!(ext4::is_mkfs_under_way(&*as_device).unwrap());
+                        assert!(onejournal_ext4::is_mkfs_under_way(&*as_device).unwrap());
                         refused += 1;
                     }
                     Err(error) => panic!("{arguments:?}, cut {cut}, {survival:?}: {error}"),

@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::{BTreeMap, HashMap};
 
-use ext4::{Error, FileKind, InodeNo, NewNode, Owner, RenameHow, Volume};
+use onejournal_ext4::{Error, FileKind, InodeNo, NewNode, Owner, RenameHow, Volume};
 use support::{Image, list, lookup, make};
 
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::{Image, options};
-use ext4::{DataMode, InodeNo, NewNode, OpenOptions, Owner, Volume};
+use onejournal_ext4::{DataMode, InodeNo, NewNode, OpenOptions, Owner, Volume};
 use onejournal_testing::{SimDevice, Survival};
 
 const WRITER_COUNT: usize = 3;

@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use ext4::{Error, FileKind, InodeNo, NewNode, Owner, SetAttr, Volume, XattrFlags};
+use onejournal_ext4::{Error, FileKind, InodeNo, NewNode, Owner, SetAttr, Volume, XattrFlags};
 use support::{Image, make};
 
 const ROOT: InodeNo = InodeNo::ROOT;

@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Image, options};
-use ext4::{Allocate, DataMode, InodeNo, NewNode, OpenOptions, Owner, Volume};
+use onejournal_ext4::{Allocate, DataMode, InodeNo, NewNode, OpenOptions, Owner, Volume};
 use onejournal_testing::{SimDevice, Survival};
 
 const LEN: usize = 512 << 10;

@@ -1,6 +1,6 @@
 //! What fuzzing found, as short as it could be made.
 
-use fuzz::Target;
+use onejournal_fuzz::Target;
 
 /// A crafted journal began with an XOR of a block to a version that was not in it: replay took
 /// what was at home, so that a recovery that was cut and run again made something else.

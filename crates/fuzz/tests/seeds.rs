@@ -8,8 +8,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use fuzz::Target;
-use fuzz::mutate::mutate;
+use onejournal_fuzz::Target;
+use onejournal_fuzz::mutate::mutate;
 
 /// An input that takes longer is taken for one that never ends.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -111,7 +111,7 @@ fn volume_open() {
 mod canary {
     use super::*;
     use device::{BlockDevice, Durability, Result};
-    use fuzz::volume_open::{self, Hands};
+    use onejournal_fuzz::volume_open::{self, Hands};
     use onejournal_testing::SimDevice;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -182,7 +182,7 @@ mod canary {
             broken: journal::Broken::ChecksumIgnored,
             ..Default::default()
         };
-        let run = move |input: &[u8]| fuzz::journal_reader::run(input, &broken);
+        let run = move |input: &[u8]| onejournal_fuzz::journal_reader::run(input, &broken);
         let failure = first_failure(inputs(Target::JournalReader, 2000), run);
         println!("{:.300}", failure.expect("it must be found"));
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use device::{Access, AlignedBuf, BlockDevice, Disk, MemoryDevice};
-use journal::{BLOCK_BYTES, Form, HomeBlock, Journal, Options, Space};
+use onejournal_journal::{BLOCK_BYTES, Form, HomeBlock, Journal, Options, Space};
 
 /// As in the program.
 #[global_allocator]

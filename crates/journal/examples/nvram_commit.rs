@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use device::{AddedLatency, Durability, MappedNvram, MemoryDevice, Nvram};
-use journal::{HomeBlock, Journal, Medium, Options, Space};
+use onejournal_journal::{HomeBlock, Journal, Medium, Options, Space};
 
 /// As in the program.
 #[global_allocator]

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Rig, commit, filled, put, put_ordered, quiet};
 use device::Operation;
-use journal::{Form, HomeBlock, Journal, JournalError, Options};
+use onejournal_journal::{Form, HomeBlock, Journal, JournalError, Options};
 use onejournal_testing::{Fault, Survival};
 
 fn fail(operation: Operation, skip_count: u64) -> Fault {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Rig, commit, filled, forget, put, quiet, wait_until};
-use journal::{Form, HomeBlock, Journal, Options, scan};
+use onejournal_journal::{Form, HomeBlock, Journal, Options, scan};
 use onejournal_testing::Survival;
 
 /// Commits until around the ring `lap_count` times; returns the last byte of each of 8 blocks.

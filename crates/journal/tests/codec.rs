@@ -1,7 +1,7 @@
 //! What the codecs promise, over random histories of a block: round trips, idempotence, refusal.
 
-use journal::codec::{CodecError, compress, extent, runs, xor_lzo};
-use journal::{BLOCK_BYTES, BlockBytes};
+use onejournal_journal::codec::{CodecError, compress, extent, runs, xor_lzo};
+use onejournal_journal::{BLOCK_BYTES, BlockBytes};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Rig, commit, filled, put, quiet};
 use device::Counters;
-use journal::{Form, HomeBlock, JournalError, Options, Space};
+use onejournal_journal::{Form, HomeBlock, JournalError, Options, Space};
 
 const NONE: Counters = Counters {
     read_count: 0,
@@ -115,7 +115,8 @@ fn a_record_that_crosses_from_extent_to_extent_is_durable() {
     // The space is the device with its halves exchanged, so they never join.
     let space = Space::new(rig.log.clone(), vec![size - cut..size, 0..size - cut]).unwrap();
     let journal =
-        journal::Journal::open(rig.home.clone(), space.clone(), common::UUID, quiet()).unwrap();
+        onejournal_journal::Journal::open(rig.home.clone(), space.clone(), common::UUID, quiet())
+            .unwrap();
     for block in 0..10 {
         commit(&journal, block, 3);
     }
@@ -123,7 +124,8 @@ fn a_record_that_crosses_from_extent_to_extent_is_durable() {
     let after = rig.crash(onejournal_testing::Survival::Nothing);
     let space = Space::new(after.log.clone(), vec![size - cut..size, 0..size - cut]).unwrap();
     let home: std::sync::Arc<dyn device::BlockDevice> = after.home.clone();
-    let found = journal::recover(&home, &space, &common::UUID, &Default::default()).unwrap();
+    let found =
+        onejournal_journal::recover(&home, &space, &common::UUID, &Default::default()).unwrap();
     assert_eq!((found.transaction_count, found.replayed_blocks), (10, 10));
     assert_eq!(after.first_bytes([0, 9, 10]), [3, 3, 0]);
 }
@@ -172,11 +174,13 @@ fn impossible_options_and_spaces_are_refused() {
     let rig = Rig::new();
     for region_count in [0, 1, 17] {
         let options = Options { region_count, ..quiet() };
-        let opened = journal::Journal::open(rig.home.clone(), rig.space(), common::UUID, options);
+        let opened =
+            onejournal_journal::Journal::open(rig.home.clone(), rig.space(), common::UUID, options);
         assert!(matches!(opened.err(), Some(JournalError::Incompatible(_))));
     }
     let small = Rig::with_regions(1);
-    let opened = journal::Journal::open(small.home.clone(), small.space(), common::UUID, quiet());
+    let opened =
+        onejournal_journal::Journal::open(small.home.clone(), small.space(), common::UUID, quiet());
     assert!(matches!(opened.err(), Some(JournalError::TooSmall(_))));
 }
 

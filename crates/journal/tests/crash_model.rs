@@ -18,8 +18,8 @@ use common::UUID;
 use common::media::{Images, Media, On, Place, Traces};
 use device::BlockDevice;
 use fastrand::Rng;
-use journal::codec::extent::Ranges;
-use journal::{
+use onejournal_journal::codec::extent::Ranges;
+use onejournal_journal::{
     BLOCK_BYTES, BlockBytes, BlockRef, DeltaCodec, Form, HomeBlock, Journal, Options,
     RecoverOptions, Tid,
 };
@@ -66,7 +66,7 @@ struct Workload {
 }
 
 #[cfg(feature = "canary")]
-use journal::Broken;
+use onejournal_journal::Broken;
 
 #[cfg(not(feature = "canary"))]
 #[derive(Clone, Copy)]
@@ -326,9 +326,10 @@ impl Run {
     /// Recovers what the cut left and compares. The error says what is wrong.
     fn check(&self, media: &Media, acknowledged: u64, broken: Broken) -> Result<(), String> {
         let home: Arc<dyn BlockDevice> = media.device.clone();
-        journal::recover(&home, &media.space(), &UUID, &recover_options(broken))
+        onejournal_journal::recover(&home, &media.space(), &UUID, &recover_options(broken))
             .map_err(|error| format!("recovery: {error}"))?;
-        let header = journal::scan(&media.space(), &UUID).map_err(|e| e.to_string())?.header;
+        let header =
+            onejournal_journal::scan(&media.space(), &UUID).map_err(|e| e.to_string())?.header;
         let state = header.tail_tid.0 - 1;
         if !header.clean || state < acknowledged || state > self.last_tid.0 {
             return Err(format!("state {state}, acknowledged {acknowledged}, {header:?}"));

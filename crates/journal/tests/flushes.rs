@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use common::{Gated, HOME_BLOCKS, REGION_BYTES, UUID, filled, put, quiet};
 use device::{BlockDevice, Durability, Operation};
-use journal::{BLOCK_BYTES, HomeBlock, Journal, JournalError, Space};
+use onejournal_journal::{BLOCK_BYTES, HomeBlock, Journal, JournalError, Space};
 use onejournal_testing::{Fault, SimDevice, Survival};
 
 const HOME_BYTES: u64 = HOME_BLOCKS * BLOCK_BYTES as u64;
@@ -110,7 +110,8 @@ impl Machine {
         let image = self.disk.sim.crash(Survival::Nothing);
         let disk = Arc::new(Gated::new(SimDevice::from_image(image, 512)));
         let Machine { home, space, .. } = Machine::on(layout, disk);
-        journal::recover(&home, &space, &UUID, &Default::default()).expect("it recovers");
+        onejournal_journal::recover(&home, &space, &UUID, &Default::default())
+            .expect("it recovers");
         let mut bytes = [0; BLOCK_BYTES];
         home.read(block * BLOCK_BYTES as u64, &mut bytes).expect("it is readable");
         bytes[0]

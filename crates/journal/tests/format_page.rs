@@ -2,8 +2,8 @@
 
 use std::mem::offset_of;
 
-use journal::form_name;
-use journal::format::{
+use onejournal_journal::form_name;
+use onejournal_journal::format::{
     COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, FORM_DELTA, FORM_EXTENT, FORM_SPARSE, FORM_XOR_LZO,
     FORMAT_VERSION, HEADER_CLEAN, HEADER_MAGIC, HEADER_SLOT_BYTES, LABEL_BYTES, LABEL_MAGIC,
     RawCommit, RawDescriptor, RawHeader, RawLabel, RawTag, record_seed,

@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::thread::yield_now;
 
 use common::{Rig, commit, filled, forget, put, put_ordered, put_ordered_of, quiet};
-use journal::{BlockOwner, Form, HomeBlock, Journal};
+use onejournal_journal::{BlockOwner, Form, HomeBlock, Journal};
 use onejournal_testing::{Event, Fault, Survival};
 
 const ONE: BlockOwner = BlockOwner(1);
@@ -291,14 +291,14 @@ fn an_old_version_on_its_way_home_does_not_land_on_data_in_place() {
 /// The orders that data in place keep, each as a scenario that a fault in the engine breaks.
 mod orders {
     use super::*;
-    use journal::Options;
+    use onejournal_journal::Options;
     use std::time::{Duration, Instant};
 
     const A_MINUTE: Duration = Duration::from_secs(60);
 
     #[cfg(feature = "canary")]
     fn is_broken(options: &Options) -> bool {
-        options.broken != journal::Broken::Nothing
+        options.broken != onejournal_journal::Broken::Nothing
     }
 
     #[cfg(not(feature = "canary"))]
@@ -411,7 +411,7 @@ mod orders {
     #[cfg(feature = "canary")]
     #[test]
     fn canary_faults_in_them_are_found() {
-        use journal::Broken;
+        use onejournal_journal::Broken;
         let broken = |broken| Options { broken, ..quiet() };
         assert!(!a_commit_waits_for_what_a_sync_writes(broken(Broken::WriteOutNotAwaited)));
         let not_awaited = broken(Broken::TakenByOthersNotAwaited);

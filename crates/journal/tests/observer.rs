@@ -5,7 +5,9 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use common::{Rig, put, quiet};
-use journal::{BLOCK_BYTES, BlockOwner, Form, HomeBlock, Observer, Options, Written, WrittenAs};
+use onejournal_journal::{
+    BLOCK_BYTES, BlockOwner, Form, HomeBlock, Observer, Options, Written, WrittenAs,
+};
 
 #[derive(Debug, Default)]
 struct Heard {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{REGION_BYTES, UUID, commit, quiet};
 use device::{BlockDevice, MemoryDevice};
-use journal::{
+use onejournal_journal::{
     DeltaCodec, Form, HomeBlock, Journal, JournalError, Medium, Options, Space, recover,
 };
 use onejournal_testing::{Image, SimDevice, SimNvram, Survival};
@@ -85,7 +85,7 @@ impl Powered {
     }
 
     /// How many transactions come home.
-    fn recover(&self) -> journal::Result<usize> {
+    fn recover(&self) -> onejournal_journal::Result<usize> {
         let home: Arc<dyn BlockDevice> = self.home.clone();
         Ok(recover(&home, &self.space(), &UUID, &Default::default())?.transaction_count)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Rig, filled, quiet, wait_until};
-use journal::{
+use onejournal_journal::{
     BlockOwner, Form, HomeBlock, Journal, JournalError, Observer, Options, Tid, Written, WrittenAs,
 };
 

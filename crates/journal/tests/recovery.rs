@@ -4,8 +4,10 @@ mod common;
 
 use common::{Rig, commit, filled, forget, quiet};
 use device::{BlockDevice, Operation};
-use journal::format::{DESCRIPTOR_MAGIC, FORMAT_VERSION, HEADER_MAGIC, RawHeader, record_seed};
-use journal::{
+use onejournal_journal::format::{
+    DESCRIPTOR_MAGIC, FORMAT_VERSION, HEADER_MAGIC, RawHeader, record_seed,
+};
+use onejournal_journal::{
     End, Form, HomeBlock, JournalError, Options, Record, RecoverOptions, Recovery, Scan, Tid, scan,
 };
 use onejournal_testing::{Fault, SimDevice, Survival};
@@ -264,7 +266,8 @@ fn a_torn_header_leaves_the_other_and_without_any_there_is_no_journal() {
 fn another_volumes_journal_is_refused() {
     let rig = crashed_after(2);
     let home: std::sync::Arc<dyn BlockDevice> = rig.home.clone();
-    let found = journal::recover(&home, &rig.space(), &[9; 16], &RecoverOptions::default());
+    let found =
+        onejournal_journal::recover(&home, &rig.space(), &[9; 16], &RecoverOptions::default());
     assert!(matches!(found, Err(JournalError::Incompatible(_))));
     assert_eq!(write_count(&rig), 0);
 }

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use common::media::{Media, Place};
 use common::{REGION_BYTES, UUID, filled, quiet};
 use device::BlockDevice;
-use journal::codec::extent::Ranges;
-use journal::{BLOCK_BYTES, BlockRef, DeltaCodec, Form, HomeBlock, Journal, Options, Tid};
+use onejournal_journal::codec::extent::Ranges;
+use onejournal_journal::{
+    BLOCK_BYTES, BlockRef, DeltaCodec, Form, HomeBlock, Journal, Options, Tid,
+};
 use onejournal_testing::Survival;
 
 /// More than 8 bytes for each of them beside the blocks of the largest transaction in a region.
@@ -69,7 +71,8 @@ fn at_home(media: &Media, block: u64) -> BlockRef {
 
 fn recovered(media: &Media) -> Media {
     let home: Arc<dyn BlockDevice> = media.device.clone();
-    journal::recover(&home, &media.space(), &UUID, &Default::default()).expect("it recovers");
+    onejournal_journal::recover(&home, &media.space(), &UUID, &Default::default())
+        .expect("it recovers");
     media.clone()
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{Rig, commit, put, quiet, wait_until};
-use journal::{Form, HomeBlock, Journal, Options, Tid};
+use onejournal_journal::{Form, HomeBlock, Journal, Options, Tid};
 use onejournal_testing::{SimDevice, Survival};
 
 fn busy(region_count: u32) -> Options {

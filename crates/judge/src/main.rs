@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use judge::campaign::{self, Plan, Tally};
-use judge::case::Case;
-use judge::crash::Fault;
-use judge::host::Programs;
-use judge::open_fuse;
-use judge::scenario::{SCENARIOS, Scenario};
+use onejournal_judge::campaign::{self, Plan, Tally};
+use onejournal_judge::case::Case;
+use onejournal_judge::crash::Fault;
+use onejournal_judge::host::Programs;
+use onejournal_judge::open_fuse;
+use onejournal_judge::scenario::{SCENARIOS, Scenario};
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -96,7 +96,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
     }
     match arguments.command {
         Command::Worker => {
-            judge::worker::run()?;
+            onejournal_judge::worker::run()?;
             Ok(true)
         }
         Command::Replay { run, case, image } => {

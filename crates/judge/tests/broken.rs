@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use judge::campaign::{Plan, judge};
-use judge::crash::Fault;
-use judge::host::Programs;
-use judge::scenario::Scenario;
+use onejournal_judge::campaign::{Plan, judge};
+use onejournal_judge::crash::Fault;
+use onejournal_judge::host::Programs;
+use onejournal_judge::scenario::Scenario;
 
 /// Failures of a run with an extension that has a fault, by its name in `worker`; `None` where it cannot be run.
 fn failures(broken: &str, seed: u64) -> Option<usize> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use device::{Access, Disk, Metered};
 use ext4::DataMode;
-use mount::{Session, SessionOptions, Source, StatSource};
+use onejournal_mount::{Session, SessionOptions, Source, StatSource};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -276,7 +276,7 @@ fn space_is_counted() {
 fn a_mount_in_use_is_not_taken_away() {
     let Some(mounted) = Mounted::new() else { return };
     let file = File::create(mounted.path("f")).unwrap();
-    assert!(matches!(mounted.handle().unmount(), Err(mount::MountError::MountBusy(_))));
+    assert!(matches!(mounted.handle().unmount(), Err(onejournal_mount::MountError::MountBusy(_))));
     drop(file);
     mounted.close_and_check();
 }

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use ext4::DataMode;
-use sim::case::{Case, Id, JournalKind, mode_of};
-use sim::enumerate::{Effort, Failure, Tally, enumerate, replay};
-use sim::recording::{Stage, record};
-use sim::shrink::shrink;
-use sim::workload::Workload;
+use onejournal_sim::case::{Case, Id, JournalKind, mode_of};
+use onejournal_sim::enumerate::{Effort, Failure, Tally, enumerate, replay};
+use onejournal_sim::recording::{Stage, record};
+use onejournal_sim::shrink::shrink;
+use onejournal_sim::workload::Workload;
 
 /// Cuts the power at every write of a workload, recovers, and checks what is left.
 ///

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use device::Nvram;
 use ext4::DataMode;
+use onejournal_sim::case::{Case, JournalKind};
+use onejournal_sim::enumerate::{Effort, enumerate};
+use onejournal_sim::liar::{Liar, Lie, UnfencedNvram};
+use onejournal_sim::recording::Stage;
+use onejournal_sim::shrink::shrink;
+use onejournal_sim::workload::Workload;
 use onejournal_testing::{SimDevice, SimNvram};
-use sim::case::{Case, JournalKind};
-use sim::enumerate::{Effort, enumerate};
-use sim::liar::{Liar, Lie, UnfencedNvram};
-use sim::recording::Stage;
-use sim::shrink::shrink;
-use sim::workload::Workload;
 
 /// No more crash states than this may be needed to find a fault.
 const STATE_LIMIT: usize = 3000;

@@ -1,10 +1,10 @@
 //! Crash enumeration over all workloads and data modes, with fixed seeds.
 
 use ext4::DataMode;
-use sim::case::{Case, JournalKind};
-use sim::enumerate::{Effort, Tally, enumerate};
-use sim::recording::Stage;
-use sim::workload::Workload;
+use onejournal_sim::case::{Case, JournalKind};
+use onejournal_sim::enumerate::{Effort, Tally, enumerate};
+use onejournal_sim::recording::Stage;
+use onejournal_sim::workload::Workload;
 
 /// Checks the crashes of a few runs of a workload; prints and returns what was done.
 fn check(workload: Workload, data_mode: DataMode, seeds: std::ops::Range<u64>) -> Tally {

@@ -2,10 +2,10 @@
 
 use device::Operation;
 use ext4::DataMode;
-use sim::case::{Case, JournalKind};
-use sim::faults::{Flip, Struck, check_bit_flip, check_fault};
-use sim::fsck::Fsck;
-use sim::workload::Workload;
+use onejournal_sim::case::{Case, JournalKind};
+use onejournal_sim::faults::{Flip, Struck, check_bit_flip, check_fault};
+use onejournal_sim::fsck::Fsck;
+use onejournal_sim::workload::Workload;
 
 const WORKLOADS: [Workload; 4] =
     [Workload::Random, Workload::Writers, Workload::Orphans, Workload::Sqlite];

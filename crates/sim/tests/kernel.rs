@@ -4,16 +4,16 @@
 use std::sync::{Arc, Mutex};
 
 use ext4::{DataMode, Error};
+use onejournal_sim::format::{Shape, formatted};
+use onejournal_sim::fsck::Fsck;
+use onejournal_sim::kernel::Mounted;
+use onejournal_sim::model::Model;
+use onejournal_sim::op::Op;
+use onejournal_sim::recover::read_back;
+use onejournal_sim::session::{Session, Setup};
+use onejournal_sim::tree::{Interner, Tree};
+use onejournal_sim::workload::Workload;
 use onejournal_testing::{Image, SimDevice, Survival};
-use sim::format::{Shape, formatted};
-use sim::fsck::Fsck;
-use sim::kernel::Mounted;
-use sim::model::Model;
-use sim::op::Op;
-use sim::recover::read_back;
-use sim::session::{Session, Setup};
-use sim::tree::{Interner, Tree};
-use sim::workload::Workload;
 
 fn assert_same(a: &Tree, b: &Tree, names: [&str; 2], run: &str) {
     assert!(

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use ext4::DataMode;
+use onejournal_sim::format::{Shape, formatted};
+use onejournal_sim::fsck::Fsck;
+use onejournal_sim::lockstep::step;
+use onejournal_sim::model::Model;
+use onejournal_sim::op::Op;
+use onejournal_sim::session::{Session, Setup};
+use onejournal_sim::tree::{Interner, read_tree};
+use onejournal_sim::workload::Workload;
 use onejournal_testing::{SimDevice, Survival};
-use sim::format::{Shape, formatted};
-use sim::fsck::Fsck;
-use sim::lockstep::step;
-use sim::model::Model;
-use sim::op::Op;
-use sim::session::{Session, Setup};
-use sim::tree::{Interner, read_tree};
-use sim::workload::Workload;
 
 /// Operations between two looks at everything.
 const STRETCH: usize = 150;

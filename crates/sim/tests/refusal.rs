@@ -4,15 +4,15 @@
 use std::process::Command;
 
 use ext4::DataMode;
+use onejournal_sim::case::{Case, JournalKind};
+use onejournal_sim::fsck::Fsck;
+use onejournal_sim::kernel::Mounted;
+use onejournal_sim::machine::Images;
+use onejournal_sim::recording::{Recording, Stage, record, sector_bytes};
+use onejournal_sim::recover::{read_back, recover};
+use onejournal_sim::tree::Interner;
+use onejournal_sim::workload::Workload;
 use onejournal_testing::{Image, Survival};
-use sim::case::{Case, JournalKind};
-use sim::fsck::Fsck;
-use sim::kernel::Mounted;
-use sim::machine::Images;
-use sim::recording::{Recording, Stage, record, sector_bytes};
-use sim::recover::{read_back, recover};
-use sim::tree::Interner;
-use sim::workload::Workload;
 
 /// Recovers what the others left, and judges it.
 fn check(recording: &Recording, image: Image, cut: usize, fsck: &mut Fsck) -> Result<(), String> {
@@ -70,9 +70,11 @@ fn e2fsck_refuses_a_volume_in_use_or_leaves_it_whole() {
 
 #[test]
 fn the_kernel_refuses_a_volume_in_use_or_leaves_it_whole() {
-    if let Err(why) =
-        Mounted::mount(&sim::format::formatted(sim::format::Shape::Usual).expect("mke2fs").image)
-    {
+    if let Err(why) = Mounted::mount(
+        &onejournal_sim::format::formatted(onejournal_sim::format::Shape::Usual)
+            .expect("mke2fs")
+            .image,
+    ) {
         println!("skipped: the kernel cannot mount a volume here: {why}");
         return;
     }

@@ -1,12 +1,12 @@
 //! Failures that were found once, as short as they could be made.
 
 use ext4::DataMode;
-use sim::case::{Case, JournalKind};
-use sim::enumerate::{Effort, enumerate_recording};
-use sim::history::at;
-use sim::op::{Op, RenameKind, Reserve};
-use sim::recording::{Stage, record_ops};
-use sim::workload::Workload;
+use onejournal_sim::case::{Case, JournalKind};
+use onejournal_sim::enumerate::{Effort, enumerate_recording};
+use onejournal_sim::history::at;
+use onejournal_sim::op::{Op, RenameKind, Reserve};
+use onejournal_sim::recording::{Stage, record_ops};
+use onejournal_sim::workload::Workload;
 
 const BLOCK: usize = 4096;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use device::MemoryDevice;
-use ext4::{DataMode, OpenOptions, Timestamp, Volume};
+use onejournal_ext4::{DataMode, OpenOptions, Timestamp, Volume};
 
 /// An ext4 image in a temporary directory.
 pub struct Image {
@@ -104,12 +104,12 @@ pub fn options() -> OpenOptions {
     }
 }
 
-pub fn open(device: &Arc<MemoryDevice>) -> ext4::Result<Volume> {
+pub fn open(device: &Arc<MemoryDevice>) -> onejournal_ext4::Result<Volume> {
     Volume::open(device.clone(), options())
 }
 
 /// The error of an opening that must fail without having written anything.
-pub fn refused(device: &Arc<MemoryDevice>) -> ext4::Error {
+pub fn refused(device: &Arc<MemoryDevice>) -> onejournal_ext4::Error {
     let before = device.to_bytes();
     let error = open(device).err().expect("the volume must be refused");
     assert!(before == device.to_bytes(), "a refused volume was written to: {error}");

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use device::MemoryDevice;
-use ext4::{Attr, FileKind, InodeNo, NewNode, OpenOptions, Owner, Result, Volume};
+use onejournal_ext4::{Attr, FileKind, InodeNo, NewNode, OpenOptions, Owner, Result, Volume};
 
 /// An image, and the device in memory that holds its bytes.
 pub struct Image {
@@ -97,7 +97,7 @@ pub type Listed = (Vec<u8>, InodeNo, Option<FileKind>);
 /// All entries from `cursor` on, at most `limit`; and the cursor behind them.
 pub fn read_some(volume: &Volume, dir: InodeNo, cursor: u64, limit: usize) -> (Vec<Listed>, u64) {
     let (mut entries, mut last) = (Vec::new(), cursor);
-    let mut each = |entry: ext4::DirEntry<'_>| {
+    let mut each = |entry: onejournal_ext4::DirEntry<'_>| {
         if entries.len() == limit {
             return false;
         }

@@ -20,8 +20,8 @@ mod pairs;
 use std::hint::black_box;
 use std::time::Instant;
 
-use journal::codec::{CodecError, compress, extent, runs, xor_lzo};
-use journal::{BLOCK_BYTES, BlockBytes};
+use onejournal_journal::codec::{CodecError, compress, extent, runs, xor_lzo};
+use onejournal_journal::{BLOCK_BYTES, BlockBytes};
 use pairs::Pair;
 
 type Failure = Box<dyn std::error::Error>;

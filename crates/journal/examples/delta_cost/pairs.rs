@@ -1,8 +1,8 @@
 //! Two versions of a block: made up after real layouts, or found in two states of a file.
 
 use fastrand::Rng;
-use journal::codec::extent::Ranges;
-use journal::{BLOCK_BYTES, BlockBytes};
+use onejournal_journal::codec::extent::Ranges;
+use onejournal_journal::{BLOCK_BYTES, BlockBytes};
 
 const PAIR_COUNT: usize = 64;
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use device::BlockDevice;
-use journal::{Medium, Space};
+use onejournal_journal::{Medium, Space};
 use onejournal_testing::{
     Cursor, Image, NvramCursor, NvramTrace, SimClock, SimDevice, SimNvram, Survival, Trace,
 };

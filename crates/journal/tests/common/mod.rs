@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::sync::{Condvar, Mutex};
 use device::{BlockDevice, Counters, Durability, Metered};
-use journal::{
+use onejournal_journal::{
     BLOCK_BYTES, BlockBytes, BlockOwner, BlockRef, Form, HomeBlock, Journal, Options,
     RecoverOptions, Recovery, Result, Space, Tid,
 };
@@ -215,7 +215,7 @@ impl Rig {
 
     pub fn recover_with(&self, options: &RecoverOptions) -> Result<Recovery> {
         let home: Arc<dyn BlockDevice> = self.home.clone();
-        journal::recover(&home, &self.space(), &UUID, options)
+        onejournal_journal::recover(&home, &self.space(), &UUID, options)
     }
 
     /// The block as it is at home.

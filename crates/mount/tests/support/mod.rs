@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use device::{Access, Disk, Metered};
-use mount::{MountHandle, Session, SessionError, SessionOptions, Source, StatSource};
+use onejournal_mount::{MountHandle, Session, SessionError, SessionOptions, Source, StatSource};
 
 /// Between fork and exec a child has all open files of the process, and a mount on which one of them lies is busy:
 /// held by who starts a program, and by who unmounts.
