@@ -103,6 +103,7 @@ macro_rules! opcodes {
 
         impl Opcode {
             /// The operation with this number, if it is known here.
+            #[inline]
             pub fn from_wire(number: u32) -> Option<Opcode> {
                 match number { $($number => Some(Opcode::$name),)* _ => None }
             }

@@ -26,13 +26,14 @@ pub struct Connection {
     max_thread_count: usize,
     agreed_flags: u64,
     guarded: Guarded,
-    /// Present when the kernel speaks through them.
+    /// Present when requests come through io_uring.
     rings: Option<Rings>,
-    /// Behind the descriptors: while they are open the kernel waits for an answer before it lets go of the mount.
+    /// Dropped after the descriptors: while they are open the kernel waits for an answer before it
+    /// ends the mount.
     taken_back: TakenBack,
 }
 
-/// Takes the mount off when it is dropped, unless [`Connection::run`] has taken over.
+/// Unmounts when it is dropped, unless [`Connection::run`] has taken over.
 struct TakenBack(Option<MountHandle>);
 
 impl Drop for TakenBack {
@@ -82,7 +83,7 @@ impl Connection {
         let transport = if connection.rings.is_some() { init::OVER_IO_URING } else { 0 };
         let shaken = shake_hands(&connection.device, wanted_flags(options) | transport);
         connection.agreed_flags = match (shaken, source) {
-            // Mounting a device that is mounted gives the old mount once more, and our
+            // To mount a device that is mounted already gives the old mount once more, and the
             // descriptor stays unused.
             (Err(MountError::System { errno: Errno::PERM, .. }), Source::BlockDevice(path)) => {
                 return Err(MountError::DeviceBusy(path.clone()));

@@ -13,6 +13,7 @@ use crate::reply::Reply;
 const RECORD_ALIGN_BYTES: usize = 8;
 
 /// Bytes of the record of a name with `name_bytes` bytes.
+#[inline]
 pub fn dirent_bytes(name_bytes: usize) -> usize {
     (size_of::<Dirent>() + name_bytes).next_multiple_of(RECORD_ALIGN_BYTES)
 }

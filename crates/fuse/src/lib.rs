@@ -1,9 +1,9 @@
 //! File systems in user space on Linux: the FUSE protocol through `/dev/fuse` and io_uring.
 //!
 //! The crate mounts, agrees with the kernel on the protocol, takes requests and carries answers.
-//! It gives a file system the requests as the kernel sends them, without copies and without an
-//! interpretation: what the operations mean, node numbers, handles and lookup counts are the file
-//! system's.
+//! A file system gets the requests as the kernel sends them: what the operations mean, node numbers,
+//! handles and lookup counts are its own. The data of a WRITE are in the buffer in which they
+//! arrived, and the payload of a READ is built in the buffer from which it is sent.
 //!
 //! ```text
 //!   Connection     mounts, agrees on flags (abi::init), runs until the mount is gone

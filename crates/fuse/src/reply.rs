@@ -38,6 +38,7 @@ pub struct Reply<'a> {
 
 impl<'a> Reply<'a> {
     /// An empty payload with `room` to grow in.
+    #[inline]
     pub fn new(room: &'a mut [u8]) -> Reply<'a> {
         Reply { room, len_bytes: 0, early: None, is_sent: false }
     }
@@ -49,6 +50,7 @@ impl<'a> Reply<'a> {
     }
 
     /// Forgets the payload.
+    #[inline]
     pub fn clear(&mut self) {
         self.len_bytes = 0;
     }
@@ -64,6 +66,7 @@ impl<'a> Reply<'a> {
     }
 
     /// Bytes of payload so far.
+    #[inline]
     pub fn payload(&self) -> &[u8] {
         &self.room[..self.len_bytes]
     }
@@ -74,6 +77,7 @@ impl<'a> Reply<'a> {
     }
 
     /// Appends bytes; `EOVERFLOW` when the buffer is full.
+    #[inline]
     pub fn push_bytes(&mut self, value: &[u8]) -> Result<(), Errno> {
         let spare = &mut self.room[self.len_bytes..];
         spare.get_mut(..value.len()).ok_or(Errno::OVERFLOW)?.copy_from_slice(value);
@@ -83,11 +87,13 @@ impl<'a> Reply<'a> {
 
     /// The next `len_bytes` bytes, to be filled in place and then confirmed with
     /// [`Reply::advance`]. They hold leftovers of earlier answers. `EINVAL`: the buffer is shorter.
+    #[inline]
     pub fn spare(&mut self, len_bytes: usize) -> Result<&mut [u8], Errno> {
         self.room[self.len_bytes..].get_mut(..len_bytes).ok_or(Errno::INVAL)
     }
 
     /// Takes the next `len_bytes` bytes of the buffer into the payload. Panics beyond its end.
+    #[inline]
     pub fn advance(&mut self, len_bytes: usize) {
         self.len_bytes += len_bytes;
         assert!(self.len_bytes <= self.room.len(), "a reply beyond its buffer");

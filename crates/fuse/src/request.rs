@@ -46,11 +46,13 @@ pub struct Body<'a> {
 
 impl<'a> Body<'a> {
     /// A body in one piece.
+    #[inline]
     pub fn whole(bytes: &'a [u8]) -> Body<'a> {
         Body { head: None, rest: bytes }
     }
 
     /// A body whose first structure, if the operation has one, is stored in `head`.
+    #[inline]
     pub fn split(head: &'a [u8], rest: &'a [u8]) -> Body<'a> {
         Body { head: Some(head), rest }
     }
@@ -67,6 +69,7 @@ impl<'a> Body<'a> {
     }
 
     /// Reads `len_bytes` bytes. `EIO`: the body is too short.
+    #[inline]
     pub fn take_bytes(&mut self, len_bytes: u32) -> Result<&'a [u8], Errno> {
         let len_bytes = usize::try_from(len_bytes).map_err(|_| Errno::IO)?;
         let (value, rest) = self.rest.split_at_checked(len_bytes).ok_or(Errno::IO)?;
@@ -76,6 +79,7 @@ impl<'a> Body<'a> {
 
     /// Reads bytes up to a NUL, without it (the target of a symbolic link, the name of an
     /// attribute). `EIO`: there is no NUL.
+    #[inline]
     pub fn take_string(&mut self) -> Result<&'a [u8], Errno> {
         let end = self.rest.iter().position(|&byte| byte == 0).ok_or(Errno::IO)?;
         let value = &self.rest[..end];
@@ -84,6 +88,7 @@ impl<'a> Body<'a> {
     }
 
     /// Reads the name of a directory entry. `EINVAL`: it is empty, or has a slash.
+    #[inline]
     pub fn take_name(&mut self) -> Result<&'a [u8], Errno> {
         let name = self.take_string()?;
         if name.is_empty() || name.contains(&b'/') {

@@ -68,15 +68,15 @@ impl Session {
             Ok((connection, notifier)) => {
                 // One thread stays free to answer what the others wait for.
                 let waiter_limit = connection.least_thread_count() - 1;
-                let settling_limit = if has_atomic { 1 } else { waiter_limit };
-                let file_limit = waiter_limit - settling_limit;
+                let flush_limit = if has_atomic { 1 } else { waiter_limit };
+                let file_limit = waiter_limit - flush_limit;
                 let atomic =
                     has_atomic.then(|| AtomicWrites::new(&volume, notifier.clone(), file_limit));
                 let agreed_flags = connection.agreed_flags();
                 let mut adapter =
                     Adapter::new(volume, stat_source, agreed_flags, Some(notifier), atomic);
                 adapter.limit_waiters(connection.waiter_limit());
-                adapter.limit_settling(settling_limit);
+                adapter.limit_flushes(flush_limit);
                 let closer = Closer::default();
                 Ok(Session { adapter, connection, metrics: None, closer })
             }

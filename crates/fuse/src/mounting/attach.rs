@@ -1,5 +1,5 @@
-//! Putting a FUSE file system onto a directory and taking it off: mount(2) as root, else
-//! `fusermount3`, which is set-user-ID root and hands the opened device over a socket.
+//! Mounting a FUSE file system on a directory, and unmounting it: by mount(2) as root, otherwise by
+//! `fusermount3`, which is set-user-ID root and passes the opened `/dev/fuse` through a socket.
 
 use std::ffi::CString;
 use std::fmt;
@@ -25,10 +25,10 @@ use crate::options::{MountOptions, Source};
 
 const FUSERMOUNT: &str = "fusermount3";
 
-/// Who can take the mount off again.
+/// What can unmount it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Helper {
-    /// We ourselves, by umount(2).
+    /// umount(2), by this process or an [`Unmounter`].
     Kernel,
     /// fusermount3.
     Fusermount,
@@ -50,9 +50,9 @@ pub trait Unmounter: fmt::Debug + Send + Sync {
 pub struct MountHandle {
     dir: PathBuf,
     helper: Helper,
-    /// Device number of the file system, by which it is told from what is mounted there later.
+    /// Number of the file system. It differs from that of another one that is mounted there later.
     device: Option<(u32, u32)>,
-    /// It was taken off, or the kernel has ended it.
+    /// It was unmounted, or the kernel has ended it.
     is_over: Arc<AtomicBool>,
     unmounter: Option<Arc<dyn Unmounter>>,
 }

@@ -1,16 +1,18 @@
 //! Why a process that serves a block device can be killed.
 //!
-//! The end of a `fuseblk` file system waits for the answer to DESTROY, and nothing interrupts that but the closing of
-//! `/dev/fuse`. A process that is killed gives up its files first, then its namespaces. Both leave work to be done last
-//! (the kernel's `task_work`), and the newest is done first. So when it was the last process in its mount namespace, the
-//! end of the file system would come before the closing of `/dev/fuse` and wait for it: the process could not be killed,
-//! and every `sync` of the machine would wait with it.
+//! The end of a `fuseblk` file system waits for the answer to DESTROY, and only the closing of
+//! `/dev/fuse` ends this wait. A process that is killed gives up its files first, then its
+//! namespaces. Both leave work for the end (the kernel's `task_work`), of which the newest is done
+//! first. So if it was the last process in its mount namespace, the end of the file system came
+//! before the closing of `/dev/fuse`, and waited for it. The process could not be killed, and every
+//! `sync` of the machine waited with it.
 //!
-//! With a descriptor of the namespace among its files, leaving the namespace does not end it. One of the pieces of work
-//! does, and what it leaves to be done is done after all the others, the closing of `/dev/fuse` among them. That holds
-//! for each thread that comes to be the last: the one that closes the files never waits.
+//! With a descriptor of the namespace among its files, leaving the namespace does not end it. The
+//! closing of that descriptor does. It is a piece of work itself, and what it leaves to be done is
+//! done after all others, the closing of `/dev/fuse` among them. That is true for each thread that
+//! happens to be the last: the thread that closes the files never waits.
 //!
-//! It needs no other process, so it makes no difference what else is killed at the same time.
+//! No other process is needed, so it does not matter what else is killed at the same time.
 
 use std::fs::File;
 use std::sync::OnceLock;
@@ -21,7 +23,8 @@ use crate::error::MountError;
 
 const NAMESPACE: &str = "/proc/self/ns/mnt";
 
-/// Opens our mount namespace for as long as the process lives. Called before a block device is mounted.
+/// Opens the mount namespace of this process for as long as it lives. Called before a block device
+/// is mounted.
 pub(crate) fn hold_namespace() -> Result<(), MountError> {
     static HELD: OnceLock<File> = OnceLock::new();
     let opened = File::open(NAMESPACE).map_err(|error| MountError::System {

@@ -1,9 +1,9 @@
-//! How far the kernel reads ahead on the mount. Set through sysfs, as root; without that it is the
-//! kernel's default for FUSE, 128 KiB, and reading is only slower.
+//! How far the kernel reads ahead on the mount. Set through sysfs, as root. Without root it is the
+//! kernel's default for FUSE, 128 KiB, and only reading is slower.
 //!
-//! A sequential reader is served as fast as the device allows when several requests are under way at
-//! a time, each by a worker of its own. Their sum is what a page fault of a mapped file brings in with
-//! its page, so few large requests are worse than some of middle size: measured with a cold read of
+//! Sequential reading is as fast as the device allows when several requests are under way at a time,
+//! each in a worker of its own. A page fault of a mapped file reads as many bytes as these requests
+//! have together. So a few large requests are worse than several of middle size: in a cold read of
 //! 1 GiB, eight of 256 KiB are as fast as four of 1 MiB, and faster than two of 1 MiB.
 
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! Large writes that came through a ring.
 //!
-//! An answer gives the ring's buffer back to the kernel, but a large write is answered before its
-//! data are home ([`Reply::send_early`]). So they are copied, and a thread of their own serves the
-//! write: the ring's thread waits for the answer alone. At most as many copies exist as there are
-//! threads on both sides.
+//! A file system may answer a large write before it has written the data
+//! ([`Reply::send_early`]). But an answer gives the ring's buffer back to the kernel. So the data are
+//! copied, and another thread serves the write; the ring's thread waits for the answer only. There
+//! are at most as many copies as threads on both sides.
 
 use std::io;
 use std::sync::Arc;
@@ -81,8 +81,8 @@ pub(crate) fn start<'scope>(
 }
 
 impl Handoff {
-    /// Serves a WRITE whose structure lies in `head` and whose data in `data`; returns its answer
-    /// and the payload of that as soon as it has one.
+    /// Serves a WRITE with its structure in `head` and its data in `data`. Returns the answer and its
+    /// payload as soon as there is one.
     pub(crate) fn serve(&self, header: InHeader, head: &[u8], data: &[u8]) -> (Answer, Vec<u8>) {
         let spare = self.spares.lock().pop();
         // Larger than a transfer: it then lies in huge pages, which direct I/O likes.

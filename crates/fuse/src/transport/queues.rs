@@ -1,20 +1,21 @@
 //! FUSE over io_uring: a queue for each CPU, and threads that answer it.
 //!
-//! The kernel puts a request into the queue of the CPU on which the client runs; a thread of that
-//! queue takes it, answers it, and waits for the next in one system call (through `/dev/fuse` it
-//! takes two). An entry is one request at a time; the kernel takes the entry that became free last,
-//! so the threads of a queue that are not needed cost nothing.
+//! The kernel puts a request into the queue of the CPU on which the client runs. A thread of that
+//! queue takes it, answers it, and waits for the next in one system call (through `/dev/fuse` there
+//! are two). An entry is one request at a time. The kernel takes the entry that became free last, so
+//! the threads of a queue that are not needed cost nothing.
 //!
 //! The threads are not bound to the CPU of their queue. The scheduler wakes them beside their
 //! client as often as binding would, and lets them follow the disk's interrupt: a write and
 //! fsync took 132 µs with bound threads, 106 with free ones, 124 through `/dev/fuse`; a SETATTR
 //! 9.5, 9.5 and 15.8.
 //!
-//! The kernel wants a queue for each CPU that could ever be plugged in. One that is not there costs a thread that waits,
-//! and buffers that are never touched (150 KiB, of which 40 KiB are the kernel's; measured with 252 of them); memory for requests grows with the CPUs that are online, and is
-//! bounded: 2 MiB for each thread of theirs, and 2 MiB more while it hands a large write over.
+//! The kernel wants a queue for each CPU that could ever be plugged in. A queue without a CPU costs a
+//! waiting thread, and buffers that are never touched (150 KiB, of which 40 KiB are the kernel's;
+//! measured with 252 queues). Memory for requests grows with the CPUs that are online, and is
+//! bounded: 2 MiB for each of their threads, and 2 MiB more while it hands a large write over.
 //!
-//! FORGET, INTERRUPT and what comes before the queues are ready still arrive through `/dev/fuse`.
+//! FORGET, INTERRUPT and requests from before the queues are ready arrive through `/dev/fuse`.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

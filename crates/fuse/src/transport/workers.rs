@@ -1,20 +1,20 @@
-//! The threads that read requests and answer them.
+//! The threads that read requests from `/dev/fuse` and answer them.
 //!
 //! A request is answered in the thread that read it, so that a client and its server can share a
-//! CPU and nothing is handed from thread to thread on the way of an `fsync`. All threads read the
-//! same descriptor; the kernel gives each request to one of them.
+//! CPU and no request is handed from thread to thread. All threads read the same descriptor; the
+//! kernel gives each request to one of them.
 //!
-//! It wakes them in turn, so every idle one makes a lonely client slower (a write and fsync: 11.5 µs
-//! with one thread, 14 with two, 16 with eight); but as many `fsync`s as there are threads
-//! can wait for one commit. Therefore the number follows the load: a thread that takes a request
-//! and leaves nobody waiting for the next starts another; one that has long seen enough others
+//! The kernel wakes them in turn, so every idle thread makes a single client slower (a write and
+//! fsync: 11.5 µs with one thread, 14 with two, 16 with eight). But requests that wait, such as
+//! `fsync`, need a thread each. Therefore the number follows the load. A thread that takes a request
+//! when no other waits for the next starts another. A thread that has long seen enough others
 //! waiting ends.
 //!
-//! Nothing here looks at the client (its CPU, say, in `/proc`): a client in the middle of exec holds
-//! locks of its entry there while it waits for us.
+//! Nothing here looks at the client in `/proc` (at its CPU, for example): a client in the middle of
+//! exec holds locks of its entry there while it waits for its answer.
 //!
-//! On a panic while serving (a violated assertion) the process aborts: the journal's promises hold
-//! for a crash at any point, they do not hold for going on with a state that is wrong.
+//! On a panic while serving (a violated assertion) the process aborts. A file system can promise
+//! something for a crash at any point. It can promise nothing for going on with a wrong state.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -32,10 +32,10 @@ use crate::reply::{Answer, Reply, out_header};
 use crate::request::Request;
 use crate::transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES, read_request};
 
-/// Threads that stay, however idle: one to serve and one for whoever comes meanwhile.
+/// Threads that stay, however idle: one serves a request, the other takes the next one meanwhile.
 const IDLE_THREAD_COUNT: usize = 2;
-/// A thread ends after this many requests in a row that it found superfluous.
-const PATIENCE_REQUEST_COUNT: u32 = 2000;
+/// A thread ends when so many times in a row enough others waited for a request.
+const SUPERFLUOUS_REQUEST_COUNT: u32 = 2000;
 
 struct Pool<'a, S> {
     device: &'a OwnedFd,
@@ -100,7 +100,7 @@ impl<S: FileSystem> Pool<'_, S> {
             let others_waiting = self.waiting_count.fetch_add(1, Ordering::Relaxed);
             superfluous_count =
                 if others_waiting < IDLE_THREAD_COUNT { 0 } else { superfluous_count + 1 };
-            if superfluous_count > PATIENCE_REQUEST_COUNT {
+            if superfluous_count > SUPERFLUOUS_REQUEST_COUNT {
                 self.waiting_count.fetch_sub(1, Ordering::Relaxed);
                 self.thread_count.fetch_sub(1, Ordering::Relaxed);
                 return;

@@ -1,22 +1,22 @@
-//! Space that is on its way back.
+//! Waits for the space of deleted files.
 //!
-//! A deleted file gives back its space with the kernel's FORGET, which is sent when the last
-//! program has closed it but arrives on a way of its own, a moment later. A program that deletes
-//! a file and writes another must not be told that the disk is full meanwhile.
+//! The space of a deleted file is free when the kernel's FORGET arrives. The kernel sends it when
+//! the last program has closed the file, in a queue of its own, so it arrives a moment later. A
+//! program that deletes a file and then writes another must not get `ENOSPC` meanwhile.
 
 use std::time::{Duration, Instant};
 
 use device::sync::{Condvar, Mutex};
 use ext4::Volume;
 
-/// How long a FORGET may be on its way.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// A request that finds no space waits this long for a FORGET, at most.
+const STALL_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The FORGETs, and a way to wait for the next.
 pub(super) struct Forgets {
     seen: Mutex<Seen>,
     changed: Condvar,
-    patience: Duration,
+    stall_timeout: Duration,
     /// Waiting at a time at most: a thread that waits reads no FORGET.
     waiter_limit: usize,
 }
@@ -34,7 +34,7 @@ impl Default for Forgets {
         Forgets {
             seen: Mutex::default(),
             changed: Condvar::new(),
-            patience: PATIENCE,
+            stall_timeout: STALL_TIMEOUT,
             waiter_limit: usize::MAX,
         }
     }
@@ -69,7 +69,7 @@ impl Forgets {
                     if is_no_space(&e)
                         && self.wait_beyond(
                             seen_count,
-                            *deadline.get_or_insert_with(|| Instant::now() + self.patience),
+                            *deadline.get_or_insert_with(|| Instant::now() + self.stall_timeout),
                             volume.has_deleted_files(),
                         ) => {}
                 result => return result,
@@ -164,10 +164,10 @@ mod tests {
         // Somebody still has it open, as far as we know.
         assert_eq!(serve(&adapter, 16, new, &write), Answer::Failed(rustix::io::Errno::NOSPC));
         // However late the other thread runs.
-        adapter.forgets.patience = Duration::from_secs(600);
+        adapter.forgets.stall_timeout = Duration::from_secs(600);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                std::thread::sleep(PATIENCE / 4);
+                std::thread::sleep(STALL_TIMEOUT / 4);
                 let forget = ForgetIn { nlookup: 1 };
                 assert_eq!(serve(&adapter, 2, old, forget.as_bytes()), Answer::Silent);
             });
@@ -237,7 +237,7 @@ mod tests {
         let far = Instant::now() + Duration::from_secs(600);
         assert!(forgets.wait_beyond(0, far, true));
         assert!(forgets.wait_beyond(0, far, false), "it came during the attempt");
-        assert!(!forgets.wait_beyond(1, Instant::now() + PATIENCE / 10, true));
+        assert!(!forgets.wait_beyond(1, Instant::now() + STALL_TIMEOUT / 10, true));
         assert!(!forgets.wait_beyond(0, Instant::now(), true), "those of others do not prolong it");
         assert!(!forgets.wait_beyond(1, far, false), "there is none to come");
         std::thread::scope(|scope| {

@@ -5,7 +5,7 @@
 //!   operations/    one method of Call for each kind of request
 //!   call           a request with what its operation needs
 //!   state          Adapter: what all requests share
-//!   atomic/  forgets  spending  capabilities  settle  failure
+//!   atomic/  forgets  spending  capabilities  flush_limit  failure
 //! ```
 //!
 //! Nothing is kept for an open file: OPEN and OPENDIR are answered ENOSYS, which makes the kernel
@@ -20,12 +20,12 @@ mod capabilities;
 #[cfg(test)]
 mod early_test;
 mod failure;
+mod flush_limit;
 mod forgets;
 #[cfg(test)]
 mod fuzz_test;
 mod operations;
 mod serve;
-mod settle;
 mod spending;
 mod state;
 

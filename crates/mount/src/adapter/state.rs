@@ -11,8 +11,8 @@ use fuse::abi::init;
 
 use crate::adapter::atomic::writes::AtomicWrites;
 use crate::adapter::capabilities::Capabilities;
+use crate::adapter::flush_limit::FlushLimit;
 use crate::adapter::forgets::Forgets;
-use crate::adapter::settle::Settling;
 use crate::metrics;
 use crate::stat::{AdapterCounters, Opening, Stat, StatSource};
 
@@ -26,7 +26,7 @@ pub(crate) struct Adapter {
     pub(super) forgets: Forgets,
     pub(super) capabilities: Capabilities,
     pub(super) notifier: Option<Arc<Notifier>>,
-    pub(super) settling: Settling,
+    pub(super) flushes: FlushLimit,
     /// `None`: not offered.
     pub(super) atomic: Option<AtomicWrites>,
     pub(super) stat_source: StatSource,
@@ -50,21 +50,21 @@ impl Adapter {
             forgets: Forgets::default(),
             capabilities: Capabilities::default(),
             notifier,
-            settling: Settling::default(),
+            flushes: FlushLimit::default(),
             atomic,
             stat_source,
             agreed_flags,
         }
     }
 
-    /// No more threads than that wait for space that is on its way back.
+    /// At most so many threads wait for the space of deleted files.
     pub(crate) fn limit_waiters(&mut self, count: usize) {
         self.forgets.limit_waiters(count);
     }
 
-    /// No more threads than that wait until a file is settled.
-    pub(crate) fn limit_settling(&mut self, count: usize) {
-        self.settling.limit = count;
+    /// At most so many threads wait for held writes of files to be flushed.
+    pub(crate) fn limit_flushes(&mut self, count: usize) {
+        self.flushes.limit = count;
     }
 
     /// Tells the kernel nothing any more, and closes the descriptor for that: atomic writes, which need

@@ -64,9 +64,9 @@ impl Table {
 /// Where a write goes.
 pub(in crate::adapter) enum Route<'a> {
     /// Into the overlay.
-    Held(Arc<AtomicFile>),
+    Overlay(Arc<AtomicFile>),
     /// To the volume; nobody can begin an atomic write until this is dropped.
-    Settled(RwLockReadGuard<'a, Table>),
+    Volume(RwLockReadGuard<'a, Table>),
 }
 
 /// The atomic writes of a mount.
@@ -167,9 +167,9 @@ impl AtomicWrites {
             return Err(Errno::CANCELED);
         }
         match table.files.get(&ino) {
-            Some(file) if file.holder == write.fh && is_known => Ok(Route::Held(file.clone())),
+            Some(file) if file.holder == write.fh && is_known => Ok(Route::Overlay(file.clone())),
             Some(_) => Err(Errno::BUSY),
-            None => Ok(Route::Settled(table)),
+            None => Ok(Route::Volume(table)),
         }
     }
 
@@ -317,7 +317,7 @@ impl AtomicWrites {
     }
 
     /// Until the result is dropped, the file has no atomic write. `EBUSY`: it has one.
-    pub(in crate::adapter) fn settled(
+    pub(in crate::adapter) fn without_atomic_write(
         &self,
         ino: InodeNo,
     ) -> Result<RwLockReadGuard<'_, Table>, Errno> {
@@ -335,13 +335,14 @@ impl AtomicWrites {
     }
 }
 
-/// What was so when a request for attributes began.
-pub(in crate::adapter) struct Unsettled<'a>(Option<&'a AtomicWrites>);
+/// Whether files had atomic writes when a request for attributes began: then the sizes of files are
+/// those with the writes that are held.
+pub(in crate::adapter) struct AtomicSizes<'a>(Option<&'a AtomicWrites>);
 
-impl<'a> Unsettled<'a> {
+impl<'a> AtomicSizes<'a> {
     /// To be asked for before attributes are read.
-    pub(in crate::adapter) fn of(atomic: Option<&'a AtomicWrites>) -> Unsettled<'a> {
-        Unsettled(atomic.filter(|atomic| !atomic.is_idle()))
+    pub(in crate::adapter) fn of(atomic: Option<&'a AtomicWrites>) -> AtomicSizes<'a> {
+        AtomicSizes(atomic.filter(|atomic| !atomic.is_idle()))
     }
 
     pub(in crate::adapter) fn is_any(&self) -> bool {

@@ -4,20 +4,20 @@ use device::sync::RwLockReadGuard;
 use ext4::InodeNo;
 use rustix::io::Errno;
 
-use crate::adapter::atomic::writes::{Table, Unsettled};
+use crate::adapter::atomic::writes::{AtomicSizes, Table};
 use crate::adapter::call::Call;
 
 impl<'a> Call<'a, '_> {
     /// To be asked for before attributes are read.
-    pub(super) fn unsettled(&self) -> Unsettled<'a> {
-        Unsettled::of(self.adapter.atomic.as_ref())
+    pub(super) fn atomic_sizes(&self) -> AtomicSizes<'a> {
+        AtomicSizes::of(self.adapter.atomic.as_ref())
     }
 
     /// Until the result is dropped, the file has no atomic write. `EBUSY`: it has one.
-    pub(super) fn settled(
+    pub(super) fn without_atomic_write(
         &self,
         ino: InodeNo,
     ) -> Result<Option<RwLockReadGuard<'a, Table>>, Errno> {
-        self.adapter.atomic.as_ref().map(|atomic| atomic.settled(ino)).transpose()
+        self.adapter.atomic.as_ref().map(|atomic| atomic.without_atomic_write(ino)).transpose()
     }
 }

@@ -4,7 +4,7 @@ use ext4::{Attr, Error, SetAttr, SetTime};
 use fuse::abi::{SetattrIn, StatfsOut, fattr, init};
 use rustix::io::Errno;
 
-use crate::adapter::atomic::writes::Unsettled;
+use crate::adapter::atomic::writes::AtomicSizes;
 use crate::adapter::call::Call;
 use crate::adapter::failure::Outcome;
 use crate::convert::{attr_out, permissions, statx_out, timestamp};
@@ -13,22 +13,22 @@ const NAME_MAX_BYTES: u32 = 255;
 
 impl Call<'_, '_> {
     pub(super) fn getattr(&mut self) -> Outcome {
-        let unsettled = self.unsettled();
+        let atomic_sizes = self.atomic_sizes();
         let attr = self.volume.get_attr(self.ino()?)?;
-        self.push_attr(&attr, &unsettled)
+        self.push_attr(&attr, &atomic_sizes)
     }
 
-    fn push_attr(&mut self, attr: &Attr, unsettled: &Unsettled<'_>) -> Outcome {
+    fn push_attr(&mut self, attr: &Attr, atomic_sizes: &AtomicSizes<'_>) -> Outcome {
         let mut out = attr_out(attr);
-        unsettled.correct(attr.ino, &mut out.attr.size, &mut out.attr_valid);
+        atomic_sizes.correct(attr.ino, &mut out.attr.size, &mut out.attr_valid);
         Ok(self.reply.push(&out)?)
     }
 
     pub(super) fn statx(&mut self) -> Outcome {
-        let unsettled = self.unsettled();
+        let atomic_sizes = self.atomic_sizes();
         let attr = self.volume.get_attr(self.ino()?)?;
         let mut out = statx_out(&attr);
-        unsettled.correct(attr.ino, &mut out.stat.size, &mut out.attr_valid);
+        atomic_sizes.correct(attr.ino, &mut out.stat.size, &mut out.attr_valid);
         Ok(self.reply.push(&out)?)
     }
 
@@ -39,8 +39,8 @@ impl Call<'_, '_> {
         // Whoever changes the owner of a file takes its privileges off, root as well (the volume
         // leaves directories alone).
         change.kill_suid_sgid |= change.uid.is_some() || change.gid.is_some();
-        let unsettled = self.unsettled();
-        let settled = change.size_bytes.map(|_| self.settled(ino)).transpose()?;
+        let atomic_sizes = self.atomic_sizes();
+        let no_atomic = change.size_bytes.map(|_| self.without_atomic_write(ino)).transpose()?;
         let attr = match self.volume.set_attr(ino, &change) {
             Err(Error::NotPermitted) if self.is_flush_of_times(&request) => {
                 let (mtime, ctime) = (Some(SetTime::Now), None);
@@ -53,8 +53,8 @@ impl Call<'_, '_> {
             set => set?,
         };
         // What follows looks into the table once more.
-        drop(settled);
-        self.push_attr(&attr, &unsettled)
+        drop(no_atomic);
+        self.push_attr(&attr, &atomic_sizes)
     }
 
     /// With a writeback cache the kernel has the times of what was written, and tells them later: of a file that can only

@@ -52,7 +52,7 @@ impl Call<'_, '_> {
             return self.write_through(ino, &write, write.offset, data);
         };
         match atomic.route(ino, &write)? {
-            Route::Held(file) => {
+            Route::Overlay(file) => {
                 if write.write_flags & WRITE_KILL_SUIDGID != 0 {
                     let change = SetAttr { kill_suid_sgid: true, ..SetAttr::default() };
                     self.volume.set_attr(ino, &change)?;
@@ -60,7 +60,7 @@ impl Call<'_, '_> {
                 atomic.write(self.volume, &file, write.offset, data)?;
                 Ok(self.answer_write(data.len())?)
             }
-            Route::Settled(table) => {
+            Route::Volume(table) => {
                 let offset = self.end_to_append_at(&table, ino, &write)?;
                 self.write_through(ino, &write, offset, data)?;
                 drop(table);
@@ -215,7 +215,7 @@ impl Call<'_, '_> {
             ZERO_AND_KEEP => Allocate::ZeroRange { keep_size: true },
             _ => return Err(Errno::OPNOTSUPP.into()),
         };
-        let _settled = self.settled(ino)?;
+        let _no_atomic = self.without_atomic_write(ino)?;
         self.drop_capabilities(ino)?;
         self.drop_ids_unless_root(ino)?;
         Ok(self.volume.fallocate(ino, how, fallocate.offset, fallocate.length)?)

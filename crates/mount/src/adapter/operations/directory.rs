@@ -26,7 +26,7 @@ impl Call<'_, '_> {
         let read: ReadIn = self.body.take()?;
         let capacity_bytes = capacity(&read, self.reply)?;
         let volume = self.volume;
-        let has_atomic = self.unsettled().is_any();
+        let has_atomic = self.atomic_sizes().is_any();
         let reply = &mut *self.reply;
         volume.read_dir(ino, read.offset, &mut |entry| {
             if !fits(reply, capacity_bytes, size_of::<EntryOut>(), &entry) {

@@ -164,7 +164,7 @@ impl Call<'_, '_> {
                 return Err(Errno::PERM.into());
             }
             if flags & !current & FS_IMMUTABLE_FL != 0 {
-                self.settle_pages(ino)?;
+                self.flush_held_writes(ino)?;
             }
             self.volume.set_attr(ino, &SetAttr { flags: Some(flags), ..SetAttr::default() })?;
         }

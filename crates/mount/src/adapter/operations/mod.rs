@@ -4,10 +4,10 @@ mod atomic_state;
 mod attributes;
 mod data;
 mod directory;
+mod held_writes;
 mod ioctl;
 mod names;
 mod open;
-mod settle_pages;
 mod xattr;
 
 use fuse::abi::Opcode;

@@ -5,7 +5,7 @@ use fuse::abi::{LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn};
 use fuse::{CAP_FSETID, Caller};
 use rustix::io::Errno;
 
-use crate::adapter::atomic::writes::Unsettled;
+use crate::adapter::atomic::writes::AtomicSizes;
 use crate::adapter::call::Call;
 use crate::adapter::failure::Outcome;
 use crate::convert::{entry_out, inode_of, kind_of_mode, negative_entry, permissions};
@@ -23,7 +23,7 @@ impl Call<'_, '_> {
     pub(super) fn lookup(&mut self) -> Outcome {
         let ino = self.ino()?;
         let name = self.body.take_name()?;
-        let unsettled = self.unsettled();
+        let atomic_sizes = self.atomic_sizes();
         let found = match name {
             // These two come from file handles (NFS, open_by_handle_at) alone.
             b"." => self.pin_existing(ino),
@@ -31,15 +31,15 @@ impl Call<'_, '_> {
             _ => self.volume.lookup(ino, name),
         };
         match found {
-            Ok(attr) => self.push_entry(&attr, &unsettled),
+            Ok(attr) => self.push_entry(&attr, &atomic_sizes),
             Err(Error::NotFound) => Ok(self.reply.push(&negative_entry())?),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn push_entry(&mut self, attr: &Attr, unsettled: &Unsettled<'_>) -> Outcome {
+    fn push_entry(&mut self, attr: &Attr, atomic_sizes: &AtomicSizes<'_>) -> Outcome {
         let mut out = entry_out(attr);
-        unsettled.correct(attr.ino, &mut out.attr.size, &mut out.attr_valid);
+        atomic_sizes.correct(attr.ino, &mut out.attr.size, &mut out.attr_valid);
         Ok(self.reply.push(&out)?)
     }
 
@@ -172,9 +172,9 @@ impl Call<'_, '_> {
     pub(super) fn link(&mut self) -> Outcome {
         let link: LinkIn = self.body.take()?;
         let name = self.body.take_name()?;
-        let unsettled = self.unsettled();
+        let atomic_sizes = self.atomic_sizes();
         let attr = self.volume.link(inode_of(link.oldnodeid)?, self.ino()?, name)?;
-        self.push_entry(&attr, &unsettled)
+        self.push_entry(&attr, &atomic_sizes)
     }
 }
 

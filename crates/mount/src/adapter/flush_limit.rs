@@ -1,24 +1,25 @@
-//! Bringing a file home from the kernel's cache before it becomes immutable.
+//! How many requests may flush held writes at a time.
 //!
-//! Pages that were changed through a mapping, or with `writeback_cache` by any write, would be refused
-//! when they are written back later, and lost. Having pages dropped writes the changed ones back.
+//! The kernel holds writes in its cache: pages that were changed through a mapping, or with
+//! `writeback_cache` by any write. When a file becomes immutable, later writes of these pages would
+//! be refused, and lost. So the pages are dropped before, which makes the kernel write them back.
 //!
-//! Who waits for that keeps a thread from answering requests, and the kernel needs one for these
-//! pages: so fewer may wait than there are threads for any queue of requests.
+//! A thread that waits for that answers no requests, and the kernel needs a thread to write these
+//! pages. So fewer threads may wait than any queue of requests has.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fuse::{ByteRange, Notifier};
 
-/// How many wait.
+/// The number of threads that wait, and their limit.
 #[derive(Default)]
-pub(super) struct Settling {
-    /// 0: nobody can.
+pub(super) struct FlushLimit {
+    /// 0: no thread may wait.
     pub(super) limit: usize,
     count: AtomicUsize,
 }
 
-impl Settling {
+impl FlushLimit {
     /// Drops these bytes from the kernel's cache in this thread, after the kernel has written changed
     /// ones back. `false`: too many threads wait already, and nothing was dropped.
     pub(super) fn drop_pages(&self, notifier: &Notifier, node: u64, range: ByteRange) -> bool {
