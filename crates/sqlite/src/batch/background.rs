@@ -25,18 +25,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 
-use device::sync::Mutex;
 use log::{Log, Stream};
 
 use crate::counters::COUNTERS;
 use crate::database::Database;
+use crate::database::background::Job;
 use crate::failure::Failure;
 use crate::format::home;
 use crate::messages::tell;
 use crate::real::file::{Opened, Real};
-use crate::stream::doubt::doubt;
+use crate::stream::doubt::{doubt, hear_doubt, leave_doubt};
 use crate::stream::lease::{Lease, append, find_note, leave};
 use crate::stream::note::{Found, Note};
 
@@ -71,42 +70,15 @@ pub fn take_over(sync_bytes: u64, period_bytes_max: u64) {
 #[doc(hidden)]
 pub fn step() {
     for database in crate::databases::all() {
-        database.background.step(&database);
+        database.step_sync();
     }
 }
 
-/// A process's syncs of one database.
-#[derive(Default)]
-pub(crate) struct Background {
-    state: Mutex<State>,
-    has_failed: AtomicBool,
-    /// A sync of the database failed, and the note does not say so yet.
-    is_doubtful: AtomicBool,
-}
-
-#[derive(Default)]
-struct State {
-    /// The process whose thread it is.
-    process: u32,
-    job: Option<Job>,
-    /// The file of the job before.
-    file: Option<Opened>,
-    failure: Option<Failure>,
-}
-
-enum Job {
-    /// Its file is closed by a thread that SQLite knows; whether the sync was good.
-    Running(JoinHandle<(Opened, bool)>),
-    /// In tests.
-    Begun(Opened, u64),
-    Synced(Opened, u64, Result<(), Failure>),
-}
-
-impl Background {
+impl Database {
     /// Begins to make durable what the records before `upto` say, unless another job is under way. The caller's file is `main`, and
     /// its pages are in the page cache.
-    pub fn begin(&self, database: &Arc<Database>, main: Real, upto: u64) {
-        let mut state = self.state.lock();
+    pub(crate) fn begin_sync(self: &Arc<Database>, main: Real, upto: u64) {
+        let mut state = self.background.state.lock();
         state.settle();
         if state.job.is_some() {
             return;
@@ -115,7 +87,7 @@ impl Background {
         let opened = match file {
             Some(opened) => Ok(opened),
             // SAFETY: the VFS below is registered for good.
-            None => unsafe { Opened::main(database.below.0, &database.path) },
+            None => unsafe { Opened::main(self.below.0, &self.path) },
         };
         let Ok(mut opened) = opened else { return };
         if main.has_moved() || opened.real().has_moved() {
@@ -126,7 +98,7 @@ impl Background {
             state.job = Some(Job::Begun(opened, upto));
             return;
         }
-        let database = database.clone();
+        let database = self.clone();
         let thread = std::thread::Builder::new().name("onejournal-sync".into());
         let work = move || {
             let synced = sync(&mut opened);
@@ -138,8 +110,8 @@ impl Background {
     }
 
     /// Waits for the job that is under way, when the process's last connection goes.
-    pub fn finish(&self, database: &Database) {
-        let mut state = self.state.lock();
+    pub(crate) fn finish_sync(&self) {
+        let mut state = self.background.state.lock();
         if state.process != std::process::id() {
             // The parent's: there is no such thread here, and its file has the parent's locks.
             std::mem::forget(std::mem::take(&mut *state));
@@ -149,24 +121,16 @@ impl Background {
         drop(state);
         match job {
             Some(Job::Running(thread)) => drop(thread.join()),
-            Some(Job::Begun(mut opened, upto)) => database.synced(upto, sync(&mut opened)),
-            Some(Job::Synced(_, upto, synced)) => database.synced(upto, synced),
+            Some(Job::Begun(mut opened, upto)) => self.synced(upto, sync(&mut opened)),
+            Some(Job::Synced(_, upto, synced)) => self.synced(upto, synced),
             None => {}
         }
-        self.state.lock().file = None;
-    }
-
-    /// The error of a sync, once.
-    pub fn take_failure(&self) -> Option<Failure> {
-        if !self.has_failed.swap(false, Ordering::Relaxed) {
-            return None;
-        }
-        self.state.lock().failure.take()
+        self.background.state.lock().file = None;
     }
 
     /// In tests: the next step of the job.
-    pub fn step(&self, database: &Database) {
-        let job = self.state.lock().job.take();
+    pub(crate) fn step_sync(&self) {
+        let job = self.background.state.lock().job.take();
         let next = match job {
             Some(Job::Begun(mut opened, upto)) => {
                 let synced = sync(&mut opened);
@@ -174,27 +138,13 @@ impl Background {
             }
             Some(Job::Synced(opened, upto, synced)) => {
                 let is_good = synced.is_ok();
-                database.synced(upto, synced);
-                self.state.lock().file = is_good.then_some(opened);
+                self.synced(upto, synced);
+                self.background.state.lock().file = is_good.then_some(opened);
                 None
             }
             job => job,
         };
-        self.state.lock().job = next;
-    }
-}
-
-impl State {
-    /// Takes the file of a job that is done.
-    fn settle(&mut self) {
-        if self.process != std::process::id() {
-            std::mem::forget(std::mem::take(self));
-        } else if matches!(&self.job, Some(Job::Running(thread)) if thread.is_finished())
-            && let Some(Job::Running(thread)) = self.job.take()
-        {
-            // A file that knows of an error is not used again.
-            self.file = thread.join().ok().and_then(|(file, is_good)| is_good.then_some(file));
-        }
+        self.background.state.lock().job = next;
     }
 }
 
@@ -220,7 +170,7 @@ impl Database {
             Err(_) => {
                 self.background.is_doubtful.store(true, Ordering::Release);
                 self.with_log(|log, stream| {
-                    self.lease(stream).map(drop).or_else(|_| self.leave_doubt(log))
+                    self.lease(stream).map(drop).or_else(|_| leave_doubt(log, &self.stream_name()))
                 })
             }
         };
@@ -238,7 +188,7 @@ impl Database {
     /// Says that the records before `upto` are not needed any more.
     fn came_home(&self, log: &Log, stream: &Stream, upto: u64) -> Result<(), Failure> {
         let _lease = self.lease(stream)?;
-        if self.hear_doubt(log, stream)? {
+        if hear_doubt(log, stream, &self.stream_name())? {
             return Ok(());
         }
         // When it is not this period any more, there is nothing to say.

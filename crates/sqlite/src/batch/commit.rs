@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::format::database_header::Front;
 use crate::format::pages::{Head, Writer};
 use crate::real::file::Real;
+use crate::stream::doubt::hear_doubt;
 use crate::stream::lease::{append, append_closed, close, leave, truncate};
 use crate::stream::note::{Found, Note};
 
@@ -103,7 +104,7 @@ impl Database {
                 Ok(note)
             }
             _ => {
-                if self.hear_doubt(log, stream)? {
+                if hear_doubt(log, stream, &self.stream_name())? {
                     return Err(is_in_part());
                 }
                 self.make_durable_home(stream, main)?;
@@ -160,7 +161,7 @@ impl Database {
             }
             let _lease = self.lease(stream)?;
             // Whoever gets SQLite's lock next finds that and replays.
-            if is_due(stream)? || self.hear_doubt(log, stream)? {
+            if is_due(stream)? || hear_doubt(log, stream, &self.stream_name())? {
                 return Err(is_in_part());
             }
             if !matches!(Note::find(&stream.note()?), Found::Note(note) if note.has_pages) {

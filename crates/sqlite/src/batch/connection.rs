@@ -293,7 +293,7 @@ impl Connection {
             Ok(Committed { bytes, sync_upto }) => {
                 self.committed_bytes = Some(bytes);
                 if let Some(upto) = sync_upto {
-                    self.database.background.begin(&self.database, main, upto);
+                    self.database.begin_sync(main, upto);
                 }
                 self.is_synced = true;
                 self.is_released = false;

@@ -46,7 +46,6 @@ mod held;
 mod replay;
 
 pub use connection::{Connection, Then, control};
-pub use replay::Batches;
 
 #[cfg(test)]
 mod tests;

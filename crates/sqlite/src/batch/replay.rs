@@ -10,17 +10,16 @@ use std::collections::BTreeMap;
 use log::{Log, Stream};
 
 use crate::counters::COUNTERS;
-use crate::database::Database;
+use crate::database::{Database, conflict};
 use crate::failure::Failure;
 use crate::format::database_header::Front;
-use crate::format::pages::{Head, Page, pages};
+use crate::format::page::page_at;
+use crate::format::pages::{Batches, Head, Page, pages};
 use crate::real::file::Real;
-use crate::recovery::recover::{conflict, page_at, read_live};
+use crate::stream::aside::{is_anew, set_aside};
 use crate::stream::lease::close;
+use crate::stream::live::read_live;
 use crate::stream::note::{Found, Note};
-
-/// The transactions of a period.
-pub type Batches = Vec<(Head, Vec<u8>)>;
 
 /// Why they cannot be replayed.
 pub(super) enum Refused {
@@ -84,7 +83,9 @@ impl Database {
         match replay(batches, main) {
             Ok(()) => COUNTERS.recovery(),
             Err(Refused::Conflict(_)) if self.settings.may_discard => {}
-            Err(Refused::Conflict(_)) if self.is_anew(main)? => self.set_aside(log, stream)?,
+            Err(Refused::Conflict(_)) if is_anew(&self.settings, main)? => {
+                set_aside(log, stream, &self.settings, &self.path)?
+            }
             Err(Refused::Conflict(what)) => return Err(conflict(&self.path, &what)),
             Err(Refused::Failed(e)) if e.is_damage() && self.settings.may_discard => {}
             Err(Refused::Failed(e)) if e.is_damage() => return Err(self.unreadable(&e)),

@@ -19,7 +19,8 @@ use crate::format::home;
 use crate::format::wal;
 use crate::real::file::Opened;
 use crate::real::loaded::Below;
-use crate::recovery::recover::read_live;
+use crate::stream::doubt::leave_doubt;
+use crate::stream::live::read_live;
 use crate::stream::settings::Settings;
 
 const PAGE_BYTES: usize = 512;
@@ -99,12 +100,12 @@ impl Process {
 
     /// A sync begins that is due since the last commit.
     fn begin(&mut self) {
-        self.database.background.begin(&self.database, self.main.real(), self.upto);
+        self.database.begin_sync(self.main.real(), self.upto);
     }
 
     /// The file is synced, or then the log told.
     fn step(&mut self) {
-        self.database.background.step(&self.database);
+        self.database.step_sync();
     }
 }
 
@@ -266,7 +267,8 @@ fn a_failed_sync_is_heard_of_before_a_sync_of_another_process_counts() {
     process.commit(1);
     other.commit(2);
     let durable = content(&home);
-    let left = process.database.with_log(|log, _| process.database.leave_doubt(log));
+    let left =
+        process.database.with_log(|log, _| leave_doubt(log, &process.database.stream_name()));
     left.expect("left");
     other.begin();
     other.step();

@@ -1,9 +1,10 @@
 //! `docs/format/sqlite.md` against what is written: offset, size and value of every field.
 
+use crate::format::base::{Base, Kind, Stale, encode_base};
+use crate::format::frames::{FramesHead, FramesWriter};
 use crate::format::home;
 use crate::format::page::Form;
 use crate::format::pages;
-use crate::format::record::{Base, FramesHead, FramesWriter, Kind, Stale, encode_base};
 use crate::format::wal::FrameHeader;
 
 const PAGE: &str = include_str!("../../../../docs/format/sqlite.md");

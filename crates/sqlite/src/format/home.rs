@@ -1,6 +1,6 @@
 //! The record *home*: the database file holds, durably, what the records before an LSN say. Those behind it go on counting.
 
-use crate::format::record::{Take, empty, finish};
+use crate::format::codec::{Take, empty, finish};
 
 /// Number of the kind.
 pub const KIND: u8 = 7;

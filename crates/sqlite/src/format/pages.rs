@@ -7,8 +7,8 @@
 //! ```
 
 use crate::failure::Failure;
+use crate::format::codec::{Items, Take, empty, put, u32_of};
 use crate::format::page::Form;
-use crate::format::record::{Items, Take, empty, put, u32_of};
 
 /// What precedes the pages of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,9 @@ pub struct Head {
     /// And behind.
     pub pages_behind: u32,
 }
+
+/// The transactions of a period: the head of each, and the bytes behind the head.
+pub type Batches = Vec<(Head, Vec<u8>)>;
 
 /// One page.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,6 @@
 
 use std::borrow::Cow;
 
-use crate::database::DIRECT_BYTES;
 use crate::failure::Failure;
 use crate::format::wal::{Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
 use crate::frames::pending::Pending;
@@ -16,6 +15,8 @@ use crate::frames::wal_index::Counted;
 use crate::real::file::Real;
 use crate::stream::note::Note;
 
+/// More frames than this at once, in bytes, make the file itself durable: a large write costs the same there.
+pub const DIRECT_BYTES: u64 = 1 << 20;
 /// The frames behind the last logged one, up to the last that ends a transaction.
 pub struct Tail<'a> {
     /// Checksum of the frame before the first.

@@ -12,11 +12,11 @@ use std::ops::RangeInclusive;
 
 use rustc_hash::FxHashMap;
 
-use crate::database::{Files, frame_header};
 use crate::failure::Failure;
-use crate::format::record::{FramesHead, FramesWriter};
+use crate::format::frames::{FramesHead, FramesWriter};
 use crate::format::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header, Salts};
 use crate::frames::pending::Pending;
+use crate::frames::read::{Files, frame_header};
 use crate::frames::tail::Tail;
 use crate::real::file::Real;
 use crate::stream::note::Note;

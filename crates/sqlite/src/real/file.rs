@@ -69,6 +69,14 @@ impl Real {
         Ok(())
     }
 
+    /// Writes `bytes` at `at` with one call, which passes SQLite's own write on; SQLite's code.
+    pub fn write_once(&self, at: u64, bytes: &[u8]) -> c_int {
+        let (Ok(count), Ok(offset)) = (c_int::try_from(bytes.len()), i64::try_from(at)) else {
+            return SQLITE_IOERR;
+        };
+        call!(self.0, xWrite, bytes.as_ptr().cast(), count, offset)
+    }
+
     /// Makes it durable.
     pub fn sync(&self) -> Result<(), Failure> {
         check(call!(self.0, xSync, SQLITE_SYNC_FULL), "syncing")

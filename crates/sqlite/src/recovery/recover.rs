@@ -16,45 +16,28 @@
 //! A *conflict* is found before anything is written. An empty database is a new one, whatever there is (`aside`).
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use log::{Log, Lsn, Stream};
+use log::{Log, Stream};
 
-use crate::batch::Batches;
 use crate::counters::COUNTERS;
-use crate::database::{Database, copy_onto_itself, read_header};
+use crate::database::{Database, conflict};
 use crate::failure::Failure;
-use crate::format::pages;
-use crate::format::record::{self, Base, Frame, FramesHead, Kind, Record};
-use crate::format::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
+use crate::format::base::{Base, Kind};
+use crate::format::frames::frames;
+use crate::format::page::page_at;
+use crate::format::wal::{self, Checksum};
+use crate::frames::read::copy_onto_itself;
+use crate::frames::scan::Scan;
 use crate::real::file::{Opened, Real};
-use crate::recovery::roll_forward::{Plan, roll_forward};
+use crate::recovery::roll_forward::{Logged, Plan, roll_forward};
+use crate::stream::aside::{is_anew, set_aside};
 use crate::stream::lease::{self, Lease};
+use crate::stream::live::{Live, holds_records};
 use crate::stream::note::Found;
 
 /// How long somebody else may recover, or have the database open, before opening fails.
 const OTHERS_WAIT: Duration = Duration::from_secs(5);
-
-/// What the log holds for a database: frames of a WAL, or transactions of pages.
-pub struct Live {
-    /// The last base.
-    pub base: Base,
-    /// Behind it.
-    pub frames: Vec<(FramesHead, Vec<u8>)>,
-    /// What `batch` replays.
-    pub batches: Batches,
-}
-
-impl Live {
-    /// What *closed* says.
-    fn closed() -> Live {
-        Live { base: Base::closed(), frames: Vec::new(), batches: Batches::new() }
-    }
-}
-
-/// One logged frame, and its number.
-pub type Logged<'a> = (u32, Frame<'a>);
 
 /// What is to be done.
 enum Verdict {
@@ -82,7 +65,7 @@ impl Database {
 
     /// When the database was deleted while the machine ran on, sets aside what the log holds of the old one.
     fn begin_anew(&self, log: &Log, stream: &Stream, main: Real) -> Result<(), Failure> {
-        let is_due = || Ok(self.is_anew(main)? && holds_records(stream)?);
+        let is_due = || Ok(is_anew(&self.settings, main)? && holds_records(stream)?);
         // Who has it locked began it.
         if !is_due()? || !main.lock_exclusive()? {
             return Ok(());
@@ -90,7 +73,7 @@ impl Database {
         let done = is_due().and_then(|is_due| match is_due {
             true => {
                 let _lease = Lease::take(stream)?;
-                self.set_aside(log, stream)?;
+                set_aside(log, stream, &self.settings, &self.path)?;
                 lease::close(stream)
             }
             false => Ok(()),
@@ -134,8 +117,8 @@ impl Database {
         live: &Live,
         may_write: bool,
     ) -> Result<(), Failure> {
-        if may_write && self.is_anew(main)? {
-            self.set_aside(log, stream)?;
+        if may_write && is_anew(&self.settings, main)? {
+            set_aside(log, stream, &self.settings, &self.path)?;
             return self.settle(stream);
         }
         if !live.batches.is_empty() {
@@ -186,32 +169,6 @@ impl Database {
         self.settle(stream)
     }
 
-    /// What the stream holds; `None`: nothing that matters, or damage that is to be given up.
-    pub fn read(&self, stream: &Stream) -> Result<Option<Live>, Failure> {
-        match read_live(stream) {
-            Err(e) if e.is_damage() && self.settings.may_discard => Ok(None),
-            Err(e) if e.is_damage() => Err(self.unreadable(&e)),
-            // Anything else may be over at the next try.
-            read => read,
-        }
-    }
-
-    fn not_home(&self) -> Failure {
-        Failure::CannotOpen(format!(
-            "{}: the log holds transactions that are not in the database yet: open it for \
-             writing once, while no other program has it open",
-            self.path.display()
-        ))
-    }
-
-    /// Damage is refused.
-    pub fn unreadable(&self, failure: &Failure) -> Failure {
-        Failure::CannotOpen(format!(
-            "{}: {failure}; nothing was overwritten. Opening with recover=discard gives up what the log holds",
-            self.path.display()
-        ))
-    }
-
     /// Says that the log holds nothing for the database.
     fn settle(&self, stream: &Stream) -> Result<(), Failure> {
         let _lease = Lease::take(stream)?;
@@ -222,85 +179,6 @@ impl Database {
     }
 }
 
-/// Whether the stream may hold what is not in the database.
-fn holds_records(stream: &Stream) -> Result<bool, Failure> {
-    Ok(match lease::find_note(stream)? {
-        Found::Note(note) => note.has_frames || note.has_pages,
-        Found::Torn => read_live(stream)?.is_some(),
-        Found::Nothing => false,
-    })
-}
-
-/// What was changed is refused.
-pub fn conflict(path: &Path, what: &str) -> Failure {
-    Failure::Conflict(format!(
-        "{}: {what}. It was changed or replaced after a crash without this extension; nothing was \
-         overwritten. Either put the database and its WAL back as the crash left them, or give up \
-         the logged transactions by opening with recover=discard",
-        path.display()
-    ))
-}
-
-/// What the stream holds; `None`: nothing that matters.
-///
-/// The head is where a durable record says that what counts begins: at a base, or at the LSN of a *home*; after a restart
-/// of the machine it may lie before that. So that record comes, and voids what was read before it. Among this may be
-/// a *home* whose LSN lies before the head: syncs of several processes overlap, and the one that began first may end, and
-/// append its *home*, behind the LSN of the next. It says nothing any more, since all that it voids was given back.
-/// When no record comes that counts, the log is damaged.
-pub fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
-    let mut live: Option<Live> = None;
-    let mut batches: Vec<(Lsn, pages::Head, Vec<u8>)> = Vec::new();
-    for record in stream.read_from(stream.head())? {
-        let record = record?;
-        match Record::parse(&record.payload)? {
-            Record::Base(base) => {
-                batches.clear();
-                live = Some(Live { base, frames: Vec::new(), batches: Vec::new() });
-            }
-            Record::Frames(head, bytes) => {
-                // Before the first base: of a part of the stream that was given back.
-                let Some(live) = &mut live else { continue };
-                if live.base.salts != head.salts || live.base.page_bytes != head.page_bytes {
-                    let text = "the log's frames are not of the generation before them";
-                    return Err(Failure::Damaged(text.into()));
-                }
-                // Logged twice: whoever did it first died before anybody counted it.
-                while live.frames.last().is_some_and(|(last, _)| last.first >= head.first) {
-                    live.frames.pop();
-                }
-                live.frames.push((head, bytes));
-            }
-            Record::Pages(head, bytes) => {
-                if live.as_ref().is_some_and(|live| live.base.kind != Kind::Closed) {
-                    let text = "the log has pages in a generation of a WAL";
-                    return Err(Failure::Damaged(text.into()));
-                }
-                // Before the first base: it may have been given back because of a record that follows.
-                batches.push((record.lsn, head, bytes));
-            }
-            // All that it voids was given back.
-            Record::Home(upto) if live.is_none() && upto < stream.head().0 => {}
-            Record::Home(upto) => {
-                if live.as_ref().is_some_and(|live| live.base.kind != Kind::Closed) {
-                    let text = "the log says of a generation of a WAL that the database holds it";
-                    return Err(Failure::Damaged(text.into()));
-                }
-                batches.retain(|(lsn, ..)| lsn.0 >= upto);
-                live.get_or_insert_with(Live::closed);
-            }
-        }
-    }
-    if live.is_none() && !batches.is_empty() {
-        let text = "the log lacks what comes before its transactions";
-        return Err(Failure::Damaged(text.into()));
-    }
-    if let Some(live) = &mut live {
-        live.batches = batches.into_iter().map(|(_, head, bytes)| (head, bytes)).collect();
-    }
-    Ok(live.filter(|live| live.base.kind != Kind::Closed || !live.batches.is_empty()))
-}
-
 /// All logged frames, in order, without a gap.
 fn logged_frames(live: &Live) -> Result<Vec<Logged<'_>>, Failure> {
     let mut logged: Vec<Logged<'_>> = Vec::new();
@@ -308,7 +186,7 @@ fn logged_frames(live: &Live) -> Result<Vec<Logged<'_>>, Failure> {
         if logged.last().is_some_and(|(last, _)| last + 1 != head.first) {
             return Err(Failure::Damaged(format!("the log lacks frames before {}", head.first)));
         }
-        logged.extend((head.first..).zip(record::frames(head, bytes)?));
+        logged.extend((head.first..).zip(frames(head, bytes)?));
     }
     Ok(logged)
 }
@@ -326,53 +204,6 @@ fn write_logged(
             copy_onto_itself(wal, at(*first)..at(scan.valid() + 1))
         }
         _ => Ok(()),
-    }
-}
-
-/// What a WAL file holds.
-pub struct Scan {
-    /// Its header.
-    pub header: Header,
-    /// The frames of the valid chain.
-    pub frames: Vec<FrameHeader>,
-}
-
-impl Scan {
-    /// `None`: it has no valid header.
-    pub fn read(wal: Real) -> Result<Option<Scan>, Failure> {
-        let Some(header) = read_header(wal)? else { return Ok(None) };
-        let mut scan = Scan { header, frames: Vec::new() };
-        let mut checksum = header.checksum;
-        let mut frame = vec![0; FRAME_HEADER_BYTES + header.page_bytes];
-        for number in 1..=header.frames_before(wal.size()?) {
-            wal.read(header.frame_at(number), &mut frame)?;
-            let parsed = FrameHeader::parse(&frame);
-            checksum = header.frame_checksum(checksum, &frame);
-            if parsed.salts != header.salts || parsed.checksum != checksum || parsed.page == 0 {
-                break;
-            }
-            scan.frames.push(parsed);
-        }
-        Ok(Some(scan))
-    }
-
-    /// How many these are.
-    pub fn valid(&self) -> u32 {
-        u32::try_from(self.frames.len()).expect("counted with 32 bits")
-    }
-
-    /// Frames up to the last that ends a transaction.
-    pub fn committed(&self) -> u32 {
-        let last = self.frames.iter().rposition(|frame| frame.commit_pages > 0);
-        last.map_or(0, |index| u32::try_from(index + 1).expect("counted with 32 bits"))
-    }
-
-    /// Checksum of frame `number`, or of the header.
-    fn checksum(&self, number: u32) -> Checksum {
-        match number {
-            0 => self.header.checksum,
-            number => self.frames[number as usize - 1].checksum,
-        }
     }
 }
 
@@ -495,9 +326,4 @@ fn is_settled(base: &Base, logged: &[Logged<'_>], main: Real) -> Result<bool, Fa
         }
     }
     Ok(true)
-}
-
-/// Where a page lies in the database.
-pub fn page_at(page: u32, page_bytes: usize) -> u64 {
-    u64::from(page - 1) * page_bytes as u64
 }

@@ -3,10 +3,15 @@
 use std::collections::BTreeMap;
 
 use crate::failure::Failure;
-use crate::format::record::Frame;
+use crate::format::frames::Frame;
+use crate::format::page::page_at;
 use crate::format::wal::FRAME_HEADER_BYTES;
+use crate::frames::scan::Scan;
 use crate::real::file::Real;
-use crate::recovery::recover::{Live, Logged, Scan, page_at};
+use crate::stream::live::Live;
+
+/// One logged frame, and its number.
+pub type Logged<'a> = (u32, Frame<'a>);
 
 /// Where the last version of each page comes from.
 pub struct Plan {

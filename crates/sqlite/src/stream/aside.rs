@@ -5,41 +5,46 @@
 //! database. Its records are not brought home, nor are they deleted: they are copied, durably, into a stream of another
 //! name, before the log says that none of them counts.
 
+use std::path::Path;
+
 use log::{Log, Stream};
 
-use crate::database::Database;
 use crate::failure::Failure;
 use crate::ffi::SQLITE_WARNING;
 use crate::messages::tell;
 use crate::real::file::Real;
+use crate::stream::settings::Settings;
 
 /// As many as that of one name: somebody should have looked at them.
 const COUNT_MAX: usize = 1000;
 
-impl Database {
-    /// Whether the database is a new one, so that what the log holds is of one that was deleted.
-    pub fn is_anew(&self, main: Real) -> Result<bool, Failure> {
-        Ok(!self.settings.may_discard && main.size()? == 0)
-    }
+/// Whether the database is a new one, so that what the log holds is of one that was deleted.
+pub fn is_anew(settings: &Settings, main: Real) -> Result<bool, Failure> {
+    Ok(!settings.may_discard && main.size()? == 0)
+}
 
-    /// Copies all records to a stream that is not used for anything else. The caller voids them then.
-    pub fn set_aside(&self, log: &Log, stream: &Stream) -> Result<(), Failure> {
-        let name = new_name(log, &self.settings.stream_name(&self.path))?;
-        let aside = log.stream(&name)?;
-        for record in stream.read_from(stream.head())? {
-            aside.append(&record?.payload)?;
-        }
-        aside.flush()?;
-        aside.release();
-        let directory = self.settings.directory.display();
-        let text = format!(
-            "{}: it was deleted and made anew. What the log {directory} held of the old one is set aside in the stream \
-             {name}: onejournal log cat shows it, onejournal log rm removes it",
-            self.path.display(),
-        );
-        tell(SQLITE_WARNING, &text);
-        Ok(())
+/// Copies all records to a stream that is not used for anything else. The caller voids them then.
+pub fn set_aside(
+    log: &Log,
+    stream: &Stream,
+    settings: &Settings,
+    path: &Path,
+) -> Result<(), Failure> {
+    let name = new_name(log, &settings.stream_name(path))?;
+    let aside = log.stream(&name)?;
+    for record in stream.read_from(stream.head())? {
+        aside.append(&record?.payload)?;
     }
+    aside.flush()?;
+    aside.release();
+    let directory = settings.directory.display();
+    let text = format!(
+        "{}: it was deleted and made anew. What the log {directory} held of the old one is set aside in the stream \
+             {name}: onejournal log cat shows it, onejournal log rm removes it",
+        path.display(),
+    );
+    tell(SQLITE_WARNING, &text);
+    Ok(())
 }
 
 /// A name that no stream has.

@@ -4,7 +4,6 @@
 
 use log::{Log, NOTE_BYTES, Stream};
 
-use crate::database::Database;
 use crate::failure::Failure;
 use crate::stream::lease::{Lease, leave};
 use crate::stream::note::{Found, Note};
@@ -13,31 +12,30 @@ use crate::stream::note::{Found, Note};
 const DOUBT: [u8; NOTE_BYTES] = [1; NOTE_BYTES];
 const NONE: [u8; NOTE_BYTES] = [0; NOTE_BYTES];
 
-impl Database {
-    fn doubt_name(&self) -> String {
-        format!("{}.doubt", self.settings.stream_name(&self.path))
-    }
+fn doubt_name(database: &str) -> String {
+    format!("{database}.doubt")
+}
 
-    /// Leaves word of a failed sync for others.
-    pub(crate) fn leave_doubt(&self, log: &Log) -> Result<(), Failure> {
-        let stream = log.stream(&self.doubt_name())?;
-        let _lease = Lease::take(&stream)?;
-        stream.set_note(&DOUBT);
-        Ok(())
-    }
+/// Leaves word of a failed sync for others. `database` is the name of the database's stream.
+pub(crate) fn leave_doubt(log: &Log, database: &str) -> Result<(), Failure> {
+    let stream = log.stream(&doubt_name(database))?;
+    let _lease = Lease::take(&stream)?;
+    stream.set_note(&DOUBT);
+    Ok(())
+}
 
-    /// Whether somebody left word of a failed sync: it is in the note of the database's stream now, whose lease the caller
-    /// has. Before anything says that the database is durable.
-    pub(crate) fn hear_doubt(&self, log: &Log, stream: &Stream) -> Result<bool, Failure> {
-        let Some(left) = log.existing_stream(&self.doubt_name())? else { return Ok(false) };
-        let _lease = Lease::take(&left)?;
-        if left.note()? == NONE {
-            return Ok(false);
-        }
-        let is_due = doubt(stream)?;
-        left.set_note(&NONE);
-        Ok(is_due)
+/// Whether another process left word of a failed sync. If so, the note of the database's stream, which is named
+/// `database`, says it from now on. The caller holds the stream's lease, and calls this before anything says that the
+/// database is durable.
+pub(crate) fn hear_doubt(log: &Log, stream: &Stream, database: &str) -> Result<bool, Failure> {
+    let Some(left) = log.existing_stream(&doubt_name(database))? else { return Ok(false) };
+    let _lease = Lease::take(&left)?;
+    if left.note()? == NONE {
+        return Ok(false);
     }
+    let is_due = doubt(stream)?;
+    left.set_note(&NONE);
+    Ok(is_due)
 }
 
 /// Says, with the lease, that the database may lack what the page cache shows: replay is due. `false`: whoever ended the

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use log::{LogError, Lsn, Stream};
 
 use crate::failure::Failure;
-use crate::format::record::{Base, encode_base};
+use crate::format::base::{Base, encode_base};
 use crate::stream::note::{Found, Note};
 
 /// How long another process may keep the lease, which it does for microseconds.

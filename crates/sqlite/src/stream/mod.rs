@@ -3,5 +3,6 @@
 pub mod aside;
 pub mod doubt;
 pub mod lease;
+pub mod live;
 pub mod note;
 pub mod settings;

@@ -1,7 +1,8 @@
 //! The VFS `onejournal`, as SQLite sees it.
 
+pub mod before;
 pub mod file;
-pub mod main_file;
+pub mod methods;
 pub mod names;
 pub mod open;
 pub mod parameters;

@@ -17,7 +17,7 @@ use crate::real::file::Real;
 use crate::real::loaded::{Below, Loaded, is_loaded, load, loaded};
 use crate::stream::settings::Settings;
 use crate::vfs::file::{self, File, NAME, Role};
-use crate::vfs::main_file;
+use crate::vfs::methods::METHODS;
 use crate::vfs::names::{self, Owner};
 use crate::vfs::parameters;
 use crate::volume::file::{Volume, is_on_volume};
@@ -163,7 +163,7 @@ unsafe extern "C" fn open(
     match role {
         Ok(role) => {
             // SAFETY: the memory is ours, the file below is open.
-            unsafe { file::begin(file, role) };
+            unsafe { file::begin(file, role, &METHODS) };
             if flags & SQLITE_OPEN_MAIN_DB != 0 && !name.is_null() {
                 guard((), || names::opened(name, file));
             }
@@ -253,7 +253,7 @@ unsafe fn role_of(
     }
     if flags & SQLITE_OPEN_WAL == 0 {
         // SAFETY: as above; nobody else refers to it in this call.
-        return Ok(match unsafe { main_file::connection_of(main) } {
+        return Ok(match unsafe { file::connection_of(main) } {
             Some(connection) if is_writable => {
                 // SAFETY: it is open until `close`, which takes this away again.
                 let journal = unsafe { file::real_file(file) };
@@ -277,7 +277,7 @@ unsafe fn role_of(
         let opened = database.open_log(true).and_then(|_| database.release(real));
         opened.map_err(|e| report(&e))?;
     }
-    Ok(Role::Wal(Wal::new(database, main)))
+    Ok(Role::Wal(Wal::new(database), main))
 }
 
 /// User and group of the database, if it is another user's. The path was that file's before and behind the look.

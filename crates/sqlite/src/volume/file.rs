@@ -13,10 +13,10 @@ use std::rc::Rc;
 
 use rustix::fs::XattrFlags;
 
-use crate::database;
 use crate::failure::Failure;
 use crate::ffi::*;
 use crate::format::wal::{HEADER_BYTES, Header};
+use crate::frames::read::read_header;
 use crate::messages::tell;
 use crate::real::file::Real;
 use crate::volume::frames::{Frames, Step};
@@ -185,7 +185,7 @@ impl Held {
             self.page_bytes = Header::parse(bytes).map(|header| header.page_bytes);
             self.frames.begin();
         } else if self.page_bytes.is_none() {
-            self.page_bytes = database::read_header(wal)?.map(|header| header.page_bytes);
+            self.page_bytes = read_header(wal)?.map(|header| header.page_bytes);
         }
         let step = match self.page_bytes {
             Some(page_bytes) => self.frames.push(at, bytes, page_bytes),

@@ -3,11 +3,19 @@
 
 use tempfile::TempDir;
 
-use super::*;
+use crate::counters::COUNTERS;
+use crate::database::Database;
+use crate::failure::Failure;
+use crate::format::frames::{Frame, frames};
 use crate::format::page;
-use crate::format::record::{self, Frame};
-use crate::format::wal::FrameHeader;
+use crate::format::record::Record;
+use crate::format::wal::{self, FRAME_HEADER_BYTES, FrameHeader, Header};
+use crate::frames::pending::Pending;
+use crate::frames::read::Files;
 use crate::frames::wal_index::Counted;
+use crate::real::file::Opened;
+use crate::real::loaded::Below;
+use crate::stream::settings::Settings;
 use crate::wal::file::begin_write;
 
 const PAGE_BYTES: usize = 512;
@@ -229,7 +237,7 @@ impl World {
         let mut is_logged = false;
         for record in records.expect("read").expect("it is open") {
             if let Record::Frames(head, bytes) = Record::parse(&record).expect("a record") {
-                self.check(head.first, &record::frames(&head, &bytes).expect("frames"), new);
+                self.check(head.first, &frames(&head, &bytes).expect("frames"), new);
                 is_logged = true;
             }
         }

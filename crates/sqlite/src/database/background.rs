@@ -1,0 +1,60 @@
+//! What a process knows of its own syncs of a database file. The operations are in `batch::background`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use device::sync::Mutex;
+
+use crate::failure::Failure;
+use crate::real::file::Opened;
+
+/// A process's syncs of one database.
+#[derive(Default)]
+pub(crate) struct Background {
+    pub state: Mutex<State>,
+    pub has_failed: AtomicBool,
+    /// A sync of the database failed, and the note does not say so yet.
+    pub is_doubtful: AtomicBool,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    /// The process whose thread it is.
+    pub process: u32,
+    pub job: Option<Job>,
+    /// The file of the job before.
+    pub file: Option<Opened>,
+    pub failure: Option<Failure>,
+}
+
+pub(crate) enum Job {
+    /// Its file is closed by a thread that SQLite knows; whether the sync was good.
+    Running(JoinHandle<(Opened, bool)>),
+    /// In tests.
+    Begun(Opened, u64),
+    Synced(Opened, u64, Result<(), Failure>),
+}
+
+impl Background {
+    /// The error of a sync, once.
+    pub fn take_failure(&self) -> Option<Failure> {
+        if !self.has_failed.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        self.state.lock().failure.take()
+    }
+}
+
+impl State {
+    /// Takes the file of a job that is done.
+    pub fn settle(&mut self) {
+        if self.process != std::process::id() {
+            std::mem::forget(std::mem::take(self));
+        } else if matches!(&self.job, Some(Job::Running(thread)) if thread.is_finished())
+            && let Some(Job::Running(thread)) = self.job.take()
+        {
+            // A file that knows of an error is not used again.
+            self.file = thread.join().ok().and_then(|(file, is_good)| is_good.then_some(file));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The record *base*: how a generation of the WAL stands, by itself. It voids all records before it.
+//!
+//! ```text
+//! base:    | salts 8 | u32 page bytes | u32 change counter | u32 frames | checksum 8 | u32 count
+//!          | count times: salts 8, u32 frames |
+//! ```
+
+use crate::format::codec::{Take, empty, finish, put, u32_of};
+use crate::format::wal::{Checksum, Salts};
+
+/// How a generation of the WAL stands, by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It is about to begin; the database holds all before it, durably.
+    Begin,
+    /// The file itself holds its first frames, durably.
+    Durable,
+    /// There is none: the database holds everything, durably.
+    Closed,
+}
+
+/// A generation that a WAL file may show after a power cut instead of the present one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stale {
+    /// Its salts.
+    pub salts: Salts,
+    /// Frames it had, at most.
+    pub frames: u32,
+}
+
+/// A record that voids all before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Base {
+    /// What happened.
+    pub kind: Kind,
+    /// The generation; zeros in [`Kind::Closed`].
+    pub salts: Salts,
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Change counter of the database file at that time.
+    pub change_counter: u32,
+    /// Frames that the file holds durably ([`Kind::Durable`]).
+    pub frames: u32,
+    /// Checksum of the last of them.
+    pub checksum: Checksum,
+    /// Since the file was last durable, oldest first.
+    pub stale: Vec<Stale>,
+}
+
+impl Base {
+    /// That of [`Kind::Closed`].
+    pub fn closed() -> Base {
+        let (kind, salts, checksum) = (Kind::Closed, [0; 8], [0; 2]);
+        let stale = Vec::new();
+        Base { kind, salts, page_bytes: 0, change_counter: 0, frames: 0, checksum, stale }
+    }
+}
+
+/// The bytes of a base.
+pub fn encode_base(base: &Base) -> Vec<u8> {
+    let kind = match base.kind {
+        Kind::Begin => 1,
+        Kind::Durable => 2,
+        Kind::Closed => 3,
+    };
+    let mut body = empty();
+    body.extend_from_slice(&base.salts);
+    put(&mut body, u32_of(base.page_bytes));
+    put(&mut body, base.change_counter);
+    put(&mut body, base.frames);
+    put(&mut body, base.checksum[0]);
+    put(&mut body, base.checksum[1]);
+    put(&mut body, u32_of(base.stale.len()));
+    for stale in &base.stale {
+        body.extend_from_slice(&stale.salts);
+        put(&mut body, stale.frames);
+    }
+    finish(kind, body)
+}
+
+impl Take<'_> {
+    pub(crate) fn base(&mut self, kind: Kind) -> Option<Base> {
+        let salts = self.salts()?;
+        let page_bytes = self.page_bytes()?;
+        let (change_counter, frames) = (self.u32()?, self.u32()?);
+        let checksum = [self.u32()?, self.u32()?];
+        let mut stale = Vec::new();
+        for _ in 0..self.u32()? {
+            stale.push(Stale { salts: self.salts()?, frames: self.u32()? });
+        }
+        Some(Base { kind, salts, page_bytes, change_counter, frames, checksum, stale })
+    }
+}

@@ -1,0 +1,53 @@
+//! Reading a connection's files: the WAL's header, the header of a frame, and the database's change counter.
+
+use std::ops::Range;
+
+use crate::failure::Failure;
+use crate::format::wal::{self, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, Header};
+use crate::real::file::Real;
+
+/// A connection's files.
+#[derive(Clone, Copy)]
+pub struct Files {
+    /// The database.
+    pub main: Real,
+    /// Its WAL.
+    pub wal: Real,
+}
+
+/// The WAL's header, if it has a valid one.
+pub fn read_header(wal: Real) -> Result<Option<Header>, Failure> {
+    let mut bytes = [0; HEADER_BYTES];
+    let count = wal.read(0, &mut bytes)?;
+    Ok(Header::parse(&bytes[..count]))
+}
+
+/// The header of a frame, if the file reaches so far.
+pub fn frame_header(
+    header: &Header,
+    wal: Real,
+    number: u32,
+) -> Result<Option<FrameHeader>, Failure> {
+    let mut bytes = [0; FRAME_HEADER_BYTES];
+    let count = wal.read(header.frame_at(number), &mut bytes)?;
+    Ok((count == bytes.len()).then(|| FrameHeader::parse(&bytes)))
+}
+
+/// The change counter of the database file.
+pub fn change_counter(main: Real) -> Result<u32, Failure> {
+    let mut front = [0; 28];
+    main.read(0, &mut front)?;
+    Ok(wal::change_counter(&front))
+}
+
+/// Writes what the file has there again, so that the next sync counts for it, whatever became of an earlier one.
+pub fn copy_onto_itself(wal: Real, span: Range<u64>) -> Result<(), Failure> {
+    let mut bytes = vec![0; 128 << 10];
+    for at in span.clone().step_by(bytes.len()) {
+        let left = usize::try_from(span.end - at).unwrap_or(usize::MAX);
+        let piece = &mut bytes[..left.min(128 << 10)];
+        wal.read(at, piece)?;
+        wal.write(at, piece)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! What the log holds of a database that its file may lack: the frames of a WAL, or transactions of pages.
+
+use log::{Lsn, Stream};
+
+use crate::failure::Failure;
+use crate::format::base::{Base, Kind};
+use crate::format::frames::FramesHead;
+use crate::format::pages::{Batches, Head};
+use crate::format::record::Record;
+use crate::stream::lease::find_note;
+use crate::stream::note::Found;
+
+/// What the log holds for a database: frames of a WAL, or transactions of pages.
+pub struct Live {
+    /// The last base.
+    pub base: Base,
+    /// Behind it.
+    pub frames: Vec<(FramesHead, Vec<u8>)>,
+    /// What `batch` replays.
+    pub batches: Batches,
+}
+
+impl Live {
+    /// What *closed* says.
+    fn closed() -> Live {
+        Live { base: Base::closed(), frames: Vec::new(), batches: Batches::new() }
+    }
+}
+
+/// Whether the stream may hold what is not in the database.
+pub fn holds_records(stream: &Stream) -> Result<bool, Failure> {
+    Ok(match find_note(stream)? {
+        Found::Note(note) => note.has_frames || note.has_pages,
+        Found::Torn => read_live(stream)?.is_some(),
+        Found::Nothing => false,
+    })
+}
+
+/// What the stream holds; `None`: nothing that matters.
+///
+/// The head is where a durable record says that what counts begins: at a base, or at the LSN of a *home*; after a restart
+/// of the machine it may lie before that. So that record comes, and voids what was read before it. Among this may be
+/// a *home* whose LSN lies before the head: syncs of several processes overlap, and the one that began first may end, and
+/// append its *home*, behind the LSN of the next. It says nothing any more, since all that it voids was given back.
+/// When no record comes that counts, the log is damaged.
+pub fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
+    let mut live: Option<Live> = None;
+    let mut batches: Vec<(Lsn, Head, Vec<u8>)> = Vec::new();
+    for record in stream.read_from(stream.head())? {
+        let record = record?;
+        match Record::parse(&record.payload)? {
+            Record::Base(base) => {
+                batches.clear();
+                live = Some(Live { base, frames: Vec::new(), batches: Vec::new() });
+            }
+            Record::Frames(head, bytes) => {
+                // Before the first base: of a part of the stream that was given back.
+                let Some(live) = &mut live else { continue };
+                if live.base.salts != head.salts || live.base.page_bytes != head.page_bytes {
+                    let text = "the log's frames are not of the generation before them";
+                    return Err(Failure::Damaged(text.into()));
+                }
+                // Logged twice: whoever did it first died before anybody counted it.
+                while live.frames.last().is_some_and(|(last, _)| last.first >= head.first) {
+                    live.frames.pop();
+                }
+                live.frames.push((head, bytes));
+            }
+            Record::Pages(head, bytes) => {
+                if live.as_ref().is_some_and(|live| live.base.kind != Kind::Closed) {
+                    let text = "the log has pages in a generation of a WAL";
+                    return Err(Failure::Damaged(text.into()));
+                }
+                // Before the first base: it may have been given back because of a record that follows.
+                batches.push((record.lsn, head, bytes));
+            }
+            // All that it voids was given back.
+            Record::Home(upto) if live.is_none() && upto < stream.head().0 => {}
+            Record::Home(upto) => {
+                if live.as_ref().is_some_and(|live| live.base.kind != Kind::Closed) {
+                    let text = "the log says of a generation of a WAL that the database holds it";
+                    return Err(Failure::Damaged(text.into()));
+                }
+                batches.retain(|(lsn, ..)| lsn.0 >= upto);
+                live.get_or_insert_with(Live::closed);
+            }
+        }
+    }
+    if live.is_none() && !batches.is_empty() {
+        let text = "the log lacks what comes before its transactions";
+        return Err(Failure::Damaged(text.into()));
+    }
+    if let Some(live) = &mut live {
+        live.batches = batches.into_iter().map(|(_, head, bytes)| (head, bytes)).collect();
+    }
+    Ok(live.filter(|live| live.base.kind != Kind::Closed || !live.batches.is_empty()))
+}

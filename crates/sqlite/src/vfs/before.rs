@@ -1,0 +1,77 @@
+//! What is done before a method of a file does its work: a connection's database may answer the call itself, and what
+//! is held back for a WAL is written.
+
+use std::ffi::c_int;
+
+use crate::batch::{Connection, Then};
+use crate::failure::{Failure, guard};
+use crate::ffi::*;
+use crate::messages::tell;
+use crate::real::file::Real;
+use crate::vfs::file::{Role, connection_of, real_file, role};
+
+/// Lets a connection's database file say what becomes of a call; other files are passed on.
+///
+/// # Safety
+/// SQLite's call of a method of an open file.
+pub unsafe fn before(
+    file: *mut sqlite3_file,
+    default: c_int,
+    f: impl FnOnce(&mut Connection, Real) -> Result<Then, Failure>,
+) -> Then {
+    // SAFETY: the caller's promise.
+    let (role, real) = unsafe { (role(file), real_file(file.cast())) };
+    let Role::Main(connection) = role else { return Then::Below };
+    guard(Then::Return(default), || match f(connection, real) {
+        Ok(then) => then,
+        Err(e) => {
+            let code = e.code(default);
+            tell(code, &format!("{}: {e}", connection.database.path.display()));
+            Then::Return(code)
+        }
+    })
+}
+
+/// Lets the connection whose rollback journal `file` is say what becomes of a write; other files are passed on.
+///
+/// # Safety
+/// SQLite's call of a method of an open file.
+pub unsafe fn before_journal(
+    file: *mut sqlite3_file,
+    f: impl FnOnce(&mut Connection) -> Result<Then, Failure>,
+) -> Then {
+    // SAFETY: the caller's promise.
+    let Role::Journal(main) = *(unsafe { role(file) }) else { return Then::Below };
+    // SAFETY: the same connection's database is open, and used by the same thread as its journal.
+    let Some(connection) = (unsafe { connection_of(main) }) else { return Then::Below };
+    guard(Then::Return(SQLITE_IOERR_WRITE), || match f(connection) {
+        Ok(then) => then,
+        Err(e) => Then::Return(e.code(SQLITE_IOERR_WRITE)),
+    })
+}
+
+/// Does something with what is held back for a WAL on a volume; SQLite's code.
+pub fn settled(f: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    guard(SQLITE_IOERR, || match f() {
+        Ok(()) => SQLITE_OK,
+        Err(e) => {
+            let code = e.code(SQLITE_IOERR);
+            tell(code, &format!("a WAL on a volume: {e}"));
+            code
+        }
+    })
+}
+
+/// Writes what is held back before a method of the file does its work.
+///
+/// # Safety
+/// As [`role`].
+pub unsafe fn settle(file: *mut sqlite3_file) -> c_int {
+    // SAFETY: the caller's promise.
+    match unsafe { role(file) } {
+        Role::Volume(volume) => settled(|| volume.settle()),
+        // SAFETY: as above.
+        Role::Wal(wal, _) => wal.settle(unsafe { real_file(file.cast()) }),
+        _ => SQLITE_OK,
+    }
+}

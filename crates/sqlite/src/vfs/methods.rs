@@ -1,0 +1,328 @@
+//! The methods of a file of the VFS, as SQLite calls them.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::Ordering;
+
+use crate::batch::{self, Connection, Then};
+use crate::database;
+use crate::failure::guard;
+use crate::ffi::*;
+use crate::frames::wal_index::{HEADERS_BYTES, WalIndex};
+use crate::real::file::call;
+use crate::real::loaded::loaded;
+use crate::vfs::before::{before, before_journal, settle, settled};
+use crate::vfs::file::{NAME, Role, connection_of, files_of, real_file, real_of, role, take_role};
+use crate::vfs::names;
+
+const fn methods(version: c_int) -> sqlite3_io_methods {
+    sqlite3_io_methods {
+        iVersion: version,
+        xClose: Some(close),
+        xRead: Some(read),
+        xWrite: Some(write),
+        xTruncate: Some(truncate),
+        xSync: Some(sync),
+        xFileSize: Some(file_size),
+        xLock: Some(lock),
+        xUnlock: Some(unlock),
+        xCheckReservedLock: Some(check_reserved_lock),
+        xFileControl: Some(file_control),
+        xSectorSize: Some(sector_size),
+        xDeviceCharacteristics: Some(device_characteristics),
+        xShmMap: Some(shm_map),
+        xShmLock: Some(shm_lock),
+        xShmBarrier: Some(shm_barrier),
+        xShmUnmap: Some(shm_unmap),
+        xFetch: Some(fetch),
+        xUnfetch: Some(unfetch),
+    }
+}
+
+pub static METHODS: [sqlite3_io_methods; 3] = [methods(1), methods(2), methods(3)];
+
+unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
+    // SAFETY: SQLite closes a file once and does not use it after that.
+    let role = unsafe { take_role(file) };
+    // SAFETY: open until the end of this function.
+    let real = unsafe { real_file(file.cast()) };
+    if matches!(&*role, Role::Main(_) | Role::Volume(_)) {
+        guard((), || names::closed(file.cast()));
+    }
+    let settled = match &*role {
+        Role::Volume(volume) if volume.is_wal() => settled(|| volume.wal_closed()),
+        _ => SQLITE_OK,
+    };
+    guard((), || {
+        match &*role {
+            Role::Main(Connection { database, .. }) if database::went(database) => {
+                database.finish_sync();
+                // A reader may be the last, behind those whose frames are logged.
+                let has_writers = database.has_writers.load(Ordering::Relaxed);
+                let left = if has_writers { database.left(real) } else { Ok(()) };
+                let left = left.and_then(|()| database.release(real));
+                if let Err(e) = left.and_then(|()| database.close_log()) {
+                    database.report(&e);
+                }
+            }
+            Role::Journal(main) => {
+                // SAFETY: the same connection's database is open, and one of ours.
+                if let Some(connection) = unsafe { connection_of(*main) } {
+                    connection.close_journal();
+                }
+            }
+            _ => {}
+        }
+    });
+    // SAFETY: as above.
+    let rc = call!(unsafe { real_of(file.cast()) }, xClose);
+    guard((), || drop(role));
+    if settled == SQLITE_OK { rc } else { settled }
+}
+
+unsafe extern "C" fn write(
+    file: *mut sqlite3_file,
+    bytes: *const c_void,
+    count: c_int,
+    offset: i64,
+) -> c_int {
+    let (Ok(start), Ok(len)) = (u64::try_from(offset), usize::try_from(count)) else {
+        return SQLITE_IOERR;
+    };
+    // SAFETY: SQLite passes so many bytes.
+    let data = unsafe { std::slice::from_raw_parts(bytes.cast(), len) };
+    // SAFETY: SQLite's call of a method.
+    let then = unsafe { before(file, SQLITE_IOERR_WRITE, |it, real| it.write(real, start, data)) };
+    if let Then::Return(code) = then {
+        return code;
+    }
+    // SAFETY: as above.
+    let then = unsafe { before_journal(file, |it| it.write_journal(start, data)) };
+    if let Then::Return(code) = then {
+        return code;
+    }
+    // SAFETY: as above.
+    let role = unsafe { role(file) };
+    if let Role::Volume(volume) = role
+        && volume.is_wal()
+    {
+        return settled(|| volume.write(start, data));
+    }
+    if let Role::Wal(wal, main) = role {
+        // SAFETY: as above; the database is open while its WAL is, and nothing else refers to its role now.
+        let (files, connection) = unsafe { (files_of(*main, file.cast()), connection_of(*main)) };
+        let (transaction, index) = connection.map_or((0, None), |connection| {
+            (connection.wal_transaction_count, connection.wal_index)
+        });
+        return wal.write(files, transaction, index, start, data);
+    }
+    // SAFETY: as above.
+    call!(unsafe { real_of(file.cast()) }, xWrite, bytes, count, offset)
+}
+
+unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    if let Role::Wal(wal, main) = unsafe { role(file) } {
+        // SAFETY: as above.
+        return wal.sync(unsafe { files_of(*main, file.cast()) });
+    }
+    // SAFETY: as above.
+    if let Then::Return(code) = unsafe { before(file, SQLITE_IOERR_FSYNC, |it, _| Ok(it.sync())) } {
+        return code;
+    }
+    // SAFETY: as above.
+    let settled = unsafe { settle(file) };
+    if settled != SQLITE_OK {
+        return settled;
+    }
+    // SAFETY: as above.
+    call!(unsafe { real_of(file.cast()) }, xSync, flags)
+}
+
+/// Passes a call on to the file below; `after $before` of this file.
+macro_rules! pass {
+    ($name:ident, $method:ident, ($($argument:ident: $type:ty),*) $(, after $before:ident)?) => {
+        unsafe extern "C" fn $name(file: *mut sqlite3_file, $($argument: $type),*) -> c_int {
+            $(
+                // SAFETY: SQLite's call of a method of an open file.
+                let before = unsafe { $before(file) };
+                if before != SQLITE_OK {
+                    return before;
+                }
+            )?
+            // SAFETY: SQLite's call of a method of an open file.
+            call!(unsafe { real_of(file.cast()) }, $method $(, $argument)*)
+        }
+    };
+}
+
+pass!(file_size, xFileSize, (out: *mut i64), after settle);
+pass!(check_reserved_lock, xCheckReservedLock, (out: *mut c_int));
+pass!(sector_size, xSectorSize, ());
+pass!(fetch, xFetch, (offset: i64, count: c_int, out: *mut *mut c_void));
+pass!(unfetch, xUnfetch, (offset: i64, memory: *mut c_void));
+
+unsafe extern "C" fn read(
+    file: *mut sqlite3_file,
+    to: *mut c_void,
+    count: c_int,
+    offset: i64,
+) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    if let Then::Return(code) = unsafe { before(file, SQLITE_IOERR, |it, _| Ok(it.read())) } {
+        return code;
+    }
+    // SAFETY: as above.
+    let settled = match unsafe { role(file) } {
+        Role::Volume(volume) if volume.is_wal() => settled(|| volume.settle()),
+        // SAFETY: as above.
+        Role::Wal(wal, _) => wal.settle(unsafe { real_file(file.cast()) }),
+        _ => SQLITE_OK,
+    };
+    if settled != SQLITE_OK {
+        return settled;
+    }
+    // SAFETY: as above.
+    call!(unsafe { real_of(file.cast()) }, xRead, to, count, offset)
+}
+
+unsafe extern "C" fn device_characteristics(file: *mut sqlite3_file) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    let below = call!(unsafe { real_of(file.cast()) }, xDeviceCharacteristics);
+    // SAFETY: as above.
+    match unsafe { role(file) } {
+        Role::Volume(volume) => volume.characteristics(below),
+        Role::Main(connection) => connection.characteristics(below),
+        _ => below,
+    }
+}
+
+unsafe extern "C" fn shm_map(
+    file: *mut sqlite3_file,
+    region: c_int,
+    size: c_int,
+    extend: c_int,
+    out: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    let rc = call!(unsafe { real_of(file.cast()) }, xShmMap, region, size, extend, out);
+    let is_front = region == 0 && usize::try_from(size).is_ok_and(|size| size >= HEADERS_BYTES);
+    // SAFETY: as above.
+    if let Role::Main(connection) = unsafe { role(file) }
+        && rc == SQLITE_OK
+        && is_front
+    {
+        // SAFETY: the VFS below has set `out` to a region of that size or to null, which stays mapped until `shm_unmap`.
+        connection.wal_index = unsafe { WalIndex::new(*out) };
+    }
+    rc
+}
+
+unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    if let Role::Main(connection) = unsafe { role(file) } {
+        connection.wal_index = None;
+    }
+    // SAFETY: as above.
+    call!(unsafe { real_of(file.cast()) }, xShmUnmap, delete)
+}
+
+unsafe extern "C" fn shm_lock(
+    file: *mut sqlite3_file,
+    offset: c_int,
+    count: c_int,
+    flags: c_int,
+) -> c_int {
+    let is_write_lock = offset == WAL_WRITE_LOCK;
+    // SAFETY: SQLite's call of a method.
+    match unsafe { role(file) } {
+        Role::Volume(volume) => {
+            let settled = settled(|| volume.lock(is_write_lock));
+            // Somebody waits for a lock that is given back; what could not be written has not been committed.
+            if settled != SQLITE_OK && flags & SQLITE_SHM_UNLOCK == 0 {
+                return settled;
+            }
+        }
+        Role::Main(connection) if is_write_lock && flags & SQLITE_SHM_UNLOCK == 0 => {
+            connection.wal_transaction_count += 1;
+        }
+        _ => {}
+    }
+    // SAFETY: as above.
+    call!(unsafe { real_of(file.cast()) }, xShmLock, offset, count, flags)
+}
+
+unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
+    // SAFETY: SQLite's call of a method. Commit frames are written when they come; this is for what may
+    // be held nevertheless: readers trust the shared memory only after what follows the barrier. An error
+    // is told by the next call, since then it stays held.
+    let _ = unsafe { settle(file) };
+    // SAFETY: SQLite's call of a method of an open file, which has it by its version.
+    unsafe {
+        let real = real_of(file.cast());
+        if let Some(barrier) = (*(*real).pMethods).xShmBarrier {
+            barrier(real);
+        }
+    }
+}
+
+unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    let then = unsafe { before(file, SQLITE_IOERR, |it, real| it.truncate(real, size)) };
+    if let Then::Return(code) = then {
+        return code;
+    }
+    // SAFETY: as above.
+    let settled = unsafe { settle(file) };
+    if settled != SQLITE_OK {
+        return settled;
+    }
+    // SAFETY: as above.
+    call!(unsafe { real_of(file.cast()) }, xTruncate, size)
+}
+
+unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    let rc = call!(unsafe { real_of(file.cast()) }, xLock, level);
+    if rc != SQLITE_OK {
+        return rc;
+    }
+    // SAFETY: as above.
+    match unsafe { before(file, SQLITE_IOERR_LOCK, |it, real| it.locked(real, level)) } {
+        Then::Return(code) => code,
+        Then::Below => SQLITE_OK,
+    }
+}
+
+unsafe extern "C" fn unlock(file: *mut sqlite3_file, level: c_int) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    let rc = call!(unsafe { real_of(file.cast()) }, xUnlock, level);
+    // SAFETY: as above.
+    if let Role::Main(connection) = unsafe { role(file) } {
+        connection.unlocked(level);
+    }
+    rc
+}
+
+unsafe extern "C" fn file_control(
+    file: *mut sqlite3_file,
+    operation: c_int,
+    argument: *mut c_void,
+) -> c_int {
+    // SAFETY: SQLite's call of a method, with the operation's argument.
+    let then = unsafe {
+        before(file, SQLITE_IOERR, |it, real| batch::control(it, real, operation, argument))
+    };
+    if let Then::Return(code) = then {
+        return code;
+    }
+    // SAFETY: as above.
+    let rc = call!(unsafe { real_of(file.cast()) }, xFileControl, operation, argument);
+    if operation == SQLITE_FCNTL_VFSNAME && rc == SQLITE_OK {
+        // SAFETY: the argument of this control: a pointer to a text of SQLite's allocator, which `%z` frees.
+        unsafe {
+            let name: *mut *mut c_char = argument.cast();
+            *name = (loaded().api.mprintf)(c"%s/%z".as_ptr(), NAME.as_ptr(), *name);
+        }
+    }
+    rc
+}

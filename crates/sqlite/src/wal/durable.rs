@@ -1,0 +1,102 @@
+//! Makes a WAL file durable by itself, and says so in the log.
+
+use crate::counters::COUNTERS;
+use crate::failure::Failure;
+use crate::ffi::SQLITE_IOERR_FSYNC;
+use crate::format::base::{Base, Kind, encode_base};
+use crate::format::wal::{self, HEADER_BYTES, Header};
+use crate::frames::read::{Files, change_counter, copy_onto_itself, frame_header};
+use crate::frames::scan::Scan;
+use crate::real::file::Real;
+use crate::stream::lease::{append, find_note, leave};
+use crate::stream::note::{Found, Note};
+use log::Stream;
+
+/// Makes the file durable, and says that it is up to frame `last`, which ends a transaction. With the lease.
+pub fn make_durable(
+    stream: &Stream,
+    header: &Header,
+    files: Files,
+    last: u32,
+) -> Result<Note, Failure> {
+    let checksum = match last {
+        0 => header.checksum,
+        last => match frame_header(header, files.wal, last)? {
+            Some(frame) => frame.checksum,
+            None => return Err(Failure::Damaged(format!("the WAL lacks its frame {last}"))),
+        },
+    };
+    let base = Base {
+        kind: Kind::Durable,
+        salts: header.salts,
+        page_bytes: header.page_bytes,
+        change_counter: change_counter(files.main)?,
+        frames: last,
+        checksum,
+        stale: Vec::new(),
+    };
+    sync_file(stream, header, files.wal)?;
+    let lsn = append(stream, &encode_base(&base))?;
+    Ok(leave(stream, Note::at(header, last, checksum, lsn)))
+}
+
+/// Syncs the WAL, which has this header. When that fails the kernel may count pages as clean that it could not write,
+/// and the next sync succeeds all the same. So none is tried, until all that counts is written again.
+pub fn sync_file(stream: &Stream, header: &Header, wal: Real) -> Result<(), Failure> {
+    let found = find_note(stream)?;
+    if matches!(found, Found::Note(note) if note.salts == header.salts && note.is_unsynced) {
+        let what = "after a sync that failed, syncing";
+        return Err(Failure::Sqlite { code: SQLITE_IOERR_FSYNC, what });
+    }
+    real_sync(wal).inspect_err(|_| {
+        if let Found::Note(note) = found {
+            leave(stream, note.unsynced(header));
+        }
+    })
+}
+
+/// Writes the WAL's header and the first `count` frames again, so that a sync of them counts. While SQLite lets nobody
+/// else write.
+pub fn write_again(stream: &Stream, header: &Header, wal: Real, count: u32) -> Result<(), Failure> {
+    let scan = Scan::read(wal)?.filter(|scan| scan.header == *header && scan.valid() >= count);
+    if scan.is_none() {
+        return Err(Failure::Damaged("the WAL lost frames when a sync failed".into()));
+    }
+    copy_onto_itself(wal, 0..header.frame_at(count + 1))?;
+    if let Found::Note(note) = find_note(stream)? {
+        leave(stream, Note { is_unsynced: false, ..note });
+    }
+    Ok(())
+}
+
+/// Makes the WAL's header durable, whatever became of an earlier sync.
+pub fn sync_header(wal: Real) -> Result<(), Failure> {
+    copy_onto_itself(wal, 0..HEADER_BYTES as u64)?;
+    real_sync(wal)
+}
+
+pub fn real_sync(wal: Real) -> Result<(), Failure> {
+    COUNTERS.real_sync();
+    wal.sync()
+}
+
+impl Note {
+    /// The note when a sync of the WAL with this header failed.
+    pub fn unsynced(self, header: &Header) -> Note {
+        if self.salts == header.salts {
+            return Note { is_unsynced: true, ..self };
+        }
+        // Nothing of this generation was logged.
+        let Note { base_lsn, last_lsn, has_frames, .. } = self;
+        let (is_unsynced, is_dirty) = (true, true);
+        let new = Note::at(header, 0, header.checksum, base_lsn);
+        Note { last_lsn, has_frames, is_unsynced, is_dirty, ..new }
+    }
+
+    /// The note right behind a base at `lsn`.
+    pub fn at(header: &Header, logged: u32, checksum: wal::Checksum, lsn: u64) -> Note {
+        let page_bytes = u32::try_from(header.page_bytes).expect("64 KiB at most");
+        let (salts, base_lsn, last_lsn) = (header.salts, lsn, lsn);
+        Note { salts, page_bytes, logged, checksum, base_lsn, last_lsn, ..Note::default() }
+    }
+}

@@ -1,0 +1,119 @@
+//! A generation of the WAL begins: SQLite writes a new header to the front of the file.
+
+use log::{Lsn, Stream};
+
+use crate::database::Database;
+use crate::failure::Failure;
+use crate::format::base::{Base, Kind, Stale, encode_base};
+use crate::format::record::Record;
+use crate::format::wal::Header;
+use crate::frames::read::{Files, change_counter, frame_header, read_header};
+use crate::real::file::Real;
+use crate::stream::lease::{Lease, append, leave, note_of};
+use crate::stream::note::Note;
+use crate::wal::durable::{real_sync, sync_header};
+
+/// So many generations may be newer than the durable one.
+const STALE_COUNT_MAX: usize = 32;
+
+impl Database {
+    /// Before `header` is written to the front of the WAL: a generation begins. SQLite does that when
+    /// the database holds the one before it durably.
+    pub fn begin_generation(&self, files: Files, header: &[u8]) -> Result<(), Failure> {
+        let mut state = self.state();
+        let state = &mut *state;
+        let (Some((_, stream)), Some(new)) = (&state.service, Header::parse(header)) else {
+            return Ok(());
+        };
+        let _lease = Lease::take(stream)?;
+        let note = note_of(stream)?;
+        let old = read_header(files.wal)?;
+        if old.is_some_and(|old| old.salts == new.salts) {
+            // All of it is written again.
+            if note.is_unsynced {
+                leave(stream, Note { is_unsynced: false, ..note });
+            }
+            return Ok(());
+        }
+        let stale = match old {
+            None => {
+                empty_durably(files.wal)?;
+                Vec::new()
+            }
+            Some(old) => stale_after(stream, &note, &old, files.wal, &state.begun)?,
+        };
+        #[cfg(feature = "canary")]
+        let stale = match crate::canary::is(crate::canary::Broken::ForgetsStale) {
+            true => Vec::new(),
+            false => stale,
+        };
+        let base = Base {
+            kind: Kind::Begin,
+            salts: new.salts,
+            page_bytes: new.page_bytes,
+            change_counter: change_counter(files.main)?,
+            frames: 0,
+            checksum: new.checksum,
+            stale,
+        };
+        let lsn = append(stream, &encode_base(&base))?;
+        state.begun = Some((lsn, base));
+        let is_new = old.is_none();
+        leave(stream, Note { is_new, ..Note::at(&new, 0, new.checksum, lsn) });
+        Ok(())
+    }
+}
+
+/// A WAL without a header may be one that SQLite emptied, which it does not sync: the disk may show some frames of the
+/// generation before, which *begin* would have the log forget.
+fn empty_durably(wal: Real) -> Result<(), Failure> {
+    // Once more, in case a sync of that has failed.
+    wal.truncate(0)?;
+    real_sync(wal)
+}
+
+/// The generations that the file may show after a power cut once it begins again over `old`.
+fn stale_after(
+    stream: &Stream,
+    note: &Note,
+    old: &Header,
+    wal: Real,
+    begun: &Option<(u64, Base)>,
+) -> Result<Vec<Stale>, Failure> {
+    let is_known = note.salts == old.salts && !note.is_new;
+    let mut frames = if is_known { note.logged } else { 0 };
+    while let Some(frame) = frame_header(old, wal, frames + 1)?
+        && frame.salts == old.salts
+    {
+        frames += 1;
+    }
+    let mut stale = match base_of(stream, note, begun) {
+        Some(base) if is_known && base.salts == old.salts => base.stale,
+        // What it holds was never in the log, or nobody knows: now it is durable.
+        _ => {
+            sync_header(wal)?;
+            Vec::new()
+        }
+    };
+    if stale.len() >= STALE_COUNT_MAX {
+        sync_header(wal)?;
+        stale.clear();
+    }
+    stale.push(Stale { salts: old.salts, frames });
+    Ok(stale)
+}
+
+/// The base that the note names, if it is durable. One that this process appended is not read back: that takes all
+/// records behind it, too.
+fn base_of(stream: &Stream, note: &Note, begun: &Option<(u64, Base)>) -> Option<Base> {
+    if let Some((lsn, base)) = begun
+        && *lsn == note.base_lsn
+    {
+        return (stream.end() > Lsn(*lsn)).then(|| base.clone());
+    }
+    let record = stream.read_from(Lsn(note.base_lsn)).ok()?.next_record().ok()??;
+    match Record::parse(&record.payload) {
+        Ok(Record::Base(base)) => Some(base),
+        _ => None,
+    }
+}
