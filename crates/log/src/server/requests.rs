@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::access::{Wish, check, is_trusted};
-use super::request_handler::{Desk, Promise};
+use super::request_handler::{Promise, RequestHandler};
 use crate::engine::lane::Lane;
 use crate::host::StreamMeta;
 use crate::types::{READ_BYTES, RecordBatch};
@@ -18,7 +18,7 @@ use crate::{LogError, Lsn, Record, Result, StreamId, StreamName};
 /// An answer and the descriptors that go with it.
 type Answer = (Reply, Vec<OwnedFd>);
 
-impl Desk {
+impl RequestHandler {
     /// What is sent back.
     pub(crate) fn answer(&self, peer: &Peer, request: &Request) -> Answer {
         self.carry_out(peer, request).unwrap_or_else(|e| (refusal(&e), Vec::new()))
