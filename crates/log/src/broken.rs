@@ -8,7 +8,7 @@ pub(crate) enum Broken {
     DrainedBeforeSync,
     /// A chunk is given back while it holds records that were not drained.
     ChunkGivenBackEarly,
-    /// A chunk keeps what it held in its earlier life.
+    /// A chunk keeps what it held in its earlier use.
     ChunkNotZeroed,
     /// A chunk counts from the beginning of its span, whatever the log files hold of it.
     ChunkCountsFromItsBegin,

@@ -45,25 +45,25 @@ impl Served for Place {
 fn what_clients_sync_is_read_back_by_the_same_the_next_and_after_a_reboot() {
     on_both(|place| {
         let mut expected = Vec::new();
-        for life in 0..6 {
+        for round in 0..6 {
             let server = place.serve();
             let log = place.connect();
             let stream = log.stream("a").expect("stream");
-            assert_eq!(records(&stream), expected, "life {life}");
+            assert_eq!(records(&stream), expected, "round {round}");
             for number in 0..300 {
                 let bytes = payload(number, 1 + (number as usize * 37) % 3000);
                 let lsn = stream.append(&bytes).expect("append");
                 stream.sync(lsn).expect("sync");
                 expected.push(bytes);
             }
-            assert_eq!(records(&stream), expected, "life {life}");
-            if life % 3 == 0 {
+            assert_eq!(records(&stream), expected, "round {round}");
+            if round % 3 == 0 {
                 drop((stream, log));
                 server.stop().expect("stop");
             } else {
                 drop(server);
             }
-            if life % 2 == 1 {
+            if round % 2 == 1 {
                 place.reboot();
             }
         }
@@ -252,21 +252,21 @@ fn clients_go_on_when_the_daemon_is_back() {
                 stream.append(&bytes).expect("append");
             }
         };
-        for life in 0..6 {
+        for round in 0..6 {
             append(&mut expected, 200);
-            match life % 2 {
+            match round % 2 {
                 0 => server.stop().expect("stop"),
                 _ => drop(server),
             }
             // Without a daemon there is room for these in the last chunk or the next.
             append(&mut expected, 20);
             server = place.serve();
-            if life % 3 == 0 {
+            if round % 3 == 0 {
                 append(&mut expected, 100);
             }
             let last = stream.appended();
             stream.sync(Lsn(last.0 - 524)).expect("sync");
-            assert_eq!(records(&stream).len(), expected.len(), "life {life}");
+            assert_eq!(records(&stream).len(), expected.len(), "round {round}");
         }
         assert!(records(&stream) == expected);
         drop(server);
@@ -377,7 +377,7 @@ fn damage_is_read_up_to_and_given_up_by_decision() {
         drop((stream, log));
         server.stop().expect("stop");
         place.reboot();
-        // What the group log held is repaired by this life, and not known in the next one any more.
+        // What the group log held is repaired by this process, and not known in the next one any more.
         drop(place.serve());
         place.reboot();
         let path = place.directory().join("streams/d/0000000000000000.seg");

@@ -21,19 +21,19 @@ impl Embedded for Place {
 fn what_is_synced_is_read_back_by_the_same_the_next_and_the_first_after_a_reboot() {
     on_both(|place| {
         let mut expected = Vec::new();
-        for life in 0..6 {
+        for round in 0..6 {
             let log = place.open();
             let stream = log.stream("a").expect("stream");
-            assert_eq!(records(&stream), expected, "life {life}");
+            assert_eq!(records(&stream), expected, "round {round}");
             for number in 0..300 {
                 let bytes = payload(number, 1 + (number as usize * 37) % 3000);
                 let lsn = stream.append(&bytes).expect("append");
                 stream.sync(lsn).expect("sync");
                 expected.push(bytes);
             }
-            assert_eq!(records(&stream), expected, "life {life}");
+            assert_eq!(records(&stream), expected, "round {round}");
             drop((stream, log));
-            if life % 2 == 1 {
+            if round % 2 == 1 {
                 place.reboot();
             }
         }
@@ -108,15 +108,15 @@ fn who_closes_last_leaves_nothing_in_memory() {
             entries.filter(|entry| !is_nvram(&entry.as_ref().expect("entry").path())).count()
         };
         let mut expected = Vec::new();
-        for life in 0..4u64 {
+        for round in 0..4u64 {
             let (log, other) = (place.open(), place.open());
             let stream = log.stream("a").expect("stream");
-            assert_eq!(records(&stream), expected, "life {life}");
+            assert_eq!(records(&stream), expected, "round {round}");
             for number in 0..20 {
                 stream.append(&payload(number, 9000)).expect("append");
                 expected.push(payload(number, 9000));
             }
-            if life == 3 {
+            if round == 3 {
                 // Its streams keep the memory, and go on.
                 log.close().expect("close");
                 stream.append(&payload(7, 70)).expect("append");
@@ -130,11 +130,11 @@ fn who_closes_last_leaves_nothing_in_memory() {
             log.close().expect("close");
             assert_eq!((left(), other.stat().lent_bytes), (1, 0), "another uses it");
             let its = other.stream("a").expect("stream");
-            its.append(&payload(life, 100)).expect("it is nobody's");
-            expected.push(payload(life, 100));
+            its.append(&payload(round, 100)).expect("it is nobody's");
+            expected.push(payload(round, 100));
             drop(its);
             other.close().expect("close");
-            assert_eq!(left(), 0, "life {life}");
+            assert_eq!(left(), 0, "round {round}");
         }
         let log = place.open();
         assert_eq!(records(&log.stream("a").expect("stream")), expected);
@@ -249,7 +249,7 @@ fn damage_is_told_from_a_torn_end() {
         stream.flush().expect("give the chunk back");
         drop((stream, log));
         place.reboot();
-        // What the group log held is repaired by this life, and not known in the next one any more.
+        // What the group log held is repaired by this process, and not known in the next one any more.
         drop(place.open());
         place.reboot();
         let path = place.root.path().join("streams/d/0000000000000000.seg");
@@ -508,9 +508,9 @@ fn a_damaged_stream_is_refused_alone_whatever_the_group_log_holds_of_it() {
     let mut bytes = std::fs::read(&path).expect("log file");
     bytes[64 + 5 * 124 + 30] ^= 1;
     std::fs::write(&path, &bytes).expect("damage");
-    for life in 0..2 {
+    for round in 0..2 {
         let log = place.open();
-        assert_eq!(records(&log.stream("other").expect("sound")).len(), 5, "life {life}");
+        assert_eq!(records(&log.stream("other").expect("sound")).len(), 5, "round {round}");
         let error = log.stream("d").err().expect("damaged");
         assert!(matches!(error, LogError::Damaged { at: Lsn(620), .. }), "{error}");
         drop(log);
@@ -546,16 +546,16 @@ fn a_stream_whose_file_has_a_damaged_header_is_refused_alone_and_can_be_given_up
         bytes[3] ^= 1;
         std::fs::write(&path, &bytes).expect("write");
     };
-    let refused = |life: &str| {
+    let refused = |round: &str| {
         let log = place.open();
-        assert_eq!(records(&log.stream("other").expect("sound")).len(), 5, "{life}");
+        assert_eq!(records(&log.stream("other").expect("sound")).len(), 5, "{round}");
         let error = log.stream("d").err().expect("damaged").to_string();
         assert!(error.contains("header"), "{error}");
         log
     };
     flip();
-    for life in ["first", "second"] {
-        drop(refused(life));
+    for round in ["first", "second"] {
+        drop(refused(round));
         place.reboot();
     }
     // What the group log held was not lost with its end.
@@ -670,23 +670,23 @@ fn a_service_that_was_closed_has_used_up_no_more_usns_than_it_gave() {
     on_both(|place| {
         let mut before = 0;
         let mut last = onejournal::Usn(0);
-        for life in 0..4 {
+        for round in 0..4 {
             let log = place.open();
             let stream = log.stream("a").expect("stream");
             let lsn = stream.append(b"record").expect("append");
             stream.sync(lsn).expect("sync");
             let found = stream.read_from(lsn).expect("reader").next_record().expect("read");
             let usn = found.expect("a record").usn;
-            assert!(usn > last, "life {life}");
+            assert!(usn > last, "round {round}");
             last = usn;
             drop(stream);
             log.close().expect("close");
             let limit =
                 std::fs::read_to_string(place.root.path().join("usn-limit")).expect("limit");
             let limit: u64 = limit.trim().parse().expect("a number");
-            assert!(limit > last.0, "life {life}");
+            assert!(limit > last.0, "round {round}");
             // They count ns; an hour of them is made good at once.
-            assert!(limit - before < 1_800_000_000_000, "life {life}: {before}, then {limit}");
+            assert!(limit - before < 1_800_000_000_000, "round {round}: {before}, then {limit}");
             before = limit;
         }
     });

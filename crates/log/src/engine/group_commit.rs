@@ -277,7 +277,7 @@ impl Service {
         written
     }
 
-    /// Begins a new life of the group log, whose pieces are all in log files.
+    /// Begins a new incarnation of the group log, whose pieces are all in log files.
     pub(crate) fn begin_group(&self, newest_generation: u64) -> Result<()> {
         let Some(device) = self.host.group() else { return Ok(()) };
         let salt = fastrand::u64(..);

@@ -75,7 +75,7 @@ impl Service {
         Ok(memory)
     }
 
-    /// Makes sure that nobody but `holder` (see `Control::chunk_holder`) sees the chunk's new life in a mapping of
+    /// Makes sure that nobody but `holder` (see `Control::chunk_holder`) sees the chunk's new contents in a mapping of
     /// its old one.
     fn renew_chunk(&self, index: usize, holder: u64) -> Result<()> {
         if self.control.chunk_holder(index) == holder {

@@ -4,7 +4,7 @@
 //! 1. USNs go on behind the limit that was kept.
 //! 2. Chunks on NVRAM say which stream they were lent to; each stream's table gets them. Where lanes are
 //!    ordinary memory, the group log says which records were acknowledged and may not be in the log
-//!    files: those streams are recovered at once, then the group log begins a new life. What it has of a stream that
+//!    files: those streams are recovered at once, then the group log begins a new incarnation. What it has of a stream that
 //!    is refused is kept beside that one's log files (`kept`).
 //!
 //! A stream, when it is first opened:

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Each chunk is a file of its own, so that a client can be handed exactly its own. A chunk is zeros
-//! before it gets its header, so nothing of its earlier life can be read or taken for a record.
+//! before it gets its header, so nothing of its earlier use can be read or taken for a record.
 //!
 //! A stream that goes on in the middle of a span gets a chunk for it that holds nothing of what was
 //! stored before: the header says from which LSN on it counts.
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(Loan::read(&chunk).expect("read"), Some(loan));
         let mut data = [1; 16];
         chunk.read(5000, &mut data).expect("read");
-        assert_eq!(data, [0; 16], "nothing of its earlier life");
+        assert_eq!(data, [0; 16], "nothing of its earlier use");
         Loan::end(&chunk).expect("end");
         assert_eq!(Loan::read(&chunk).expect("read"), None);
     }

@@ -1,4 +1,4 @@
-//! Lives of a machine, one after the other, each cut at many moments.
+//! Boots of a machine, one after the other, each cut at many moments.
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ pub(super) enum Medium {
 /// How much of a seed is looked at.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Effort {
-    pub(super) life_count: usize,
+    pub(super) boot_count: usize,
     pub(super) step_count: usize,
-    /// Crash states of one life, about.
+    /// Crash states of one boot, about.
     pub(super) state_count: usize,
     pub(super) mix: Mix,
 }
@@ -34,12 +34,12 @@ const MIX: Mix =
     Mix { payload_bytes_max: 300 << 10, has_faults: false, is_narrow: false, is_served: false };
 
 pub(super) const ANYTHING: Effort =
-    Effort { life_count: 4, step_count: 70, state_count: 120, mix: MIX };
+    Effort { boot_count: 4, step_count: 70, state_count: 120, mix: MIX };
 pub(super) const FAULTS: Effort = Effort { mix: Mix { has_faults: true, ..MIX }, ..ANYTHING };
 pub(super) const NARROW: Effort =
-    Effort { life_count: 8, step_count: 2, state_count: 60, mix: Mix { is_narrow: true, ..MIX } };
+    Effort { boot_count: 8, step_count: 2, state_count: 60, mix: Mix { is_narrow: true, ..MIX } };
 pub(super) const SERVED: Effort = Effort {
-    life_count: 3,
+    boot_count: 3,
     step_count: 120,
     state_count: 30,
     mix: Mix { is_served: true, payload_bytes_max: 60 << 10, ..MIX },
@@ -73,16 +73,16 @@ pub(super) fn run(medium: Medium, seed: u64, effort: Effort) -> Result<usize, St
     let mix = Mix { payload_bytes_max, ..effort.mix };
     let (mut images, mut model) = (Images::fresh(&settings), Model::default());
     let mut state_count = 0;
-    for life in 0..effort.life_count {
+    for boot in 0..effort.boot_count {
         let machine = Machine::power_up(&settings, images.clone());
         machine.start_trace();
-        let place = |text: String| format!("{medium:?} seed {seed} life {life}: {text}");
+        let place = |text: String| format!("{medium:?} seed {seed} boot {boot}: {text}");
         let (process, found) = check(&machine, &model, u64::MAX).map_err(place)?;
-        let place = |text: String| format!("{medium:?} seed {seed} life {life}: {text}");
+        let place = |text: String| format!("{medium:?} seed {seed} boot {boot}: {text}");
         let known = model_of(&found, &model);
         let did = live(&machine, process, known, rng.fork(), &Effort { mix, ..effort });
         let did = did.map_err(place)?;
-        let place = |text: String| format!("{medium:?} seed {seed} life {life}: {text}");
+        let place = |text: String| format!("{medium:?} seed {seed} boot {boot}: {text}");
         let traces = machine.take_trace();
         let past = Past { settings: &settings, traces: &traces, model: &did };
         state_count += past.cut_everywhere(effort.state_count, &mut rng).map_err(place)?;
@@ -93,7 +93,7 @@ pub(super) fn run(medium: Medium, seed: u64, effort: Effort) -> Result<usize, St
         cursor.advance_to(cut);
         images = cursor.crash(survival);
         let place = |text: String| {
-            format!("{medium:?} seed {seed} life {life} cut {cut} {survival:?}: {text}")
+            format!("{medium:?} seed {seed} boot {boot} cut {cut} {survival:?}: {text}")
         };
         let last = Machine::power_up(&settings, images.clone());
         let (_, found) = check(&last, &did, cut).map_err(place)?;
@@ -102,7 +102,7 @@ pub(super) fn run(medium: Medium, seed: u64, effort: Effort) -> Result<usize, St
     Ok(state_count)
 }
 
-/// Does what there is to do in one life; what was done.
+/// Does what there is to do in one boot; what was done.
 fn live(
     machine: &Arc<Machine>,
     process: Process,
@@ -129,7 +129,7 @@ fn any_survival(rng: &mut Rng) -> Survival {
     }
 }
 
-/// What was done in one life.
+/// What was done in one boot.
 struct Past<'a> {
     settings: &'a Settings,
     traces: &'a Traces,

@@ -1,4 +1,4 @@
-//! Random operations of one life of the machine.
+//! Random operations between two power cuts of the machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ pub(super) struct Mix {
     pub(super) payload_bytes_max: usize,
     /// Whether operations may fail.
     pub(super) has_faults: bool,
-    /// Only one stream, and batches of records of one length: what one life leaves looks like what the
+    /// Only one stream, and batches of records of one length: what one boot leaves looks like what the
     /// next one writes.
     pub(super) is_narrow: bool,
     /// Clients of a daemon do it all.

@@ -42,7 +42,7 @@ pub(super) mod at {
     pub(super) const DRAIN_BYTES: usize = 16;
     /// Streams that shared group commits, in all.
     pub(super) const GROUP_MEMBERS: usize = 17;
-    /// Salt of the group log's present life.
+    /// Salt of the group log's present incarnation.
     pub(super) const GROUP_SALT: usize = 18;
     /// Generation of the group log's newest header.
     pub(super) const GROUP_HEADER: usize = 19;
@@ -85,7 +85,7 @@ pub(crate) struct Control(Memory);
 /// Where the next entry of the group log goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupPlace {
-    /// Salt of the group log's present life.
+    /// Salt of the group log's present incarnation.
     pub(crate) salt: u64,
     /// Generation of its newest header.
     pub(crate) generation: u64,

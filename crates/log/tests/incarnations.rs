@@ -58,7 +58,7 @@ fn range(numbers: std::ops::Range<u64>) -> Vec<u64> {
 }
 
 /// The directories of shared memory in `memory`.
-fn lives(memory: &Path) -> Vec<PathBuf> {
+fn incarnations(memory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(memory).expect("memory");
     let paths = entries.map(|entry| entry.expect("entry").path());
     paths.filter(|path| !path.ends_with("nvram")).collect()
@@ -80,7 +80,7 @@ fn a_copy_of_a_directory_has_memory_of_its_own() {
         scope.spawn(|| append(&other, 100..120, true));
     });
     drop((log, other));
-    assert_eq!(lives(place.memory.path()).len(), 2);
+    assert_eq!(incarnations(place.memory.path()).len(), 2);
     for is_again in [false, true] {
         let both = (open(place.root.path(), &options), open(&twin, &options));
         assert_eq!(numbers(&both.0), range(0..60), "{is_again}");
@@ -185,11 +185,14 @@ fn whoever_is_given_other_memory_goes_on_in_what_is_there() {
         drop((log, joined));
         append(&open(place.root.path(), &elsewhere), 20..30, false);
         assert_eq!(numbers(&open(place.root.path(), &options)), range(0..30));
-        assert_eq!(lives(other.path()).len(), 0);
+        assert_eq!(incarnations(other.path()).len(), 0);
         // Given back it is made where the next one wants it.
         open(place.root.path(), &options).close().expect("close");
         append(&open(place.root.path(), &elsewhere), 30..40, false);
-        assert_eq!((lives(other.path()).len(), lives(place.memory.path()).len()), (1, 0));
+        assert_eq!(
+            (incarnations(other.path()).len(), incarnations(place.memory.path()).len()),
+            (1, 0)
+        );
         assert_eq!(numbers(&open(place.root.path(), &options)), range(0..40));
     });
 }
@@ -200,11 +203,11 @@ fn memory_that_comes_back_behind_other_memory_is_not_used() {
     let options = place.options();
     let log = open(place.root.path(), &options);
     append(&log, 0..20, true);
-    let [life] = &lives(place.memory.path())[..] else { panic!("one life") };
+    let [incarnation] = &incarnations(place.memory.path())[..] else { panic!("one incarnation") };
     // As in a container with a /dev/shm of its own.
     let hidden = tempfile::tempdir_in("/dev/shm").expect("shared memory");
     let hidden = hidden.path().join("life");
-    fs::rename(life, &hidden).expect("hide");
+    fs::rename(incarnation, &hidden).expect("hide");
     let error = refusal(place.root.path(), &options);
     assert!(error.contains("cannot be seen from here"), "{error}");
     drop(log);
@@ -212,10 +215,10 @@ fn memory_that_comes_back_behind_other_memory_is_not_used() {
     assert_eq!(numbers(&inside), range(0..20), "what was synced");
     append(&inside, 20..60, true);
     drop(inside);
-    for life in lives(place.memory.path()) {
-        fs::remove_dir_all(life).expect("the container ends");
+    for incarnation in incarnations(place.memory.path()) {
+        fs::remove_dir_all(incarnation).expect("the container ends");
     }
-    fs::rename(&hidden, life).expect("show");
+    fs::rename(&hidden, incarnation).expect("show");
     assert_eq!(numbers(&open(place.root.path(), &options)), range(0..60));
 }
 
@@ -226,19 +229,19 @@ fn memory_on_a_disk_is_none_after_a_restart() {
     let log = open(place.root.path(), &options);
     append(&log, 0..20, true);
     drop(log);
-    let before = lives(place.memory.path());
-    let life = place.root.path().join("life");
+    let before = incarnations(place.memory.path());
+    let incarnation = place.root.path().join("life");
     let mut text: serde_json::Value =
-        serde_json::from_slice(&fs::read(&life).expect("life")).expect("JSON");
+        serde_json::from_slice(&fs::read(&incarnation).expect("incarnation")).expect("JSON");
     text["boot"] = "another".into();
-    fs::write(&life, text.to_string()).expect("write");
+    fs::write(&incarnation, text.to_string()).expect("write");
     // What a disk has of it after a power cut is not what was there before.
     let control = before[0].join("control");
     let len_bytes = fs::metadata(&control).expect("control").len();
     fs::write(&control, vec![0; len_bytes as usize]).expect("write");
     assert_eq!(numbers(&open(place.root.path(), &options)), range(0..20));
     assert!(!before[0].exists(), "it is removed");
-    assert_eq!(lives(place.memory.path()).len(), 1);
+    assert_eq!(incarnations(place.memory.path()).len(), 1);
 }
 
 #[test]
@@ -254,14 +257,15 @@ fn others_may_not_enter() {
     for name in ["clients", "streams", "lock"] {
         assert_eq!(mode(&directory.join(name)) & 0o077, 0, "{name}");
     }
-    let [life] = &lives(place.memory.path())[..] else { panic!("one life") };
-    assert_eq!(mode(life), 0o700);
+    let [incarnation] = &incarnations(place.memory.path())[..] else { panic!("one incarnation") };
+    assert_eq!(mode(incarnation), 0o700);
     let nvram = fs::read_dir(options.nvram.as_ref().expect("NVRAM")).expect("NVRAM");
     let own: Vec<PathBuf> = nvram.map(|entry| entry.expect("entry").path()).collect();
     assert_eq!((own.len(), mode(&own[0])), (1, 0o700));
     // Memory that others could have changed is none.
     drop(log);
-    fs::set_permissions(life, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("chmod");
+    fs::set_permissions(incarnation, std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        .expect("chmod");
     let error = refusal(&directory, &options);
     assert!(error.contains("can be written by other users"), "{error}");
 }
@@ -273,21 +277,21 @@ fn a_life_that_names_something_else_removes_nothing() {
     drop(open(place.root.path(), &options));
     let precious = tempfile::tempdir().expect("directory");
     fs::write(precious.path().join("file"), b"precious").expect("file");
-    let life = place.root.path().join("life");
+    let incarnation = place.root.path().join("life");
     let mut text: serde_json::Value =
-        serde_json::from_slice(&fs::read(&life).expect("life")).expect("JSON");
+        serde_json::from_slice(&fs::read(&incarnation).expect("incarnation")).expect("JSON");
     text["memory"] = precious.path().display().to_string().into();
-    fs::write(&life, text.to_string()).expect("write");
+    fs::write(&incarnation, text.to_string()).expect("write");
     refusal(place.root.path(), &options);
     assert_eq!(fs::read(precious.path().join("file")).expect("file"), b"precious");
     // What a power cut may leave of it: its memory is gone, too.
     for left in ["", "nothing", "\0\0\0\0"] {
-        fs::write(&life, left).expect("write");
+        fs::write(&incarnation, left).expect("write");
         drop(open(place.root.path(), &options));
     }
     // Not while a process uses the memory that it named.
     let _log = open(place.root.path(), &options);
-    fs::write(&life, "").expect("write");
+    fs::write(&incarnation, "").expect("write");
     let error = refusal(place.root.path(), &options);
     assert!(error.contains("a process uses it with other shared memory"), "{error}");
 }
