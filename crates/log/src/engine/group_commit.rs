@@ -191,7 +191,7 @@ impl Service {
                 Ok(None) => continue,
                 // Its log files are damaged, which is nobody else's trouble. Who has it open may go on.
                 Err(LogError::Damaged { .. } | LogError::Incompatible(_)) => {
-                    self.keep_unread(stream)?;
+                    self.quarantine_unread(stream)?;
                     continue;
                 }
                 Err(e) => return Err(e),
@@ -208,7 +208,7 @@ impl Service {
                     return Err(e);
                 }
                 // Its files cannot be written, which is nobody else's trouble.
-                self.keep_synced(&lane)?;
+                self.quarantine_synced(&lane)?;
             }
         }
         let GroupPlace { salt, generation, sequence, .. } = self.control.group_place();
@@ -221,17 +221,19 @@ impl Service {
         Ok(place)
     }
 
-    /// Keeps what was synced of a stream whose log files cannot be read here.
-    fn keep_unread(&self, stream: StreamId) -> Result<()> {
+    /// Quarantines what was synced of a stream whose log files cannot be read here.
+    fn quarantine_unread(&self, stream: StreamId) -> Result<()> {
         let streams = self.host.streams()?;
         match streams.into_iter().find(|(_, meta)| meta.id == stream.0) {
-            Some((name, meta)) => self.keep_synced(&Lane::unread(self.host.clone(), name, meta)?),
+            Some((name, meta)) => {
+                self.quarantine_synced(&Lane::unread(self.host.clone(), name, meta)?)
+            }
             None => Ok(()),
         }
     }
 
-    /// Keeps what was synced of a stream that failed, until it is recovered.
-    fn keep_synced(&self, lane: &Lane) -> Result<()> {
+    /// Quarantines what was synced of a stream that failed, until it is recovered.
+    fn quarantine_synced(&self, lane: &Lane) -> Result<()> {
         let _drainer = self.wait_for_drainer(lane)?;
         let lsn = lane.words.drained();
         let end = lane.words.synced();
@@ -252,7 +254,7 @@ impl Service {
             return Ok(());
         }
         let piece = Piece { stream: lane.identity().stream, lsn, bytes };
-        quarantine::keep(&*self.host.store(&lane.name)?, lane.identity(), &[&piece])
+        quarantine::quarantine(&*self.host.store(&lane.name)?, lane.identity(), &[&piece])
     }
 
     /// Drains all that the group log holds, and begins it anew.

@@ -5,7 +5,7 @@
 //! 2. Chunks on NVRAM say which stream they were lent to; each stream's table gets them. Where lanes are
 //!    ordinary memory, the group log says which records were acknowledged and may not be in the log
 //!    files: those streams are recovered at once, then the group log begins a new incarnation. What it has of a stream that
-//!    is refused is kept beside that one's log files (`kept`).
+//!    is refused goes to that stream's quarantine.
 //!
 //! A stream, when it is first opened:
 //! 1. Its records are walked from the beginning of its last log file. What a chunk or a piece of the
@@ -106,7 +106,7 @@ fn recover_pieces(service: &Service, pieces: &[Piece]) -> Result<()> {
             // The stream stays refused, and no other.
             Err(e @ (LogError::Damaged { .. } | LogError::Incompatible(_))) => {
                 tracing::error!("{e}");
-                quarantine::keep(&*store, identity, &own)?;
+                quarantine::quarantine(&*store, identity, &own)?;
             }
             recovered => recovered?,
         }
@@ -148,8 +148,8 @@ impl Service {
         segments.remove_incomplete()?;
         let begin = segments.last_first().unwrap_or(0);
         let store = self.host.store(&lane.name)?;
-        let kept = quarantine::read(&*store, lane.identity())?;
-        let covers = covers(self, lane, pieces.iter().copied().chain(&kept))?;
+        let quarantined = quarantine::read(&*store, lane.identity())?;
+        let covers = covers(self, lane, pieces.iter().copied().chain(&quarantined))?;
         // Else what lies in chunks would be missed.
         words.check()?;
         let mut composite = Composite { segments, covers: &covers };

@@ -432,7 +432,7 @@ mod tests {
         let error = device::DeviceError::new(device::Operation::Write, 0, 0, error);
         lanes[0].abort_after(&LogError::from(error));
         for _ in 0..2 {
-            service.empty_group().expect("the failed one is kept elsewhere");
+            service.empty_group().expect("the failed one is quarantined");
         }
         drop((lanes, service));
         place.restart();
