@@ -10,7 +10,7 @@ use crate::directory::service_directory::Place;
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
 use crate::engine::worker::Worker;
-use crate::engine::writer::{Lender, Writer};
+use crate::engine::writer::{ChunkAllocator, Writer};
 use crate::host::StreamMeta;
 use crate::types::{READ_BYTES, RecordBatch};
 use crate::words::NOTE_BYTES;
@@ -107,7 +107,7 @@ impl LogBackend for EmbeddedLog {
         drop(worker);
         service.bring_own_home()?;
         match Arc::try_unwrap(service) {
-            Ok(service) if service.forget_all() => place.give_memory_back(|| service.retire()),
+            Ok(service) if service.forget_all() => place.release_memory(|| service.retire()),
             // Streams or readers of the log are open.
             _ => Ok(()),
         }
@@ -133,8 +133,9 @@ impl StreamBackend for EmbeddedStream {
     }
 
     fn append_batch(&self, payloads: &[&[u8]]) -> Result<Lsn> {
-        let append =
-            |writer: &mut Writer, lender: &dyn Lender| writer.append_batch(lender, payloads);
+        let append = |writer: &mut Writer, allocator: &dyn ChunkAllocator| {
+            writer.append_batch(allocator, payloads)
+        };
         self.service.with_writer(&self.lane, append)
     }
 

@@ -192,7 +192,7 @@ fn a_client_that_closes_has_brought_everything_home() {
         let rival = other.stream("a").expect("stream");
         let stat = rival.stat().expect("stat");
         assert_eq!((stat.drained, stat.record_count), (stat.appended, 1));
-        rival.acquire().expect("the lease was given back");
+        rival.acquire().expect("the lease was released");
         assert_eq!(other.stat().lent_bytes, 0);
         drop(stream);
     });

@@ -172,7 +172,7 @@ fn a_pool_that_is_too_small_makes_writers_wait_and_loses_nothing() {
 }
 
 #[test]
-fn truncation_gives_back_whole_files_and_keeps_positions() {
+fn truncation_frees_whole_files_and_keeps_positions() {
     on_both(|place| {
         let log = place.open();
         let stream = log.stream("t").expect("stream");
@@ -246,7 +246,7 @@ fn damage_is_told_from_a_torn_end() {
         }
         stream.flush().expect("flush");
         stream.release();
-        stream.flush().expect("give the chunk back");
+        stream.flush().expect("free the chunk");
         drop((stream, log));
         place.reboot();
         // What the group log held is repaired by this process, and not known in the next one any more.
@@ -357,7 +357,7 @@ fn process_without_descriptors() {
         stream.sync(lsn).expect("sync");
         stream.flush().expect("flush");
         stream.release();
-        stream.flush().expect("give the chunk back");
+        stream.flush().expect("free the chunk");
         assert_eq!((records(&stream), log.stat().lent_bytes), (expected, 0));
     });
 }
@@ -429,7 +429,7 @@ fn a_chunk_that_begins_in_the_middle_of_its_span_hides_nothing_that_was_drained(
             expected.push(bytes);
             stream.flush().expect("flush");
             stream.release();
-            stream.flush().expect("give the chunk back");
+            stream.flush().expect("free the chunk");
         }
         let lsn = stream.append(b"last").expect("append");
         stream.sync(lsn).expect("sync");
@@ -584,7 +584,7 @@ fn a_lease_can_be_taken_without_appending() {
 }
 
 #[test]
-fn the_last_to_leave_gives_back_the_memory_of_free_chunks() {
+fn the_last_to_leave_frees_the_memory_of_free_chunks() {
     let place = &Place::new(false);
     let chunk_files = || {
         let memory = std::fs::read_dir(place.memory.path()).expect("memory");
@@ -602,11 +602,11 @@ fn the_last_to_leave_gives_back_the_memory_of_free_chunks() {
         stream.sync(lsn).expect("sync");
     }
     idle.release();
-    idle.flush().expect("give the chunk back");
+    idle.flush().expect("free the chunk");
     drop((idle, one));
     assert_eq!(chunk_files(), 2, "somebody is there");
     drop((busy, other));
-    assert_eq!(chunk_files(), 1, "one is lent");
+    assert_eq!(chunk_files(), 1, "one is allocated");
     let log = place.open();
     for name in ["idle", "busy"] {
         let stream = log.stream(name).expect("stream");

@@ -186,7 +186,7 @@ fn whoever_is_given_other_memory_goes_on_in_what_is_there() {
         append(&open(place.root.path(), &elsewhere), 20..30, false);
         assert_eq!(numbers(&open(place.root.path(), &options)), range(0..30));
         assert_eq!(incarnations(other.path()).len(), 0);
-        // Given back it is made where the next one wants it.
+        // Released, it is made where the next one wants it.
         open(place.root.path(), &options).close().expect("close");
         append(&open(place.root.path(), &elsewhere), 30..40, false);
         assert_eq!(

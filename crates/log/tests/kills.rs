@@ -235,7 +235,7 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
 }
 
 /// Nobody but the daemon leads group commits and drains: a client that is stopped, wherever that is, keeps its own
-/// stream and what it was lent, and nothing else.
+/// stream and what it was allocated, and nothing else.
 #[test]
 fn a_stopped_client_holds_up_nobody() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

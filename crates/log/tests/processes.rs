@@ -217,7 +217,7 @@ fn kill_for(is_nvram: bool, time: Duration) {
         stream.flush().expect("flush");
     }
     let stat = log.stat();
-    assert_eq!((stat.lent_bytes, stat.is_aborted), (0, false), "all chunks come back");
+    assert_eq!((stat.lent_bytes, stat.is_aborted), (0, false), "all chunks are free");
     println!("{} workers, {count} records acknowledged, {:?}", place.next_worker, begin.elapsed());
     assert!(count > 0, "nothing was done");
     drop(log);

@@ -12,8 +12,8 @@ use device::sync::{Condvar, Mutex};
 use device::{Access, MappedNvram};
 
 use super::connection::Client;
-use crate::engine::writer::Lender;
-use crate::format::chunk::Lent;
+use crate::engine::writer::ChunkAllocator;
+use crate::format::chunk::LaneChunk;
 use crate::wire::protocol::{FILES_MAX, Kind, Request};
 use crate::words::LaneWords;
 use crate::{LogError, Result};
@@ -27,7 +27,7 @@ pub(super) struct Ahead {
 }
 
 struct State {
-    ready: BTreeMap<u64, Lent>,
+    ready: BTreeMap<u64, LaneChunk>,
     /// What the thread is to ask for, or is asking for just now.
     wanted: Option<u64>,
     /// How many it asks for.
@@ -48,18 +48,18 @@ impl Ahead {
             (first, state.count)
         };
         // If it fails the writer asks again, and hears why.
-        let lent = borrow(client, self, first, count).unwrap_or_default();
+        let allocated = fetch_chunks(client, self, first, count).unwrap_or_default();
         let mut state = self.state.lock();
-        state.ready.extend(lent.into_iter().map(|lent| (lent.ordinal, lent)));
+        state.ready.extend(allocated.into_iter().map(|allocated| (allocated.ordinal, allocated)));
         state.wanted = None;
         self.changed.notify_all();
     }
 }
 
 /// Chunks from span `first` on; `count` 0: one, waiting for it.
-fn borrow(client: &Client, ahead: &Ahead, first: u64, count: u32) -> Result<Vec<Lent>> {
+fn fetch_chunks(client: &Client, ahead: &Ahead, first: u64, count: u32) -> Result<Vec<LaneChunk>> {
     let Ahead { stream, token, .. } = *ahead;
-    let request = Request { stream, token, at: first, count, ..Request::new(Kind::Lend) };
+    let request = Request { stream, token, at: first, count, ..Request::new(Kind::Allocate) };
     let (_, files) = client.call(&request)?;
     let map = |(file, ordinal): (OwnedFd, u64)| {
         // The socket as a name: the file has none that a client knows.
@@ -69,7 +69,7 @@ fn borrow(client: &Client, ahead: &Ahead, first: u64, count: u32) -> Result<Vec<
             false => Some(device::Durability::Process),
         };
         let memory = MappedNvram::share(&client.socket, file, Access::ReadWrite, class)?;
-        Ok(Lent { ordinal, memory: Arc::new(memory) })
+        Ok(LaneChunk { ordinal, memory: Arc::new(memory) })
     };
     files.into_iter().zip(first..).map(map).collect()
 }
@@ -88,16 +88,16 @@ pub(super) fn start_fetcher(client: Weak<Client>) -> Sender<Arc<Ahead>> {
     sender
 }
 
-/// What a client's writer borrows from.
-pub(super) struct RemoteLender<'a> {
+/// Where a client's writer gets its chunks.
+pub(super) struct RemoteAllocator<'a> {
     pub(super) client: &'a Client,
     pub(super) fetcher: &'a Sender<Arc<Ahead>>,
     pub(super) ahead: &'a Arc<Ahead>,
     pub(super) words: &'a LaneWords,
 }
 
-impl Lender for RemoteLender<'_> {
-    fn lend(&self, ordinal: u64) -> Result<Lent> {
+impl ChunkAllocator for RemoteAllocator<'_> {
+    fn allocate(&self, ordinal: u64) -> Result<LaneChunk> {
         let mut state = self.ahead.state.lock();
         state.ready = state.ready.split_off(&ordinal);
         if !state.ready.contains_key(&ordinal) {
@@ -106,14 +106,14 @@ impl Lender for RemoteLender<'_> {
         while state.wanted.is_some() && !state.ready.contains_key(&ordinal) {
             state = self.ahead.changed.wait(state);
         }
-        if let Some(lent) = state.ready.remove(&ordinal) {
-            return Ok(lent);
+        if let Some(allocated) = state.ready.remove(&ordinal) {
+            return Ok(allocated);
         }
         drop(state);
-        let lent = borrow(self.client, self.ahead, ordinal, 0);
-        // The daemon has taken back all that is not needed yet.
-        let lent = lent.inspect_err(|_| self.ahead.state.lock().ready.clear())?;
-        lent.into_iter().next().ok_or_else(|| LogError::Daemon("it lent nothing".into()))
+        let allocated = fetch_chunks(self.client, self.ahead, ordinal, 0);
+        // The daemon has freed all that is not needed yet.
+        let allocated = allocated.inspect_err(|_| self.ahead.state.lock().ready.clear())?;
+        allocated.into_iter().next().ok_or_else(|| LogError::Daemon("it allocated nothing".into()))
     }
 
     fn extend_usn(&self) -> Result<()> {

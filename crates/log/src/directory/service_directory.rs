@@ -63,7 +63,7 @@ pub(crate) struct Place {
     memory: Folder,
     control: Control,
     client: Client,
-    /// Locked while this process lives, or until it gives the memory back.
+    /// Locked while this process lives, or until it releases the memory.
     slot: ForkClosed,
     has_left: AtomicBool,
     /// If this process is the directory's daemon.
@@ -162,7 +162,7 @@ impl Place {
 
     /// Removes the shared memory if no other process has joined and `is_done` says that nothing is in it. Nobody may
     /// use this place behind that.
-    pub(crate) fn give_memory_back(&self, is_done: impl FnOnce() -> Result<bool>) -> Result<()> {
+    pub(crate) fn release_memory(&self, is_done: impl FnOnce() -> Result<bool>) -> Result<()> {
         let is_alone = || !self.slots.is_joined(self.client.slot());
         let control = &self.control;
         let joined_count = || control.joined_count();
@@ -470,7 +470,7 @@ impl Host for Place {
 }
 
 impl Drop for Place {
-    /// The last process to leave gives back the memory of the chunks that nobody has borrowed; the words,
+    /// The last process to leave frees the memory of the chunks that no stream has; the words,
     /// some kilobytes, stay, so that the next one need not recover anything. What a client of a daemon
     /// may have mapped stays too.
     fn drop(&mut self) {
@@ -485,7 +485,7 @@ impl Drop for Place {
         let control = &self.control;
         for index in 0..self.settings.chunk_count as usize {
             if control.chunk_state(index) == ChunkState::Free && control.chunk_holder(index) == 0 {
-                // There need not be one. It is made again when it is lent.
+                // There need not be one. It is made again when it is allocated.
                 let _ = self.memory.remove(&chunk_name(index));
             }
         }

@@ -58,7 +58,8 @@ mod tests {
 
     /// Appends a record; where the lane ends then.
     fn append(service: &Service, lane: &Arc<Lane>) -> u64 {
-        let appended = service.with_writer(lane, |writer, lender| writer.append(lender, b"record"));
+        let appended =
+            service.with_writer(lane, |writer, allocator| writer.append(allocator, b"record"));
         appended.expect("append");
         lane.words.appended()
     }

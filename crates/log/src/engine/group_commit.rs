@@ -4,7 +4,7 @@
 //! One leader writes at a time (`gather` says for whom it waits), so an entry that is found behind one that is not valid proves damage.
 //!
 //! Invariants: a piece is written once its bytes can change no more (below `appended`), and read while
-//! the drainer's word is held, so that its chunk is not lent to another.
+//! the drainer's word is held, so that its chunk is not allocated to another.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
 //! One process's part in a service: the streams it has open. The leases it holds are in `own_lease`, the
-//! chunks it lends itself in `pool`.
+//! chunks it allocates itself in `pool`.
 //!
 //! # Who may do what
 //!
@@ -264,7 +264,7 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::writer::{Lender, Writer};
+    use crate::engine::writer::{ChunkAllocator, Writer};
     use crate::test_directory::{TestPlace, make_lane};
     use crate::words::STREAM_COUNT_MAX;
 
@@ -308,10 +308,10 @@ mod tests {
     }
 
     #[test]
-    fn who_gave_the_memory_back_uses_it_no_more() {
+    fn a_process_that_released_the_memory_uses_it_no_more() {
         let place = TestPlace::new();
         let (first, _) = place.join();
-        first.give_memory_back(|| Ok(true)).expect("nobody else is there");
+        first.release_memory(|| Ok(true)).expect("nobody else is there");
         // It still has its files open, and the next one has its slot.
         let (log, other) = (place.open(), place.open());
         let stream = log.stream("a").expect("stream");
@@ -334,9 +334,9 @@ mod tests {
                 other = stays.then_some(joined);
                 Ok(true)
             };
-            first.give_memory_back(come).expect("another one came");
+            first.release_memory(come).expect("another one came");
             assert_eq!(place.memory_count(), 1, "stays: {stays}");
-            first.give_memory_back(|| Ok(true)).expect("nobody comes");
+            first.release_memory(|| Ok(true)).expect("nobody comes");
             assert_eq!(place.memory_count(), usize::from(stays));
         }
     }
@@ -346,12 +346,14 @@ mod tests {
         let place = TestPlace::new();
         let (_, service) = place.join();
         let lane = make_lane(&service, "short");
-        let append = |writer: &mut Writer, lender: &dyn Lender| writer.append(lender, &[1; 50_000]);
+        let append = |writer: &mut Writer, allocator: &dyn ChunkAllocator| {
+            writer.append(allocator, &[1; 50_000])
+        };
         service.with_writer(&lane, append).expect("append");
-        assert!(service.lent_count() > 0);
+        assert!(service.allocated_count() > 0);
         service.remove_named(&lane.name, Some(lane.meta.clone())).expect("remove");
         let drained = service.control.drain_bytes();
-        assert_eq!((service.lent_count(), drained), (0, 0));
+        assert_eq!((service.allocated_count(), drained), (0, 0));
     }
 
     #[test]
@@ -365,9 +367,9 @@ mod tests {
         let id = lane.identity().stream;
         assert!(!other.service().forget_removed(id).expect("look"), "it is there");
         service.host.remove_stream(&lane.name, &lane.meta).expect("remove");
-        assert!(service.lent_count() > 0);
+        assert!(service.allocated_count() > 0);
         assert!(other.service().forget_removed(id).expect("look"));
-        assert_eq!(service.lent_count(), 0);
+        assert_eq!(service.allocated_count(), 0);
         assert!(other.service().open_lanes().is_empty());
     }
 
@@ -378,7 +380,9 @@ mod tests {
         let ((_, service), (_, other)) = (place.join(), place.join());
         let append = |service: &Service, lane: &Arc<Lane>, len_bytes| {
             let bytes = vec![1; len_bytes];
-            let append = |writer: &mut Writer, lender: &dyn Lender| writer.append(lender, &bytes);
+            let append = |writer: &mut Writer, allocator: &dyn ChunkAllocator| {
+                writer.append(allocator, &bytes)
+            };
             let lsn = service.with_writer(lane, append).expect("append");
             service.sync(lane, lsn).expect("sync");
         };
@@ -423,8 +427,9 @@ mod tests {
         let (_, service) = place.join();
         let lanes = ["failed", "sound"].map(|name| make_lane(&service, name));
         for lane in &lanes {
-            let append =
-                |writer: &mut Writer, lender: &dyn Lender| writer.append(lender, &[1; 500]);
+            let append = |writer: &mut Writer, allocator: &dyn ChunkAllocator| {
+                writer.append(allocator, &[1; 500])
+            };
             let lsn = service.with_writer(lane, append).expect("append");
             service.sync(lane, lsn).expect("sync");
         }

@@ -64,8 +64,8 @@ fn every_table_is_the_struct() {
     let header = fields!(record::RawHeader: length_flags, crc, stream, lsn_low, usn);
     assert_eq!(documented("## Record"), header);
     assert_filled("## Record", record::HEADER_BYTES);
-    let loan = fields!(chunk::RawChunk: magic, salt, ordinal, first_lsn, stream, crc);
-    assert_eq!(documented("## Chunk"), loan);
+    let allocation = fields!(chunk::RawChunk: magic, salt, ordinal, first_lsn, stream, crc);
+    assert_eq!(documented("## Chunk"), allocation);
     assert_filled("## Chunk", size_of::<chunk::RawChunk>());
     let segment = fields!(segments::RawSegment: magic, salt, first_lsn, stream, crc, reserved);
     assert_eq!(documented("## Log file"), segment);

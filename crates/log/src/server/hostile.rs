@@ -94,12 +94,12 @@ impl Lane {
         let identity = Identity { stream: StreamId(stream), salt };
         let words = File::from(files.remove(0));
         let chunk_bytes = hello.values[0];
-        let chunk = Lane::lend(&raw, stream, token, position / chunk_bytes)?;
+        let chunk = Lane::allocate(&raw, stream, token, position / chunk_bytes)?;
         Ok(Lane { raw, identity, token, position, words, chunk, chunk_bytes })
     }
 
-    fn lend(raw: &Raw, stream: u32, token: u64, at: u64) -> Result<File> {
-        let request = Request { stream, token, at, ..Request::new(Kind::Lend) };
+    fn allocate(raw: &Raw, stream: u32, token: u64, at: u64) -> Result<File> {
+        let request = Request { stream, token, at, ..Request::new(Kind::Allocate) };
         let (_, mut files) = raw.ask(&request)?;
         Ok(files.remove(0).into())
     }
@@ -171,7 +171,7 @@ impl Lane {
         const KINDS: [Kind; 8] = [
             Kind::Sync,
             Kind::Flush,
-            Kind::Lend,
+            Kind::Allocate,
             Kind::Read,
             Kind::Stat,
             Kind::Truncate,
@@ -400,7 +400,7 @@ fn regression_a_client_that_reads_no_answer_is_given_no_descriptors() {
     let lane = Lane::take(&place, "silent").expect("lease");
     let (stream, token) = (lane.identity.stream.0, lane.token);
     let at = lane.position / lane.chunk_bytes;
-    let request = Request { stream, token, at, ..Request::new(Kind::Lend) };
+    let request = Request { stream, token, at, ..Request::new(Kind::Allocate) };
     let mut sent = 0;
     while transport::send(&lane.raw.0, request.encode().as_bytes(), &[]).is_ok() {
         sent += 1;
@@ -408,7 +408,7 @@ fn regression_a_client_that_reads_no_answer_is_given_no_descriptors() {
         assert!(sent < 10_000, "it goes on for ever");
     }
     // The first error may say that it was closed before all requests were received.
-    let answers = (0..4).filter(|_| receive_answer(&lane.raw.0, Kind::Lend).is_ok()).count();
+    let answers = (0..4).filter(|_| receive_answer(&lane.raw.0, Kind::Allocate).is_ok()).count();
     assert!(answers <= 1, "{answers} of {sent} requests");
     let log = Log::connect(place.socket()).expect("connect");
     Innocent::new(&log, "innocent").go_on();
@@ -423,18 +423,18 @@ fn a_client_cannot_take_more_than_its_share() {
     let _server = Server::start(path, &place.options(), &options).expect("serve");
     let lane = Lane::take(&place, "greedy").expect("lease");
     let first = lane.position / lane.chunk_bytes;
-    let mut lent = 1;
-    while lane.ask(Kind::Lend, first + lent, 0).is_ok() {
-        lent += 1;
-        assert!(lent < 1000, "there is no end");
+    let mut allocated = 1;
+    while lane.ask(Kind::Allocate, first + allocated, 0).is_ok() {
+        allocated += 1;
+        assert!(allocated < 1000, "there is no end");
     }
-    let (far, other) = (first + lent + 5, first.wrapping_sub(1));
+    let (far, other) = (first + allocated + 5, first.wrapping_sub(1));
     for at in [far, other, u64::MAX] {
-        let error = lane.ask(Kind::Lend, at, 0).expect_err("not the next one");
+        let error = lane.ask(Kind::Allocate, at, 0).expect_err("not the next one");
         assert!(matches!(error, LogError::Usage(_) | LogError::Full { .. }), "{at}: {error}");
     }
     let stolen = Lane { token: lane.token ^ 1, ..lane };
-    assert!(matches!(stolen.ask(Kind::Lend, first, 0), Err(LogError::Aborted(_))));
+    assert!(matches!(stolen.ask(Kind::Allocate, first, 0), Err(LogError::Aborted(_))));
     drop(stolen);
     let open: Vec<Raw> = (0..4).map(|_| Raw::connect(&place)).collect();
     let mut buf = [0; REPLY_BYTES];

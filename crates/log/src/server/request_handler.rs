@@ -20,7 +20,7 @@ pub(crate) struct RequestHandler {
     promised: Mutex<HashMap<u32, usize>>,
 }
 
-/// A chunk that was promised to a user, until it is lent.
+/// A chunk that was promised to a user, until it is allocated.
 pub(super) struct Promise<'a> {
     handler: &'a RequestHandler,
     uid: u32,
@@ -64,7 +64,7 @@ impl RequestHandler {
         lanes.iter().filter(is_theirs).map(|lane| lane.words.chunks().len()).sum()
     }
 
-    /// Ends the leases of clients that are gone, takes back what others took too much, and closes streams that nobody uses.
+    /// Ends the leases of clients that are gone, frees what others took too much, and closes streams that nobody uses.
     pub(crate) fn tend(&self) {
         for lane in self.service.open_lanes() {
             if lane.words.remote().is_none() {
@@ -117,11 +117,11 @@ mod tests {
         let handler = RequestHandler::new(Arc::new(service), Limits::default()).expect("handler");
         let first = handler.promise(7, 2).expect("one");
         let second = handler.promise(7, 2).expect("two");
-        assert!(handler.promise(7, 2).is_none(), "nothing is lent yet");
+        assert!(handler.promise(7, 2).is_none(), "nothing is allocated yet");
         assert!(handler.promise(8, 2).is_some(), "another user");
         assert!(handler.promise(7, usize::MAX).is_some(), "who may have all");
         drop(first);
-        let third = handler.promise(7, 2).expect("one was lent and given back");
+        let third = handler.promise(7, 2).expect("one was allocated and released");
         drop((second, third));
         assert!(handler.promised.lock().is_empty());
     }

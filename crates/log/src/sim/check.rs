@@ -72,8 +72,10 @@ pub(super) fn check(
         }
         found.insert(name.to_owned(), stream);
     }
-    if let Some(lent) = Some(process.service.lent_count()).filter(|lent| *lent > 0) {
-        return Err(format!("{lent} chunks are nobody's and not free"));
+    if let Some(allocated) =
+        Some(process.service.allocated_count()).filter(|allocated| *allocated > 0)
+    {
+        return Err(format!("{allocated} chunks are nobody's and not free"));
     }
     usns.sort_unstable();
     match usns.windows(2).find(|pair| pair[0].1 >= pair[1].1) {

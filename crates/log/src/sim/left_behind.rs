@@ -25,7 +25,7 @@ fn machine_of(settings: Settings) -> Arc<Machine> {
 }
 
 fn append(process: &Process, lane: &Arc<Lane>, payload: &[u8]) -> Result<Lsn> {
-    process.service.with_writer(lane, |writer, lender| writer.append(lender, payload))
+    process.service.with_writer(lane, |writer, allocator| writer.append(allocator, payload))
 }
 
 /// The machine after a power cut that keeps everything.
@@ -93,13 +93,13 @@ fn the_chunks_of_a_dead_lessee_come_back_with_the_next_drain() {
     let dead = Process::join(&machine).expect("join");
     let lane = dead.make("a").expect("stream");
     append(&dead, &lane, &[1; 30_000]).expect("append");
-    // It was lending itself one more.
+    // It was allocating itself one more.
     assert!(dead.service.control.take_chunk(9, lane.identity().stream));
     dead.host.die();
     let process = Process::join(&machine).expect("join");
     let lane = process.open("a").expect("open").expect("there");
     process.service.drain(&lane).expect("drain");
-    assert_eq!(process.service.lent_count(), 0);
+    assert_eq!(process.service.allocated_count(), 0);
     assert_eq!(read_all(&lane).expect("readable").count(), 1);
 }
 
@@ -124,7 +124,7 @@ fn a_lane_that_names_the_chunks_of_others_gets_none_of_them() {
         assert!(matches!(hostile.chunk_memory(index), Err(LogError::Incompatible(_))));
         process.service.drain(&victim).expect("its chunk is untouched");
         assert_eq!(read_all(&victim).expect("readable").count(), 1);
-        assert_eq!(process.service.lent_count(), 1, "the victim's");
+        assert_eq!(process.service.allocated_count(), 1, "the victim's");
     }
 }
 
@@ -160,16 +160,16 @@ fn a_batch_that_finds_no_usn_stores_nothing() {
     let batch: Vec<&[u8]> = vec![b"a batch"; 5];
     process
         .service
-        .with_writer(&lane, |writer, lender| writer.append_batch(lender, &batch))
+        .with_writer(&lane, |writer, allocator| writer.append_batch(allocator, &batch))
         .expect_err("the limit could not be kept");
     let mut bytes = vec![1; 1000];
     let (_, index) = lane.chunks()[0];
-    lane.chunk_memory(index).expect("lent").read(DATA_OFFSET, &mut bytes).expect("read");
+    lane.chunk_memory(index).expect("allocated").read(DATA_OFFSET, &mut bytes).expect("read");
     assert_eq!(bytes, [0; 1000]);
 }
 
 #[test]
-fn a_writer_that_waited_in_vain_gives_back_what_it_does_not_use() {
+fn a_writer_that_waited_in_vain_frees_what_it_does_not_use() {
     let machine = machine(Medium::Memory);
     let process = Process::join(&machine).expect("join");
     let lane = process.make("a").expect("stream");
@@ -235,7 +235,7 @@ fn a_removed_stream_takes_nothing_from_those_who_have_it_open() {
     one.service.remove(&lane).expect("remove");
     let error = append(&other, &open, b"lost").expect_err("it is gone");
     assert!(error.to_string().contains("it was removed"), "{error}");
-    assert_eq!(one.service.lent_count(), 0);
+    assert_eq!(one.service.allocated_count(), 0);
     let anew = one.make("a").expect("made anew");
     append(&one, &anew, b"new").expect("append");
     assert_eq!(read_all(&anew).expect("readable").count(), 1);

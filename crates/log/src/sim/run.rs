@@ -234,7 +234,7 @@ impl Past<'_> {
             let before = stream.clone();
             let lsn = process
                 .service
-                .with_writer(&lane, |writer, lender| writer.append(lender, b"once more"))
+                .with_writer(&lane, |writer, allocator| writer.append(allocator, b"once more"))
                 .map_err(text)?;
             process.service.sync(&lane, Lsn(lsn.0)).map_err(text)?;
             *stream = read_all(&lane)?;

@@ -376,9 +376,10 @@ impl Served {
             }
             self.acknowledge(index, end);
         }
-        let lent = self.daemon.run(|handler| handler.service.lent_count()).map_err(text)?;
+        let allocated =
+            self.daemon.run(|handler| handler.service.allocated_count()).map_err(text)?;
         let words = self.machine.words_count();
-        match (lent, words) {
+        match (allocated, words) {
             (Some(0), 0) => Ok(()),
             left => Err(format!("chunks and words of clients that nobody has: {left:?}")),
         }

@@ -219,8 +219,8 @@ impl Workload {
         let slices: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
         let begun = self.machine.now();
         let service = &self.process.service;
-        let last =
-            service.with_writer(lane, |writer, lender| writer.append_batch(lender, &slices))?;
+        let last = service
+            .with_writer(lane, |writer, allocator| writer.append_batch(allocator, &slices))?;
         let now = self.machine.now();
         let is_nvram = self.process.host.nvram().is_some();
         let stream = self.model.live(name).expect("it is open");

@@ -98,7 +98,7 @@ pub(crate) struct GroupPlace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChunkState {
     Free,
-    Lent(StreamId),
+    Allocated(StreamId),
     /// A process began to free it.
     Freeing(StreamId),
     /// The word names no stream that can be.
@@ -374,7 +374,7 @@ impl Control {
         let stream = (word & !FREEING).checked_sub(1).map(u32::try_from);
         match stream {
             None if word == 0 => ChunkState::Free,
-            Some(Ok(number)) if word & FREEING == 0 => ChunkState::Lent(StreamId(number)),
+            Some(Ok(number)) if word & FREEING == 0 => ChunkState::Allocated(StreamId(number)),
             Some(Ok(number)) => ChunkState::Freeing(StreamId(number)),
             _ => ChunkState::Foreign,
         }
@@ -383,7 +383,7 @@ impl Control {
     /// The stream that has the chunk, or whose process is freeing it.
     pub(crate) fn chunk_owner(&self, index: usize) -> Option<StreamId> {
         match self.chunk_state(index) {
-            ChunkState::Lent(stream) | ChunkState::Freeing(stream) => Some(stream),
+            ChunkState::Allocated(stream) | ChunkState::Freeing(stream) => Some(stream),
             ChunkState::Free | ChunkState::Foreign => None,
         }
     }
@@ -598,7 +598,7 @@ mod tests {
         let (one, other) = (StreamId(u32::MAX), StreamId(0));
         assert_eq!(control.chunk_state(3), ChunkState::Free);
         assert!(control.take_chunk(3, one) && !control.take_chunk(3, other));
-        assert_eq!(control.chunk_state(3), ChunkState::Lent(one));
+        assert_eq!(control.chunk_state(3), ChunkState::Allocated(one));
         assert!(!control.begin_freeing(3, other) && control.begin_freeing(3, one));
         assert_eq!(control.chunk_state(3), ChunkState::Freeing(one));
         assert!(!control.begin_freeing(3, one), "once only");

@@ -146,7 +146,7 @@ fn a_chunk_is_used_again() {
             claim.release();
         })
     };
-    let lender = {
+    let allocator = {
         let (lane, control) = (LaneWords::model(words.clone()), Control::model(control));
         let chunk = chunk.clone();
         loom::thread::spawn(move || {
@@ -171,7 +171,7 @@ fn a_chunk_is_used_again() {
     };
     assert_eq!(found, 1, "the stream's record");
     drainer.join().expect("no panic");
-    lender.join().expect("no panic");
+    allocator.join().expect("no panic");
 }
 
 /// Two streams that share a group log.
