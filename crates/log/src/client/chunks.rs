@@ -22,11 +22,11 @@ use crate::{LogError, Result};
 pub(super) struct Ahead {
     pub(super) stream: u32,
     pub(super) token: u64,
-    state: Mutex<State>,
+    queue: Mutex<ChunkQueue>,
     changed: Condvar,
 }
 
-struct State {
+struct ChunkQueue {
     ready: BTreeMap<u64, LaneChunk>,
     /// What the thread is to ask for, or is asking for just now.
     wanted: Option<u64>,
@@ -36,22 +36,22 @@ struct State {
 
 impl Ahead {
     pub(super) fn new(stream: u32, token: u64) -> Arc<Ahead> {
-        let state = State { ready: BTreeMap::new(), wanted: None, count: 1 };
-        Arc::new(Ahead { stream, token, state: Mutex::new(state), changed: Condvar::new() })
+        let queue = ChunkQueue { ready: BTreeMap::new(), wanted: None, count: 1 };
+        Arc::new(Ahead { stream, token, queue: Mutex::new(queue), changed: Condvar::new() })
     }
 
     /// Asks for what is wanted.
     fn fetch(&self, client: &Client) {
         let (first, count) = {
-            let state = self.state.lock();
-            let Some(first) = state.wanted else { return };
-            (first, state.count)
+            let queue = self.queue.lock();
+            let Some(first) = queue.wanted else { return };
+            (first, queue.count)
         };
         // If it fails the writer asks again, and hears why.
         let allocated = fetch_chunks(client, self, first, count).unwrap_or_default();
-        let mut state = self.state.lock();
-        state.ready.extend(allocated.into_iter().map(|allocated| (allocated.ordinal, allocated)));
-        state.wanted = None;
+        let mut queue = self.queue.lock();
+        queue.ready.extend(allocated.into_iter().map(|allocated| (allocated.ordinal, allocated)));
+        queue.wanted = None;
         self.changed.notify_all();
     }
 }
@@ -98,21 +98,21 @@ pub(super) struct RemoteAllocator<'a> {
 
 impl ChunkAllocator for RemoteAllocator<'_> {
     fn allocate(&self, ordinal: u64) -> Result<LaneChunk> {
-        let mut state = self.ahead.state.lock();
-        state.ready = state.ready.split_off(&ordinal);
-        if !state.ready.contains_key(&ordinal) {
-            state.count = (state.count * 2).min(FILES_MAX as u32);
+        let mut queue = self.ahead.queue.lock();
+        queue.ready = queue.ready.split_off(&ordinal);
+        if !queue.ready.contains_key(&ordinal) {
+            queue.count = (queue.count * 2).min(FILES_MAX as u32);
         }
-        while state.wanted.is_some() && !state.ready.contains_key(&ordinal) {
-            state = self.ahead.changed.wait(state);
+        while queue.wanted.is_some() && !queue.ready.contains_key(&ordinal) {
+            queue = self.ahead.changed.wait(queue);
         }
-        if let Some(allocated) = state.ready.remove(&ordinal) {
+        if let Some(allocated) = queue.ready.remove(&ordinal) {
             return Ok(allocated);
         }
-        drop(state);
+        drop(queue);
         let allocated = fetch_chunks(self.client, self.ahead, ordinal, 0);
         // The daemon has freed all that is not needed yet.
-        let allocated = allocated.inspect_err(|_| self.ahead.state.lock().ready.clear())?;
+        let allocated = allocated.inspect_err(|_| self.ahead.queue.lock().ready.clear())?;
         allocated.into_iter().next().ok_or_else(|| LogError::Daemon("it allocated nothing".into()))
     }
 
@@ -124,15 +124,15 @@ impl ChunkAllocator for RemoteAllocator<'_> {
     }
 
     fn announce(&self, ordinal: u64) {
-        let mut state = self.ahead.state.lock();
-        if state.wanted.is_some() || state.ready.len() as u32 * 2 > state.count {
+        let mut queue = self.ahead.queue.lock();
+        if queue.wanted.is_some() || queue.ready.len() as u32 * 2 > queue.count {
             return;
         }
-        let first = state.ready.keys().next_back().map_or(ordinal, |last| last + 1);
-        state.wanted = Some(first);
-        drop(state);
+        let first = queue.ready.keys().next_back().map_or(ordinal, |last| last + 1);
+        queue.wanted = Some(first);
+        drop(queue);
         if self.fetcher.send(self.ahead.clone()).is_err() {
-            self.ahead.state.lock().wanted = None;
+            self.ahead.queue.lock().wanted = None;
         }
     }
 }

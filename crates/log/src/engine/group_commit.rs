@@ -17,7 +17,7 @@ use crate::engine::service::Service;
 use crate::engine::stall::StallTimeout;
 use crate::format::group::{ENTRIES_AT, Piece, RawHeader, encode_entry, table_room, write_header};
 use crate::format::quarantine;
-use crate::words::GroupPlace;
+use crate::words::GroupPosition;
 use crate::{LogError, Result, StreamId};
 
 /// More bytes of one stream than this are drained instead: written once, to its log file.
@@ -68,7 +68,7 @@ impl Service {
             self.check_group()?;
             let epoch = self.control.epoch();
             self.check_leader(&mut stall)?;
-            self.control.set_pending(lane.identity().stream.place());
+            self.control.set_pending(lane.identity().stream.index());
             // Whether a leader lives is asked of the system, so only when it takes its time.
             let is_dead = |held| is_late && self.is_dead(held);
             if self.control.claim_leader(self.host.client(), is_dead) {
@@ -77,7 +77,7 @@ impl Service {
                 self.control.release_leader();
                 led?;
                 if words.synced() < end {
-                    // It had no place in the entry, or is being drained just now.
+                    // It had no room in the entry, or is being drained just now.
                     return self.drain(lane);
                 }
             } else if words.synced() < end {
@@ -111,17 +111,17 @@ impl Service {
         let mut pieces = Vec::new();
         let mut taken_bytes = 0;
         let room_bytes = self.host.group().map_or(0, |device| device.size_bytes() - ENTRIES_AT);
-        let places = self.control.take_pending();
-        self.took(places.len());
-        for place in places {
+        let indexes = self.control.take_pending();
+        self.took(indexes.len());
+        for index in indexes {
             let next_bytes = taken_bytes as u64 + PIECE_BYTES_MAX + table_room(pieces.len() + 1);
             let is_full = taken_bytes >= ENTRY_BYTES_MAX || next_bytes > room_bytes;
             if is_full && !pieces.is_empty() {
-                self.control.set_pending(place);
+                self.control.set_pending(index);
                 continue;
             }
             // A lane that cannot be opened or read is the trouble of whoever waits for it.
-            let Ok(Some(lane)) = self.lane_at(place) else { continue };
+            let Ok(Some(lane)) = self.lane_at(index) else { continue };
             if let Ok(Some(piece)) = self.take_piece(&lane) {
                 taken_bytes += piece.bytes.len();
                 pieces.push(piece);
@@ -164,27 +164,27 @@ impl Service {
 
     fn write_entry(&self, pieces: &[Piece]) -> Result<()> {
         let device = self.host.group().expect("only where lanes are ordinary memory");
-        let encode = |place: &GroupPlace| {
-            encode_entry(place.salt, place.sequence, pieces, device.sector_bytes())
+        let encode = |position: &GroupPosition| {
+            encode_entry(position.salt, position.sequence, pieces, device.sector_bytes())
         };
-        let mut place = self.control.group_place();
-        let mut entry = encode(&place);
-        let end = place.offset + entry.len() as u64;
+        let mut position = self.control.group_position();
+        let mut entry = encode(&position);
+        let end = position.offset + entry.len() as u64;
         if self.control.is_group_unsure() || end > device.size_bytes() {
-            place = self.begin_round(device)?;
-            entry = encode(&place);
+            position = self.begin_round(device)?;
+            entry = encode(&position);
         }
         // Else it could be written over what others need.
         self.control.check()?;
-        self.latched(device.write_durable(place.offset, &entry).map_err(LogError::from))?;
-        self.control.entry_written(place, entry.len() as u64);
+        self.latched(device.write_durable(position.offset, &entry).map_err(LogError::from))?;
+        self.control.entry_written(position, entry.len() as u64);
         Ok(())
     }
 
     /// Frees the whole area: drains what it holds, and says durably that the next entry is at its
     /// front. That entry's number is one that no leader can have written, even one that died before it
     /// said so.
-    fn begin_round(&self, device: &dyn BlockDevice) -> Result<GroupPlace> {
+    fn begin_round(&self, device: &dyn BlockDevice) -> Result<GroupPosition> {
         for stream in self.owners() {
             let lane = match self.lane_of(stream) {
                 Ok(Some(lane)) => lane,
@@ -211,14 +211,14 @@ impl Service {
                 self.quarantine_synced(&lane)?;
             }
         }
-        let GroupPlace { salt, generation, sequence, .. } = self.control.group_place();
+        let GroupPosition { salt, generation, sequence, .. } = self.control.group_position();
         let (generation, sequence) = (generation + 1, sequence + 1);
         self.control.check()?;
         let header = RawHeader::new(salt, generation, sequence, device.sector_bytes());
         self.latched(write_header(device, &header))?;
-        let place = GroupPlace { salt, generation, sequence, offset: ENTRIES_AT };
-        self.control.begin_group(place);
-        Ok(place)
+        let position = GroupPosition { salt, generation, sequence, offset: ENTRIES_AT };
+        self.control.begin_group(position);
+        Ok(position)
     }
 
     /// Quarantines what was synced of a stream whose log files cannot be read here.
@@ -285,7 +285,12 @@ impl Service {
         let salt = fastrand::u64(..);
         let generation = newest_generation + 1;
         write_header(device, &RawHeader::new(salt, generation, 1, device.sector_bytes()))?;
-        self.control.begin_group(GroupPlace { salt, generation, sequence: 1, offset: ENTRIES_AT });
+        self.control.begin_group(GroupPosition {
+            salt,
+            generation,
+            sequence: 1,
+            offset: ENTRIES_AT,
+        });
         Ok(())
     }
 }

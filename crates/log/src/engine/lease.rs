@@ -179,13 +179,13 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
-    use crate::test_directory::{TestPlace, make_lane};
+    use crate::test_directory::{TestDirectory, make_lane};
     use crate::words::LaneWords;
 
     #[test]
     fn words_of_a_lease_that_ended_are_no_contradiction() {
-        let place = TestPlace::new();
-        let (_, service) = &place.join();
+        let test_dir = TestDirectory::new();
+        let (_, service) = &test_dir.join();
         let lane = &make_lane(service, "a");
         let first = service.lease_out(lane, 0).expect("lease");
         // Somebody who pulls has got so far when another gets the lease.
@@ -204,8 +204,8 @@ mod tests {
 
     #[test]
     fn a_chunk_that_another_made_longer_is_not_held_against_whoever_had_it() {
-        let place = TestPlace::new();
-        let (_, service) = &place.join();
+        let test_dir = TestDirectory::new();
+        let (_, service) = &test_dir.join();
         let (lane, other) = (&make_lane(service, "a"), &make_lane(service, "b"));
         let grant = service.lease_out(lane, 0).expect("lease");
         let index = service.allocate_for_client(lane, 0).expect("chunk");

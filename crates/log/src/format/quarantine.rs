@@ -126,15 +126,15 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_found_once_and_up_to_a_torn_end() {
-        let place = tempfile::tempdir().expect("directory");
+        let test_dir = tempfile::tempdir().expect("directory");
         let store =
-            Directory::new(Folder::open(place.path(), Trust::own()).expect("directory"), 0o600);
+            Directory::new(Folder::open(test_dir.path(), Trust::own()).expect("directory"), 0o600);
         assert_eq!(read(&store, OURS).expect("none"), []);
         let pieces = [piece(0, 100), piece(200, 40), piece(100, 100)];
         quarantine(&store, OURS, &[&pieces[0], &pieces[1]]).expect("keep");
         quarantine(&store, OURS, &[&pieces[1], &pieces[2], &piece(20, 30)]).expect("keep");
         assert_eq!(read(&store, OURS).expect("read"), pieces);
-        let path = place.path().join(NAME);
+        let path = test_dir.path().join(NAME);
         let whole = std::fs::read(&path).expect("file");
         for len_bytes in 0..whole.len() {
             std::fs::write(&path, &whole[..len_bytes]).expect("cut");

@@ -108,12 +108,12 @@ impl RequestHandler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_directory::TestPlace;
+    use crate::test_directory::TestDirectory;
 
     #[test]
     fn regression_connections_of_a_user_do_not_pass_its_limit_together() {
-        let place = TestPlace::new();
-        let (_, service) = place.join();
+        let test_dir = TestDirectory::new();
+        let (_, service) = test_dir.join();
         let handler = RequestHandler::new(Arc::new(service), Limits::default()).expect("handler");
         let first = handler.promise(7, 2).expect("one");
         let second = handler.promise(7, 2).expect("two");

@@ -11,7 +11,7 @@ use super::workload::Process;
 use crate::engine::lane::Lane;
 use crate::format::chunk::DATA_OFFSET;
 use crate::host::Settings;
-use crate::words::{Client, GroupPlace};
+use crate::words::{Client, GroupPosition};
 use crate::{LogError, Lsn, Result, StreamId};
 
 fn machine(medium: Medium) -> Arc<Machine> {
@@ -56,21 +56,21 @@ fn a_leader_that_dies_between_the_words_of_the_group_log_costs_nothing() {
         let first = Process::join(&machine).expect("join");
         let lane = first.make("a").expect("stream");
         for _ in 0..2 {
-            let before = first.service.control.group_place();
+            let before = first.service.control.group_position();
             let lsn = append(&first, &lane, b"one").expect("append");
             first.service.sync(&lane, lsn).expect("sync");
-            let place = first.service.control.group_place();
+            let position = first.service.control.group_position();
             if lost == "number and offset" {
-                let sequence = place.sequence - 1;
-                let place = GroupPlace { sequence, offset: before.offset, ..place };
-                first.service.control.spoil_group_place(place);
+                let sequence = position.sequence - 1;
+                let position = GroupPosition { sequence, offset: before.offset, ..position };
+                first.service.control.spoil_group_position(position);
                 break;
             }
         }
         if lost == "the number" {
-            let place = first.service.control.group_place();
-            let place = GroupPlace { sequence: place.sequence - 1, ..place };
-            first.service.control.spoil_group_place(place);
+            let position = first.service.control.group_position();
+            let position = GroupPosition { sequence: position.sequence - 1, ..position };
+            first.service.control.spoil_group_position(position);
         }
         first.service.control.spoil_leader(client(&first));
         first.host.die();
@@ -218,7 +218,7 @@ fn an_entry_is_never_larger_than_the_group_log() {
     for lane in &lanes {
         let lsn = append(&process, lane, &[1; 79_000]).expect("append");
         lane.words.spoil_wanted(lsn.0 + 79_024);
-        process.service.control.set_pending(lane.identity().stream.place());
+        process.service.control.set_pending(lane.identity().stream.index());
     }
     process.service.sync(&lanes[4], Lsn(0)).expect("sync");
     process.service.sync(&lanes[0], Lsn(0)).expect("sync");

@@ -8,7 +8,7 @@
 //! | word | meaning | changed by |
 //! |---|---|---|
 //! | leader | who writes the group log | compare-and-swap from nobody or from a dead process |
-//! | group place | where the next entry of the group log goes | the leader |
+//! | group position | where the next entry of the group log goes | the leader |
 //! | pending | a bit for each stream that waits for a group commit | set by waiters, taken by the leader |
 //! | arrivals, wanted, taken, expected | how many wait, and are waited for (`gather`) | waiters; the leader |
 //! | chunk owners | stream + 1, or 0; with a mark while the chunk is being freed | compare-and-swap from 0 by the allocator; to the mark, then 0, by the drainer |
@@ -64,7 +64,7 @@ mod model_test;
 mod report;
 
 pub(crate) use client::Client;
-pub(crate) use control::{ChunkState, Control, GroupPlace};
+pub(crate) use control::{ChunkState, Control, GroupPosition};
 pub(crate) use lane::{Abort, Appender, DrainerClaim, LaneWords, after_reads, before_writes};
 pub(crate) use limits::ORDINAL_MAX;
 pub(crate) use report::{Implausible, Report};

@@ -201,13 +201,13 @@ impl Group {
 
     /// Makes what waits durable, as `Service::lead`.
     fn lead(&self, control: &Control, lanes: &[LaneWords; 2]) {
-        let mut places = Vec::new();
-        control.take_pending_word(0, &mut places);
-        for place in places {
-            let end = lanes[place].wanted().min(lanes[place].appended());
+        let mut indexes = Vec::new();
+        control.take_pending_word(0, &mut indexes);
+        for index in indexes {
+            let end = lanes[index].wanted().min(lanes[index].appended());
             if end > 0 {
-                assert_eq!(self.records[place].load(Relaxed), 1, "the record of stream {place}");
-                lanes[place].mark_synced(end);
+                assert_eq!(self.records[index].load(Relaxed), 1, "the record of stream {index}");
+                lanes[index].mark_synced(end);
             }
         }
     }
