@@ -65,7 +65,7 @@ pub(crate) trait StreamBackend: Send + Sync {
     /// Takes the lease without appending.
     fn acquire(&self) -> Result<()>;
 
-    /// Gives the lease back, if this process has it.
+    /// Releases the lease, if this process has it.
     fn release(&self);
 
     /// Appends records one after the other. Returns where the last one begins.

@@ -6,9 +6,9 @@
 pub(crate) enum Broken {
     /// A drain says that the log files hold the stream before they were synced.
     DrainedBeforeSync,
-    /// A chunk is given back while it holds records that were not drained.
+    /// A chunk is freed while it holds records that were not drained.
     ChunkGivenBackEarly,
-    /// A chunk keeps what it held in its earlier life.
+    /// A chunk keeps what it held in its earlier use.
     ChunkNotZeroed,
     /// A chunk counts from the beginning of its span, whatever the log files hold of it.
     ChunkCountsFromItsBegin,
@@ -28,7 +28,7 @@ pub(crate) enum Broken {
     LivingLeaseEnded,
     /// What a client appended last is not looked at when it is gone.
     LastWordsNotTaken,
-    /// The chunks of a client that is gone are given back before they are drained.
+    /// The chunks of a client that is gone are freed before they are drained.
     DeadClientsChunksFreed,
     /// A stream that is found is believed to be there after a power cut.
     FoundStreamNotKept,
@@ -44,7 +44,7 @@ pub(crate) enum Broken {
     WaitersUnfenced,
     /// A reader of chunks looks at `drained` before it has read.
     ReadsUnfenced,
-    /// A borrowed chunk is written before it is known to be drained.
+    /// An allocated chunk is written before it is known to be drained.
     WritesUnfenced,
 }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use device::Durability;
 
 use crate::backend::{Ends, LogBackend, StreamBackend};
-use crate::directory::service_directory::Place;
+use crate::directory::service_directory::ServiceDirectory;
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
 use crate::engine::worker::Worker;
-use crate::engine::writer::{Lender, Writer};
+use crate::engine::writer::{ChunkAllocator, Writer};
 use crate::host::StreamMeta;
 use crate::types::{READ_BYTES, RecordBatch};
 use crate::words::NOTE_BYTES;
@@ -19,7 +19,7 @@ use crate::{LogError, LogStat, Lsn, Options, Result, StreamName, StreamStat};
 /// A log that this process serves, perhaps together with other processes.
 pub(crate) struct EmbeddedLog {
     service: Arc<Service>,
-    place: Arc<Place>,
+    directory: Arc<ServiceDirectory>,
     /// Stopped before the service is left.
     worker: Worker,
 }
@@ -33,10 +33,10 @@ struct EmbeddedStream {
 impl EmbeddedLog {
     /// Joins the service in the directory `path`; makes it with `options` if there is none.
     pub(crate) fn open(path: &Path, options: &Options) -> Result<EmbeddedLog> {
-        let (place, service) = Service::join(path, options, None)?;
+        let (directory, service) = Service::join(path, options, None)?;
         let service = Arc::new(service);
         let worker = Worker::start(service.clone())?;
-        Ok(EmbeddedLog { service, place, worker })
+        Ok(EmbeddedLog { service, directory, worker })
     }
 
     #[cfg(test)]
@@ -103,11 +103,11 @@ impl LogBackend for EmbeddedLog {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        let EmbeddedLog { service, place, worker } = *self;
+        let EmbeddedLog { service, directory, worker } = *self;
         drop(worker);
         service.bring_own_home()?;
         match Arc::try_unwrap(service) {
-            Ok(service) if service.forget_all() => place.give_memory_back(|| service.retire()),
+            Ok(service) if service.forget_all() => directory.release_memory(|| service.retire()),
             // Streams or readers of the log are open.
             _ => Ok(()),
         }
@@ -133,8 +133,9 @@ impl StreamBackend for EmbeddedStream {
     }
 
     fn append_batch(&self, payloads: &[&[u8]]) -> Result<Lsn> {
-        let append =
-            |writer: &mut Writer, lender: &dyn Lender| writer.append_batch(lender, payloads);
+        let append = |writer: &mut Writer, allocator: &dyn ChunkAllocator| {
+            writer.append_batch(allocator, payloads)
+        };
         self.service.with_writer(&self.lane, append)
     }
 

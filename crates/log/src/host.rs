@@ -1,5 +1,5 @@
 //! Where a service lives: its directory, its memory, its group log, and who else is there. Real
-//! (`place`) or simulated, so that the whole service runs in a crash enumeration.
+//! (`directory`) or simulated, so that the whole service runs in a crash enumeration.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

@@ -7,7 +7,7 @@
 //!
 //! A *service* is a directory. It has *streams*, named sequences of records; each has one writer at a time,
 //! which holds its *lease*, and any number of readers. Records are appended to the stream's *lane*: chunks of
-//! shared memory, lent from one `pool`. `service` says who may do what in which process, `words` what
+//! shared memory, allocated from one `pool`. `service` says who may do what in which process, `words` what
 //! they share, `group_commit` who writes for all, `recovery` what happens after a restart; the formats are in `record`, `chunk`,
 //! `segments` and `group`, and in `docs/format/log.md`.
 //!

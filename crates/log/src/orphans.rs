@@ -2,7 +2,7 @@
 //!
 //! Records that were appended and not synced are in shared memory only, and a process that is killed must not lose them.
 //! So memory is removed in one way only: the log that it belongs to is opened and closed, which brings everything to
-//! the log files and gives the memory back. Memory whose log cannot be opened stays: the log's directory may be on a file
+//! the log files and releases the memory. Memory whose log cannot be opened stays: the log's directory may be on a file
 //! system that is not mounted, or may have been moved. A directory on NVRAM stays in any case. The user may name what
 //! is to be given up.
 
@@ -130,7 +130,7 @@ fn give_up(path: &Path, is_open: impl Fn(&Path) -> bool) -> Result<Outcome> {
     Ok(Outcome::GivenUp)
 }
 
-/// Whether a client of a daemon lives: it locks the words that it was lent.
+/// Whether a client of a daemon lives: it locks the words that it was allocated.
 fn has_client(folder: &Folder) -> Result<bool> {
     for name in folder.names().map_err(within(folder, ""))? {
         if !name.starts_with("client-") {

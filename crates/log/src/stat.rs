@@ -13,7 +13,7 @@ pub struct LogStat {
     pub pool_bytes: u64,
     /// Data bytes of a chunk.
     pub chunk_bytes: u64,
-    /// Bytes of the pool that are lent now.
+    /// Bytes of the pool that are allocated now.
     pub lent_bytes: u64,
     /// Appends that waited for a chunk.
     pub pool_wait_count: u64,

@@ -4,26 +4,26 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::directory::service_directory::Place;
+use crate::directory::service_directory::ServiceDirectory;
 use crate::embedded::EmbeddedLog;
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
 use crate::host::StreamMeta;
 use crate::{Log, Options};
 
-pub(crate) struct TestPlace {
+pub(crate) struct TestDirectory {
     root: tempfile::TempDir,
     memory: tempfile::TempDir,
     options: Options,
 }
 
-impl TestPlace {
-    pub(crate) fn new() -> TestPlace {
+impl TestDirectory {
+    pub(crate) fn new() -> TestDirectory {
         let root = tempfile::tempdir().expect("directory");
         let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
         let options =
             Options { memory: memory.path().to_owned(), pool_bytes: 1 << 20, ..Options::default() };
-        TestPlace { root, memory, options }
+        TestDirectory { root, memory, options }
     }
 
     pub(crate) fn path(&self) -> PathBuf {
@@ -37,7 +37,7 @@ impl TestPlace {
     }
 
     /// Without the flush worker, which drains when it likes.
-    pub(crate) fn join(&self) -> (Arc<Place>, Service) {
+    pub(crate) fn join(&self) -> (Arc<ServiceDirectory>, Service) {
         Service::join(&self.path(), &self.options, None).expect("join")
     }
 

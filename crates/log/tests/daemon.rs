@@ -6,10 +6,10 @@ mod common;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use common::{Place, on_both, payload, records};
+use common::{TestDirectory, on_both, payload, records};
 use onejournal::{ConnectOptions, Limits, Log, LogError, Lsn, Options, Server, ServerOptions};
 
-/// A daemon that serves the place, and its clients.
+/// A daemon that serves the test_dir, and its clients.
 trait Served {
     fn directory(&self) -> PathBuf;
     fn socket(&self) -> PathBuf;
@@ -18,7 +18,7 @@ trait Served {
     fn connect(&self) -> Log;
 }
 
-impl Served for Place {
+impl Served for TestDirectory {
     fn directory(&self) -> PathBuf {
         self.root.path().join("log")
     }
@@ -43,42 +43,42 @@ impl Served for Place {
 
 #[test]
 fn what_clients_sync_is_read_back_by_the_same_the_next_and_after_a_reboot() {
-    on_both(|place| {
+    on_both(|test_dir| {
         let mut expected = Vec::new();
-        for life in 0..6 {
-            let server = place.serve();
-            let log = place.connect();
+        for round in 0..6 {
+            let server = test_dir.serve();
+            let log = test_dir.connect();
             let stream = log.stream("a").expect("stream");
-            assert_eq!(records(&stream), expected, "life {life}");
+            assert_eq!(records(&stream), expected, "round {round}");
             for number in 0..300 {
                 let bytes = payload(number, 1 + (number as usize * 37) % 3000);
                 let lsn = stream.append(&bytes).expect("append");
                 stream.sync(lsn).expect("sync");
                 expected.push(bytes);
             }
-            assert_eq!(records(&stream), expected, "life {life}");
-            if life % 3 == 0 {
+            assert_eq!(records(&stream), expected, "round {round}");
+            if round % 3 == 0 {
                 drop((stream, log));
                 server.stop().expect("stop");
             } else {
                 drop(server);
             }
-            if life % 2 == 1 {
-                place.reboot();
+            if round % 2 == 1 {
+                test_dir.reboot();
             }
         }
-        let log = Log::open(place.directory(), &place.options()).expect("open");
+        let log = Log::open(test_dir.directory(), &test_dir.options()).expect("open");
         assert_eq!(records(&log.stream("a").expect("stream")), expected, "without a daemon");
     });
 }
 
 #[test]
 fn records_of_every_size() {
-    on_both(|place| {
-        let server = ServerOptions::at(place.socket());
-        let options = Options { pool_bytes: 64 << 20, ..place.options() };
-        let _server = Server::start(place.directory(), &options, &server).expect("serve");
-        let log = place.connect();
+    on_both(|test_dir| {
+        let server = ServerOptions::at(test_dir.socket());
+        let options = Options { pool_bytes: 64 << 20, ..test_dir.options() };
+        let _server = Server::start(test_dir.directory(), &options, &server).expect("serve");
+        let log = test_dir.connect();
         let stream = log.stream("sizes").expect("stream");
         let sizes =
             [1, 2, 3, 4, 5, 100, 4096, 131_071, 131_072, 1 << 20, onejournal::PAYLOAD_BYTES_MAX];
@@ -101,9 +101,9 @@ fn records_of_every_size() {
 
 #[test]
 fn streams_are_listed_read_truncated_and_removed() {
-    on_both(|place| {
-        let _server = place.serve();
-        let log = place.connect();
+    on_both(|test_dir| {
+        let _server = test_dir.serve();
+        let log = test_dir.connect();
         let stream = log.stream("t").expect("stream");
         let mut lsns = Vec::new();
         for number in 0..300 {
@@ -139,43 +139,43 @@ fn streams_are_listed_read_truncated_and_removed() {
 
 #[test]
 fn a_directory_is_a_daemons_or_of_those_who_open_it() {
-    on_both(|place| {
-        let server = place.serve();
-        let error = Log::open(place.directory(), &place.options()).err().expect("served");
+    on_both(|test_dir| {
+        let server = test_dir.serve();
+        let error = Log::open(test_dir.directory(), &test_dir.options()).err().expect("served");
         assert!(error.to_string().contains("/socket"), "{error}");
-        let again = ServerOptions::at(place.root.path().join("other"));
-        let error = Server::start(place.directory(), &place.options(), &again).err();
+        let again = ServerOptions::at(test_dir.root.path().join("other"));
+        let error = Server::start(test_dir.directory(), &test_dir.options(), &again).err();
         assert!(matches!(error, Some(LogError::Daemon(_))), "{error:?}");
         server.stop().expect("stop");
-        let log = Log::open(place.directory(), &place.options()).expect("nobody serves it");
-        let server = ServerOptions::at(place.socket());
-        let error = Server::start(place.directory(), &place.options(), &server).err();
+        let log = Log::open(test_dir.directory(), &test_dir.options()).expect("nobody serves it");
+        let server = ServerOptions::at(test_dir.socket());
+        let error = Server::start(test_dir.directory(), &test_dir.options(), &server).err();
         let error = error.expect("opened").to_string();
         assert!(error.contains("opened it themselves"), "{error}");
         drop(log);
-        drop(place.serve());
+        drop(test_dir.serve());
     });
 }
 
 #[test]
 fn a_path_says_by_its_name_whether_a_daemon_is_meant() {
-    let place = Place::new(true);
-    let server = place.serve();
-    let options = place.options();
-    Log::open(place.socket(), &options).expect("its socket").stream("a").expect("stream");
-    let other = place.root.path().join("other");
-    std::fs::hard_link(place.socket(), &other).expect("another name");
+    let test_dir = TestDirectory::new(true);
+    let server = test_dir.serve();
+    let options = test_dir.options();
+    Log::open(test_dir.socket(), &options).expect("its socket").stream("a").expect("stream");
+    let other = test_dir.root.path().join("other");
+    std::fs::hard_link(test_dir.socket(), &other).expect("another name");
     let error = Log::open(&other, &options).err().expect("a socket by another name");
     assert!(matches!(error, LogError::Usage(_)), "{error}");
     Log::connect(&other).expect("said to be one");
     server.stop().expect("stop");
     let brief = ConnectOptions { retry: Duration::from_millis(10), fallback: None };
-    let error = Log::connect_with(place.socket(), &brief).err().expect("gone");
+    let error = Log::connect_with(test_dir.socket(), &brief).err().expect("gone");
     assert!(error.to_string().contains("onejournal logd"), "{error}");
-    let error = Log::open(place.socket(), &options).err().expect("gone");
+    let error = Log::open(test_dir.socket(), &options).err().expect("gone");
     assert!(matches!(error, LogError::Daemon(_)), "{error}");
-    assert!(!place.socket().exists(), "no log was made in its place");
-    let directory = place.root.path().join("log.sock");
+    assert!(!test_dir.socket().exists(), "no log was made in its place");
+    let directory = test_dir.root.path().join("log.sock");
     std::fs::create_dir(&directory).expect("directory");
     let error = Log::open(&directory, &options).err().expect("a directory named like a socket");
     assert!(matches!(error, LogError::Usage(_)), "{error}");
@@ -183,16 +183,16 @@ fn a_path_says_by_its_name_whether_a_daemon_is_meant() {
 
 #[test]
 fn a_client_that_closes_has_brought_everything_home() {
-    on_both(|place| {
-        let _server = place.serve();
-        let (log, other) = (place.connect(), place.connect());
+    on_both(|test_dir| {
+        let _server = test_dir.serve();
+        let (log, other) = (test_dir.connect(), test_dir.connect());
         let stream = log.stream("a").expect("stream");
         stream.append(&payload(1, 50_000)).expect("append");
         log.close().expect("close");
         let rival = other.stream("a").expect("stream");
         let stat = rival.stat().expect("stat");
         assert_eq!((stat.drained, stat.record_count), (stat.appended, 1));
-        rival.acquire().expect("the lease was given back");
+        rival.acquire().expect("the lease was released");
         assert_eq!(other.stat().lent_bytes, 0);
         drop(stream);
     });
@@ -200,9 +200,9 @@ fn a_client_that_closes_has_brought_everything_home() {
 
 #[test]
 fn one_client_writes_a_stream_at_a_time() {
-    on_both(|place| {
-        let _server = place.serve();
-        let (one, other) = (place.connect(), place.connect());
+    on_both(|test_dir| {
+        let _server = test_dir.serve();
+        let (one, other) = (test_dir.connect(), test_dir.connect());
         let (first, second) = (one.stream("s").expect("one"), one.stream("s").expect("the same"));
         first.append(b"1").expect("append");
         second.append(b"2").expect("the same process");
@@ -227,11 +227,11 @@ fn one_client_writes_a_stream_at_a_time() {
 
 #[test]
 fn regression_a_note_that_nobody_tells_is_an_error() {
-    let place = Place::new(true);
-    let server = place.serve();
+    let test_dir = TestDirectory::new(true);
+    let server = test_dir.serve();
     let retry = std::time::Duration::from_millis(50);
     let options = ConnectOptions { retry, ..ConnectOptions::default() };
-    let log = Log::connect_with(place.socket(), &options).expect("connect");
+    let log = Log::connect_with(test_dir.socket(), &options).expect("connect");
     let stream = log.stream("a").expect("stream");
     assert_eq!(stream.note().expect("note"), [0; onejournal::NOTE_BYTES]);
     server.stop().expect("stop");
@@ -240,9 +240,9 @@ fn regression_a_note_that_nobody_tells_is_an_error() {
 
 #[test]
 fn clients_go_on_when_the_daemon_is_back() {
-    on_both(|place| {
-        let mut server = place.serve();
-        let log = place.connect();
+    on_both(|test_dir| {
+        let mut server = test_dir.serve();
+        let log = test_dir.connect();
         let stream = log.stream("r").expect("stream");
         let mut expected = Vec::new();
         let append = |expected: &mut Vec<Vec<u8>>, count: u64| {
@@ -252,21 +252,21 @@ fn clients_go_on_when_the_daemon_is_back() {
                 stream.append(&bytes).expect("append");
             }
         };
-        for life in 0..6 {
+        for round in 0..6 {
             append(&mut expected, 200);
-            match life % 2 {
+            match round % 2 {
                 0 => server.stop().expect("stop"),
                 _ => drop(server),
             }
             // Without a daemon there is room for these in the last chunk or the next.
             append(&mut expected, 20);
-            server = place.serve();
-            if life % 3 == 0 {
+            server = test_dir.serve();
+            if round % 3 == 0 {
                 append(&mut expected, 100);
             }
             let last = stream.appended();
             stream.sync(Lsn(last.0 - 524)).expect("sync");
-            assert_eq!(records(&stream).len(), expected.len(), "life {life}");
+            assert_eq!(records(&stream).len(), expected.len(), "round {round}");
         }
         assert!(records(&stream) == expected);
         drop(server);
@@ -275,14 +275,14 @@ fn clients_go_on_when_the_daemon_is_back() {
 
 #[test]
 fn a_daemon_that_stays_away_is_an_error_or_the_directory_is_used() {
-    on_both(|place| {
-        let server = place.serve();
+    on_both(|test_dir| {
+        let server = test_dir.serve();
         let retry = Duration::from_millis(100);
         let brief = ConnectOptions { retry, fallback: None };
-        let fallback = Some((place.directory(), place.options()));
+        let fallback = Some((test_dir.directory(), test_dir.options()));
         let falling = ConnectOptions { retry, fallback };
-        let loud = Log::connect_with(place.socket(), &brief).expect("connect");
-        let quiet = Log::connect_with(place.socket(), &falling).expect("connect");
+        let loud = Log::connect_with(test_dir.socket(), &brief).expect("connect");
+        let quiet = Log::connect_with(test_dir.socket(), &falling).expect("connect");
         let (heard, kept) = (loud.stream("loud").expect("one"), quiet.stream("kept").expect("two"));
         heard.append(b"x").expect("append");
         let mut expected = Vec::new();
@@ -305,22 +305,22 @@ fn a_daemon_that_stays_away_is_an_error_or_the_directory_is_used() {
         }
         assert!(records(&kept) == expected);
         assert_eq!(quiet.stream_names().expect("names").len(), 2);
-        let again = Log::connect_with(place.socket(), &falling).expect("the directory");
+        let again = Log::connect_with(test_dir.socket(), &falling).expect("the directory");
         assert!(records(&again.stream("kept").expect("stream")) == expected);
-        assert!(Log::connect_with(place.socket(), &brief).is_err());
+        assert!(Log::connect_with(test_dir.socket(), &brief).is_err());
     });
 }
 
 #[test]
 fn many_clients_share_the_pool_and_lose_nothing() {
-    on_both(|place| {
-        let _server = place.serve();
+    on_both(|test_dir| {
+        let _server = test_dir.serve();
         let bytes = payload(1, 10_000);
         std::thread::scope(|scope| {
             for number in 0..4 {
                 let bytes = &bytes;
                 scope.spawn(move || {
-                    let stream = place.connect().stream(&format!("s{number}")).expect("stream");
+                    let stream = test_dir.connect().stream(&format!("s{number}")).expect("stream");
                     for _ in 0..400 {
                         let lsn = stream.append(bytes).expect("append");
                         if number % 2 == 0 {
@@ -332,7 +332,7 @@ fn many_clients_share_the_pool_and_lose_nothing() {
                 });
             }
         });
-        let log = place.connect();
+        let log = test_dir.connect();
         for number in 0..4 {
             let found = records(&log.stream(&format!("s{number}")).expect("stream"));
             assert_eq!(found.len(), 400);
@@ -343,10 +343,10 @@ fn many_clients_share_the_pool_and_lose_nothing() {
 
 #[test]
 fn a_quota_ends_a_stream_and_no_other() {
-    on_both(|place| {
+    on_both(|test_dir| {
         let limits = Limits { stream_bytes: 1 << 20, ..Limits::default() };
-        let _server = place.serve_with(limits);
-        let log = place.connect();
+        let _server = test_dir.serve_with(limits);
+        let log = test_dir.connect();
         let stream = log.stream("q").expect("stream");
         let mut last = Lsn(0);
         let error = loop {
@@ -366,9 +366,9 @@ fn a_quota_ends_a_stream_and_no_other() {
 
 #[test]
 fn damage_is_read_up_to_and_given_up_by_decision() {
-    on_both(|place| {
-        let server = place.serve();
-        let log = place.connect();
+    on_both(|test_dir| {
+        let server = test_dir.serve();
+        let log = test_dir.connect();
         let stream = log.stream("d").expect("stream");
         for number in 0..20 {
             let lsn = stream.append(&payload(number, 100)).expect("append");
@@ -376,16 +376,16 @@ fn damage_is_read_up_to_and_given_up_by_decision() {
         }
         drop((stream, log));
         server.stop().expect("stop");
-        place.reboot();
-        // What the group log held is repaired by this life, and not known in the next one any more.
-        drop(place.serve());
-        place.reboot();
-        let path = place.directory().join("streams/d/0000000000000000.seg");
+        test_dir.reboot();
+        // What the group log held is repaired by this process, and not known in the next one any more.
+        drop(test_dir.serve());
+        test_dir.reboot();
+        let path = test_dir.directory().join("streams/d/0000000000000000.seg");
         let mut bytes = std::fs::read(&path).expect("log file");
         bytes[64 + 5 * 124 + 30] ^= 1;
         std::fs::write(&path, &bytes).expect("damage");
-        let _server = place.serve();
-        let log = place.connect();
+        let _server = test_dir.serve();
+        let log = test_dir.connect();
         let error = log.stream("d").err().expect("damaged");
         assert!(matches!(error, LogError::Damaged { at: Lsn(620), .. }), "{error}");
         let (before, next) = log.salvage("d", Lsn(0)).expect("salvage");

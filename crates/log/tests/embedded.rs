@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Place, on_both, payload, records};
+use common::{TestDirectory, on_both, payload, records};
 use onejournal::{Log, LogError, Lsn, Options, Stream};
 
 /// Opens the service.
@@ -11,7 +11,7 @@ trait Embedded {
     fn open(&self) -> Log;
 }
 
-impl Embedded for Place {
+impl Embedded for TestDirectory {
     fn open(&self) -> Log {
         Log::open(self.root.path(), &self.options()).expect("open")
     }
@@ -19,22 +19,22 @@ impl Embedded for Place {
 
 #[test]
 fn what_is_synced_is_read_back_by_the_same_the_next_and_the_first_after_a_reboot() {
-    on_both(|place| {
+    on_both(|test_dir| {
         let mut expected = Vec::new();
-        for life in 0..6 {
-            let log = place.open();
+        for round in 0..6 {
+            let log = test_dir.open();
             let stream = log.stream("a").expect("stream");
-            assert_eq!(records(&stream), expected, "life {life}");
+            assert_eq!(records(&stream), expected, "round {round}");
             for number in 0..300 {
                 let bytes = payload(number, 1 + (number as usize * 37) % 3000);
                 let lsn = stream.append(&bytes).expect("append");
                 stream.sync(lsn).expect("sync");
                 expected.push(bytes);
             }
-            assert_eq!(records(&stream), expected, "life {life}");
+            assert_eq!(records(&stream), expected, "round {round}");
             drop((stream, log));
-            if life % 2 == 1 {
-                place.reboot();
+            if round % 2 == 1 {
+                test_dir.reboot();
             }
         }
     });
@@ -42,39 +42,39 @@ fn what_is_synced_is_read_back_by_the_same_the_next_and_the_first_after_a_reboot
 
 #[test]
 fn a_log_that_cannot_be_leaves_nothing() {
-    let place = Place::new(true);
+    let test_dir = TestDirectory::new(true);
     let refused = |directory: &std::path::Path, options: &Options| {
-        let before = std::fs::read_dir(place.root.path()).expect("directory").count();
+        let before = std::fs::read_dir(test_dir.root.path()).expect("directory").count();
         let told = Log::open(directory, options).map(drop).expect_err("refused").to_string();
-        let after = std::fs::read_dir(place.root.path()).expect("directory").count();
+        let after = std::fs::read_dir(test_dir.root.path()).expect("directory").count();
         assert_eq!(after, before, "{told}");
         told
     };
-    let missing = place.root.path().join("no/such/log");
+    let missing = test_dir.root.path().join("no/such/log");
     let parent = missing.parent().expect("parent").display().to_string();
-    let told = refused(&missing, &place.options());
+    let told = refused(&missing, &test_dir.options());
     assert!(told.contains(&format!("there is no directory {parent}")), "{told}");
-    let directory = place.root.path().join("log");
-    let no_nvram = Options { nvram: Some(missing.clone()), ..place.options() };
+    let directory = test_dir.root.path().join("log");
+    let no_nvram = Options { nvram: Some(missing.clone()), ..test_dir.options() };
     let told = refused(&directory, &no_nvram);
     assert!(told.contains(&missing.display().to_string()), "{told}");
     // Ordinary memory, which is durable for its processes only, has to be asked for by that name.
-    refused(&directory, &Options { durability: None, ..place.options() });
+    refused(&directory, &Options { durability: None, ..test_dir.options() });
     // A class without a medium: of a directory, and of a daemon, whose medium the client does not choose.
-    for path in [&directory, &place.root.path().join("socket")] {
-        let told = refused(path, &Options { nvram: None, ..place.options() });
+    for path in [&directory, &test_dir.root.path().join("socket")] {
+        let told = refused(path, &Options { nvram: None, ..test_dir.options() });
         assert!(told.contains("durability=process without an NVRAM directory"), "{told}");
     }
-    Log::open(&directory, &place.options()).expect("as it should be");
+    Log::open(&directory, &test_dir.options()).expect("as it should be");
 }
 
 #[test]
 fn records_of_every_size() {
-    on_both(|place| {
-        let place = &Place { is_nvram: place.is_nvram, ..Place::new(false) };
-        let mut options = place.options();
+    on_both(|test_dir| {
+        let test_dir = &TestDirectory { is_nvram: test_dir.is_nvram, ..TestDirectory::new(false) };
+        let mut options = test_dir.options();
         options.pool_bytes = 64 << 20;
-        let log = Log::open(place.root.path(), &options).expect("open");
+        let log = Log::open(test_dir.root.path(), &options).expect("open");
         let stream = log.stream("sizes").expect("stream");
         let sizes =
             [1, 2, 3, 4, 5, 100, 4096, 131_071, 131_072, 1 << 20, onejournal::PAYLOAD_BYTES_MAX];
@@ -88,8 +88,8 @@ fn records_of_every_size() {
         let error = error.expect_err("no such record");
         assert!(matches!(error, LogError::TooLarge { .. }), "{error}");
         drop((stream, log));
-        place.reboot();
-        let log = Log::open(place.root.path(), &options).expect("open");
+        test_dir.reboot();
+        let log = Log::open(test_dir.root.path(), &options).expect("open");
         let found = records(&log.stream("sizes").expect("stream"));
         let lengths: Vec<usize> = found.iter().map(Vec::len).collect();
         assert_eq!(lengths, sizes);
@@ -101,22 +101,22 @@ fn records_of_every_size() {
 
 #[test]
 fn who_closes_last_leaves_nothing_in_memory() {
-    on_both(|place| {
+    on_both(|test_dir| {
         let left = || -> usize {
             let is_nvram = |path: &std::path::Path| path.ends_with("nvram");
-            let entries = std::fs::read_dir(place.memory.path()).expect("memory");
+            let entries = std::fs::read_dir(test_dir.memory.path()).expect("memory");
             entries.filter(|entry| !is_nvram(&entry.as_ref().expect("entry").path())).count()
         };
         let mut expected = Vec::new();
-        for life in 0..4u64 {
-            let (log, other) = (place.open(), place.open());
+        for round in 0..4u64 {
+            let (log, other) = (test_dir.open(), test_dir.open());
             let stream = log.stream("a").expect("stream");
-            assert_eq!(records(&stream), expected, "life {life}");
+            assert_eq!(records(&stream), expected, "round {round}");
             for number in 0..20 {
                 stream.append(&payload(number, 9000)).expect("append");
                 expected.push(payload(number, 9000));
             }
-            if life == 3 {
+            if round == 3 {
                 // Its streams keep the memory, and go on.
                 log.close().expect("close");
                 stream.append(&payload(7, 70)).expect("append");
@@ -130,21 +130,21 @@ fn who_closes_last_leaves_nothing_in_memory() {
             log.close().expect("close");
             assert_eq!((left(), other.stat().lent_bytes), (1, 0), "another uses it");
             let its = other.stream("a").expect("stream");
-            its.append(&payload(life, 100)).expect("it is nobody's");
-            expected.push(payload(life, 100));
+            its.append(&payload(round, 100)).expect("it is nobody's");
+            expected.push(payload(round, 100));
             drop(its);
             other.close().expect("close");
-            assert_eq!(left(), 0, "life {life}");
+            assert_eq!(left(), 0, "round {round}");
         }
-        let log = place.open();
+        let log = test_dir.open();
         assert_eq!(records(&log.stream("a").expect("stream")), expected);
     });
 }
 
 #[test]
 fn a_pool_that_is_too_small_makes_writers_wait_and_loses_nothing() {
-    on_both(|place| {
-        let log = place.open();
+    on_both(|test_dir| {
+        let log = test_dir.open();
         let bytes = payload(1, 10_000);
         std::thread::scope(|scope| {
             for number in 0..4 {
@@ -172,9 +172,9 @@ fn a_pool_that_is_too_small_makes_writers_wait_and_loses_nothing() {
 }
 
 #[test]
-fn truncation_gives_back_whole_files_and_keeps_positions() {
-    on_both(|place| {
-        let log = place.open();
+fn truncation_frees_whole_files_and_keeps_positions() {
+    on_both(|test_dir| {
+        let log = test_dir.open();
         let stream = log.stream("t").expect("stream");
         let mut lsns = Vec::new();
         for number in 0..300 {
@@ -189,8 +189,8 @@ fn truncation_gives_back_whole_files_and_keeps_positions() {
         let error = stream.read_from(lsns[249]).err().expect("gone");
         assert!(matches!(error, LogError::NotFound(_)), "{error}");
         drop((stream, log));
-        place.reboot();
-        let log = place.open();
+        test_dir.reboot();
+        let log = test_dir.open();
         let stream = log.stream("t").expect("stream");
         assert_eq!(stream.head(), lsns[250], "kept, unless the power fails");
         assert_eq!(records(&stream)[0], payload(250, 10_000));
@@ -199,8 +199,8 @@ fn truncation_gives_back_whole_files_and_keeps_positions() {
 
 #[test]
 fn a_reader_follows_the_writer() {
-    on_both(|place| {
-        let log = place.open();
+    on_both(|test_dir| {
+        let log = test_dir.open();
         let stream = log.stream("r").expect("stream");
         let mut reader = stream.read_from(Lsn(0)).expect("reader");
         let mut usn = onejournal::Usn(0);
@@ -221,8 +221,8 @@ fn a_reader_follows_the_writer() {
 
 #[test]
 fn batches_are_whole_and_in_order() {
-    on_both(|place| {
-        let log = place.open();
+    on_both(|test_dir| {
+        let log = test_dir.open();
         let stream = log.stream("b").expect("stream");
         let parts: Vec<Vec<u8>> = (0..50).map(|number| payload(number, 5000)).collect();
         let batch: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
@@ -237,8 +237,8 @@ fn batches_are_whole_and_in_order() {
 
 #[test]
 fn damage_is_told_from_a_torn_end() {
-    on_both(|place| {
-        let log = place.open();
+    on_both(|test_dir| {
+        let log = test_dir.open();
         let stream = log.stream("d").expect("stream");
         for number in 0..20 {
             let lsn = stream.append(&payload(number, 100)).expect("append");
@@ -246,91 +246,91 @@ fn damage_is_told_from_a_torn_end() {
         }
         stream.flush().expect("flush");
         stream.release();
-        stream.flush().expect("give the chunk back");
+        stream.flush().expect("free the chunk");
         drop((stream, log));
-        place.reboot();
-        // What the group log held is repaired by this life, and not known in the next one any more.
-        drop(place.open());
-        place.reboot();
-        let path = place.root.path().join("streams/d/0000000000000000.seg");
+        test_dir.reboot();
+        // What the group log held is repaired by this process, and not known in the next one any more.
+        drop(test_dir.open());
+        test_dir.reboot();
+        let path = test_dir.root.path().join("streams/d/0000000000000000.seg");
         let whole = std::fs::read(&path).expect("log file");
         let mut damaged = whole.clone();
         damaged[64 + 5 * 124 + 30] ^= 1;
         std::fs::write(&path, &damaged).expect("damage");
-        let log = place.open();
+        let log = test_dir.open();
         let error = log.stream("d").err().expect("damaged");
         assert!(matches!(error, LogError::Damaged { at: Lsn(620), .. }), "{error}");
         drop(log);
-        place.reboot();
+        test_dir.reboot();
         let mut torn = whole.clone();
         torn[64 + 19 * 124 + 30] ^= 1;
         std::fs::write(&path, &torn).expect("tear");
-        let log = place.open();
+        let log = test_dir.open();
         assert_eq!(records(&log.stream("d").expect("torn is no damage")).len(), 19);
         drop(log);
-        place.reboot();
+        test_dir.reboot();
         let mut headless = whole.clone();
         headless[3] ^= 1;
         let no_header = [&[0; 64], &whole[64..]].concat();
         for damaged in [headless, no_header] {
             std::fs::write(&path, &damaged).expect("damage");
-            let error = place.open().stream("d").err().expect("a file that holds records");
+            let error = test_dir.open().stream("d").err().expect("a file that holds records");
             assert!(error.to_string().contains("header"), "{error}");
             assert!(std::fs::read(&path).expect("log file") == damaged, "nothing is removed");
-            place.reboot();
+            test_dir.reboot();
         }
         std::fs::write(&path, &whole).expect("repair");
-        assert_eq!(records(&place.open().stream("d").expect("sound")).len(), 20);
+        assert_eq!(records(&test_dir.open().stream("d").expect("sound")).len(), 20);
     });
 }
 
 #[test]
 fn a_group_log_that_is_gone_is_no_new_one() {
-    let place = &Place::new(false);
-    let log = place.open();
+    let test_dir = &TestDirectory::new(false);
+    let log = test_dir.open();
     let stream = log.stream("a").expect("stream");
     let lsn = stream.append(b"acknowledged").expect("append");
     stream.sync(lsn).expect("sync");
     std::mem::drop((stream, log));
-    place.reboot();
-    let path = place.root.path().join("group.log");
+    test_dir.reboot();
+    let path = test_dir.root.path().join("group.log");
     let whole = std::fs::read(&path).expect("group log");
     let refused = |found: Option<&[u8]>| {
         match found {
             Some(bytes) => std::fs::write(&path, bytes).expect("damage"),
             None => std::fs::remove_file(&path).expect("remove"),
         }
-        let opened = Log::open(place.root.path(), &place.options());
+        let opened = Log::open(test_dir.root.path(), &test_dir.options());
         let error = opened.err().expect("refused").to_string();
         assert!(error.contains("group"), "{error}");
         assert_eq!(std::fs::read(&path).ok().as_deref(), found, "nothing is made");
-        place.reboot();
+        test_dir.reboot();
     };
     refused(None);
     refused(Some(&whole[..whole.len() / 2]));
     refused(Some(&[&[0; 8192], &whole[8192..]].concat()));
     std::fs::write(&path, &whole).expect("repair");
-    assert_eq!(records(&place.open().stream("a").expect("stream")), [b"acknowledged"]);
+    assert_eq!(records(&test_dir.open().stream("a").expect("stream")), [b"acknowledged"]);
 }
 
 #[test]
 fn a_group_log_that_somebody_emptied_holds_again_what_is_in_memory() {
-    let place = &Place::new(false);
+    let test_dir = &TestDirectory::new(false);
     for number in 0..2 {
-        let log = place.open();
+        let log = test_dir.open();
         let stream = log.stream("a").expect("stream");
         let lsn = stream.append(&payload(number, 100)).expect("append");
         stream.sync(lsn).expect("sync");
         drop((stream, log));
         if number == 0 {
-            let path = place.root.path().join("group.log");
+            let path = test_dir.root.path().join("group.log");
             let len_bytes = std::fs::metadata(&path).expect("group log").len();
             std::fs::write(&path, vec![0; len_bytes as usize]).expect("empty it");
         }
     }
-    place.reboot();
+    test_dir.reboot();
     let expected = [payload(0, 100), payload(1, 100)];
-    assert_eq!(records(&place.open().stream("a").expect("stream")), expected);
+    assert_eq!(records(&test_dir.open().stream("a").expect("stream")), expected);
 }
 
 /// Not a test of its own: what `regression_a_moment_without_descriptors_is_no_end` starts, as the limit is its process's.
@@ -340,8 +340,8 @@ fn process_without_descriptors() {
     if std::env::var_os("ONEJOURNAL_LOG_NO_DESCRIPTORS").is_none() {
         return;
     }
-    on_both(|place| {
-        let log = place.open();
+    on_both(|test_dir| {
+        let log = test_dir.open();
         let stream = log.stream("a").expect("stream");
         let mut expected = Vec::new();
         let mut append = |number| {
@@ -357,7 +357,7 @@ fn process_without_descriptors() {
         stream.sync(lsn).expect("sync");
         stream.flush().expect("flush");
         stream.release();
-        stream.flush().expect("give the chunk back");
+        stream.flush().expect("free the chunk");
         assert_eq!((records(&stream), log.stat().lent_bytes), (expected, 0));
     });
 }
@@ -374,8 +374,8 @@ fn regression_a_moment_without_descriptors_is_no_end() {
 
 #[test]
 fn streams_are_listed_and_removed() {
-    on_both(|place| {
-        let log = place.open();
+    on_both(|test_dir| {
+        let log = test_dir.open();
         for name in ["two", "one"] {
             log.stream(name).expect("stream").append(b"x").expect("append");
         }
@@ -390,15 +390,15 @@ fn streams_are_listed_and_removed() {
         let again = log.stream("two").expect("made anew");
         assert_eq!(records(&again), Vec::<Vec<u8>>::new());
         drop((again, log));
-        place.reboot();
-        assert_eq!(records(&place.open().stream("two").expect("stream")), Vec::<Vec<u8>>::new());
+        test_dir.reboot();
+        assert_eq!(records(&test_dir.open().stream("two").expect("stream")), Vec::<Vec<u8>>::new());
     });
 }
 
 #[test]
 fn a_removed_stream_leaves_nothing() {
-    on_both(|place| {
-        let (log, other) = (place.open(), place.open());
+    on_both(|test_dir| {
+        let (log, other) = (test_dir.open(), test_dir.open());
         let stream = log.stream("short").expect("stream");
         let its = other.stream("short").expect("the same stream");
         let lsn = stream.append(&payload(1, 50_000)).expect("append");
@@ -418,8 +418,8 @@ fn a_removed_stream_leaves_nothing() {
 
 #[test]
 fn a_chunk_that_begins_in_the_middle_of_its_span_hides_nothing_that_was_drained() {
-    on_both(|place| {
-        let log = place.open();
+    on_both(|test_dir| {
+        let log = test_dir.open();
         let stream = log.stream("m").expect("stream");
         let mut expected = Vec::new();
         for number in 0..10 {
@@ -429,14 +429,14 @@ fn a_chunk_that_begins_in_the_middle_of_its_span_hides_nothing_that_was_drained(
             expected.push(bytes);
             stream.flush().expect("flush");
             stream.release();
-            stream.flush().expect("give the chunk back");
+            stream.flush().expect("free the chunk");
         }
         let lsn = stream.append(b"last").expect("append");
         stream.sync(lsn).expect("sync");
         expected.push(b"last".to_vec());
         drop((stream, log));
-        place.reboot();
-        assert_eq!(records(&place.open().stream("m").expect("stream")), expected);
+        test_dir.reboot();
+        assert_eq!(records(&test_dir.open().stream("m").expect("stream")), expected);
     });
 }
 
@@ -444,10 +444,10 @@ fn a_chunk_that_begins_in_the_middle_of_its_span_hides_nothing_that_was_drained(
 /// appended then, and recovery took those for the stream's.
 #[test]
 fn regression_a_chunk_lent_in_the_middle_of_its_span_hides_nothing() {
-    on_both(|place| {
+    on_both(|test_dir| {
         let mut expected = Vec::new();
         for number in 0..4 {
-            let log = place.open();
+            let log = test_dir.open();
             let stream = log.stream("a").expect("stream");
             for _ in 0..2 {
                 let bytes = payload(number, 100);
@@ -460,25 +460,25 @@ fn regression_a_chunk_lent_in_the_middle_of_its_span_hides_nothing() {
                 }
             }
             drop((stream, log));
-            place.reboot();
+            test_dir.reboot();
         }
-        let log = place.open();
+        let log = test_dir.open();
         assert_eq!(records(&log.stream("a").expect("stream")), expected);
     });
 }
 
 #[test]
 fn regression_a_removal_that_was_cut_does_not_spoil_the_name() {
-    on_both(|place| {
-        let log = place.open();
+    on_both(|test_dir| {
+        let log = test_dir.open();
         let stream = log.stream("cut").expect("stream");
         let lsn = stream.append(b"old").expect("append");
         stream.sync(lsn).expect("sync");
         stream.flush().expect("flush");
         drop((stream, log));
-        std::fs::remove_file(place.root.path().join("streams/cut/stream.json")).expect("cut");
-        place.reboot();
-        let log = place.open();
+        std::fs::remove_file(test_dir.root.path().join("streams/cut/stream.json")).expect("cut");
+        test_dir.reboot();
+        let log = test_dir.open();
         assert!(log.stream_names().expect("names").is_empty());
         let stream = log.stream("cut").expect("made anew");
         assert_eq!(records(&stream), Vec::<Vec<u8>>::new());
@@ -488,44 +488,44 @@ fn regression_a_removal_that_was_cut_does_not_spoil_the_name() {
 
 #[test]
 fn a_damaged_stream_is_refused_alone_whatever_the_group_log_holds_of_it() {
-    let place = &Place::new(false);
+    let test_dir = &TestDirectory::new(false);
     let append = |stream: &Stream, count: u64| {
         for number in 0..count {
             let lsn = stream.append(&payload(number, 100)).expect("append");
             stream.sync(lsn).expect("sync");
         }
     };
-    let log = place.open();
+    let log = test_dir.open();
     append(&log.stream("d").expect("stream"), 20);
     drop(log);
-    place.reboot();
-    let log = place.open();
+    test_dir.reboot();
+    let log = test_dir.open();
     append(&log.stream("d").expect("stream"), 5);
     append(&log.stream("other").expect("stream"), 5);
     drop(log);
-    place.reboot();
-    let path = place.root.path().join("streams/d/0000000000000000.seg");
+    test_dir.reboot();
+    let path = test_dir.root.path().join("streams/d/0000000000000000.seg");
     let mut bytes = std::fs::read(&path).expect("log file");
     bytes[64 + 5 * 124 + 30] ^= 1;
     std::fs::write(&path, &bytes).expect("damage");
-    for life in 0..2 {
-        let log = place.open();
-        assert_eq!(records(&log.stream("other").expect("sound")).len(), 5, "life {life}");
+    for round in 0..2 {
+        let log = test_dir.open();
+        assert_eq!(records(&log.stream("other").expect("sound")).len(), 5, "round {round}");
         let error = log.stream("d").err().expect("damaged");
         assert!(matches!(error, LogError::Damaged { at: Lsn(620), .. }), "{error}");
         drop(log);
-        place.reboot();
+        test_dir.reboot();
     }
     // The damage is repaired by somebody: what the group log held was not lost with its end.
     bytes = std::fs::read(&path).expect("log file");
     bytes[64 + 5 * 124 + 30] ^= 1;
     std::fs::write(&path, &bytes).expect("repair");
-    assert_eq!(records(&place.open().stream("d").expect("sound")).len(), 25);
+    assert_eq!(records(&test_dir.open().stream("d").expect("sound")).len(), 25);
 }
 
 #[test]
 fn a_stream_whose_file_has_a_damaged_header_is_refused_alone_and_can_be_given_up() {
-    let place = &Place::new(false);
+    let test_dir = &TestDirectory::new(false);
     let append = |log: &Log, name: &str, count: u64| {
         let stream = log.stream(name).expect("stream");
         for number in 0..count {
@@ -533,48 +533,48 @@ fn a_stream_whose_file_has_a_damaged_header_is_refused_alone_and_can_be_given_up
             stream.sync(lsn).expect("sync");
         }
     };
-    append(&place.open(), "d", 20);
-    place.reboot();
-    let log = place.open();
+    append(&test_dir.open(), "d", 20);
+    test_dir.reboot();
+    let log = test_dir.open();
     append(&log, "d", 5);
     append(&log, "other", 5);
     drop(log);
-    place.reboot();
-    let path = place.root.path().join("streams/d/0000000000000000.seg");
+    test_dir.reboot();
+    let path = test_dir.root.path().join("streams/d/0000000000000000.seg");
     let flip = || {
         let mut bytes = std::fs::read(&path).expect("log file");
         bytes[3] ^= 1;
         std::fs::write(&path, &bytes).expect("write");
     };
-    let refused = |life: &str| {
-        let log = place.open();
-        assert_eq!(records(&log.stream("other").expect("sound")).len(), 5, "{life}");
+    let refused = |round: &str| {
+        let log = test_dir.open();
+        assert_eq!(records(&log.stream("other").expect("sound")).len(), 5, "{round}");
         let error = log.stream("d").err().expect("damaged").to_string();
         assert!(error.contains("header"), "{error}");
         log
     };
     flip();
-    for life in ["first", "second"] {
-        drop(refused(life));
-        place.reboot();
+    for round in ["first", "second"] {
+        drop(refused(round));
+        test_dir.reboot();
     }
     // What the group log held was not lost with its end.
     flip();
-    assert_eq!(records(&place.open().stream("d").expect("sound")).len(), 25);
-    place.reboot();
+    assert_eq!(records(&test_dir.open().stream("d").expect("sound")).len(), 25);
+    test_dir.reboot();
     flip();
     let log = refused("given up");
     assert_eq!(log.discard_damaged("d").expect("give it up"), Lsn(0));
     append(&log, "d", 3);
     drop(log);
-    place.reboot();
-    assert_eq!(records(&place.open().stream("d").expect("sound")).len(), 3);
+    test_dir.reboot();
+    assert_eq!(records(&test_dir.open().stream("d").expect("sound")).len(), 3);
 }
 
 #[test]
 fn a_lease_can_be_taken_without_appending() {
-    on_both(|place| {
-        let (one, other) = (place.open(), place.open());
+    on_both(|test_dir| {
+        let (one, other) = (test_dir.open(), test_dir.open());
         let (mine, theirs) = (one.stream("a").expect("a"), other.stream("a").expect("a"));
         mine.acquire().expect("free");
         assert!(matches!(theirs.acquire(), Err(LogError::Busy(_))));
@@ -584,10 +584,10 @@ fn a_lease_can_be_taken_without_appending() {
 }
 
 #[test]
-fn the_last_to_leave_gives_back_the_memory_of_free_chunks() {
-    let place = &Place::new(false);
+fn the_last_to_leave_frees_the_memory_of_free_chunks() {
+    let test_dir = &TestDirectory::new(false);
     let chunk_files = || {
-        let memory = std::fs::read_dir(place.memory.path()).expect("memory");
+        let memory = std::fs::read_dir(test_dir.memory.path()).expect("memory");
         let service = memory.map(|entry| entry.expect("entry").path()).find(|path| {
             path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("onejournal-"))
         });
@@ -595,19 +595,19 @@ fn the_last_to_leave_gives_back_the_memory_of_free_chunks() {
         let names = files.map(|entry| entry.expect("entry").file_name());
         names.filter(|name| name.to_string_lossy().starts_with("chunk-")).count()
     };
-    let (one, other) = (place.open(), place.open());
+    let (one, other) = (test_dir.open(), test_dir.open());
     let (idle, busy) = (one.stream("idle").expect("stream"), other.stream("busy").expect("stream"));
     for stream in [&idle, &busy] {
         let lsn = stream.append(&payload(1, 1000)).expect("append");
         stream.sync(lsn).expect("sync");
     }
     idle.release();
-    idle.flush().expect("give the chunk back");
+    idle.flush().expect("free the chunk");
     drop((idle, one));
     assert_eq!(chunk_files(), 2, "somebody is there");
     drop((busy, other));
-    assert_eq!(chunk_files(), 1, "one is lent");
-    let log = place.open();
+    assert_eq!(chunk_files(), 1, "one is allocated");
+    let log = test_dir.open();
     for name in ["idle", "busy"] {
         let stream = log.stream(name).expect("stream");
         stream.append(&payload(2, 1000)).expect("append");
@@ -621,12 +621,12 @@ struct SmallMemory(tempfile::TempDir);
 impl SmallMemory {
     /// `None`: this user may not mount any.
     fn mount() -> Option<SmallMemory> {
-        let place = tempfile::tempdir().expect("directory");
+        let test_dir = tempfile::tempdir().expect("directory");
         let mount = std::process::Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=4m", "none"])
-            .arg(place.path())
+            .arg(test_dir.path())
             .output();
-        mount.is_ok_and(|mount| mount.status.success()).then_some(SmallMemory(place))
+        mount.is_ok_and(|mount| mount.status.success()).then_some(SmallMemory(test_dir))
     }
 
     /// Takes all that is left.
@@ -649,9 +649,9 @@ fn memory_that_is_full_is_an_error_and_no_signal() {
         eprintln!("skipped: no file system can be mounted");
         return;
     };
-    let place = &Place::new(false);
-    let options = Options { memory: memory.0.path().to_owned(), ..place.options() };
-    let log = Log::open(place.root.path(), &options).expect("open");
+    let test_dir = &TestDirectory::new(false);
+    let options = Options { memory: memory.0.path().to_owned(), ..test_dir.options() };
+    let log = Log::open(test_dir.root.path(), &options).expect("open");
     memory.fill();
     let other = tempfile::tempdir().expect("directory");
     let errors = [log.stream("a").err(), Log::open(other.path(), &options).err()];
@@ -667,26 +667,26 @@ fn memory_that_is_full_is_an_error_and_no_signal() {
 
 #[test]
 fn a_service_that_was_closed_has_used_up_no_more_usns_than_it_gave() {
-    on_both(|place| {
+    on_both(|test_dir| {
         let mut before = 0;
         let mut last = onejournal::Usn(0);
-        for life in 0..4 {
-            let log = place.open();
+        for round in 0..4 {
+            let log = test_dir.open();
             let stream = log.stream("a").expect("stream");
             let lsn = stream.append(b"record").expect("append");
             stream.sync(lsn).expect("sync");
             let found = stream.read_from(lsn).expect("reader").next_record().expect("read");
             let usn = found.expect("a record").usn;
-            assert!(usn > last, "life {life}");
+            assert!(usn > last, "round {round}");
             last = usn;
             drop(stream);
             log.close().expect("close");
             let limit =
-                std::fs::read_to_string(place.root.path().join("usn-limit")).expect("limit");
+                std::fs::read_to_string(test_dir.root.path().join("usn-limit")).expect("limit");
             let limit: u64 = limit.trim().parse().expect("a number");
-            assert!(limit > last.0, "life {life}");
+            assert!(limit > last.0, "round {round}");
             // They count ns; an hour of them is made good at once.
-            assert!(limit - before < 1_800_000_000_000, "life {life}: {before}, then {limit}");
+            assert!(limit - before < 1_800_000_000_000, "round {round}: {before}, then {limit}");
             before = limit;
         }
     });
@@ -694,12 +694,12 @@ fn a_service_that_was_closed_has_used_up_no_more_usns_than_it_gave() {
 
 #[test]
 fn who_opens_while_the_last_one_closes_finds_no_trouble() {
-    on_both(|place| {
+    on_both(|test_dir| {
         std::thread::scope(|scope| {
             for name in ["a", "b"] {
                 scope.spawn(move || {
                     for number in 0..100 {
-                        let log = place.open();
+                        let log = test_dir.open();
                         let stream = log.stream(name).expect("stream");
                         stream.append(&payload(number, 100)).expect("append");
                         drop(stream);
@@ -708,7 +708,7 @@ fn who_opens_while_the_last_one_closes_finds_no_trouble() {
                 });
             }
         });
-        let log = place.open();
+        let log = test_dir.open();
         for name in ["a", "b"] {
             assert_eq!(records(&log.stream(name).expect("stream")).len(), 100);
         }

@@ -10,9 +10,9 @@ use onejournal::{Log, Options};
 
 #[test]
 fn the_example_appends_two_records() {
-    let place = tempfile::tempdir().expect("directory");
-    append::append_and_read(place.path()).expect("the example");
-    let log = Log::open(place.path(), &Options::default()).expect("the log");
+    let test_dir = tempfile::tempdir().expect("directory");
+    append::append_and_read(test_dir.path()).expect("the example");
+    let log = Log::open(test_dir.path(), &Options::default()).expect("the log");
     let stream = log.existing_stream("events").expect("streams").expect("its stream");
     let mut reader = stream.read_from(stream.head()).expect("a reader");
     let mut found = Vec::new();
@@ -26,8 +26,8 @@ fn the_example_appends_two_records() {
 
 #[test]
 fn regression_the_crate_log_can_be_used_beside_it() {
-    let place = tempfile::tempdir().expect("directory");
-    let journal = Log::open(place.path(), &Options::default()).expect("the log");
+    let test_dir = tempfile::tempdir().expect("directory");
+    let journal = Log::open(test_dir.path(), &Options::default()).expect("the log");
     log::info!("opened {}", journal.uuid());
     let level: log::LevelFilter = log::max_level();
     assert_eq!(level, log::LevelFilter::Off, "the library sets no logger");

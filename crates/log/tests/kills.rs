@@ -21,17 +21,17 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 /// with them the locks that say who lives.
 static ALONE: Mutex<()> = Mutex::new(());
 
-struct Place {
+struct TestDirectory {
     root: PathBuf,
     memory: PathBuf,
     is_nvram: bool,
 }
 
-impl Place {
-    fn of_environment() -> Option<Place> {
+impl TestDirectory {
+    fn of_environment() -> Option<TestDirectory> {
         let get = |name| std::env::var_os(name).map(PathBuf::from);
         let is_nvram = std::env::var_os("KILLS_NVRAM")? == "1";
-        Some(Place { root: get("KILLS_ROOT")?, memory: get("KILLS_MEMORY")?, is_nvram })
+        Some(TestDirectory { root: get("KILLS_ROOT")?, memory: get("KILLS_MEMORY")?, is_nvram })
     }
 
     fn options(&self) -> Options {
@@ -81,9 +81,9 @@ fn payload(client: usize, number: u64) -> Vec<u8> {
     bytes
 }
 
-fn acknowledged(place: &Place, client: usize) -> u64 {
+fn acknowledged(test_dir: &TestDirectory, client: usize) -> u64 {
     let mut bytes = [0; 8];
-    match File::open(place.acks(client)) {
+    match File::open(test_dir.acks(client)) {
         Ok(file) => file.read_exact_at(&mut bytes, 0).map_or(0, |()| u64::from_le_bytes(bytes)),
         Err(_) => 0,
     }
@@ -100,27 +100,28 @@ fn check(stream: &Stream, client: usize) -> u64 {
     number
 }
 
-/// What a process that was started by [`Place::spawn`] does, until it is killed.
+/// What a process that was started by [`TestDirectory::spawn`] does, until it is killed.
 #[test]
 #[ignore = "a process of the other test"]
 fn a_process_of_the_service() {
-    let Some(place) = Place::of_environment() else { return };
+    let Some(test_dir) = TestDirectory::of_environment() else { return };
     let role = std::env::var("KILLS_ROLE").expect("a role");
     if role == "daemon" {
-        let server = ServerOptions::at(place.socket());
-        let _server = Server::start(place.directory(), &place.options(), &server).expect("serve");
+        let server = ServerOptions::at(test_dir.socket());
+        let _server =
+            Server::start(test_dir.directory(), &test_dir.options(), &server).expect("serve");
         loop {
             std::thread::sleep(Duration::from_secs(1));
         }
     }
     let client: usize = role.parse().expect("a number");
-    let log = connect(&place);
+    let log = connect(&test_dir);
     let stream = log.stream(&format!("c{client}")).expect("stream");
     // What the process before appended and did not sync is there, and counts.
     stream.flush().expect("flush");
     let mut number = check(&stream, client);
     let mut options = File::options();
-    let acks = options.create(true).truncate(false).write(true).open(place.acks(client));
+    let acks = options.create(true).truncate(false).write(true).open(test_dir.acks(client));
     let acks = acks.expect("acks");
     loop {
         match stream.append(&payload(client, number)) {
@@ -146,24 +147,29 @@ fn kill(child: &mut Child) {
 }
 
 /// Connects to the daemon, which may have to be started again first.
-fn connect(place: &Place) -> Log {
+fn connect(test_dir: &TestDirectory) -> Log {
     let options = ConnectOptions { retry: STALL_TIMEOUT, ..ConnectOptions::default() };
-    Log::connect_with(place.socket(), &options).unwrap_or_else(|e| panic!("{e}"))
+    Log::connect_with(test_dir.socket(), &options).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Waits until every client has more acknowledged than `before`.
-fn wait_for_progress(place: &Place, before: &[u64], seed: u64) {
+fn wait_for_progress(test_dir: &TestDirectory, before: &[u64], seed: u64) {
     let begin = Instant::now();
-    while (0..CLIENTS).any(|client| acknowledged(place, client) <= before[client]) {
+    while (0..CLIENTS).any(|client| acknowledged(test_dir, client) <= before[client]) {
         assert!(begin.elapsed() < STALL_TIMEOUT, "seed {seed}: a client does not go on");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-fn check_all(open: impl Fn(&str) -> Stream, place: &Place, seed: u64, when: &str) -> u64 {
+fn check_all(
+    open: impl Fn(&str) -> Stream,
+    test_dir: &TestDirectory,
+    seed: u64,
+    when: &str,
+) -> u64 {
     let mut sum = 0;
     for client in 0..CLIENTS {
-        let acknowledged = acknowledged(place, client);
+        let acknowledged = acknowledged(test_dir, client);
         let found = check(&open(&format!("c{client}")), client);
         assert!(
             found >= acknowledged,
@@ -178,17 +184,18 @@ fn run(is_nvram: bool, seed: u64) {
     let root = tempfile::tempdir().expect("directory");
     let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
     std::fs::create_dir(memory.path().join("nvram")).expect("directory");
-    let place = Place { root: root.path().into(), memory: memory.path().into(), is_nvram };
+    let test_dir =
+        TestDirectory { root: root.path().into(), memory: memory.path().into(), is_nvram };
     let mut rng = Rng::with_seed(seed);
-    let mut daemon = place.spawn("daemon");
-    drop(connect(&place));
-    let mut clients: Vec<Child> = (0..CLIENTS).map(|n| place.spawn(&n.to_string())).collect();
+    let mut daemon = test_dir.spawn("daemon");
+    drop(connect(&test_dir));
+    let mut clients: Vec<Child> = (0..CLIENTS).map(|n| test_dir.spawn(&n.to_string())).collect();
     for round in 0..ROUNDS {
         // Every other time clients are killed at their work, else also before they got to it.
         if round % 2 == 1 {
             let before: Vec<u64> =
-                (0..CLIENTS).map(|client| acknowledged(&place, client)).collect();
-            wait_for_progress(&place, &before, seed);
+                (0..CLIENTS).map(|client| acknowledged(&test_dir, client)).collect();
+            wait_for_progress(&test_dir, &before, seed);
         }
         std::thread::sleep(Duration::from_micros(rng.u64(1000..60_000)));
         let victims = rng.u8(1..8);
@@ -203,22 +210,22 @@ fn run(is_nvram: bool, seed: u64) {
         if victims & 4 != 0 {
             // Clients that live wait for it, or append meanwhile.
             std::thread::sleep(Duration::from_micros(rng.u64(0..20_000)));
-            daemon = place.spawn("daemon");
+            daemon = test_dir.spawn("daemon");
         }
-        let log = connect(&place);
+        let log = connect(&test_dir);
         let open = |name: &str| log.stream(name).expect("stream");
-        check_all(open, &place, seed, &format!("round {round}"));
+        check_all(open, &test_dir, seed, &format!("round {round}"));
         for (number, client) in clients.iter_mut().enumerate() {
             if victims & 1 << number != 0 {
-                *client = place.spawn(&number.to_string());
+                *client = test_dir.spawn(&number.to_string());
             }
         }
     }
     clients.iter_mut().for_each(kill);
     kill(&mut daemon);
-    let open_directory = || Log::open(place.directory(), &place.options()).expect("open");
+    let open_directory = || Log::open(test_dir.directory(), &test_dir.options()).expect("open");
     let log = open_directory();
-    let sum = check_all(|name| log.stream(name).expect("stream"), &place, seed, "directory");
+    let sum = check_all(|name| log.stream(name).expect("stream"), &test_dir, seed, "directory");
     assert!(
         sum >= (ROUNDS / 2 * CLIENTS) as u64,
         "seed {seed}: only {sum} records were acknowledged"
@@ -226,7 +233,7 @@ fn run(is_nvram: bool, seed: u64) {
     drop(log);
     reboot(memory.path());
     let log = open_directory();
-    check_all(|name| log.stream(name).expect("stream"), &place, seed, "after a reboot");
+    check_all(|name| log.stream(name).expect("stream"), &test_dir, seed, "after a reboot");
 }
 
 fn signal(child: &Child, signal: rustix::process::Signal) {
@@ -235,7 +242,7 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
 }
 
 /// Nobody but the daemon leads group commits and drains: a client that is stopped, wherever that is, keeps its own
-/// stream and what it was lent, and nothing else.
+/// stream and what it was allocated, and nothing else.
 #[test]
 fn a_stopped_client_holds_up_nobody() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -243,15 +250,18 @@ fn a_stopped_client_holds_up_nobody() {
         let root = tempfile::tempdir().expect("directory");
         let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
         std::fs::create_dir(memory.path().join("nvram")).expect("directory");
-        let place = Place { root: root.path().into(), memory: memory.path().into(), is_nvram };
-        let server = ServerOptions::at(place.socket());
-        let server = Server::start(place.directory(), &place.options(), &server).expect("serve");
-        let mut clients: Vec<Child> = (0..CLIENTS).map(|n| place.spawn(&n.to_string())).collect();
-        let log = connect(&place);
+        let test_dir =
+            TestDirectory { root: root.path().into(), memory: memory.path().into(), is_nvram };
+        let server = ServerOptions::at(test_dir.socket());
+        let server =
+            Server::start(test_dir.directory(), &test_dir.options(), &server).expect("serve");
+        let mut clients: Vec<Child> =
+            (0..CLIENTS).map(|n| test_dir.spawn(&n.to_string())).collect();
+        let log = connect(&test_dir);
         let mine = log.stream("mine").expect("stream");
         let mut rng = Rng::with_seed(5);
         let mut count = 0;
-        wait_for_progress(&place, &[0; CLIENTS], 5);
+        wait_for_progress(&test_dir, &[0; CLIENTS], 5);
         for _ in 0..40 {
             clients.iter().for_each(|child| signal(child, rustix::process::Signal::STOP));
             // More than the pool in all, so that it has to be drained too.

@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{Place, payload, records};
+use common::{TestDirectory, payload, records};
 use onejournal::{ConnectOptions, Log, LogError, Options, Server, ServerOptions, Stream};
 
 /// A process of the tests below: appends and syncs until something fails, and says how far it came.
@@ -111,9 +111,9 @@ fn cut_all(memory: &Path, name: &str) {
 }
 
 /// What was synced is there after a restart.
-fn check_kept(place: &Place, directory: &Path, synced: u64) {
-    place.reboot();
-    let log = Log::open(directory, &place.options()).expect("open");
+fn check_kept(test_dir: &TestDirectory, directory: &Path, synced: u64) {
+    test_dir.reboot();
+    let log = Log::open(directory, &test_dir.options()).expect("open");
     let found = records(&log.stream("stream").expect("stream"));
     assert!(found.len() as u64 >= synced, "{} of {synced}", found.len());
     for (number, record) in (0..synced).zip(found) {
@@ -124,27 +124,27 @@ fn check_kept(place: &Place, directory: &Path, synced: u64) {
 #[test]
 fn a_process_outlives_its_memory_and_keeps_its_promises() {
     for name in ["control", "lane-", "chunk-"] {
-        let place = Place::new(false);
-        let directory = place.root.path().join("log");
-        let writer = start(&directory, place.memory.path());
-        let (synced, said) = cut_under(writer, || cut_all(place.memory.path(), name));
+        let test_dir = TestDirectory::new(false);
+        let directory = test_dir.root.path().join("log");
+        let writer = start(&directory, test_dir.memory.path());
+        let (synced, said) = cut_under(writer, || cut_all(test_dir.memory.path(), name));
         println!("{name}: {synced} synced, {said}");
-        check_kept(&place, &directory, synced);
+        check_kept(&test_dir, &directory, synced);
     }
 }
 
 #[test]
 fn a_client_of_a_daemon_does_too() {
     for name in ["client-", "chunk-"] {
-        let place = Place::new(false);
-        let directory = place.root.path().join("log");
-        let socket = place.root.path().join("socket");
+        let test_dir = TestDirectory::new(false);
+        let directory = test_dir.root.path().join("log");
+        let socket = test_dir.root.path().join("socket");
         let server = ServerOptions::at(socket.clone());
-        let server = Server::start(&directory, &place.options(), &server).expect("serve");
-        let writer = start(&socket, place.memory.path());
-        let (synced, said) = cut_under(writer, || cut_all(place.memory.path(), name));
+        let server = Server::start(&directory, &test_dir.options(), &server).expect("serve");
+        let writer = start(&socket, test_dir.memory.path());
+        let (synced, said) = cut_under(writer, || cut_all(test_dir.memory.path(), name));
         println!("{name}: {synced} synced, {said}");
         drop(server);
-        check_kept(&place, &directory, synced);
+        check_kept(&test_dir, &directory, synced);
     }
 }

@@ -7,7 +7,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Place, on_both, records};
+use common::{TestDirectory, on_both, records};
 use onejournal::{Log, Options, Outcome, Server, ServerOptions, Stream, collect_orphans};
 
 fn append(stream: &Stream, text: &str) {
@@ -27,18 +27,18 @@ fn leave(directory: &Path, options: &Options, text: &str) {
     drop((stream, log));
 }
 
-fn renamed(place: &Place, from: &str, to: &str) -> std::path::PathBuf {
-    let new = place.root.path().join(to);
-    std::fs::rename(place.root.path().join(from), &new).expect("rename");
+fn renamed(test_dir: &TestDirectory, from: &str, to: &str) -> std::path::PathBuf {
+    let new = test_dir.root.path().join(to);
+    std::fs::rename(test_dir.root.path().join(from), &new).expect("rename");
     new
 }
 
 #[test]
 fn a_moved_log_goes_on_with_what_is_in_memory() {
-    on_both(|place| {
-        let options = place.options();
-        leave(&place.root.path().join("old"), &options, "first");
-        let new = renamed(place, "old", "new");
+    on_both(|test_dir| {
+        let options = test_dir.options();
+        leave(&test_dir.root.path().join("old"), &options, "first");
+        let new = renamed(test_dir, "old", "new");
         let log = Log::open(&new, &options).expect("open");
         let stream = log.stream("one").expect("stream");
         append(&stream, "second");
@@ -46,8 +46,8 @@ fn a_moved_log_goes_on_with_what_is_in_memory() {
         assert_eq!(texts(&stream), ["first", "second"]);
         drop((stream, log));
         // After a restart of the machine, too: NVRAM knows its log by the directory, whatever its name.
-        place.reboot();
-        let newer = renamed(place, "new", "newer");
+        test_dir.reboot();
+        let newer = renamed(test_dir, "new", "newer");
         let log = Log::open(&newer, &options).expect("open");
         assert_eq!(texts(&log.stream("one").expect("stream")), ["first", "second"]);
     });
@@ -55,12 +55,12 @@ fn a_moved_log_goes_on_with_what_is_in_memory() {
 
 #[test]
 fn a_log_is_moved_while_a_process_uses_it() {
-    on_both(|place| {
-        let options = place.options();
-        let log = Log::open(place.root.path().join("old"), &options).expect("open");
+    on_both(|test_dir| {
+        let options = test_dir.options();
+        let log = Log::open(test_dir.root.path().join("old"), &options).expect("open");
         let stream = log.stream("one").expect("stream");
         append(&stream, "first");
-        let new = renamed(place, "old", "new");
+        let new = renamed(test_dir, "old", "new");
         append(&stream, "second");
         let other = Log::open(&new, &options).expect("open");
         append(&other.stream("two").expect("stream"), "third");
@@ -79,21 +79,21 @@ fn a_log_is_moved_while_a_process_uses_it() {
 
 #[test]
 fn a_daemon_serves_a_moved_log() {
-    on_both(|place| {
-        let options = place.options();
+    on_both(|test_dir| {
+        let options = test_dir.options();
         let serve = |directory: &Path| {
             let at = ServerOptions::at(directory.join("socket"));
             Server::start(directory, &options, &at).expect("serve")
         };
-        leave(&place.root.path().join("old"), &options, "first");
-        let old = place.root.path().join("old");
+        leave(&test_dir.root.path().join("old"), &options, "first");
+        let old = test_dir.root.path().join("old");
         let server = serve(&old);
         let log = Log::open(old.join("socket"), &Options::default()).expect("connect");
         let stream = log.stream("one").expect("stream");
         append(&stream, "second");
         drop((stream, log));
         server.stop().expect("stop");
-        let new = renamed(place, "old", "new");
+        let new = renamed(test_dir, "old", "new");
         let server = serve(&new);
         let log = Log::connect(new.join("socket")).expect("connect");
         let stream = log.stream("one").expect("stream");
@@ -108,12 +108,12 @@ fn a_daemon_serves_a_moved_log() {
 /// What was left by the log's users is found by its name, which shared memory keeps.
 #[test]
 fn regression_what_a_moved_log_left_is_brought_home() {
-    on_both(|place| {
-        let options = place.options();
-        leave(&place.root.path().join("old"), &options, "first");
-        let new = renamed(place, "old", "new");
+    on_both(|test_dir| {
+        let options = test_dir.options();
+        leave(&test_dir.root.path().join("old"), &options, "first");
+        let new = renamed(test_dir, "old", "new");
         leave(&new, &options, "second");
-        let found = collect_orphans(place.memory.path(), &[], |_| false).expect("looked at");
+        let found = collect_orphans(test_dir.memory.path(), &[], |_| false).expect("looked at");
         let new = std::fs::canonicalize(new).expect("path");
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].outcome, Outcome::BroughtHome(new.clone()));

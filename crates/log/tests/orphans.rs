@@ -7,7 +7,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Place, on_both, records};
+use common::{TestDirectory, on_both, records};
 use onejournal::{Log, Options, Orphan, Outcome, collect_orphans};
 
 fn open(directory: &Path, options: &Options) -> Log {
@@ -50,23 +50,23 @@ fn assert_all_there(directory: &Path, options: &Options) {
 
 #[test]
 fn what_was_left_is_brought_home() {
-    on_both(|place| {
-        let (memory, options) = (place.memory.path(), place.options());
-        leave(place.root.path(), &options);
+    on_both(|test_dir| {
+        let (memory, options) = (test_dir.memory.path(), test_dir.options());
+        leave(test_dir.root.path(), &options);
         let found = one(memory, &[]);
-        let log = std::fs::canonicalize(place.root.path()).expect("path");
+        let log = std::fs::canonicalize(test_dir.root.path()).expect("path");
         assert_eq!(found.outcome, Outcome::BroughtHome(log));
         assert!(!found.path.exists());
-        assert_all_there(place.root.path(), &options);
+        assert_all_there(test_dir.root.path(), &options);
         assert_eq!(collect(memory, &[]), []);
     });
 }
 
 #[test]
 fn memory_in_use_stays_whatever_is_given_up() {
-    on_both(|place| {
-        let memory = place.memory.path();
-        let log = open(place.root.path(), &place.options());
+    on_both(|test_dir| {
+        let memory = test_dir.memory.path();
+        let log = open(test_dir.root.path(), &test_dir.options());
         let stream = log.stream("one").expect("stream");
         stream.append(b"first").expect("append");
         let found = one(memory, &[]);
@@ -75,15 +75,15 @@ fn memory_in_use_stays_whatever_is_given_up() {
         stream.append(b"second").expect("append");
         drop(stream);
         log.close().expect("close");
-        assert_all_there(place.root.path(), &place.options());
+        assert_all_there(test_dir.root.path(), &test_dir.options());
     });
 }
 
 #[test]
 fn memory_of_a_log_that_was_moved_is_kept() {
-    let place = Place::new(false);
-    let (memory, options) = (place.memory.path(), place.options());
-    let [here, there] = ["here", "there"].map(|name| place.root.path().join(name));
+    let test_dir = TestDirectory::new(false);
+    let (memory, options) = (test_dir.memory.path(), test_dir.options());
+    let [here, there] = ["here", "there"].map(|name| test_dir.root.path().join(name));
     leave(&here, &options);
     std::fs::rename(&here, &there).expect("moved");
     assert!(why(&one(memory, &[])).contains("is not there"));
@@ -94,10 +94,10 @@ fn memory_of_a_log_that_was_moved_is_kept() {
 
 #[test]
 fn memory_of_a_log_that_was_removed_goes_when_it_is_given_up() {
-    let place = Place::new(false);
-    let memory = place.memory.path();
-    let directory = place.root.path().join("log");
-    leave(&directory, &place.options());
+    let test_dir = TestDirectory::new(false);
+    let memory = test_dir.memory.path();
+    let directory = test_dir.root.path().join("log");
+    leave(&directory, &test_dir.options());
     std::fs::remove_dir_all(&directory).expect("removed");
     let found = one(memory, &[]);
     assert!(why(&found).contains("is not there"));
@@ -110,11 +110,11 @@ fn memory_of_a_log_that_was_removed_goes_when_it_is_given_up() {
 
 #[test]
 fn memory_that_another_one_replaced_is_kept() {
-    let place = Place::new(false);
-    let (memory, options) = (place.memory.path(), place.options());
-    leave(place.root.path(), &options);
-    std::fs::remove_file(place.root.path().join("life")).expect("removed");
-    let log = open(place.root.path(), &options);
+    let test_dir = TestDirectory::new(false);
+    let (memory, options) = (test_dir.memory.path(), test_dir.options());
+    leave(test_dir.root.path(), &options);
+    std::fs::remove_file(test_dir.root.path().join("life")).expect("removed");
+    let log = open(test_dir.root.path(), &options);
     assert_eq!(collect(memory, &[]).len(), 2, "in use or not: nothing is removed");
     drop(log);
     let found = collect(memory, &[]);
@@ -126,14 +126,14 @@ fn memory_that_another_one_replaced_is_kept() {
 
 #[test]
 fn nvram_beside_shared_memory_is_kept() {
-    let place = Place::new(true);
-    let memory = place.memory.path();
-    let options = Options { nvram: Some(memory.into()), ..place.options() };
-    leave(place.root.path(), &options);
+    let test_dir = TestDirectory::new(true);
+    let memory = test_dir.memory.path();
+    let options = Options { nvram: Some(memory.into()), ..test_dir.options() };
+    leave(test_dir.root.path(), &options);
     let found = collect(memory, &[]);
     let homes = found.iter().filter(|it| matches!(it.outcome, Outcome::BroughtHome(_)));
     assert_eq!((found.len(), homes.count()), (2, 1), "{found:?}");
     let nvram = one(memory, &[]);
     assert!(why(&nvram).contains("the NVRAM of the log"));
-    assert_all_there(place.root.path(), &options);
+    assert_all_there(test_dir.root.path(), &options);
 }

@@ -89,21 +89,26 @@ fn worker() {
     work(Path::new(root), Path::new(memory), is_nvram == "true", worker.parse().expect("number"));
 }
 
-struct Place {
+struct TestDirectory {
     root: tempfile::TempDir,
     memory: tempfile::TempDir,
     is_nvram: bool,
     next_worker: u64,
 }
 
-impl Place {
-    fn new(is_nvram: bool) -> Place {
+impl TestDirectory {
+    fn new(is_nvram: bool) -> TestDirectory {
         let memory = tempfile::Builder::new()
             .prefix("processes-")
             .tempdir_in("/dev/shm")
             .expect("shared memory");
         fs::create_dir(memory.path().join("nvram")).expect("directory");
-        Place { root: tempfile::tempdir().expect("directory"), memory, is_nvram, next_worker: 0 }
+        TestDirectory {
+            root: tempfile::tempdir().expect("directory"),
+            memory,
+            is_nvram,
+            next_worker: 0,
+        }
     }
 
     fn start(&mut self) -> Worker {
@@ -193,21 +198,21 @@ impl Worker {
 
 fn kill_for(is_nvram: bool, time: Duration) {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let mut place = Place::new(is_nvram);
+    let mut test_dir = TestDirectory::new(is_nvram);
     let begin = Instant::now();
-    let mut workers: Vec<Worker> = (0..WORKER_COUNT).map(|_| place.start()).collect();
+    let mut workers: Vec<Worker> = (0..WORKER_COUNT).map(|_| test_dir.start()).collect();
     // However slow the machine is: until something was done, too.
-    while begin.elapsed() < time || !place.has_acknowledged() {
+    while begin.elapsed() < time || !test_dir.has_acknowledged() {
         assert!(begin.elapsed() < time + STALL_TIMEOUT, "nothing is acknowledged");
         std::thread::sleep(Duration::from_micros(fastrand::u64(..60_000)));
         let victim = workers.swap_remove(fastrand::usize(..workers.len()));
         victim.kill();
-        workers.push(place.start());
+        workers.push(test_dir.start());
     }
     // A survivor of all kills, and nobody else: it brings everything home.
-    let log = place.open();
+    let log = test_dir.open();
     workers.into_iter().for_each(Worker::kill);
-    let count = place.check(&log);
+    let count = test_dir.check(&log);
     let begin = Instant::now();
     for name in log.stream_names().expect("names") {
         let stream = log.stream(name.as_str()).expect("stream");
@@ -217,18 +222,22 @@ fn kill_for(is_nvram: bool, time: Duration) {
         stream.flush().expect("flush");
     }
     let stat = log.stat();
-    assert_eq!((stat.lent_bytes, stat.is_aborted), (0, false), "all chunks come back");
-    println!("{} workers, {count} records acknowledged, {:?}", place.next_worker, begin.elapsed());
+    assert_eq!((stat.lent_bytes, stat.is_aborted), (0, false), "all chunks are free");
+    println!(
+        "{} workers, {count} records acknowledged, {:?}",
+        test_dir.next_worker,
+        begin.elapsed()
+    );
     assert!(count > 0, "nothing was done");
     drop(log);
     // The machine restarts too.
-    for entry in fs::read_dir(place.memory.path()).expect("memory") {
+    for entry in fs::read_dir(test_dir.memory.path()).expect("memory") {
         let path = entry.expect("entry").path();
         if !path.ends_with("nvram") {
             fs::remove_dir_all(path).expect("remove");
         }
     }
-    assert_eq!(place.check(&place.open()), count);
+    assert_eq!(test_dir.check(&test_dir.open()), count);
 }
 
 fn seconds() -> Duration {

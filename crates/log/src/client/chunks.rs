@@ -12,8 +12,8 @@ use device::sync::{Condvar, Mutex};
 use device::{Access, MappedNvram};
 
 use super::connection::Client;
-use crate::engine::writer::Lender;
-use crate::format::chunk::Lent;
+use crate::engine::writer::ChunkAllocator;
+use crate::format::chunk::LaneChunk;
 use crate::wire::protocol::{FILES_MAX, Kind, Request};
 use crate::words::LaneWords;
 use crate::{LogError, Result};
@@ -22,12 +22,12 @@ use crate::{LogError, Result};
 pub(super) struct Ahead {
     pub(super) stream: u32,
     pub(super) token: u64,
-    state: Mutex<State>,
+    queue: Mutex<ChunkQueue>,
     changed: Condvar,
 }
 
-struct State {
-    ready: BTreeMap<u64, Lent>,
+struct ChunkQueue {
+    ready: BTreeMap<u64, LaneChunk>,
     /// What the thread is to ask for, or is asking for just now.
     wanted: Option<u64>,
     /// How many it asks for.
@@ -36,30 +36,30 @@ struct State {
 
 impl Ahead {
     pub(super) fn new(stream: u32, token: u64) -> Arc<Ahead> {
-        let state = State { ready: BTreeMap::new(), wanted: None, count: 1 };
-        Arc::new(Ahead { stream, token, state: Mutex::new(state), changed: Condvar::new() })
+        let queue = ChunkQueue { ready: BTreeMap::new(), wanted: None, count: 1 };
+        Arc::new(Ahead { stream, token, queue: Mutex::new(queue), changed: Condvar::new() })
     }
 
     /// Asks for what is wanted.
     fn fetch(&self, client: &Client) {
         let (first, count) = {
-            let state = self.state.lock();
-            let Some(first) = state.wanted else { return };
-            (first, state.count)
+            let queue = self.queue.lock();
+            let Some(first) = queue.wanted else { return };
+            (first, queue.count)
         };
         // If it fails the writer asks again, and hears why.
-        let lent = borrow(client, self, first, count).unwrap_or_default();
-        let mut state = self.state.lock();
-        state.ready.extend(lent.into_iter().map(|lent| (lent.ordinal, lent)));
-        state.wanted = None;
+        let allocated = fetch_chunks(client, self, first, count).unwrap_or_default();
+        let mut queue = self.queue.lock();
+        queue.ready.extend(allocated.into_iter().map(|allocated| (allocated.ordinal, allocated)));
+        queue.wanted = None;
         self.changed.notify_all();
     }
 }
 
 /// Chunks from span `first` on; `count` 0: one, waiting for it.
-fn borrow(client: &Client, ahead: &Ahead, first: u64, count: u32) -> Result<Vec<Lent>> {
+fn fetch_chunks(client: &Client, ahead: &Ahead, first: u64, count: u32) -> Result<Vec<LaneChunk>> {
     let Ahead { stream, token, .. } = *ahead;
-    let request = Request { stream, token, at: first, count, ..Request::new(Kind::Lend) };
+    let request = Request { stream, token, at: first, count, ..Request::new(Kind::Allocate) };
     let (_, files) = client.call(&request)?;
     let map = |(file, ordinal): (OwnedFd, u64)| {
         // The socket as a name: the file has none that a client knows.
@@ -69,7 +69,7 @@ fn borrow(client: &Client, ahead: &Ahead, first: u64, count: u32) -> Result<Vec<
             false => Some(device::Durability::Process),
         };
         let memory = MappedNvram::share(&client.socket, file, Access::ReadWrite, class)?;
-        Ok(Lent { ordinal, memory: Arc::new(memory) })
+        Ok(LaneChunk { ordinal, memory: Arc::new(memory) })
     };
     files.into_iter().zip(first..).map(map).collect()
 }
@@ -88,32 +88,32 @@ pub(super) fn start_fetcher(client: Weak<Client>) -> Sender<Arc<Ahead>> {
     sender
 }
 
-/// What a client's writer borrows from.
-pub(super) struct RemoteLender<'a> {
+/// Where a client's writer gets its chunks.
+pub(super) struct RemoteAllocator<'a> {
     pub(super) client: &'a Client,
     pub(super) fetcher: &'a Sender<Arc<Ahead>>,
     pub(super) ahead: &'a Arc<Ahead>,
     pub(super) words: &'a LaneWords,
 }
 
-impl Lender for RemoteLender<'_> {
-    fn lend(&self, ordinal: u64) -> Result<Lent> {
-        let mut state = self.ahead.state.lock();
-        state.ready = state.ready.split_off(&ordinal);
-        if !state.ready.contains_key(&ordinal) {
-            state.count = (state.count * 2).min(FILES_MAX as u32);
+impl ChunkAllocator for RemoteAllocator<'_> {
+    fn allocate(&self, ordinal: u64) -> Result<LaneChunk> {
+        let mut queue = self.ahead.queue.lock();
+        queue.ready = queue.ready.split_off(&ordinal);
+        if !queue.ready.contains_key(&ordinal) {
+            queue.count = (queue.count * 2).min(FILES_MAX as u32);
         }
-        while state.wanted.is_some() && !state.ready.contains_key(&ordinal) {
-            state = self.ahead.changed.wait(state);
+        while queue.wanted.is_some() && !queue.ready.contains_key(&ordinal) {
+            queue = self.ahead.changed.wait(queue);
         }
-        if let Some(lent) = state.ready.remove(&ordinal) {
-            return Ok(lent);
+        if let Some(allocated) = queue.ready.remove(&ordinal) {
+            return Ok(allocated);
         }
-        drop(state);
-        let lent = borrow(self.client, self.ahead, ordinal, 0);
-        // The daemon has taken back all that is not needed yet.
-        let lent = lent.inspect_err(|_| self.ahead.state.lock().ready.clear())?;
-        lent.into_iter().next().ok_or_else(|| LogError::Daemon("it lent nothing".into()))
+        drop(queue);
+        let allocated = fetch_chunks(self.client, self.ahead, ordinal, 0);
+        // The daemon has freed all that is not needed yet.
+        let allocated = allocated.inspect_err(|_| self.ahead.queue.lock().ready.clear())?;
+        allocated.into_iter().next().ok_or_else(|| LogError::Daemon("it allocated nothing".into()))
     }
 
     fn extend_usn(&self) -> Result<()> {
@@ -124,15 +124,15 @@ impl Lender for RemoteLender<'_> {
     }
 
     fn announce(&self, ordinal: u64) {
-        let mut state = self.ahead.state.lock();
-        if state.wanted.is_some() || state.ready.len() as u32 * 2 > state.count {
+        let mut queue = self.ahead.queue.lock();
+        if queue.wanted.is_some() || queue.ready.len() as u32 * 2 > queue.count {
             return;
         }
-        let first = state.ready.keys().next_back().map_or(ordinal, |last| last + 1);
-        state.wanted = Some(first);
-        drop(state);
+        let first = queue.ready.keys().next_back().map_or(ordinal, |last| last + 1);
+        queue.wanted = Some(first);
+        drop(queue);
         if self.fetcher.send(self.ahead.clone()).is_err() {
-            self.ahead.state.lock().wanted = None;
+            self.ahead.queue.lock().wanted = None;
         }
     }
 }

@@ -172,7 +172,7 @@ impl LogBackend for RemoteLog {
         }
     }
 
-    /// Brings home what was appended here, and gives the leases back.
+    /// Brings home what was appended here, and releases the leases.
     fn close(self: Box<Self>) -> Result<()> {
         let open: Vec<_> = self.streams.lock().values().filter_map(Weak::upgrade).collect();
         let mut home = Ok(());

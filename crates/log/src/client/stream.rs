@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use device::sync::Mutex;
 use device::{ForkClosed, SharedWords};
 
-use super::chunks::{Ahead, RemoteLender};
+use super::chunks::{Ahead, RemoteAllocator};
 use super::connection::Client;
 use crate::backend::{Ends, StreamBackend};
 use crate::engine::writer::Writer;
@@ -357,8 +357,8 @@ impl Lease {
                 "the daemon refuses this stream: its messages say why".into(),
             ));
         }
-        let lender = RemoteLender { client, fetcher, ahead: &self.ahead, words: &self.words };
-        let lsn = self.writer.append_batch(&lender, payloads)?;
+        let allocator = RemoteAllocator { client, fetcher, ahead: &self.ahead, words: &self.words };
+        let lsn = self.writer.append_batch(&allocator, payloads)?;
         // The daemon does not see what was appended to words that are lost.
         self.words.check().map(|()| lsn)
     }

@@ -1,12 +1,16 @@
-//! Which shared memory, and which directory on NVRAM, are a directory's own.
+//! Which shared memory, and which directory on NVRAM, belong to a log's directory.
 //!
-//! `DIR/life` names the memory: by a random name, for one boot of the machine and one directory, known by device, inode and
-//! time of birth. So a copy of a directory has memory of its own, memory that outlived the machine on a disk is none, and
-//! whoever was given another `memory` goes on in the one that is there. Nothing syncs it, and a power cut may leave anything of it: the
-//! memory that it named is gone then, too.
+//! An *incarnation* of a service is the time for which its shared memory exists. `DIR/life` names the memory: its random
+//! name, the boot of the machine, and the log's directory by device, inode and time of birth. Three things follow:
 //!
-//! NVRAM is named by the log's UUID, which a copy has, too: a file `owner` there says whose it is. The shared memory has
-//! a file `log` with the path of DIR, for `orphans`.
+//! - A copy of a directory gets memory of its own.
+//! - Memory that outlived the machine on a disk is not used.
+//! - A process with another `memory` option uses the memory that is there.
+//!
+//! `DIR/life` is not synced. After a power cut it may hold anything, and the memory that it named is gone.
+//!
+//! A directory on NVRAM is named by the log's UUID, which a copy of the log has, too. So it has a file `owner` with the
+//! log's directory. The shared memory has a file `log` with the path of DIR, for `orphans`.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -34,15 +38,15 @@ const PREFIX: &str = "onejournal-";
 /// File of a directory on NVRAM that says whose it is.
 const OWNER: &str = "owner";
 
-/// File of a life's memory with the path of the log's directory.
+/// File of an incarnation's memory with the path of the log's directory.
 const LOG: &str = "log";
 
-/// What is in a life's memory when the service was recovered to it.
+/// What is in an incarnation's memory when the service was recovered to it.
 pub(crate) const CONTROL: &str = "control";
 
-/// A life of a service's shared memory.
+/// An incarnation of a service's shared memory.
 #[derive(Debug, Serialize, Deserialize)]
-struct Life {
+struct Incarnation {
     /// Path of the memory, a directory.
     memory: PathBuf,
     /// Boot of the machine that it was made in.
@@ -89,32 +93,38 @@ impl DirectoryId {
     }
 }
 
-/// Name of the file.
-const LIFE: &str = "life";
+/// Name of the file. Part of the format.
+const INCARNATION: &str = "life";
 
 /// The shared memory of the service in `root`, if there is one that it can go on in. What is left of an older one is
 /// removed. The caller has the service's lock.
 pub(crate) fn find_memory(root: &Folder, slots: &Slots) -> Result<Option<Folder>> {
-    let Some(text) = root.read(LIFE).map_err(within(root, LIFE))? else { return Ok(None) };
+    let Some(text) = root.read(INCARNATION).map_err(within(root, INCARNATION))? else {
+        return Ok(None);
+    };
     // It is not synced: within the boot that it is for the page cache has it whole.
-    let Ok(life) = parse::<Life>(&root.at(LIFE), &text) else { return Ok(None) };
-    if life.directory != DirectoryId::of(root)? {
+    let Ok(incarnation) = parse::<Incarnation>(&root.at(INCARNATION), &text) else {
+        return Ok(None);
+    };
+    if incarnation.directory != DirectoryId::of(root)? {
         tracing::debug!(
             "{} is a copy, or mounted anew: {} is not its own",
             root.path().display(),
-            life.memory.display()
+            incarnation.memory.display()
         );
         return Ok(None);
     }
-    let Some(memory) = own_memory(root, &life.memory)? else {
+    let Some(memory) = own_memory(root, &incarnation.memory)? else {
         slots.refuse_if_joined(&format!(
             "a process uses it with the shared memory {}, which was removed or cannot be seen from here (another \
              /dev/shm, in a container): end that process first, or let both see the same",
-            life.memory.display()
+            incarnation.memory.display()
         ))?;
         return Ok(None);
     };
-    if life.boot == boot()? && memory.stat(CONTROL).map_err(within(&memory, CONTROL))?.is_some() {
+    if incarnation.boot == boot()?
+        && memory.stat(CONTROL).map_err(within(&memory, CONTROL))?.is_some()
+    {
         name_log(root, &memory)?;
         return Ok(Some(memory));
     }
@@ -136,12 +146,12 @@ pub(crate) fn make_memory(root: &Folder, slots: &Slots, memory: &Path) -> Result
     make_directory(memory, 0o700)?;
     let memory = fs::canonicalize(memory).map_err(at(memory))?;
     let memory = memory.join(format!("{PREFIX}{}", random_name()?));
-    let life = Life { memory, boot: boot()?, directory: DirectoryId::of(root)? };
+    let incarnation = Incarnation { memory, boot: boot()?, directory: DirectoryId::of(root)? };
     // Named first: what is made is never left behind without a name.
-    let text = serde_json::to_vec_pretty(&life)
-        .map_err(|e| LogError::Usage(format!("{}: {e}", life.memory.display())))?;
-    write_for_this_boot(root, LIFE, &text)?;
-    let Life { memory, .. } = life;
+    let text = serde_json::to_vec_pretty(&incarnation)
+        .map_err(|e| LogError::Usage(format!("{}: {e}", incarnation.memory.display())))?;
+    write_for_this_boot(root, INCARNATION, &text)?;
+    let Incarnation { memory, .. } = incarnation;
     let made =
         Folder::open_or_make(&memory, 0o700, root.trust()).and_then(
             |(folder, is_new)| match is_new {
@@ -151,7 +161,7 @@ pub(crate) fn make_memory(root: &Folder, slots: &Slots, memory: &Path) -> Result
         );
     let folder = made.map_err(|e| {
         // Else it would name what is another's.
-        let _ = remove_if_there(root, LIFE);
+        let _ = remove_if_there(root, INCARNATION);
         at(&memory)(e)
     })?;
     name_log(root, &folder)?;
@@ -195,9 +205,15 @@ pub(crate) fn content_of(folder: &Folder) -> Result<Content> {
 
 /// Whether `memory` is the shared memory that the log in `root` goes on with.
 pub(crate) fn is_memory_of(root: &Folder, memory: &Path) -> Result<bool> {
-    let Some(text) = root.read(LIFE).map_err(within(root, LIFE))? else { return Ok(false) };
-    let Ok(life) = parse::<Life>(&root.at(LIFE), &text) else { return Ok(false) };
-    Ok(life.memory == memory && life.boot == boot()? && life.directory == DirectoryId::of(root)?)
+    let Some(text) = root.read(INCARNATION).map_err(within(root, INCARNATION))? else {
+        return Ok(false);
+    };
+    let Ok(incarnation) = parse::<Incarnation>(&root.at(INCARNATION), &text) else {
+        return Ok(false);
+    };
+    Ok(incarnation.memory == memory
+        && incarnation.boot == boot()?
+        && incarnation.directory == DirectoryId::of(root)?)
 }
 
 /// The directory `memory`, if there is one as [`make_memory`] makes it, by us or by the owner of `root`.
@@ -206,7 +222,7 @@ fn own_memory(root: &Folder, memory: &Path) -> Result<Option<Folder>> {
         Err(LogError::Incompatible(format!(
             "{}, the shared memory of the log, {why}: end all processes that use the log and remove {}",
             memory.display(),
-            root.at(LIFE).display(),
+            root.at(INCARNATION).display(),
         )))
     };
     if !is_named_as_ours(memory) {

@@ -6,10 +6,10 @@
 //!     clients/000 ...       one file a client, locked while it lives
 //!     daemon                names the socket of the daemon, which locks it
 //!     usn-limit             no USN was given beyond this
-//!     life                  where the shared memory is, and whose (`life`)
+//!     life                  names this incarnation's shared memory (`incarnation`)
 //!     group.log             the group log, where lanes are ordinary memory
 //!     streams/NAME/         stream.json, log files, head
-//! /dev/shm/onejournal-LIFE/ log: path of DIR; control, lane-ID: words; chunk-NNNN unless they lie on NVRAM;
+//! /dev/shm/onejournal-ID/   log: path of DIR; control, lane-ID: words; chunk-NNNN unless they lie on NVRAM;
 //!                           client-ID-LEASE: words of a client of the daemon, locked by it
 //! NVRAM/onejournal-UUID/    owner, chunk-NNNN
 //! ```
@@ -55,7 +55,7 @@ const META: &str = "stream.json";
 const USN_LIMIT: &str = "usn-limit";
 
 /// A service's directory, joined by this process.
-pub(crate) struct Place {
+pub(crate) struct ServiceDirectory {
     root: Folder,
     streams: Folder,
     slots: Slots,
@@ -63,7 +63,7 @@ pub(crate) struct Place {
     memory: Folder,
     control: Control,
     client: Client,
-    /// Locked while this process lives, or until it gives the memory back.
+    /// Locked while this process lives, or until it releases the memory.
     slot: ForkClosed,
     has_left: AtomicBool,
     /// If this process is the directory's daemon.
@@ -78,18 +78,17 @@ pub(crate) struct Place {
 /// By number: holder and memory.
 type OpenChunks = HashMap<usize, (u64, Arc<dyn Nvram>)>;
 
-impl Place {
-    /// Joins the service in `path`, which is made with `options` when there is none; the second value
-    /// says whether its memory is new, so that it has to be recovered, by `recover`, before anybody
-    /// else joins.
+impl ServiceDirectory {
+    /// Joins the service in `path`. If there is none, makes it with `options`. If its shared memory is new, `recover`
+    /// recovers the service before another process can join.
     ///
-    /// With `socket`, as the daemon that will listen there, who has the directory for itself.
+    /// With `socket`: joins as the daemon that will listen there. No other process may use the directory then.
     pub(crate) fn join(
         path: &Path,
         options: &Options,
         socket: Option<&Path>,
-        recover: impl FnOnce(Arc<Place>) -> Result<()>,
-    ) -> Result<Arc<Place>> {
+        recover: impl FnOnce(Arc<ServiceDirectory>) -> Result<()>,
+    ) -> Result<Arc<ServiceDirectory>> {
         if let Some(nvram) = &options.nvram
             && !path.join(SETTINGS).exists()
         {
@@ -136,7 +135,7 @@ impl Place {
             Some(_) => None,
         };
         let chunks = Mutex::new(HashMap::new());
-        let place = Arc::new(Place {
+        let joined = Arc::new(ServiceDirectory {
             root,
             streams,
             slots,
@@ -152,17 +151,17 @@ impl Place {
             chunks,
         });
         if is_new {
-            recover(place.clone())?;
-            let renamed = place.memory.rename(control_name, CONTROL);
-            renamed.map_err(within(&place.memory, CONTROL))?;
+            recover(joined.clone())?;
+            let renamed = joined.memory.rename(control_name, CONTROL);
+            renamed.map_err(within(&joined.memory, CONTROL))?;
         }
         drop(lock);
-        Ok(place)
+        Ok(joined)
     }
 
-    /// Removes the shared memory if no other process has joined and `is_done` says that nothing is in it. Nobody may
-    /// use this place behind that.
-    pub(crate) fn give_memory_back(&self, is_done: impl FnOnce() -> Result<bool>) -> Result<()> {
+    /// Removes the shared memory if no other process has joined and `is_done` says that nothing is in it. The service
+    /// directory must not be used after this call.
+    pub(crate) fn release_memory(&self, is_done: impl FnOnce() -> Result<bool>) -> Result<()> {
         let is_alone = || !self.slots.is_joined(self.client.slot());
         let control = &self.control;
         let joined_count = || control.joined_count();
@@ -229,17 +228,17 @@ impl Place {
         Ok(open_reserved(&self.memory, &lane_name(stream.0), LaneWords::COUNT as u64 * 8)?.into())
     }
 
-    /// A number that no stream had since the memory was made, and whose place among
-    /// [`STREAM_COUNT_MAX`] is nobody's. The caller holds the lock.
+    /// A number that no stream had since the memory was made, and whose index among
+    /// [`STREAM_COUNT_MAX`] no stream has. The caller holds the lock.
     fn new_id(&self) -> Result<u32> {
         let control = &self.control;
-        let place = |id: u64| id % STREAM_COUNT_MAX as u64;
+        let index = |id: u64| id % STREAM_COUNT_MAX as u64;
         let first = control.next_stream();
         let mut taken = HashSet::new();
         if first >= STREAM_COUNT_MAX as u64 {
-            taken.extend(self.streams()?.iter().map(|(_, meta)| place(meta.id.into())));
+            taken.extend(self.streams()?.iter().map(|(_, meta)| index(meta.id.into())));
         }
-        let id = (first..first + STREAM_COUNT_MAX as u64).find(|&id| !taken.contains(&place(id)));
+        let id = (first..first + STREAM_COUNT_MAX as u64).find(|&id| !taken.contains(&index(id)));
         match id.map(|id| (id, u32::try_from(id))) {
             Some((id, Ok(number))) => {
                 control.set_next_stream(id + 1);
@@ -293,7 +292,7 @@ fn has_streams(streams: &Folder) -> Result<bool> {
     Ok(false)
 }
 
-impl Host for Place {
+impl Host for ServiceDirectory {
     fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -469,8 +468,8 @@ impl Host for Place {
     }
 }
 
-impl Drop for Place {
-    /// The last process to leave gives back the memory of the chunks that nobody has borrowed; the words,
+impl Drop for ServiceDirectory {
+    /// The last process to leave frees the memory of the chunks that no stream has; the words,
     /// some kilobytes, stay, so that the next one need not recover anything. What a client of a daemon
     /// may have mapped stays too.
     fn drop(&mut self) {
@@ -485,7 +484,7 @@ impl Drop for Place {
         let control = &self.control;
         for index in 0..self.settings.chunk_count as usize {
             if control.chunk_state(index) == ChunkState::Free && control.chunk_holder(index) == 0 {
-                // There need not be one. It is made again when it is lent.
+                // There need not be one. It is made again when it is allocated.
                 let _ = self.memory.remove(&chunk_name(index));
             }
         }

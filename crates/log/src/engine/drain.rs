@@ -3,7 +3,7 @@
 //! 1. Read what is durable and not drained yet, record by record; a record that is none stops the
 //!    stream for good.
 //! 2. Write it to the log file, many records at once; one sync for all of them.
-//! 3. Move `drained`, then give back the chunks below it.
+//! 3. Move `drained`, then free the chunks below it.
 //!
 //! On ordinary memory the same, with what is not durable yet: a drain is then also a sync, and
 //! cheaper than the group log for a lot of bytes.
@@ -46,7 +46,7 @@ impl Drop for Drainer<'_> {
 }
 
 impl Service {
-    /// Brings all that was appended to the log files, and gives the chunks back.
+    /// Brings all that was appended to the log files, and frees the chunks.
     pub(crate) fn drain(&self, lane: &Lane) -> Result<()> {
         lane.check()?;
         // What another process or another thread of ours brings home meanwhile is ours too.
@@ -108,12 +108,12 @@ impl Service {
                 self.control.advance_epoch();
             }
         }
-        self.give_back(lane)
+        self.free_drained(lane)
     }
 
-    /// Gives back the chunks that lie below `drained`; the one that is filled just now too, when the
+    /// Frees the chunks below `drained`; the one that is filled just now too, when the
     /// lane has nobody who writes.
-    fn give_back(&self, lane: &Lane) -> Result<()> {
+    fn free_drained(&self, lane: &Lane) -> Result<()> {
         let drained = lane.words.drained();
         let chunk_bytes = self.host.settings().chunk_bytes;
         let me = self.host.client().for_a_moment();

@@ -54,19 +54,20 @@ mod tests {
 
     use super::*;
     use crate::engine::lane::Lane;
-    use crate::test_directory::{TestPlace, make_lane};
+    use crate::test_directory::{TestDirectory, make_lane};
 
     /// Appends a record; where the lane ends then.
     fn append(service: &Service, lane: &Arc<Lane>) -> u64 {
-        let appended = service.with_writer(lane, |writer, lender| writer.append(lender, b"record"));
+        let appended =
+            service.with_writer(lane, |writer, allocator| writer.append(allocator, b"record"));
         appended.expect("append");
         lane.words.appended()
     }
 
     #[test]
     fn as_many_are_expected_as_took_part_and_nobody_by_who_writes_alone() {
-        let place = TestPlace::new();
-        let (_, service) = place.join();
+        let test_dir = TestDirectory::new();
+        let (_, service) = test_dir.join();
         let control = &service.control;
         let expected = || control.expected_count();
         let count = || control.group_count();
@@ -76,7 +77,7 @@ mod tests {
         // The second waits already when the first leads.
         let end = append(&service, &second);
         second.words.spoil_wanted(end);
-        control.set_pending(second.identity().stream.place());
+        control.set_pending(second.identity().stream.index());
         assert_eq!(control.waiting_count(), 1);
         let end_of_first = append(&service, &first);
         service.commit_to(&first, end_of_first).expect("commit");

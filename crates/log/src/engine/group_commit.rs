@@ -4,7 +4,7 @@
 //! One leader writes at a time (`gather` says for whom it waits), so an entry that is found behind one that is not valid proves damage.
 //!
 //! Invariants: a piece is written once its bytes can change no more (below `appended`), and read while
-//! the drainer's word is held, so that its chunk is not lent to another.
+//! the drainer's word is held, so that its chunk is not allocated to another.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::engine::service::Service;
 use crate::engine::stall::StallTimeout;
 use crate::format::group::{ENTRIES_AT, Piece, RawHeader, encode_entry, table_room, write_header};
 use crate::format::quarantine;
-use crate::words::GroupPlace;
+use crate::words::GroupPosition;
 use crate::{LogError, Result, StreamId};
 
 /// More bytes of one stream than this are drained instead: written once, to its log file.
@@ -68,7 +68,7 @@ impl Service {
             self.check_group()?;
             let epoch = self.control.epoch();
             self.check_leader(&mut stall)?;
-            self.control.set_pending(lane.identity().stream.place());
+            self.control.set_pending(lane.identity().stream.index());
             // Whether a leader lives is asked of the system, so only when it takes its time.
             let is_dead = |held| is_late && self.is_dead(held);
             if self.control.claim_leader(self.host.client(), is_dead) {
@@ -77,7 +77,7 @@ impl Service {
                 self.control.release_leader();
                 led?;
                 if words.synced() < end {
-                    // It had no place in the entry, or is being drained just now.
+                    // It had no room in the entry, or is being drained just now.
                     return self.drain(lane);
                 }
             } else if words.synced() < end {
@@ -111,17 +111,17 @@ impl Service {
         let mut pieces = Vec::new();
         let mut taken_bytes = 0;
         let room_bytes = self.host.group().map_or(0, |device| device.size_bytes() - ENTRIES_AT);
-        let places = self.control.take_pending();
-        self.took(places.len());
-        for place in places {
+        let indexes = self.control.take_pending();
+        self.took(indexes.len());
+        for index in indexes {
             let next_bytes = taken_bytes as u64 + PIECE_BYTES_MAX + table_room(pieces.len() + 1);
             let is_full = taken_bytes >= ENTRY_BYTES_MAX || next_bytes > room_bytes;
             if is_full && !pieces.is_empty() {
-                self.control.set_pending(place);
+                self.control.set_pending(index);
                 continue;
             }
             // A lane that cannot be opened or read is the trouble of whoever waits for it.
-            let Ok(Some(lane)) = self.lane_at(place) else { continue };
+            let Ok(Some(lane)) = self.lane_at(index) else { continue };
             if let Ok(Some(piece)) = self.take_piece(&lane) {
                 taken_bytes += piece.bytes.len();
                 pieces.push(piece);
@@ -164,34 +164,34 @@ impl Service {
 
     fn write_entry(&self, pieces: &[Piece]) -> Result<()> {
         let device = self.host.group().expect("only where lanes are ordinary memory");
-        let encode = |place: &GroupPlace| {
-            encode_entry(place.salt, place.sequence, pieces, device.sector_bytes())
+        let encode = |position: &GroupPosition| {
+            encode_entry(position.salt, position.sequence, pieces, device.sector_bytes())
         };
-        let mut place = self.control.group_place();
-        let mut entry = encode(&place);
-        let end = place.offset + entry.len() as u64;
+        let mut position = self.control.group_position();
+        let mut entry = encode(&position);
+        let end = position.offset + entry.len() as u64;
         if self.control.is_group_unsure() || end > device.size_bytes() {
-            place = self.begin_round(device)?;
-            entry = encode(&place);
+            position = self.begin_round(device)?;
+            entry = encode(&position);
         }
         // Else it could be written over what others need.
         self.control.check()?;
-        self.latched(device.write_durable(place.offset, &entry).map_err(LogError::from))?;
-        self.control.entry_written(place, entry.len() as u64);
+        self.latched(device.write_durable(position.offset, &entry).map_err(LogError::from))?;
+        self.control.entry_written(position, entry.len() as u64);
         Ok(())
     }
 
     /// Frees the whole area: drains what it holds, and says durably that the next entry is at its
     /// front. That entry's number is one that no leader can have written, even one that died before it
     /// said so.
-    fn begin_round(&self, device: &dyn BlockDevice) -> Result<GroupPlace> {
+    fn begin_round(&self, device: &dyn BlockDevice) -> Result<GroupPosition> {
         for stream in self.owners() {
             let lane = match self.lane_of(stream) {
                 Ok(Some(lane)) => lane,
                 Ok(None) => continue,
                 // Its log files are damaged, which is nobody else's trouble. Who has it open may go on.
                 Err(LogError::Damaged { .. } | LogError::Incompatible(_)) => {
-                    self.keep_unread(stream)?;
+                    self.quarantine_unread(stream)?;
                     continue;
                 }
                 Err(e) => return Err(e),
@@ -208,30 +208,32 @@ impl Service {
                     return Err(e);
                 }
                 // Its files cannot be written, which is nobody else's trouble.
-                self.keep_synced(&lane)?;
+                self.quarantine_synced(&lane)?;
             }
         }
-        let GroupPlace { salt, generation, sequence, .. } = self.control.group_place();
+        let GroupPosition { salt, generation, sequence, .. } = self.control.group_position();
         let (generation, sequence) = (generation + 1, sequence + 1);
         self.control.check()?;
         let header = RawHeader::new(salt, generation, sequence, device.sector_bytes());
         self.latched(write_header(device, &header))?;
-        let place = GroupPlace { salt, generation, sequence, offset: ENTRIES_AT };
-        self.control.begin_group(place);
-        Ok(place)
+        let position = GroupPosition { salt, generation, sequence, offset: ENTRIES_AT };
+        self.control.begin_group(position);
+        Ok(position)
     }
 
-    /// Keeps what was synced of a stream whose log files cannot be read here.
-    fn keep_unread(&self, stream: StreamId) -> Result<()> {
+    /// Quarantines what was synced of a stream whose log files cannot be read here.
+    fn quarantine_unread(&self, stream: StreamId) -> Result<()> {
         let streams = self.host.streams()?;
         match streams.into_iter().find(|(_, meta)| meta.id == stream.0) {
-            Some((name, meta)) => self.keep_synced(&Lane::unread(self.host.clone(), name, meta)?),
+            Some((name, meta)) => {
+                self.quarantine_synced(&Lane::unread(self.host.clone(), name, meta)?)
+            }
             None => Ok(()),
         }
     }
 
-    /// Keeps what was synced of a stream that failed, until it is recovered.
-    fn keep_synced(&self, lane: &Lane) -> Result<()> {
+    /// Quarantines what was synced of a stream that failed, until it is recovered.
+    fn quarantine_synced(&self, lane: &Lane) -> Result<()> {
         let _drainer = self.wait_for_drainer(lane)?;
         let lsn = lane.words.drained();
         let end = lane.words.synced();
@@ -252,7 +254,7 @@ impl Service {
             return Ok(());
         }
         let piece = Piece { stream: lane.identity().stream, lsn, bytes };
-        quarantine::keep(&*self.host.store(&lane.name)?, lane.identity(), &[&piece])
+        quarantine::quarantine(&*self.host.store(&lane.name)?, lane.identity(), &[&piece])
     }
 
     /// Drains all that the group log holds, and begins it anew.
@@ -277,13 +279,18 @@ impl Service {
         written
     }
 
-    /// Begins a new life of the group log, whose pieces are all in log files.
+    /// Begins a new incarnation of the group log, whose pieces are all in log files.
     pub(crate) fn begin_group(&self, newest_generation: u64) -> Result<()> {
         let Some(device) = self.host.group() else { return Ok(()) };
         let salt = fastrand::u64(..);
         let generation = newest_generation + 1;
         write_header(device, &RawHeader::new(salt, generation, 1, device.sector_bytes()))?;
-        self.control.begin_group(GroupPlace { salt, generation, sequence: 1, offset: ENTRIES_AT });
+        self.control.begin_group(GroupPosition {
+            salt,
+            generation,
+            sequence: 1,
+            offset: ENTRIES_AT,
+        });
         Ok(())
     }
 }

@@ -7,17 +7,19 @@ use super::recovery::recover_service;
 use super::service::Service;
 use crate::Result;
 use crate::directory::options::Options;
-use crate::directory::service_directory::Place;
+use crate::directory::service_directory::ServiceDirectory;
 
 impl Service {
-    /// Joins the service in the directory `path`; see [`Place::join`].
+    /// Joins the service in the directory `path`; see [`ServiceDirectory::join`].
     pub(crate) fn join(
         path: &Path,
         options: &Options,
         socket: Option<&Path>,
-    ) -> Result<(Arc<Place>, Service)> {
-        let service = |place| Service::new(place, options.full_wait);
-        let place = Place::join(path, options, socket, |place| recover_service(&service(place)))?;
-        Ok((place.clone(), service(place)))
+    ) -> Result<(Arc<ServiceDirectory>, Service)> {
+        let service = |directory| Service::new(directory, options.full_wait);
+        let directory = ServiceDirectory::join(path, options, socket, |directory| {
+            recover_service(&service(directory))
+        })?;
+        Ok((directory.clone(), service(directory)))
     }
 }

@@ -244,18 +244,18 @@ impl Bytes for Anywhere<'_> {
         let drained = lane.words.drained();
         let stored_bytes = drained.saturating_sub(at).min(buf.len() as u64);
         let stored_bytes = usize::try_from(stored_bytes).expect("fits the buffer");
-        let (stored, lent) = buf.split_at_mut(stored_bytes);
+        let (stored, allocated) = buf.split_at_mut(stored_bytes);
         if !stored.is_empty() {
             lane.with_files(|segments| segments.read(at, stored))?;
         }
-        if lent.is_empty() {
+        if allocated.is_empty() {
             return Ok(());
         }
-        let lent_at = at + stored_bytes as u64;
-        let read = lane.read_chunks(lent_at, lent);
+        let chunks_at = at + stored_bytes as u64;
+        let read = lane.read_chunks(chunks_at, allocated);
         after_reads(&lane.words);
-        if lane.words.drained() > lent_at {
-            // Drained meanwhile: the chunk may have been given back and lent again.
+        if lane.words.drained() > chunks_at {
+            // Drained meanwhile: the chunk may have been freed and allocated again.
             return self.read(at, buf);
         }
         read

@@ -39,7 +39,7 @@ impl Service {
         };
         lane.words.release_lessee();
         adopted?;
-        // Nobody has the lease: this gives back the last chunk too.
+        // Nobody has the lease: this frees the last chunk too.
         self.drain(lane)?;
         self.claim_lessee(lane)?;
         self.grant(lane, uid).inspect_err(|_| {
@@ -90,9 +90,9 @@ impl Service {
         lane.words.is_remote_of(uid) && lane.words.is_token(token)
     }
 
-    /// Lends the client that has the lease a chunk for span `ordinal`: the one that it has for it
+    /// Allocates the client that has the lease a chunk for span `ordinal`: the one that it has for it
     /// already, or one for the span behind its last.
-    pub(crate) fn lend_out(&self, lane: &Lane, ordinal: u64) -> Result<usize> {
+    pub(crate) fn allocate_for_client(&self, lane: &Lane, ordinal: u64) -> Result<usize> {
         lane.check()?;
         lane.pull().inspect_err(|e| lane.abort_after(e))?;
         if let Some(index) = lane.words.chunk(ordinal) {
@@ -100,7 +100,7 @@ impl Service {
         }
         let next = self.next_ordinal(lane);
         if ordinal > next {
-            // The daemon before this one took back what lies between, and died before it could say that the
+            // The daemon before this one freed the chunks between, and died before it could say that the
             // pool is full: the append begins anew.
             let pool_bytes = self.host.settings().pool_bytes();
             return Err(LogError::Full { pool_bytes, waited_ms: 0 });
@@ -109,7 +109,7 @@ impl Service {
             let text = format!("stream {}: span {ordinal} instead of {next}", lane.name);
             return Err(LogError::Usage(text));
         }
-        self.lend_or_wait(lane, ordinal)?;
+        self.allocate_or_wait(lane, ordinal)?;
         lane.words.chunk(ordinal).ok_or_else(|| LogError::Busy(lane.name.to_string()))
     }
 
@@ -126,8 +126,8 @@ impl Service {
         Ok(())
     }
 
-    /// Whether any of the chunks, which the lane had a moment ago, was longer. One that was given back since may be
-    /// lent to another, whose client did that.
+    /// Whether any of the chunks, which the lane had a moment ago, was longer. One that was freed since may be
+    /// another's now, and its client did that.
     fn cut_chunks(&self, lane: &Lane, chunks: &[(u64, usize)]) -> Result<bool> {
         let mut is_longer = false;
         for &(_, index) in chunks {
@@ -143,7 +143,7 @@ impl Service {
         lane.chunks().last().map_or(first, |(last, _)| first.max(last + 1))
     }
 
-    /// Makes sound what daemons before this one left in the middle of lending: chunks that are taken and in no
+    /// Makes sound what daemons before this one left in the middle of allocating: chunks that are taken and in no
     /// table, words of leases that nobody was given or that have ended. Before anybody is served.
     pub(crate) fn take_over_remotes(&self) -> Result<()> {
         let streams = self.host.streams()?;
@@ -179,20 +179,20 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
-    use crate::test_directory::{TestPlace, make_lane};
+    use crate::test_directory::{TestDirectory, make_lane};
     use crate::words::LaneWords;
 
     #[test]
     fn words_of_a_lease_that_ended_are_no_contradiction() {
-        let place = TestPlace::new();
-        let (_, service) = &place.join();
+        let test_dir = TestDirectory::new();
+        let (_, service) = &test_dir.join();
         let lane = &make_lane(service, "a");
         let first = service.lease_out(lane, 0).expect("lease");
         // Somebody who pulls has got so far when another gets the lease.
         let its_words = lane.remote().expect("words").expect("leased");
         drop(first.words);
         let second = service.lease_out(lane, 0).expect("lease");
-        service.lend_out(lane, 0).expect("chunk");
+        service.allocate_for_client(lane, 0).expect("chunk");
         second
             .words
             .write_all_at(&64u64.to_ne_bytes(), LaneWords::APPENDED as u64 * 8)
@@ -204,18 +204,18 @@ mod tests {
 
     #[test]
     fn a_chunk_that_another_made_longer_is_not_held_against_whoever_had_it() {
-        let place = TestPlace::new();
-        let (_, service) = &place.join();
+        let test_dir = TestDirectory::new();
+        let (_, service) = &test_dir.join();
         let (lane, other) = (&make_lane(service, "a"), &make_lane(service, "b"));
         let grant = service.lease_out(lane, 0).expect("lease");
-        let index = service.lend_out(lane, 0).expect("chunk");
+        let index = service.allocate_for_client(lane, 0).expect("chunk");
         let chunks = lane.chunks();
         assert_eq!(chunks, [(0, index)]);
         drop(grant.words);
         service.end_remote(lane).expect("it is gone");
-        service.drain(lane).expect("gives the chunk back");
+        service.drain(lane).expect("frees the chunk");
         let _its = service.lease_out(other, 0).expect("lease");
-        assert_eq!(service.lend_out(other, 0).expect("chunk"), index);
+        assert_eq!(service.allocate_for_client(other, 0).expect("chunk"), index);
         let longer = || {
             let file = File::from(service.host.chunk_file(index).expect("file"));
             let len_bytes = file.metadata().expect("length").len();

@@ -122,7 +122,7 @@ impl Service {
         })
     }
 
-    /// Gives all leases of this process back and drains what it has open; the first error, if any.
+    /// Releases all leases of this process and drains what it has open; the first error, if any.
     pub(crate) fn bring_own_home(&self) -> Result<()> {
         let mut home = Ok(());
         for lane in self.open_lanes() {
@@ -146,7 +146,7 @@ impl Service {
     /// Brings home what dead processes left, when there is no other any more. Whether nothing is in memory now.
     pub(crate) fn retire(&self) -> Result<bool> {
         self.sweep();
-        if self.lent_count() > 0 || !self.host.remote_leases()?.is_empty() {
+        if self.allocated_count() > 0 || !self.host.remote_leases()?.is_empty() {
             return Ok(false);
         }
         self.empty_group()?;
@@ -172,7 +172,7 @@ impl Service {
             is_nvram: self.host.nvram().is_some(),
             pool_bytes: settings.pool_bytes(),
             chunk_bytes: settings.chunk_bytes,
-            lent_bytes: self.lent_count() as u64 * settings.chunk_bytes,
+            lent_bytes: self.allocated_count() as u64 * settings.chunk_bytes,
             pool_wait_count: control.wait_count(),
             pool_wait_ns: control.wait_ns(),
             group_commit_count: control.group_count(),

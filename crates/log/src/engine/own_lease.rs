@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
-use crate::engine::writer::{Lender, Writer};
-use crate::format::chunk::{DATA_OFFSET, Lent, write_zeros};
+use crate::engine::writer::{ChunkAllocator, Writer};
+use crate::format::chunk::{DATA_OFFSET, LaneChunk, write_zeros};
 use crate::words::Client;
 use crate::{LogError, Result};
 
@@ -15,15 +15,15 @@ impl Service {
     pub(crate) fn with_writer<T>(
         &self,
         lane: &Arc<Lane>,
-        f: impl FnOnce(&mut Writer, &dyn Lender) -> Result<T>,
+        f: impl FnOnce(&mut Writer, &dyn ChunkAllocator) -> Result<T>,
     ) -> Result<T> {
         let mut writer = lane.writer.lock();
         lane.check()?;
         if writer.is_none() {
             *writer = Some(self.lease(lane)?);
         }
-        let lender = LaneLender { service: self, lane };
-        let done = f(writer.as_mut().expect("leased"), &lender)?;
+        let allocator = LaneAllocator { service: self, lane };
+        let done = f(writer.as_mut().expect("leased"), &allocator)?;
         // Nobody else finds what was appended to words that are lost.
         lane.words.check()?;
         Ok(done)
@@ -52,7 +52,7 @@ impl Service {
         let mut chunks = Vec::new();
         while let Some(index) = words.chunk(first + chunks.len() as u64) {
             let ordinal = first + chunks.len() as u64;
-            chunks.push(Lent { ordinal, memory: lane.chunk_memory(index)? });
+            chunks.push(LaneChunk { ordinal, memory: lane.chunk_memory(index)? });
         }
         let is_nvram = self.host.nvram().is_some();
         let sizes = self.sizes();
@@ -92,7 +92,7 @@ impl Service {
     }
 
     /// What a dead writer stored behind its last published record was not acknowledged, and becomes zeros
-    /// again; a chunk that was being lent or given back becomes free. The caller has the lease and
+    /// again; a chunk that was being allocated or freed becomes free. The caller has the lease and
     /// is the drainer.
     pub(crate) fn tidy(&self, lane: &Lane) -> Result<()> {
         // Kept until all is done: who does it may die too, or fail.
@@ -115,7 +115,7 @@ impl Service {
         Ok(())
     }
 
-    /// Gives the stream's lease back, if this process has it.
+    /// Releases the stream's lease, if this process has it.
     pub(crate) fn release(&self, lane: &Lane) {
         let mut writer = lane.writer.lock();
         if writer.take().is_some() {
@@ -126,15 +126,15 @@ impl Service {
     }
 }
 
-/// What a writer of this process borrows from.
-struct LaneLender<'a> {
+/// Where a writer of this process gets its chunks.
+struct LaneAllocator<'a> {
     service: &'a Service,
     lane: &'a Lane,
 }
 
-impl Lender for LaneLender<'_> {
-    fn lend(&self, ordinal: u64) -> Result<Lent> {
-        self.service.lend(self.lane, ordinal)
+impl ChunkAllocator for LaneAllocator<'_> {
+    fn allocate(&self, ordinal: u64) -> Result<LaneChunk> {
+        self.service.allocate(self.lane, ordinal)
     }
 
     fn extend_usn(&self) -> Result<()> {

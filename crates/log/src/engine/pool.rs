@@ -1,4 +1,4 @@
-//! The pool: chunks lent to lanes, waited for, and given back.
+//! The pool: chunks are allocated to lanes, waited for, and freed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use device::Nvram;
 
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
-use crate::format::chunk::{Lent, Loan};
+use crate::format::chunk::{Allocation, LaneChunk};
 use crate::words::{ChunkState, ORDINAL_MAX, before_writes};
 use crate::{LogError, Result, StreamId};
 
@@ -15,19 +15,19 @@ use crate::{LogError, Result, StreamId};
 pub(crate) const LANE_CHUNKS_HIGH: usize = 8;
 
 impl Service {
-    /// Lends a chunk for span `ordinal` of the stream. When there is none, those that hold nothing yet
-    /// go back: see [`Lender::lend`].
-    pub(crate) fn lend(&self, lane: &Lane, ordinal: u64) -> Result<Lent> {
-        self.lend_or_wait(lane, ordinal).inspect_err(|_| self.take_back_unused(lane))
+    /// Allocates a chunk for span `ordinal` of the stream. When there is none, those that hold nothing yet
+    /// are freed: see [`ChunkAllocator::allocate`].
+    pub(crate) fn allocate(&self, lane: &Lane, ordinal: u64) -> Result<LaneChunk> {
+        self.allocate_or_wait(lane, ordinal).inspect_err(|_| self.free_unused(lane))
     }
 
-    pub(crate) fn lend_or_wait(&self, lane: &Lane, ordinal: u64) -> Result<Lent> {
+    pub(crate) fn allocate_or_wait(&self, lane: &Lane, ordinal: u64) -> Result<LaneChunk> {
         let begin = Instant::now();
         let mut has_waited = false;
         loop {
             let freed = self.control.freed();
             if let Some(index) = self.take_free_chunk(lane) {
-                let memory = self.begin_loan(lane, ordinal, index).inspect_err(|_| {
+                let memory = self.assign_chunk(lane, ordinal, index).inspect_err(|_| {
                     self.control.free_chunk(index);
                 })?;
                 if ordinal.is_multiple_of(LANE_CHUNKS_HIGH as u64) {
@@ -37,7 +37,7 @@ impl Service {
                     let waited_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
                     self.control.count_wait_ns(waited_ns);
                 }
-                return Ok(Lent { ordinal, memory });
+                return Ok(LaneChunk { ordinal, memory });
             }
             if !has_waited {
                 self.control.count_wait();
@@ -56,7 +56,7 @@ impl Service {
     }
 
     /// Makes a chunk that was taken the lane's.
-    fn begin_loan(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<Arc<dyn Nvram>> {
+    fn assign_chunk(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<Arc<dyn Nvram>> {
         if ordinal >= ORDINAL_MAX - 1 {
             let text = format!("stream {}: no lane has a span {ordinal}", lane.name);
             return Err(LogError::Incompatible(text));
@@ -69,13 +69,13 @@ impl Service {
         self.renew_chunk(index, holder)?;
         let memory = lane.chunk_memory(index)?;
         let first = appended.max(ordinal.saturating_mul(self.host.settings().chunk_bytes));
-        lane.identity().loan(ordinal, first).write(&*memory)?;
+        lane.identity().allocation(ordinal, first).write(&*memory)?;
         lane.words.set_chunk(ordinal, index);
         before_writes(&lane.words);
         Ok(memory)
     }
 
-    /// Makes sure that nobody but `holder` (see `Control::chunk_holder`) sees the chunk's new life in a mapping of
+    /// Makes sure that nobody but `holder` (see `Control::chunk_holder`) sees the chunk's new contents in a mapping of
     /// its old one.
     fn renew_chunk(&self, index: usize, holder: u64) -> Result<()> {
         if self.control.chunk_holder(index) == holder {
@@ -128,16 +128,16 @@ impl Service {
         owners
     }
 
-    /// Chunks that are lent.
-    pub(crate) fn lent_count(&self) -> usize {
+    /// Chunks that are allocated.
+    pub(crate) fn allocated_count(&self) -> usize {
         let count = self.host.settings().chunk_count as usize;
-        let is_lent = |&index: &usize| !self.control.seems_free(index);
-        (0..count).filter(is_lent).count()
+        let is_allocated = |&index: &usize| !self.control.seems_free(index);
+        (0..count).filter(is_allocated).count()
     }
 
-    /// Frees what was lent for an append that then found no chunk more. Only while the stream's writer waits
+    /// Frees what was allocated for an append that then found no chunk more. Only while the stream's writer waits
     /// for that: else it may have stored what is not known here yet.
-    pub(crate) fn take_back_unused(&self, lane: &Lane) {
+    pub(crate) fn free_unused(&self, lane: &Lane) {
         let appended = lane.words.appended();
         let last = appended / self.host.settings().chunk_bytes;
         for (ordinal, index) in lane.chunks().into_iter().filter(|(ordinal, _)| *ordinal > last) {
@@ -147,7 +147,7 @@ impl Service {
         }
     }
 
-    /// Gives a chunk back to the pool, and takes it out of the lane's table before others may have it. Once
+    /// Frees a chunk, and takes it out of the lane's table before others may have it. Once
     /// only, whatever the table says.
     pub(crate) fn free_chunk(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<()> {
         let stream = lane.identity().stream;
@@ -157,14 +157,14 @@ impl Service {
         // After an error it can be tried again.
         let memory = self.host.chunk(index);
         let memory = memory.inspect_err(|_| self.control.cancel_freeing(index, stream))?;
-        Loan::end(&*memory)?;
+        Allocation::end(&*memory)?;
         lane.words.clear_chunk(ordinal);
         self.control.free_chunk(index);
         Ok(())
     }
 
-    /// Frees the chunks that the stream owns and its table does not name. Only while nobody lends or
-    /// gives back.
+    /// Frees the chunks that the stream owns and its table does not name. Only while no process
+    /// allocates or frees.
     pub(crate) fn free_lost_chunks(&self, lane: &Lane) -> Result<()> {
         let chunks = lane.chunks();
         // Else chunks that it names would be freed.
@@ -174,18 +174,18 @@ impl Service {
             match (named, self.control.chunk_state(index)) {
                 // A process that died was freeing it.
                 (Some((ordinal, _)), ChunkState::Freeing(_)) => lane.words.clear_chunk(*ordinal),
-                (None, ChunkState::Lent(owner) | ChunkState::Freeing(owner))
+                (None, ChunkState::Allocated(owner) | ChunkState::Freeing(owner))
                     if owner == lane.identity().stream => {}
                 _ => continue,
             }
-            self.end_loan(lane, index)?;
+            self.free_unnamed_chunk(lane, index)?;
         }
         Ok(())
     }
 
     /// Frees a chunk of the lane that its table does not name.
-    fn end_loan(&self, lane: &Lane, index: usize) -> Result<()> {
-        Loan::end(&*lane.chunk_memory(index)?)?;
+    fn free_unnamed_chunk(&self, lane: &Lane, index: usize) -> Result<()> {
+        Allocation::end(&*lane.chunk_memory(index)?)?;
         self.control.free_chunk(index);
         Ok(())
     }
@@ -195,7 +195,7 @@ impl Service {
         for index in 0..self.host.settings().chunk_count as usize {
             // A process that was freeing it already is dead: no other does with a stream that is no more.
             if self.control.chunk_owner(index) == Some(stream) {
-                Loan::end(&*self.host.chunk(index)?)?;
+                Allocation::end(&*self.host.chunk(index)?)?;
                 self.control.free_chunk(index);
             }
         }

@@ -2,19 +2,19 @@
 //!
 //! The service (first process, no words in memory):
 //! 1. USNs go on behind the limit that was kept.
-//! 2. Chunks on NVRAM say which stream they were lent to; each stream's table gets them. Where lanes are
+//! 2. Chunks on NVRAM say which stream they were allocated to; each stream's table gets them. Where lanes are
 //!    ordinary memory, the group log says which records were acknowledged and may not be in the log
-//!    files: those streams are recovered at once, then the group log begins a new life. What it has of a stream that
-//!    is refused is kept beside that one's log files (`kept`).
+//!    files: those streams are recovered at once, then the group log begins a new incarnation. What it has of a stream that
+//!    is refused goes to that stream's quarantine.
 //!
 //! A stream, when it is first opened:
 //! 1. Its records are walked from the beginning of its last log file. What a chunk or a piece of the
 //!    group log covers is taken from there: the file may hold half of it.
 //! 2. Behind the last whole record: nothing that proves damage, or the stream is refused.
 //! 3. What was covered is written to the log files, the rest of the last file becomes zeros, one sync.
-//! 4. The chunks go back to the pool.
+//! 4. The chunks are freed.
 //!
-//! Each step may be cut and done again: nothing is given back before all of it is in the log files. A
+//! Each step may be cut and done again: nothing is freed before all of it is in the log files. A
 //! stream's recovery reads no other stream's data.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use crate::broken::{self, Broken};
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
-use crate::format::chunk::{DATA_OFFSET, Loan};
+use crate::format::chunk::{Allocation, DATA_OFFSET};
 use crate::format::group::{self, Piece};
 use crate::format::quarantine;
 use crate::format::record::{HEADER_BYTES, Identity};
@@ -68,21 +68,23 @@ fn find_lent_chunks(service: &Service) -> Result<()> {
     let streams = host.streams()?;
     for index in 0..host.settings().chunk_count as usize {
         let memory = host.chunk(index)?;
-        let Some(loan) = Loan::read(&*memory)? else { continue };
-        let is_of =
-            |identity: Identity| identity.stream == loan.stream && identity.salt == loan.salt;
+        let Some(allocation) = Allocation::read(&*memory)? else { continue };
+        let is_of = |identity: Identity| {
+            identity.stream == allocation.stream && identity.salt == allocation.salt
+        };
         if !streams.iter().any(|(_, meta)| is_of(meta.identity())) {
             // Of a stream that was removed.
-            Loan::end(&*memory)?;
+            Allocation::end(&*memory)?;
             continue;
         }
-        let words = host.lane_words(loan.stream)?;
-        service.control.adopt_chunk(index, loan.stream);
+        let words = host.lane_words(allocation.stream)?;
+        service.control.adopt_chunk(index, allocation.stream);
         // The stream's writer could write that header: what cannot be is the stream's trouble alone, and
         // its chunks stay as they are.
-        let is_sound = loan.ordinal < ORDINAL_MAX && loan.ordinal < u64::MAX / 2 / chunk_bytes;
-        match is_sound && !words.has_entry(loan.ordinal) {
-            true => words.set_chunk(loan.ordinal, index),
+        let is_sound =
+            allocation.ordinal < ORDINAL_MAX && allocation.ordinal < u64::MAX / 2 / chunk_bytes;
+        match is_sound && !words.has_entry(allocation.ordinal) {
+            true => words.set_chunk(allocation.ordinal, index),
             false => words.set_contradiction(true),
         }
     }
@@ -106,7 +108,7 @@ fn recover_pieces(service: &Service, pieces: &[Piece]) -> Result<()> {
             // The stream stays refused, and no other.
             Err(e @ (LogError::Damaged { .. } | LogError::Incompatible(_))) => {
                 tracing::error!("{e}");
-                quarantine::keep(&*store, identity, &own)?;
+                quarantine::quarantine(&*store, identity, &own)?;
             }
             recovered => recovered?,
         }
@@ -148,8 +150,8 @@ impl Service {
         segments.remove_incomplete()?;
         let begin = segments.last_first().unwrap_or(0);
         let store = self.host.store(&lane.name)?;
-        let kept = quarantine::read(&*store, lane.identity())?;
-        let covers = covers(self, lane, pieces.iter().copied().chain(&kept))?;
+        let quarantined = quarantine::read(&*store, lane.identity())?;
+        let covers = covers(self, lane, pieces.iter().copied().chain(&quarantined))?;
         // Else what lies in chunks would be missed.
         words.check()?;
         let mut composite = Composite { segments, covers: &covers };
@@ -189,7 +191,7 @@ impl Service {
 
 impl Service {
     /// Chunks and pieces begin where the log files end, and there are not more than the pool has: what
-    /// lies beyond was never lent, and would only have to be searched for damage.
+    /// lies beyond was never allocated, and would only have to be searched for damage.
     fn check_reach(&self, lane: &Lane, stored: u64, end: u64) -> Result<()> {
         let settings = self.host.settings();
         let most = stored + settings.pool_bytes() + settings.group_bytes + settings.chunk_bytes;
@@ -222,9 +224,9 @@ fn covers<'a>(
     for (ordinal, index) in lane.chunks() {
         let memory = lane.chunk_memory(index)?;
         // Its table was filled from such headers; of a lane that nobody had, nothing changes.
-        let Some(loan) = Loan::read(&*memory)? else { continue };
+        let Some(allocation) = Allocation::read(&*memory)? else { continue };
         let begin = ordinal * chunk_bytes;
-        let mut at = loan.first.clamp(begin, begin + chunk_bytes);
+        let mut at = allocation.first.clamp(begin, begin + chunk_bytes);
         if broken::is(Broken::ChunkCountsFromItsBegin) {
             at = begin;
         }

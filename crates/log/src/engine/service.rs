@@ -1,5 +1,5 @@
 //! One process's part in a service: the streams it has open. The leases it holds are in `own_lease`, the
-//! chunks it lends itself in `pool`.
+//! chunks it allocates itself in `pool`.
 //!
 //! # Who may do what
 //!
@@ -76,14 +76,14 @@ impl Service {
         self.lane_where(|found| found == id)
     }
 
-    /// The lane of the stream that has a place now.
-    pub(crate) fn lane_at(&self, place: usize) -> Result<Option<Arc<Lane>>> {
+    /// The lane of the stream that has this index now.
+    pub(crate) fn lane_at(&self, index: usize) -> Result<Option<Arc<Lane>>> {
         let is_there =
-            |lane: &&Arc<Lane>| lane.identity().stream.place() == place && !lane.is_removed();
+            |lane: &&Arc<Lane>| lane.identity().stream.index() == index && !lane.is_removed();
         if let Some(lane) = self.lanes.lock().values().find(is_there) {
             return Ok(Some(lane.clone()));
         }
-        self.lane_where(|found| found.place() == place)
+        self.lane_where(|found| found.index() == index)
     }
 
     fn lane_where(&self, is_it: impl Fn(StreamId) -> bool) -> Result<Option<Arc<Lane>>> {
@@ -91,7 +91,7 @@ impl Service {
             streams.iter().find(|(_, meta)| is_it(StreamId(meta.id))).cloned()
         };
         let listed = find(&self.listed.lock());
-        // It may have been removed since, and its name or its place be another's.
+        // It may have been removed since, and its name or its index be another's.
         let found = match listed {
             Some((name, meta)) if self.host.stream(&name)?.as_ref() == Some(&meta) => {
                 Some((name, meta))
@@ -264,14 +264,14 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::writer::{Lender, Writer};
-    use crate::test_directory::{TestPlace, make_lane};
+    use crate::engine::writer::{ChunkAllocator, Writer};
+    use crate::test_directory::{TestDirectory, make_lane};
     use crate::words::STREAM_COUNT_MAX;
 
     #[test]
     fn any_number_of_streams_is_made_and_removed() {
-        let place = TestPlace::new();
-        let (log, other) = (place.open(), place.open());
+        let test_dir = TestDirectory::new();
+        let (log, other) = (test_dir.open(), test_dir.open());
         let control = &log.service().control;
         let _first = log.stream("zero").expect("stream");
         control.set_next_stream(STREAM_COUNT_MAX as u64 - 3);
@@ -279,25 +279,25 @@ mod tests {
             let stream = log.stream("short").expect("stream");
             let its = other.lane("short");
             let lsn = stream.append(b"record").expect("append");
-            // The other process leads: it must take the stream that has the place now.
+            // The other process leads: it must take the stream that has the index now.
             other.service().sync(&its, lsn).expect("sync");
             let id = log.lane("short").identity().stream;
-            assert_ne!(id.place(), 0, "the first stream has it, round {number}");
+            assert_ne!(id.index(), 0, "the first stream has it, round {number}");
             log.remove_stream("short").expect("remove");
         }
         assert_eq!(control.next_stream(), STREAM_COUNT_MAX as u64 + 4);
     }
 
     #[test]
-    fn who_leads_is_not_misled_by_streams_that_had_the_place_before() {
-        let place = TestPlace::new();
-        let (log, other) = (place.open(), place.open());
+    fn who_leads_is_not_misled_by_streams_that_had_the_index_before() {
+        let test_dir = TestDirectory::new();
+        let (log, other) = (test_dir.open(), test_dir.open());
         let control = &log.service().control;
         for round in 0..8 {
             control.set_next_stream(7 + round * STREAM_COUNT_MAX as u64);
             let stream = log.stream("short").expect("stream");
             let its = other.lane("short");
-            assert_eq!(log.lane("short").identity().stream.place(), 7);
+            assert_eq!(log.lane("short").identity().stream.index(), 7);
             let lsn = stream.append(b"record").expect("append");
             // The other process still knows all the earlier ones.
             let found = other.service().lane_at(7).expect("look").expect("a stream");
@@ -308,12 +308,12 @@ mod tests {
     }
 
     #[test]
-    fn who_gave_the_memory_back_uses_it_no_more() {
-        let place = TestPlace::new();
-        let (first, _) = place.join();
-        first.give_memory_back(|| Ok(true)).expect("nobody else is there");
+    fn a_process_that_released_the_memory_uses_it_no_more() {
+        let test_dir = TestDirectory::new();
+        let (first, _) = test_dir.join();
+        first.release_memory(|| Ok(true)).expect("nobody else is there");
         // It still has its files open, and the next one has its slot.
-        let (log, other) = (place.open(), place.open());
+        let (log, other) = (test_dir.open(), test_dir.open());
         let stream = log.stream("a").expect("stream");
         let lsn = stream.append(b"record").expect("append");
         drop(first);
@@ -326,38 +326,40 @@ mod tests {
     fn who_comes_while_the_last_one_goes_keeps_the_memory() {
         // Also if it has left again: it may have appended something.
         for stays in [true, false] {
-            let place = TestPlace::new();
-            let (first, _) = place.join();
+            let test_dir = TestDirectory::new();
+            let (first, _) = test_dir.join();
             let mut other = None;
             let come = || {
-                let joined = place.join();
+                let joined = test_dir.join();
                 other = stays.then_some(joined);
                 Ok(true)
             };
-            first.give_memory_back(come).expect("another one came");
-            assert_eq!(place.memory_count(), 1, "stays: {stays}");
-            first.give_memory_back(|| Ok(true)).expect("nobody comes");
-            assert_eq!(place.memory_count(), usize::from(stays));
+            first.release_memory(come).expect("another one came");
+            assert_eq!(test_dir.memory_count(), 1, "stays: {stays}");
+            first.release_memory(|| Ok(true)).expect("nobody comes");
+            assert_eq!(test_dir.memory_count(), usize::from(stays));
         }
     }
 
     #[test]
     fn what_was_not_drained_of_a_removed_stream_is_not_drained() {
-        let place = TestPlace::new();
-        let (_, service) = place.join();
+        let test_dir = TestDirectory::new();
+        let (_, service) = test_dir.join();
         let lane = make_lane(&service, "short");
-        let append = |writer: &mut Writer, lender: &dyn Lender| writer.append(lender, &[1; 50_000]);
+        let append = |writer: &mut Writer, allocator: &dyn ChunkAllocator| {
+            writer.append(allocator, &[1; 50_000])
+        };
         service.with_writer(&lane, append).expect("append");
-        assert!(service.lent_count() > 0);
+        assert!(service.allocated_count() > 0);
         service.remove_named(&lane.name, Some(lane.meta.clone())).expect("remove");
         let drained = service.control.drain_bytes();
-        assert_eq!((service.lent_count(), drained), (0, 0));
+        assert_eq!((service.allocated_count(), drained), (0, 0));
     }
 
     #[test]
     fn chunks_of_whoever_died_while_removing_are_freed() {
-        let place = TestPlace::new();
-        let (log, other) = (place.open(), place.open());
+        let test_dir = TestDirectory::new();
+        let (log, other) = (test_dir.open(), test_dir.open());
         let stream = log.stream("half").expect("stream");
         other.stream("half").expect("the same stream");
         stream.append(&[1; 300_000]).expect("append");
@@ -365,20 +367,22 @@ mod tests {
         let id = lane.identity().stream;
         assert!(!other.service().forget_removed(id).expect("look"), "it is there");
         service.host.remove_stream(&lane.name, &lane.meta).expect("remove");
-        assert!(service.lent_count() > 0);
+        assert!(service.allocated_count() > 0);
         assert!(other.service().forget_removed(id).expect("look"));
-        assert_eq!(service.lent_count(), 0);
+        assert_eq!(service.allocated_count(), 0);
         assert!(other.service().open_lanes().is_empty());
     }
 
     #[test]
     fn regression_a_stream_that_is_damaged_keeps_nobody_from_the_group_log() {
-        let place = TestPlace::new();
+        let test_dir = TestDirectory::new();
         // Without flush workers, which would drain it.
-        let ((_, service), (_, other)) = (place.join(), place.join());
+        let ((_, service), (_, other)) = (test_dir.join(), test_dir.join());
         let append = |service: &Service, lane: &Arc<Lane>, len_bytes| {
             let bytes = vec![1; len_bytes];
-            let append = |writer: &mut Writer, lender: &dyn Lender| writer.append(lender, &bytes);
+            let append = |writer: &mut Writer, allocator: &dyn ChunkAllocator| {
+                writer.append(allocator, &bytes)
+            };
             let lsn = service.with_writer(lane, append).expect("append");
             service.sync(lane, lsn).expect("sync");
         };
@@ -386,7 +390,7 @@ mod tests {
         append(&service, &damaged, 500);
         service.drain(&damaged).expect("drain");
         append(&service, &damaged, 500);
-        let directory = place.path().join("streams/damaged");
+        let directory = test_dir.path().join("streams/damaged");
         for entry in std::fs::read_dir(&directory).expect("directory") {
             let path = entry.expect("entry").path();
             if path.extension().is_some_and(|end| end == "seg") {
@@ -396,7 +400,7 @@ mod tests {
         }
         // The other process does not have it open, and fills the group log and the pool.
         let sound = make_lane(&other, "sound");
-        let rounds = || other.control.group_place().generation;
+        let rounds = || other.control.group_position().generation;
         let before = rounds();
         for _ in 0..400 {
             append(&other, &sound, 100_000);
@@ -406,8 +410,8 @@ mod tests {
         // Who has it open goes on.
         append(&service, &damaged, 500);
         drop((damaged, sound, service, other));
-        place.restart();
-        let log = place.open();
+        test_dir.restart();
+        let log = test_dir.open();
         let sound = log.stream("sound").expect("stream");
         assert_eq!(sound.read_from(sound.head()).expect("reader").count(), 400);
         let error = log.stream("damaged").err().expect("damaged").to_string();
@@ -419,12 +423,13 @@ mod tests {
 
     #[test]
     fn regression_a_stream_that_failed_keeps_no_other_from_the_group_log() {
-        let place = TestPlace::new();
-        let (_, service) = place.join();
+        let test_dir = TestDirectory::new();
+        let (_, service) = test_dir.join();
         let lanes = ["failed", "sound"].map(|name| make_lane(&service, name));
         for lane in &lanes {
-            let append =
-                |writer: &mut Writer, lender: &dyn Lender| writer.append(lender, &[1; 500]);
+            let append = |writer: &mut Writer, allocator: &dyn ChunkAllocator| {
+                writer.append(allocator, &[1; 500])
+            };
             let lsn = service.with_writer(lane, append).expect("append");
             service.sync(lane, lsn).expect("sync");
         }
@@ -432,15 +437,15 @@ mod tests {
         let error = device::DeviceError::new(device::Operation::Write, 0, 0, error);
         lanes[0].abort_after(&LogError::from(error));
         for _ in 0..2 {
-            service.empty_group().expect("the failed one is kept elsewhere");
+            service.empty_group().expect("the failed one is quarantined");
         }
         drop((lanes, service));
-        place.restart();
-        let log = place.open();
+        test_dir.restart();
+        let log = test_dir.open();
         for name in ["failed", "sound"] {
             let stream = log.stream(name).expect("stream");
             assert_eq!(stream.read_from(stream.head()).expect("reader").count(), 1, "{name}");
         }
-        assert!(!place.path().join("streams/failed/kept").exists());
+        assert!(!test_dir.path().join("streams/failed/kept").exists());
     }
 }

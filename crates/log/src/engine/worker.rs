@@ -1,7 +1,7 @@
 //! The flush worker: a thread of each process that drains while nobody waits.
 //!
 //! It drains a lane that has so many chunks (high watermark), that has been idle for a moment, or, when
-//! most of the pool is lent, any lane; and the lanes that dead processes left behind.
+//! most of the pool is allocated, any lane; and the lanes that dead processes left behind.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ struct Rounds {
 impl Rounds {
     fn round(&mut self) {
         let pool = self.service.host.settings().chunk_count as usize;
-        let is_tight = self.service.lent_count() * 4 >= pool * 3;
+        let is_tight = self.service.allocated_count() * 4 >= pool * 3;
         for lane in self.service.open_lanes() {
             if self.wants_drain(&lane, is_tight) {
                 // Latched in the lane, or tried again; reported to whoever appends or syncs.

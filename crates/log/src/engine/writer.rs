@@ -7,10 +7,10 @@
 //! ```
 //!
 //! The same code runs in an embedded service and in a client of the daemon: where a chunk comes from is
-//! the [`Lender`]'s affair.
+//! the [`ChunkAllocator`]'s affair.
 
 use crate::broken::{self, Broken};
-use crate::format::chunk::{Lent, parts};
+use crate::format::chunk::{LaneChunk, parts};
 use crate::format::record::{
     FOLLOWS_UNSYNCED, HEADER_BYTES, Identity, PAYLOAD_BYTES_MAX, record_bytes,
 };
@@ -18,11 +18,11 @@ use crate::words::{Appender, LaneWords};
 use crate::{LogError, Lsn, Result, Usn, clock};
 
 /// Who gives a writer what it runs out of.
-pub(crate) trait Lender {
+pub(crate) trait ChunkAllocator {
     /// A chunk for span `ordinal` of the stream, in the lane's table. Waits, for a bounded time,
-    /// until there is one. When there is none, all chunks behind the one that holds the end go back:
+    /// until there is one. When there is none, all chunks after the one that holds the end are freed:
     /// writers that each hold a part of what they need would wait for each other for ever.
-    fn lend(&self, ordinal: u64) -> Result<Lent>;
+    fn allocate(&self, ordinal: u64) -> Result<LaneChunk>;
 
     /// Makes USNs beyond the present limit good.
     fn extend_usn(&self) -> Result<()>;
@@ -51,7 +51,7 @@ pub(crate) struct Writer {
     /// Where the next record begins.
     position: u64,
     /// The chunks from the position's on, in order.
-    chunks: Vec<Lent>,
+    chunks: Vec<LaneChunk>,
     last_usn: u64,
     /// The last span that was announced.
     announced: u64,
@@ -65,7 +65,7 @@ impl Writer {
         sizes: Sizes,
         is_nvram: bool,
         position: u64,
-        chunks: Vec<Lent>,
+        chunks: Vec<LaneChunk>,
     ) -> Writer {
         let last_usn = words.last_usn();
         let (end, announced) = (words.appender(), 0);
@@ -74,21 +74,25 @@ impl Writer {
 
     /// Appends one record. On NVRAM it is durable when this returns.
     #[cfg(test)]
-    pub(crate) fn append(&mut self, lender: &dyn Lender, payload: &[u8]) -> Result<Lsn> {
-        self.append_batch(lender, &[payload])
+    pub(crate) fn append(&mut self, allocator: &dyn ChunkAllocator, payload: &[u8]) -> Result<Lsn> {
+        self.append_batch(allocator, &[payload])
     }
 
     /// Appends records one behind the other, persisted together; where the last one begins. After a
     /// crash in the middle any number of the first ones may be there. Nothing is appended when
     /// this fails.
-    pub(crate) fn append_batch(&mut self, lender: &dyn Lender, payloads: &[&[u8]]) -> Result<Lsn> {
+    pub(crate) fn append_batch(
+        &mut self,
+        allocator: &dyn ChunkAllocator,
+        payloads: &[&[u8]],
+    ) -> Result<Lsn> {
         let len_bytes = check_sizes(payloads, self.sizes.pool_bytes / 2)?;
-        self.borrow_up_to(lender, self.position + len_bytes)?;
+        self.allocate_up_to(allocator, self.position + len_bytes)?;
         let begin = self.position;
         let mut at = begin;
         let mut last = Lsn(begin);
         let is_alone = payloads.len() == 1;
-        let first_usn = self.take_usns(lender, payloads.len() as u64)?;
+        let first_usn = self.take_usns(allocator, payloads.len() as u64)?;
         for (usn, payload) in (first_usn..).map(Usn).zip(payloads) {
             last = Lsn(at);
             let flags = self.flags(at);
@@ -119,13 +123,13 @@ impl Writer {
     /// Takes `count` USNs that follow each other; the first of them. Before anything is stored: a
     /// record that was stored when a later one of its batch found no USN could be found after a
     /// crash, behind one that took its place.
-    fn take_usns(&mut self, lender: &dyn Lender, count: u64) -> Result<u64> {
+    fn take_usns(&mut self, allocator: &dyn ChunkAllocator, count: u64) -> Result<u64> {
         let now = self.words.usn_base().wrapping_add(clock::monotonic_ns());
         let first = now.max(self.last_usn.saturating_add(1));
         let last = first.saturating_add(count - 1);
         let is_good = || last < self.words.usn_limit();
         if !is_good() {
-            lender.extend_usn()?;
+            allocator.extend_usn()?;
             if !is_good() {
                 let text = format!("the lane says that USN {} was given", self.last_usn);
                 return Err(LogError::Incompatible(text));
@@ -135,16 +139,16 @@ impl Writer {
         Ok(first)
     }
 
-    /// Borrows the chunks for the bytes up to `end`.
-    fn borrow_up_to(&mut self, lender: &dyn Lender, end: u64) -> Result<()> {
+    /// Allocates the chunks for the bytes up to `end`.
+    fn allocate_up_to(&mut self, allocator: &dyn ChunkAllocator, end: u64) -> Result<()> {
         let first = self.position / self.sizes.chunk_bytes;
         self.chunks.retain(|chunk| chunk.ordinal >= first);
         let next = self.chunks.last().map_or(first, |chunk| chunk.ordinal + 1);
         for ordinal in next..=(end - 1) / self.sizes.chunk_bytes {
-            match lender.lend(ordinal) {
-                Ok(lent) => self.chunks.push(lent),
+            match allocator.allocate(ordinal) {
+                Ok(allocated) => self.chunks.push(allocated),
                 Err(e) => {
-                    // The lender has taken back what nothing was stored in.
+                    // The allocator has freed the chunks in which nothing was stored.
                     self.chunks.retain(|chunk| chunk.ordinal <= first);
                     return Err(e);
                 }
@@ -154,7 +158,7 @@ impl Writer {
         let is_last = self.chunks.last().is_some_and(|chunk| chunk.ordinal < behind);
         if is_last && within >= self.sizes.chunk_bytes / 4 && self.announced < behind {
             self.announced = behind;
-            lender.announce(behind);
+            allocator.announce(behind);
         }
         Ok(())
     }
@@ -165,7 +169,7 @@ impl Writer {
         let first = self.chunks[0].ordinal;
         let mut rest = [header, payload];
         for part in parts(at, HEADER_BYTES + payload.len(), self.sizes.chunk_bytes) {
-            let index = usize::try_from(part.ordinal - first).expect("a borrowed chunk");
+            let index = usize::try_from(part.ordinal - first).expect("an allocated chunk");
             let memory = &self.chunks[index].memory;
             let (head, head_rest) = rest[0].split_at(part.len_bytes.min(rest[0].len()));
             let (tail, tail_rest) = rest[1].split_at(part.len_bytes - head.len());

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Each chunk is a file of its own, so that a client can be handed exactly its own. A chunk is zeros
-//! before it gets its header, so nothing of its earlier life can be read or taken for a record.
+//! before it gets its header, so nothing of its earlier use can be read or taken for a record.
 //!
 //! A stream that goes on in the middle of a span gets a chunk for it that holds nothing of what was
 //! stored before: the header says from which LSN on it counts.
@@ -40,9 +40,9 @@ pub(crate) struct RawChunk {
 
 const _: () = assert!(size_of::<RawChunk>() == 40);
 
-/// What a chunk was lent for.
+/// The span that a chunk is allocated for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Loan {
+pub(crate) struct Allocation {
     pub(crate) stream: StreamId,
     /// The stream's salt.
     pub(crate) salt: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Loan {
     pub(crate) first: u64,
 }
 
-impl Loan {
+impl Allocation {
     fn seal(&self) -> RawChunk {
         let mut raw = RawChunk {
             magic: U64::new(MAGIC),
@@ -66,15 +66,15 @@ impl Loan {
         raw
     }
 
-    /// What the chunk is lent for; `None`: for nothing.
-    pub(crate) fn read(chunk: &dyn Nvram) -> Result<Option<Loan>> {
+    /// What the chunk is allocated for. `None`: it is free.
+    pub(crate) fn read(chunk: &dyn Nvram) -> Result<Option<Allocation>> {
         let mut bytes = [0; size_of::<RawChunk>()];
         chunk.read(0, &mut bytes)?;
         let raw: RawChunk = zerocopy::transmute!(bytes);
         let unsummed = RawChunk { crc: U32::new(0), ..raw };
-        let is_lent =
+        let is_allocated =
             raw.magic.get() == MAGIC && raw.crc.get() == crc32c::crc32c(unsummed.as_bytes());
-        Ok(is_lent.then(|| Loan {
+        Ok(is_allocated.then(|| Allocation {
             stream: StreamId(raw.stream.get()),
             salt: raw.salt.get(),
             ordinal: raw.ordinal.get(),
@@ -82,7 +82,7 @@ impl Loan {
         }))
     }
 
-    /// Makes the chunk zeros and, when those are durable, lends it.
+    /// Makes the chunk zeros and, when those are durable, allocates it.
     pub(crate) fn write(&self, chunk: &dyn Nvram) -> Result<()> {
         if !broken::is(Broken::ChunkNotZeroed) {
             write_zeros(chunk, 0)?;
@@ -90,7 +90,7 @@ impl Loan {
         Ok(chunk.write_durable(0, &[self.seal().as_bytes()])?)
     }
 
-    /// Takes the chunk back, durably.
+    /// Frees the chunk, durably.
     pub(crate) fn end(chunk: &dyn Nvram) -> Result<()> {
         Ok(chunk.write_durable(0, &[&[0; size_of::<RawChunk>()]])?)
     }
@@ -110,7 +110,7 @@ pub(crate) fn write_zeros(chunk: &dyn Nvram, mut at: u64) -> Result<()> {
 
 /// A chunk that holds a span of a stream.
 #[derive(Clone)]
-pub(crate) struct Lent {
+pub(crate) struct LaneChunk {
     pub(crate) ordinal: u64,
     pub(crate) memory: Arc<dyn Nvram>,
 }
@@ -144,9 +144,9 @@ pub(crate) struct Part {
 }
 
 impl Identity {
-    /// The loan of span `ordinal` to this stream, which counts from `first` on.
-    pub(crate) fn loan(&self, ordinal: u64, first: u64) -> Loan {
-        Loan { stream: self.stream, salt: self.salt, ordinal, first }
+    /// The allocation of span `ordinal` to this stream, which counts from `first` on.
+    pub(crate) fn allocation(&self, ordinal: u64, first: u64) -> Allocation {
+        Allocation { stream: self.stream, salt: self.salt, ordinal, first }
     }
 }
 
@@ -159,20 +159,20 @@ mod tests {
     fn a_loan_is_read_back_and_ends() {
         let chunk = MappedNvram::in_memory(64 << 10).expect("memory");
         chunk.store(5000, b"left over").expect("store");
-        assert_eq!(Loan::read(&chunk).expect("read"), None);
-        let loan = Loan { stream: StreamId(3), salt: 99, ordinal: 12, first: 700 };
-        loan.write(&chunk).expect("lend");
-        assert_eq!(Loan::read(&chunk).expect("read"), Some(loan));
+        assert_eq!(Allocation::read(&chunk).expect("read"), None);
+        let allocation = Allocation { stream: StreamId(3), salt: 99, ordinal: 12, first: 700 };
+        allocation.write(&chunk).expect("allocate");
+        assert_eq!(Allocation::read(&chunk).expect("read"), Some(allocation));
         let mut data = [1; 16];
         chunk.read(5000, &mut data).expect("read");
-        assert_eq!(data, [0; 16], "nothing of its earlier life");
-        Loan::end(&chunk).expect("end");
-        assert_eq!(Loan::read(&chunk).expect("read"), None);
+        assert_eq!(data, [0; 16], "nothing of its earlier use");
+        Allocation::end(&chunk).expect("end");
+        assert_eq!(Allocation::read(&chunk).expect("read"), None);
     }
 
     #[test]
     fn golden_bytes() {
-        let raw = Loan { stream: StreamId(3), salt: 2, ordinal: 1, first: 4 }.seal();
+        let raw = Allocation { stream: StreamId(3), salt: 2, ordinal: 1, first: 4 }.seal();
         let mut golden =
             b"OJCHUNK1\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x03\0\0\0".to_vec();
         let mut summed = golden.clone();

@@ -2,8 +2,7 @@
 
 use std::mem::offset_of;
 
-use super::quarantine as kept;
-use super::{chunk, group, record, segments};
+use super::{chunk, group, quarantine, record, segments};
 use crate::directory::options;
 
 const PAGE: &str = include_str!("../../../../docs/format/log.md");
@@ -65,8 +64,8 @@ fn every_table_is_the_struct() {
     let header = fields!(record::RawHeader: length_flags, crc, stream, lsn_low, usn);
     assert_eq!(documented("## Record"), header);
     assert_filled("## Record", record::HEADER_BYTES);
-    let loan = fields!(chunk::RawChunk: magic, salt, ordinal, first_lsn, stream, crc);
-    assert_eq!(documented("## Chunk"), loan);
+    let allocation = fields!(chunk::RawChunk: magic, salt, ordinal, first_lsn, stream, crc);
+    assert_eq!(documented("## Chunk"), allocation);
     assert_filled("## Chunk", size_of::<chunk::RawChunk>());
     let segment = fields!(segments::RawSegment: magic, salt, first_lsn, stream, crc, reserved);
     assert_eq!(documented("## Log file"), segment);
@@ -80,8 +79,11 @@ fn every_table_is_the_struct() {
     assert_filled("### Entry", size_of::<group::RawEntry>());
     assert_eq!(documented("### Piece"), fields!(group::RawPiece: lsn, stream, len_bytes));
     assert_filled("### Piece", size_of::<group::RawPiece>());
-    assert_eq!(documented("## Kept records"), fields!(kept::RawKept: lsn, salt, len_bytes, crc));
-    assert_filled("## Kept records", size_of::<kept::RawKept>());
+    assert_eq!(
+        documented("## Quarantined records"),
+        fields!(quarantine::RawQuarantined: lsn, salt, len_bytes, crc)
+    );
+    assert_filled("## Quarantined records", size_of::<quarantine::RawQuarantined>());
 }
 
 #[test]

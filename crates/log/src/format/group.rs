@@ -11,8 +11,8 @@
 //! The newest valid header says which sequence number the entry behind the headers has; entries follow
 //! each other with consecutive numbers. A piece is whole records. When the area is full, every stream
 //! is drained to its log files, a header says that the next number begins at the front, and the
-//! area is used anew. A header's salt is in the CRC of all its entries, and random for each life
-//! of the service, so nothing of an earlier life is taken for an entry. The step is the sector of the
+//! area is used anew. A header's salt is in the CRC of all its entries, and random for each incarnation
+//! of the service, so nothing of an earlier incarnation is taken for an entry. The step is the sector of the
 //! device that the entries are written to; they may be read on one with other sectors.
 
 use device::{AlignedBuf, BlockDevice};

@@ -1,6 +1,7 @@
-//! Records that were synced through the group log, and that the stream's log files cannot take: the stream is damaged, or
-//! its files cannot be written. The group log begins anew without them; until the stream is recovered they lie in a file
-//! `kept` beside its log files, and count as what the group log holds.
+//! The quarantine of a stream: records that were synced through the group log and that its log files cannot take.
+//!
+//! The log files are damaged or cannot be written, and the group log begins again without these records. They go to a
+//! file `kept` beside the log files. Until the stream is recovered they count as part of the group log.
 
 use device::FileStore;
 use zerocopy::little_endian::{U32, U64};
@@ -10,23 +11,24 @@ use crate::format::group::Piece;
 use crate::format::record::Identity;
 use crate::{LogError, Result};
 
+/// Name of the file. Part of the format.
 const NAME: &str = "kept";
 
 /// What stands before the records of a piece.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(crate) struct RawKept {
+pub(crate) struct RawQuarantined {
     pub(crate) lsn: U64,
     pub(crate) salt: U64,
     pub(crate) len_bytes: U32,
     pub(crate) crc: U32,
 }
 
-const HEADER_BYTES: usize = size_of::<RawKept>();
+const HEADER_BYTES: usize = size_of::<RawQuarantined>();
 
-impl RawKept {
-    fn new(identity: Identity, lsn: u64, bytes: &[u8]) -> RawKept {
-        let mut raw = RawKept {
+impl RawQuarantined {
+    fn new(identity: Identity, lsn: u64, bytes: &[u8]) -> RawQuarantined {
+        let mut raw = RawQuarantined {
             lsn: U64::new(lsn),
             salt: U64::new(identity.salt),
             len_bytes: U32::new(u32::try_from(bytes.len()).expect("not more than a group log")),
@@ -37,8 +39,12 @@ impl RawKept {
     }
 }
 
-/// Adds to what is kept of a stream, durably, unless it is kept already.
-pub(crate) fn keep(store: &dyn FileStore, identity: Identity, pieces: &[&Piece]) -> Result<()> {
+/// Adds pieces to the quarantine of a stream, durably, unless they are there already.
+pub(crate) fn quarantine(
+    store: &dyn FileStore,
+    identity: Identity,
+    pieces: &[&Piece],
+) -> Result<()> {
     let (known, mut end) = read_file(store, identity)?;
     let is_new = |piece: &&&Piece| {
         let piece_end = piece.lsn + piece.bytes.len() as u64;
@@ -51,7 +57,7 @@ pub(crate) fn keep(store: &dyn FileStore, identity: Identity, pieces: &[&Piece])
         false => store.create(NAME, 0)?,
     };
     for piece in pieces.iter().filter(is_new) {
-        let header = RawKept::new(identity, piece.lsn, &piece.bytes);
+        let header = RawQuarantined::new(identity, piece.lsn, &piece.bytes);
         file.write(end, &[header.as_bytes(), &piece.bytes].concat())?;
         end += (HEADER_BYTES + piece.bytes.len()) as u64;
     }
@@ -59,12 +65,12 @@ pub(crate) fn keep(store: &dyn FileStore, identity: Identity, pieces: &[&Piece])
     Ok(store.sync_names()?)
 }
 
-/// What is kept of a stream.
+/// The quarantined pieces of a stream.
 pub(crate) fn read(store: &dyn FileStore, identity: Identity) -> Result<Vec<Piece>> {
     Ok(read_file(store, identity)?.0)
 }
 
-/// Forgets what was kept, durably, when all of it is in the log files or given up.
+/// Removes the quarantine durably, when all of it is in the log files or given up.
 pub(crate) fn remove(store: &dyn FileStore) -> Result<()> {
     if store.names()?.iter().any(|name| name == NAME) {
         store.remove(NAME)?;
@@ -83,7 +89,7 @@ fn read_file(store: &dyn FileStore, identity: Identity) -> Result<(Vec<Piece>, u
     let file = store.open(NAME)?;
     let len_bytes = file.len_bytes()?;
     while at + HEADER_BYTES as u64 <= len_bytes {
-        let mut header = RawKept::new_zeroed();
+        let mut header = RawQuarantined::new_zeroed();
         file.read(at, header.as_mut_bytes())?;
         let bytes_at = at + HEADER_BYTES as u64;
         let count = u64::from(header.len_bytes.get());
@@ -93,7 +99,7 @@ fn read_file(store: &dyn FileStore, identity: Identity) -> Result<(Vec<Piece>, u
         let mut bytes = vec![0; usize::try_from(count).expect("fits memory")];
         file.read(bytes_at, &mut bytes)?;
         let lsn = header.lsn.get();
-        if RawKept::new(identity, lsn, &bytes).as_bytes() != header.as_bytes() {
+        if RawQuarantined::new(identity, lsn, &bytes).as_bytes() != header.as_bytes() {
             break;
         }
         if lsn.checked_add(count).is_none_or(|end| end > u64::MAX / 2) {
@@ -120,22 +126,22 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_found_once_and_up_to_a_torn_end() {
-        let place = tempfile::tempdir().expect("directory");
+        let test_dir = tempfile::tempdir().expect("directory");
         let store =
-            Directory::new(Folder::open(place.path(), Trust::own()).expect("directory"), 0o600);
+            Directory::new(Folder::open(test_dir.path(), Trust::own()).expect("directory"), 0o600);
         assert_eq!(read(&store, OURS).expect("none"), []);
         let pieces = [piece(0, 100), piece(200, 40), piece(100, 100)];
-        keep(&store, OURS, &[&pieces[0], &pieces[1]]).expect("keep");
-        keep(&store, OURS, &[&pieces[1], &pieces[2], &piece(20, 30)]).expect("keep");
+        quarantine(&store, OURS, &[&pieces[0], &pieces[1]]).expect("keep");
+        quarantine(&store, OURS, &[&pieces[1], &pieces[2], &piece(20, 30)]).expect("keep");
         assert_eq!(read(&store, OURS).expect("read"), pieces);
-        let path = place.path().join(NAME);
+        let path = test_dir.path().join(NAME);
         let whole = std::fs::read(&path).expect("file");
         for len_bytes in 0..whole.len() {
             std::fs::write(&path, &whole[..len_bytes]).expect("cut");
             let count = [124, 188, 312].iter().filter(|end| **end <= len_bytes).count();
             assert_eq!(read(&store, OURS).expect("read"), pieces[..count], "{len_bytes}");
         }
-        keep(&store, OURS, &[&pieces[2]]).expect("keep");
+        quarantine(&store, OURS, &[&pieces[2]]).expect("keep");
         assert_eq!(read(&store, OURS).expect("read"), pieces);
         let other = Identity { salt: 6, ..OURS };
         assert_eq!(read(&store, other).expect("another's"), []);
@@ -146,7 +152,7 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let raw = RawKept::new(OURS, 3, b"abcd");
+        let raw = RawQuarantined::new(OURS, 3, b"abcd");
         let mut golden = b"\x03\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x04\0\0\0".to_vec();
         let crc = crc32c::crc32c(&[&golden[..], &[0; 4], b"abcd"].concat());
         golden.extend_from_slice(&crc.to_le_bytes());

@@ -499,9 +499,9 @@ mod tests {
 
     const OURS: Identity = Identity { stream: StreamId(1), salt: 5 };
 
-    fn open(place: &tempfile::TempDir) -> Result<Segments> {
+    fn open(test_dir: &tempfile::TempDir) -> Result<Segments> {
         let store = Arc::new(Directory::new(
-            Folder::open(place.path(), Trust::own()).expect("directory"),
+            Folder::open(test_dir.path(), Trust::own()).expect("directory"),
             0o600,
         ));
         Segments::open(store, OURS, 2 << 20)
@@ -509,8 +509,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_over_the_borders_of_files() {
-        let place = tempfile::tempdir().expect("directory");
-        let mut segments = open(&place).expect("open");
+        let test_dir = tempfile::tempdir().expect("directory");
+        let mut segments = open(&test_dir).expect("open");
         assert_eq!((segments.first(), segments.end()), (None, 0));
         let parts: Vec<Vec<u8>> = (0..5u8).map(|n| vec![n + 1; 700 << 10]).collect();
         let mut at = 1000;
@@ -519,7 +519,7 @@ mod tests {
             at += part.len() as u64;
         }
         segments.sync().expect("sync");
-        let mut again = open(&place).expect("again");
+        let mut again = open(&test_dir).expect("again");
         assert_eq!(again.first(), Some(1000));
         assert!(again.list.len() >= 2 && again.end() >= at);
         let mut found = vec![9; parts.concat().len() + 500];
@@ -535,72 +535,72 @@ mod tests {
 
     #[test]
     fn a_last_file_without_a_header_is_made_anew() {
-        let place = tempfile::tempdir().expect("directory");
-        let mut segments = open(&place).expect("open");
+        let test_dir = tempfile::tempdir().expect("directory");
+        let mut segments = open(&test_dir).expect("open");
         segments.write(0, &[1; 100]).expect("write");
-        std::fs::write(place.path().join(name_of(100)), [0; 200]).expect("half a file");
-        let mut again = open(&place).expect("again");
+        std::fs::write(test_dir.path().join(name_of(100)), [0; 200]).expect("half a file");
+        let mut again = open(&test_dir).expect("again");
         assert_eq!(again.last_first(), Some(0));
         again.make(100, 1).expect("made");
-        assert_eq!(open(&place).expect("open").last_first(), Some(100));
+        assert_eq!(open(&test_dir).expect("open").last_first(), Some(100));
     }
 
     #[test]
     fn regression_an_empty_file_without_room_gets_it() {
-        let place = tempfile::tempdir().expect("directory");
-        let mut segments = open(&place).expect("open");
+        let test_dir = tempfile::tempdir().expect("directory");
+        let mut segments = open(&test_dir).expect("open");
         segments.write(0, &[1; 100]).expect("write");
         segments.make(100, 100).expect("make");
         let room_bytes = segments.end() - 100;
         // Whoever made it died; it is filled with more than it was made for.
-        let mut segments = open(&place).expect("open");
+        let mut segments = open(&test_dir).expect("open");
         let bytes = vec![2; usize::try_from(room_bytes).expect("small") + 4];
         segments.write(100, &bytes).expect("write");
         segments.sync().expect("sync");
-        let segments = open(&place).expect("open");
+        let segments = open(&test_dir).expect("open");
         assert_eq!(segments.end(), 100 + bytes.len() as u64, "reserved, not grown by writing");
         assert_eq!(segments.list.len(), 2);
     }
 
     #[test]
     fn what_has_a_damaged_header_is_given_up_with_all_behind_it() {
-        let place = tempfile::tempdir().expect("directory");
-        let mut segments = open(&place).expect("open");
+        let test_dir = tempfile::tempdir().expect("directory");
+        let mut segments = open(&test_dir).expect("open");
         for first in [1000, 2000, 3000] {
             segments.make(first, 100).expect("make");
         }
         let spoil = |first| {
-            let path = place.path().join(name_of(first));
+            let path = test_dir.path().join(name_of(first));
             let mut bytes = std::fs::read(&path).expect("file");
             bytes[9] ^= 1;
             std::fs::write(&path, bytes).expect("write");
         };
         let give_up = || {
-            open(&place).err().expect("refused");
+            open(&test_dir).err().expect("refused");
             let store = Arc::new(Directory::new(
-                Folder::open(place.path(), Trust::own()).expect("directory"),
+                Folder::open(test_dir.path(), Trust::own()).expect("directory"),
                 0o600,
             ));
             let mut segments = Segments::unread(store, OURS, 2 << 20);
             segments.give_up_damaged().expect("give up");
-            let again = open(&place).expect("sound");
+            let again = open(&test_dir).expect("sound");
             (segments.first(), segments.last_first(), again.first(), again.last_first())
         };
         spoil(2000);
         assert_eq!(give_up(), (Some(1000), Some(1000), Some(1000), Some(1000)));
         spoil(1000);
         assert_eq!(give_up(), (Some(1000), Some(1000), Some(1000), Some(1000)));
-        let mut segments = open(&place).expect("sound");
+        let mut segments = open(&test_dir).expect("sound");
         segments.give_up_damaged().expect("nothing");
         assert_eq!(segments.first(), Some(1000));
     }
 
     #[test]
     fn a_file_of_another_stream_is_refused() {
-        let place = tempfile::tempdir().expect("directory");
+        let test_dir = tempfile::tempdir().expect("directory");
         let other = RawSegment::new(Identity { salt: 6, ..OURS }, 0);
-        std::fs::write(place.path().join(name_of(0)), other.as_bytes()).expect("file");
-        let error = open(&place).err().expect("refused");
+        std::fs::write(test_dir.path().join(name_of(0)), other.as_bytes()).expect("file");
+        let error = open(&test_dir).err().expect("refused");
         assert!(error.to_string().contains("another stream"), "{error}");
     }
 

@@ -12,7 +12,7 @@ use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use super::access::is_trusted;
-use super::request_handler::Desk;
+use super::request_handler::RequestHandler;
 use super::turns::Turns;
 use crate::wire::protocol::{Kind, REQUEST_BYTES, Reply, Request};
 use crate::wire::transport::{self, Peer};
@@ -24,7 +24,7 @@ const STACK_BYTES: usize = 512 << 10;
 
 /// All connections, and what their threads use.
 pub(super) struct Connections {
-    pub(super) desk: Desk,
+    pub(super) handler: RequestHandler,
     turns: Turns,
     table: Mutex<Table>,
 }
@@ -43,15 +43,15 @@ struct Open {
 }
 
 impl Connections {
-    pub(super) fn new(desk: Desk) -> Connections {
-        Connections { desk, turns: Turns::default(), table: Mutex::default() }
+    pub(super) fn new(handler: RequestHandler) -> Connections {
+        Connections { handler, turns: Turns::default(), table: Mutex::default() }
     }
 
     /// Serves a client that has connected, unless there are too many.
     pub(super) fn begin(self: &Arc<Self>, socket: OwnedFd) {
         let Ok(peer) = Peer::of(&socket) else { return };
         let mut table = self.table.lock();
-        let limits = &self.desk.limits;
+        let limits = &self.handler.limits;
         let own = table.open.values().filter(|open| open.uid == peer.uid).count();
         let is_one_too_many = !is_trusted(peer.uid) && own >= limits.user_connection_count;
         if table.open.len() >= limits.connection_count || is_one_too_many {
@@ -99,7 +99,7 @@ impl Connections {
             };
             let is_long = matches!(request.kind, Kind::Read | Kind::Salvage);
             let _turn = (is_long && !is_trusted(peer.uid)).then(|| self.turns.take(peer.uid));
-            let (reply, files) = self.desk.answer(peer, &request);
+            let (reply, files) = self.handler.answer(peer, &request);
             if !files.is_empty() && !matches!(device::unread_bytes(socket), Ok(0)) {
                 // Descriptors on their way are counted, and there is an end of them for all users.
                 tracing::warn!("user {}: answers are not read: the connection is closed", peer.uid);

@@ -22,17 +22,17 @@ use crate::wire::transport;
 use crate::words::LaneWords;
 use crate::{Log, LogError, Lsn, Options, Result, Stream, StreamId, Usn};
 
-struct Place {
+struct TestDirectory {
     root: tempfile::TempDir,
     memory: tempfile::TempDir,
     is_nvram: bool,
 }
 
-impl Place {
-    fn new(is_nvram: bool) -> Place {
+impl TestDirectory {
+    fn new(is_nvram: bool) -> TestDirectory {
         let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
         std::fs::create_dir(memory.path().join("nvram")).expect("directory");
-        Place { root: tempfile::tempdir().expect("directory"), memory, is_nvram }
+        TestDirectory { root: tempfile::tempdir().expect("directory"), memory, is_nvram }
     }
 
     fn options(&self) -> Options {
@@ -61,8 +61,8 @@ impl Place {
 struct Raw(OwnedFd);
 
 impl Raw {
-    fn connect(place: &Place) -> Raw {
-        Raw(transport::connect(&place.socket()).expect("connect"))
+    fn connect(test_dir: &TestDirectory) -> Raw {
+        Raw(transport::connect(&test_dir.socket()).expect("connect"))
     }
 
     fn ask(&self, request: &Request) -> Result<(Reply, Vec<OwnedFd>)> {
@@ -84,8 +84,8 @@ struct Lane {
 }
 
 impl Lane {
-    fn take(place: &Place, name: &str) -> Result<Lane> {
-        let raw = Raw::connect(place);
+    fn take(test_dir: &TestDirectory, name: &str) -> Result<Lane> {
+        let raw = Raw::connect(test_dir);
         let (hello, _) = raw.ask(&Request::new(Kind::Hello))?;
         let request = Request { name: name.into(), count: 1, ..Request::new(Kind::Open) };
         let stream = raw.ask(&request)?.0.values[0] as u32;
@@ -94,12 +94,12 @@ impl Lane {
         let identity = Identity { stream: StreamId(stream), salt };
         let words = File::from(files.remove(0));
         let chunk_bytes = hello.values[0];
-        let chunk = Lane::lend(&raw, stream, token, position / chunk_bytes)?;
+        let chunk = Lane::allocate(&raw, stream, token, position / chunk_bytes)?;
         Ok(Lane { raw, identity, token, position, words, chunk, chunk_bytes })
     }
 
-    fn lend(raw: &Raw, stream: u32, token: u64, at: u64) -> Result<File> {
-        let request = Request { stream, token, at, ..Request::new(Kind::Lend) };
+    fn allocate(raw: &Raw, stream: u32, token: u64, at: u64) -> Result<File> {
+        let request = Request { stream, token, at, ..Request::new(Kind::Allocate) };
         let (_, mut files) = raw.ask(&request)?;
         Ok(files.remove(0).into())
     }
@@ -171,7 +171,7 @@ impl Lane {
         const KINDS: [Kind; 8] = [
             Kind::Sync,
             Kind::Flush,
-            Kind::Lend,
+            Kind::Allocate,
             Kind::Read,
             Kind::Stat,
             Kind::Truncate,
@@ -231,19 +231,19 @@ impl Innocent {
 #[test]
 fn garbage_in_a_lane_harms_its_own_stream_alone() {
     for is_nvram in [false, true] {
-        let place = Place::new(is_nvram);
-        let mut server = place.serve();
-        let log = Log::connect(place.socket()).expect("connect");
+        let test_dir = TestDirectory::new(is_nvram);
+        let mut server = test_dir.serve();
+        let log = Log::connect(test_dir.socket()).expect("connect");
         let mut innocent = Innocent::new(&log, "innocent");
         for seed in 0..60u64 {
             let mut rng = Rng::with_seed(seed);
             let name = format!("bad-{}", seed % 20);
-            let lane = match Lane::take(&place, &name) {
+            let lane = match Lane::take(&test_dir, &name) {
                 Ok(lane) => lane,
                 // Spoiled in an earlier round: given up, by decision.
                 Err(LogError::Aborted(_) | LogError::Damaged { .. }) => {
                     log.discard_damaged(&name).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-                    Lane::take(&place, &name).unwrap_or_else(|e| panic!("seed {seed}: {e}"))
+                    Lane::take(&test_dir, &name).unwrap_or_else(|e| panic!("seed {seed}: {e}"))
                 }
                 Err(e) => panic!("seed {seed}: {e}"),
             };
@@ -255,26 +255,26 @@ fn garbage_in_a_lane_harms_its_own_stream_alone() {
             if seed % 10 == 9 {
                 // The next daemon finds what this one left.
                 drop(server);
-                server = place.serve();
+                server = test_dir.serve();
             }
             drop(lane);
         }
         innocent.go_on();
         innocent.check();
         server.stop().unwrap_or_else(|e| panic!("stop: {e}"));
-        let log = Log::open(place.root.path().join("log"), &place.options()).expect("open");
+        let log = Log::open(test_dir.root.path().join("log"), &test_dir.options()).expect("open");
         Innocent { stream: log.stream("innocent").expect("stream"), ..innocent }.check();
     }
 }
 
 #[test]
 fn what_cannot_be_is_not_taken_over() {
-    let place = Place::new(true);
-    let _server = place.serve();
+    let test_dir = TestDirectory::new(true);
+    let _server = test_dir.serve();
     let lies: [fn(u64) -> u64; 5] =
         [|_| u64::MAX, |at| at + (1 << 30), |at| at + 30, |at| at - 4, |_| 0];
     for (number, lie) in lies.into_iter().enumerate() {
-        let mut lane = Lane::take(&place, &format!("s{number}")).expect("lease");
+        let mut lane = Lane::take(&test_dir, &format!("s{number}")).expect("lease");
         lane.append();
         lane.ask(Kind::Flush, 0, 0).expect("an honest one");
         lane.append();
@@ -288,11 +288,11 @@ fn what_cannot_be_is_not_taken_over() {
 
 #[test]
 fn what_a_client_appended_last_is_there_for_the_next() {
-    let place = Place::new(true);
-    let _server = place.serve();
+    let test_dir = TestDirectory::new(true);
+    let _server = test_dir.serve();
     let mut end = 0;
     for _ in 0..20 {
-        let mut lane = Lane::take(&place, "s").expect("lease");
+        let mut lane = Lane::take(&test_dir, "s").expect("lease");
         assert_eq!(lane.position, end);
         lane.append();
         end = lane.position;
@@ -302,12 +302,12 @@ fn what_a_client_appended_last_is_there_for_the_next() {
 #[test]
 fn what_a_client_makes_longer_is_cut() {
     for is_nvram in [false, true] {
-        let place = Place::new(is_nvram);
-        let server = place.serve();
-        let log = Log::connect(place.socket()).expect("connect");
+        let test_dir = TestDirectory::new(is_nvram);
+        let server = test_dir.serve();
+        let log = Log::connect(test_dir.socket()).expect("connect");
         let mut innocent = Innocent::new(&log, "innocent");
         for (number, is_chunk) in [true, false].into_iter().enumerate() {
-            let mut lane = Lane::take(&place, &format!("greedy-{number}")).expect("lease");
+            let mut lane = Lane::take(&test_dir, &format!("greedy-{number}")).expect("lease");
             lane.append();
             let file = if is_chunk { &lane.chunk } else { &lane.words };
             let length = || file.metadata().expect("it is open").len();
@@ -331,9 +331,9 @@ fn what_a_client_makes_longer_is_cut() {
 
 #[test]
 fn two_who_want_most_of_the_pool_both_get_it() {
-    let place = Place::new(true);
-    let _server = place.serve();
-    let log = || Log::connect(place.socket()).expect("connect");
+    let test_dir = TestDirectory::new(true);
+    let _server = test_dir.serve();
+    let log = || Log::connect(test_dir.socket()).expect("connect");
     std::thread::scope(|scope| {
         for name in ["one", "two", "three"] {
             scope.spawn(move || {
@@ -347,14 +347,14 @@ fn two_who_want_most_of_the_pool_both_get_it() {
 
 #[test]
 fn messages_that_are_none_close_their_connection_alone() {
-    let place = Place::new(true);
-    let server = place.serve();
-    let log = Log::connect(place.socket()).expect("connect");
+    let test_dir = TestDirectory::new(true);
+    let server = test_dir.serve();
+    let log = Log::connect(test_dir.socket()).expect("connect");
     let mut innocent = Innocent::new(&log, "innocent");
     innocent.go_on();
     for seed in 0..400u64 {
         let mut rng = Rng::with_seed(seed);
-        let raw = Raw::connect(&place);
+        let raw = Raw::connect(&test_dir);
         let kind = rng.u16(0..20).to_le_bytes();
         let mut bytes: Vec<u8> = match rng.bool() {
             true => (0..rng.usize(0..400)).map(|_| rng.u8(..)).collect(),
@@ -395,12 +395,12 @@ fn messages_that_are_none_close_their_connection_alone() {
 /// Descriptors in flight are counted by the kernel for all of the daemon's users.
 #[test]
 fn regression_a_client_that_reads_no_answer_is_given_no_descriptors() {
-    let place = Place::new(true);
-    let _server = place.serve();
-    let lane = Lane::take(&place, "silent").expect("lease");
+    let test_dir = TestDirectory::new(true);
+    let _server = test_dir.serve();
+    let lane = Lane::take(&test_dir, "silent").expect("lease");
     let (stream, token) = (lane.identity.stream.0, lane.token);
     let at = lane.position / lane.chunk_bytes;
-    let request = Request { stream, token, at, ..Request::new(Kind::Lend) };
+    let request = Request { stream, token, at, ..Request::new(Kind::Allocate) };
     let mut sent = 0;
     while transport::send(&lane.raw.0, request.encode().as_bytes(), &[]).is_ok() {
         sent += 1;
@@ -408,37 +408,37 @@ fn regression_a_client_that_reads_no_answer_is_given_no_descriptors() {
         assert!(sent < 10_000, "it goes on for ever");
     }
     // The first error may say that it was closed before all requests were received.
-    let answers = (0..4).filter(|_| receive_answer(&lane.raw.0, Kind::Lend).is_ok()).count();
+    let answers = (0..4).filter(|_| receive_answer(&lane.raw.0, Kind::Allocate).is_ok()).count();
     assert!(answers <= 1, "{answers} of {sent} requests");
-    let log = Log::connect(place.socket()).expect("connect");
+    let log = Log::connect(test_dir.socket()).expect("connect");
     Innocent::new(&log, "innocent").go_on();
 }
 
 #[test]
 fn a_client_cannot_take_more_than_its_share() {
-    let place = Place::new(true);
-    let mut options = ServerOptions::at(place.socket());
+    let test_dir = TestDirectory::new(true);
+    let mut options = ServerOptions::at(test_dir.socket());
     options.limits.connection_count = 4;
-    let path = place.root.path().join("log");
-    let _server = Server::start(path, &place.options(), &options).expect("serve");
-    let lane = Lane::take(&place, "greedy").expect("lease");
+    let path = test_dir.root.path().join("log");
+    let _server = Server::start(path, &test_dir.options(), &options).expect("serve");
+    let lane = Lane::take(&test_dir, "greedy").expect("lease");
     let first = lane.position / lane.chunk_bytes;
-    let mut lent = 1;
-    while lane.ask(Kind::Lend, first + lent, 0).is_ok() {
-        lent += 1;
-        assert!(lent < 1000, "there is no end");
+    let mut allocated = 1;
+    while lane.ask(Kind::Allocate, first + allocated, 0).is_ok() {
+        allocated += 1;
+        assert!(allocated < 1000, "there is no end");
     }
-    let (far, other) = (first + lent + 5, first.wrapping_sub(1));
+    let (far, other) = (first + allocated + 5, first.wrapping_sub(1));
     for at in [far, other, u64::MAX] {
-        let error = lane.ask(Kind::Lend, at, 0).expect_err("not the next one");
+        let error = lane.ask(Kind::Allocate, at, 0).expect_err("not the next one");
         assert!(matches!(error, LogError::Usage(_) | LogError::Full { .. }), "{at}: {error}");
     }
     let stolen = Lane { token: lane.token ^ 1, ..lane };
-    assert!(matches!(stolen.ask(Kind::Lend, first, 0), Err(LogError::Aborted(_))));
+    assert!(matches!(stolen.ask(Kind::Allocate, first, 0), Err(LogError::Aborted(_))));
     drop(stolen);
-    let open: Vec<Raw> = (0..4).map(|_| Raw::connect(&place)).collect();
+    let open: Vec<Raw> = (0..4).map(|_| Raw::connect(&test_dir)).collect();
     let mut buf = [0; REPLY_BYTES];
-    let one_more = Raw::connect(&place);
+    let one_more = Raw::connect(&test_dir);
     assert_eq!(transport::receive(&one_more.0, &mut buf).map_or(0, |(count, _)| count), 0);
     drop(open);
 }
@@ -446,12 +446,12 @@ fn a_client_cannot_take_more_than_its_share() {
 #[test]
 fn a_chunk_that_goes_to_another_shows_nothing_of_it() {
     for is_nvram in [false, true] {
-        let place = Place::new(is_nvram);
-        let _server = place.serve();
-        let lane = Lane::take(&place, "first").expect("lease");
+        let test_dir = TestDirectory::new(is_nvram);
+        let _server = test_dir.serve();
+        let lane = Lane::take(&test_dir, "first").expect("lease");
         let Lane { chunk, words, raw, .. } = lane;
         drop((words, raw));
-        let log = Log::connect(place.socket()).expect("connect");
+        let log = Log::connect(test_dir.socket()).expect("connect");
         while log.stat().lent_bytes > 0 {
             std::thread::sleep(Duration::from_millis(5));
         }

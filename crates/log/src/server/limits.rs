@@ -7,12 +7,12 @@ pub struct Limits {
     pub connection_count: usize,
     /// Connections of each user at a time (256).
     pub user_connection_count: usize,
-    /// Chunks lent to each user at a time; `None`: three quarters of the pool.
+    /// Chunks allocated to each user at a time; `None`: three quarters of the pool.
     pub user_chunk_count: Option<usize>,
     /// Streams that each user makes while the daemon runs (4096): their numbers are not given twice.
     pub user_stream_count: usize,
     /// Bytes of records that a new stream may keep; 0: any number. Its log files take more, because
-    /// whole ones are given back: one file and 4 MiB at most.
+    /// whole ones are freed: one file and 4 MiB at most.
     pub stream_bytes: u64,
     /// Streams that are kept open while nobody uses them (256).
     pub idle_stream_count: usize,

@@ -46,7 +46,7 @@ use crate::{LogError, LogStat, Result};
 
 use connection::Connections;
 pub use limits::Limits;
-use request_handler::Desk;
+use request_handler::RequestHandler;
 
 /// How often the threads look whether the daemon ends, and for clients that are gone.
 const TICK: Duration = Duration::from_millis(200);
@@ -93,11 +93,11 @@ impl Server {
             .map_err(|e| LogError::system(server.socket.display().to_string(), e))?;
         let (_, service) = Service::join(path.as_ref(), options, Some(&socket))?;
         let service = Arc::new(service);
-        let desk = Desk::new(service.clone(), server.limits.clone())?;
+        let handler = RequestHandler::new(service.clone(), server.limits.clone())?;
         let listener = listen(&socket, server.mode)
             .map_err(|e| LogError::system(socket.display().to_string(), e))?;
         let worker = Some(Worker::start(service)?);
-        let connections = Arc::new(Connections::new(desk));
+        let connections = Arc::new(Connections::new(handler));
         let is_ending = Arc::new(AtomicBool::new(false));
         let mut server = Server { connections, is_ending, socket, threads: Vec::new(), worker };
         let (connections, is_ending) = (server.connections.clone(), server.is_ending.clone());
@@ -120,7 +120,7 @@ impl Server {
 
     /// Counters of the service.
     pub fn stat(&self) -> LogStat {
-        self.connections.desk.service.stat()
+        self.connections.handler.service.stat()
     }
 
     /// Connections of clients.
@@ -130,14 +130,14 @@ impl Server {
 
     /// Streams that the daemon has open.
     pub fn open_stream_count(&self) -> usize {
-        self.connections.desk.service.open_lanes().len()
+        self.connections.handler.service.open_lanes().len()
     }
 
     /// Ends: no request is carried out any more when this returns, and all that was appended is in
     /// the log files. Clients keep their leases for the next daemon.
     pub fn stop(mut self) -> Result<()> {
         self.end();
-        self.connections.desk.bring_home()
+        self.connections.handler.bring_home()
     }
 
     fn end(&mut self) {
@@ -204,7 +204,7 @@ fn accept(connections: &Arc<Connections>, is_ending: &AtomicBool, listener: &Own
 fn watch_leases(connections: &Connections, is_ending: &AtomicBool) {
     while !is_ending.load(Ordering::Acquire) {
         std::thread::sleep(TICK);
-        connections.desk.tend();
+        connections.handler.tend();
         connections.join_ended();
     }
 }

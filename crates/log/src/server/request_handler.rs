@@ -12,7 +12,7 @@ use crate::engine::lane::Lane;
 use crate::engine::service::Service;
 
 /// Where requests are answered.
-pub(crate) struct Desk {
+pub(crate) struct RequestHandler {
     pub(crate) service: Arc<Service>,
     pub(super) limits: Limits,
     pub(super) made: Made,
@@ -20,15 +20,15 @@ pub(crate) struct Desk {
     promised: Mutex<HashMap<u32, usize>>,
 }
 
-/// A chunk that was promised to a user, until it is lent.
+/// A chunk that was promised to a user, until it is allocated.
 pub(super) struct Promise<'a> {
-    desk: &'a Desk,
+    handler: &'a RequestHandler,
     uid: u32,
 }
 
 impl Drop for Promise<'_> {
     fn drop(&mut self) {
-        let mut promised = self.desk.promised.lock();
+        let mut promised = self.handler.promised.lock();
         if let Some(count) = promised.get_mut(&self.uid) {
             *count -= 1;
             if *count == 0 {
@@ -38,11 +38,11 @@ impl Drop for Promise<'_> {
     }
 }
 
-impl Desk {
+impl RequestHandler {
     /// Takes over what the daemon before left. Before anybody is served.
-    pub(crate) fn new(service: Arc<Service>, limits: Limits) -> Result<Desk> {
+    pub(crate) fn new(service: Arc<Service>, limits: Limits) -> Result<RequestHandler> {
         service.take_over_remotes()?;
-        Ok(Desk { service, limits, made: Made::default(), promised: Mutex::default() })
+        Ok(RequestHandler { service, limits, made: Made::default(), promised: Mutex::default() })
     }
 
     /// Promises a user one more chunk; `None`: it has `limit` of them, with those that others of its connections were
@@ -54,7 +54,7 @@ impl Desk {
             return None;
         }
         promised.insert(uid, count + 1);
-        Some(Promise { desk: self, uid })
+        Some(Promise { handler: self, uid })
     }
 
     /// Chunks that the user's clients hold.
@@ -64,7 +64,7 @@ impl Desk {
         lanes.iter().filter(is_theirs).map(|lane| lane.words.chunks().len()).sum()
     }
 
-    /// Ends the leases of clients that are gone, takes back what others took too much, and closes streams that nobody uses.
+    /// Ends the leases of clients that are gone, frees what others took too much, and closes streams that nobody uses.
     pub(crate) fn tend(&self) {
         for lane in self.service.open_lanes() {
             if lane.words.remote().is_none() {
@@ -108,21 +108,21 @@ impl Desk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_directory::TestPlace;
+    use crate::test_directory::TestDirectory;
 
     #[test]
     fn regression_connections_of_a_user_do_not_pass_its_limit_together() {
-        let place = TestPlace::new();
-        let (_, service) = place.join();
-        let desk = Desk::new(Arc::new(service), Limits::default()).expect("desk");
-        let first = desk.promise(7, 2).expect("one");
-        let second = desk.promise(7, 2).expect("two");
-        assert!(desk.promise(7, 2).is_none(), "nothing is lent yet");
-        assert!(desk.promise(8, 2).is_some(), "another user");
-        assert!(desk.promise(7, usize::MAX).is_some(), "who may have all");
+        let test_dir = TestDirectory::new();
+        let (_, service) = test_dir.join();
+        let handler = RequestHandler::new(Arc::new(service), Limits::default()).expect("handler");
+        let first = handler.promise(7, 2).expect("one");
+        let second = handler.promise(7, 2).expect("two");
+        assert!(handler.promise(7, 2).is_none(), "nothing is allocated yet");
+        assert!(handler.promise(8, 2).is_some(), "another user");
+        assert!(handler.promise(7, usize::MAX).is_some(), "who may have all");
         drop(first);
-        let third = desk.promise(7, 2).expect("one was lent and given back");
+        let third = handler.promise(7, 2).expect("one was allocated and released");
         drop((second, third));
-        assert!(desk.promised.lock().is_empty());
+        assert!(handler.promised.lock().is_empty());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::access::{Wish, check, is_trusted};
-use super::request_handler::{Desk, Promise};
+use super::request_handler::{Promise, RequestHandler};
 use crate::engine::lane::Lane;
 use crate::host::StreamMeta;
 use crate::types::{READ_BYTES, RecordBatch};
@@ -18,7 +18,7 @@ use crate::{LogError, Lsn, Record, Result, StreamId, StreamName};
 /// An answer and the descriptors that go with it.
 type Answer = (Reply, Vec<OwnedFd>);
 
-impl Desk {
+impl RequestHandler {
     /// What is sent back.
     pub(crate) fn answer(&self, peer: &Peer, request: &Request) -> Answer {
         self.carry_out(peer, request).unwrap_or_else(|e| (refusal(&e), Vec::new()))
@@ -31,7 +31,7 @@ impl Desk {
             Kind::Hello => Ok((self.hello(), Vec::new())),
             Kind::Open => self.open(peer, request),
             Kind::Lease => self.lease(peer, &stream(Wish::Write)?),
-            Kind::Lend => self.lend(peer, request, &stream(Wish::Write)?),
+            Kind::Allocate => self.allocate(peer, request, &stream(Wish::Write)?),
             Kind::ExtendUsn => {
                 let lane = stream(Wish::Write)?;
                 self.service.extend_usn()?;
@@ -153,7 +153,7 @@ impl Desk {
     }
 
     /// Chunks from span `at` on: one, for which it waits, or `count` if there are plenty.
-    fn lend(&self, peer: &Peer, request: &Request, lane: &Arc<Lane>) -> Result<Answer> {
+    fn allocate(&self, peer: &Peer, request: &Request, lane: &Arc<Lane>) -> Result<Answer> {
         let _writer = lane.writer.lock();
         if !self.service.has_lease(lane, request.token, peer.uid) {
             let name = &lane.name;
@@ -161,16 +161,16 @@ impl Desk {
         }
         believe(lane)?;
         if request.count != 0 {
-            return self.lend_early(peer.uid, lane, request.at, request.count);
+            return self.allocate_early(peer.uid, lane, request.at, request.count);
         }
-        // The writer waits, and forgets what it was lent for the append that fails now: those who each hold a
+        // The writer waits, and forgets what it was allocated for the append that fails now: those who each hold a
         // part of what they need would wait for each other for ever.
-        let lent = self.lend_now(peer.uid, lane, request.at);
-        let lent = lent.inspect_err(|_| self.service.take_back_unused(lane))?;
-        Ok((Reply::of(&[1]), vec![lent]))
+        let allocated = self.allocate_now(peer.uid, lane, request.at);
+        let allocated = allocated.inspect_err(|_| self.service.free_unused(lane))?;
+        Ok((Reply::of(&[1]), vec![allocated]))
     }
 
-    fn lend_now(&self, uid: u32, lane: &Lane, ordinal: u64) -> Result<OwnedFd> {
+    fn allocate_now(&self, uid: u32, lane: &Lane, ordinal: u64) -> Result<OwnedFd> {
         let _promise = match lane.words.chunk(ordinal) {
             Some(_) => None,
             None => {
@@ -179,10 +179,10 @@ impl Desk {
                 Some(promise)
             }
         };
-        self.lend_one(lane, ordinal)
+        self.allocate_one(lane, ordinal)
     }
 
-    fn lend_early(&self, uid: u32, lane: &Lane, at: u64, count: u32) -> Result<Answer> {
+    fn allocate_early(&self, uid: u32, lane: &Lane, at: u64, count: u32) -> Result<Answer> {
         let mut files = Vec::new();
         for ordinal in (0..count.min(FILES_MAX as u32)).map(|n| at.saturating_add(u64::from(n))) {
             let mut promise = None;
@@ -193,18 +193,18 @@ impl Desk {
                 }
                 check_quota(lane, ordinal, self.service.host.settings().chunk_bytes)?;
             }
-            files.push(self.lend_one(lane, ordinal)?);
+            files.push(self.allocate_one(lane, ordinal)?);
             drop(promise);
         }
         Ok((Reply::of(&[files.len() as u64]), files))
     }
 
-    /// Lends a chunk and opens it, with a descriptor that nothing else uses.
-    fn lend_one(&self, lane: &Lane, ordinal: u64) -> Result<OwnedFd> {
-        let index = self.service.lend_out(lane, ordinal)?;
+    /// Allocates a chunk and opens it, with a descriptor that nothing else uses.
+    fn allocate_one(&self, lane: &Lane, ordinal: u64) -> Result<OwnedFd> {
+        let index = self.service.allocate_for_client(lane, ordinal)?;
         let file = self.service.host.chunk_file(index)?;
-        // While its file was opened a client that fills it at the same time may have given it back, and
-        // another got it: spans are lent once, so if it is the span's still it was all the time.
+        // While its file was opened a client that fills it at the same time may have freed it, and
+        // another got it: spans are allocated once, so if it is the span's still it was all the time.
         match lane.words.chunk(ordinal) {
             Some(still) if still == index => Ok(file),
             _ => Err(LogError::Busy(lane.name.to_string())),
@@ -222,7 +222,7 @@ impl Desk {
     /// its share.
     fn promise_early(&self, uid: u32, lane: &Lane, ordinal: u64) -> Option<Promise<'_>> {
         let has_plenty = ordinal == self.service.next_ordinal(lane)
-            && self.service.lent_count() < self.pool_chunk_count() * 3 / 4;
+            && self.service.allocated_count() < self.pool_chunk_count() * 3 / 4;
         let limit = match self.user_chunk_limit(uid) {
             usize::MAX => usize::MAX,
             limit => limit / 4 * 3,

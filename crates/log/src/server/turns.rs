@@ -12,7 +12,7 @@ const TURNS: usize = 4;
 #[derive(Default)]
 pub(super) struct Turns {
     taken: Mutex<HashMap<u32, usize>>,
-    given_back: Condvar,
+    released: Condvar,
 }
 
 /// A long answer of a user.
@@ -26,7 +26,7 @@ impl Turns {
     pub(super) fn take(&self, uid: u32) -> Turn<'_> {
         let mut taken = self.taken.lock();
         while taken.get(&uid).is_some_and(|count| *count >= TURNS) {
-            taken = self.given_back.wait(taken);
+            taken = self.released.wait(taken);
         }
         *taken.entry(uid).or_default() += 1;
         Turn { turns: self, uid }
@@ -42,7 +42,7 @@ impl Drop for Turn<'_> {
                 taken.remove(&self.uid);
             }
         }
-        self.turns.given_back.notify_all();
+        self.turns.released.notify_all();
     }
 }
 

@@ -42,16 +42,16 @@ impl FoundStream {
 }
 
 /// All streams as they were found.
-pub(super) type Found = BTreeMap<String, FoundStream>;
+pub(super) type FoundStreams = BTreeMap<String, FoundStream>;
 
 /// Recovers what a crash at `moment` left, and compares it. The error says what is wrong.
 pub(super) fn check(
     machine: &Arc<Machine>,
     model: &Model,
     moment: u64,
-) -> Result<(Process, Found), String> {
+) -> Result<(Process, FoundStreams), String> {
     let process = Process::join(machine).map_err(|e| format!("recovery: {e}"))?;
-    let (mut found, mut usns) = (Found::new(), Vec::new());
+    let (mut found, mut usns) = (FoundStreams::new(), Vec::new());
     for (name, candidates) in model.by_name(moment) {
         let lane = process.open(name).map_err(|e| format!("stream {name}: {e}"))?;
         let Some(lane) = lane else {
@@ -72,8 +72,10 @@ pub(super) fn check(
         }
         found.insert(name.to_owned(), stream);
     }
-    if let Some(lent) = Some(process.service.lent_count()).filter(|lent| *lent > 0) {
-        return Err(format!("{lent} chunks are nobody's and not free"));
+    if let Some(allocated) =
+        Some(process.service.allocated_count()).filter(|allocated| *allocated > 0)
+    {
+        return Err(format!("{allocated} chunks are nobody's and not free"));
     }
     usns.sort_unstable();
     match usns.windows(2).find(|pair| pair[0].1 >= pair[1].1) {
@@ -123,7 +125,7 @@ fn compare(
 }
 
 /// The model of what was found, as it was before everything that comes.
-pub(super) fn model_of(found: &Found, before: &Model) -> Model {
+pub(super) fn model_of(found: &FoundStreams, before: &Model) -> Model {
     let half_made = before.half_made.clone();
     let mut model = Model { next_number: before.next_number, half_made, streams: Vec::new() };
     for (name, stream) in found {

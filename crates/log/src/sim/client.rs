@@ -9,8 +9,8 @@ use std::sync::Arc;
 use device::SharedWords;
 
 use super::daemon::{Answer, Daemon};
-use crate::engine::writer::{Lender, Sizes, Writer};
-use crate::format::chunk::Lent;
+use crate::engine::writer::{ChunkAllocator, Sizes, Writer};
+use crate::format::chunk::LaneChunk;
 use crate::format::record::Identity;
 use crate::host::Settings;
 use crate::mortal::{self, Death, Name};
@@ -32,8 +32,8 @@ struct Lease {
     token: u64,
     writer: Writer,
     words: LaneWords,
-    /// Chunks that it was lent before it needed them.
-    ready: RefCell<BTreeMap<u64, Lent>>,
+    /// Chunks that it was allocated before it needed them.
+    ready: RefCell<BTreeMap<u64, LaneChunk>>,
     _lock: OwnedFd,
 }
 
@@ -97,8 +97,8 @@ impl Client {
     pub(super) fn append(&mut self, name: &str, payloads: &[&[u8]]) -> Result<Lsn> {
         let mut lease = self.leases.remove(name).expect("it has the lease");
         let (id, token) = (lease.id, lease.token);
-        let lender = Ahead { client: self, id, token, words: &lease.words, ready: &lease.ready };
-        let appended = lease.writer.append_batch(&lender, payloads);
+        let allocator = Ahead { client: self, id, token, words: &lease.words, ready: &lease.ready };
+        let appended = lease.writer.append_batch(&allocator, payloads);
         self.leases.insert(name.into(), lease);
         appended
     }
@@ -119,7 +119,7 @@ impl Client {
         self.leases.get(name).map_or(0, |lease| lease.words.synced())
     }
 
-    /// Gives the lease back, as the library does: the lock first.
+    /// Releases the lease, as the library does: the lock first.
     pub(super) fn release(&mut self, name: &str) -> Result<()> {
         let Some(Lease { id: stream, token, .. }) = self.leases.remove(name) else { return Ok(()) };
         self.ask(&Request { stream, token, ..Request::new(Kind::Release) }).map(drop)
@@ -141,33 +141,40 @@ impl Client {
     }
 
     /// Chunks from `ordinal` on; `count` 0: one, for which the daemon waits.
-    fn borrow(&self, id: u32, token: u64, ordinal: u64, count: u32) -> Result<Vec<Lent>> {
-        let request = Request { stream: id, token, at: ordinal, count, ..Request::new(Kind::Lend) };
+    fn fetch_chunks(
+        &self,
+        id: u32,
+        token: u64,
+        ordinal: u64,
+        count: u32,
+    ) -> Result<Vec<LaneChunk>> {
+        let request =
+            Request { stream: id, token, at: ordinal, count, ..Request::new(Kind::Allocate) };
         let Answer { reply, chunks, .. } = self.ask(&request)?;
         assert_eq!(reply.values[0], chunks.len() as u64);
-        let lent = chunks.into_iter().zip(ordinal..);
-        Ok(lent.map(|(memory, ordinal)| Lent { ordinal, memory }).collect())
+        let allocated = chunks.into_iter().zip(ordinal..);
+        Ok(allocated.map(|(memory, ordinal)| LaneChunk { ordinal, memory }).collect())
     }
 }
 
-/// Lends the writer what was asked for before, or asks.
+/// Allocates the writer what was asked for before, or asks.
 struct Ahead<'a> {
     client: &'a Client,
     id: u32,
     token: u64,
     words: &'a LaneWords,
-    ready: &'a RefCell<BTreeMap<u64, Lent>>,
+    ready: &'a RefCell<BTreeMap<u64, LaneChunk>>,
 }
 
-impl Lender for Ahead<'_> {
-    fn lend(&self, ordinal: u64) -> Result<Lent> {
-        if let Some(lent) = self.ready.borrow_mut().remove(&ordinal) {
-            return Ok(lent);
+impl ChunkAllocator for Ahead<'_> {
+    fn allocate(&self, ordinal: u64) -> Result<LaneChunk> {
+        if let Some(allocated) = self.ready.borrow_mut().remove(&ordinal) {
+            return Ok(allocated);
         }
-        let lent = self.client.borrow(self.id, self.token, ordinal, 0);
-        // It was told that they were taken back.
-        let lent = lent.inspect_err(|_| self.ready.borrow_mut().clear())?;
-        Ok(lent.into_iter().next().expect("one"))
+        let allocated = self.client.fetch_chunks(self.id, self.token, ordinal, 0);
+        // It was told that they were freed.
+        let allocated = allocated.inspect_err(|_| self.ready.borrow_mut().clear())?;
+        Ok(allocated.into_iter().next().expect("one"))
     }
 
     fn extend_usn(&self) -> Result<()> {
@@ -179,7 +186,10 @@ impl Lender for Ahead<'_> {
 
     fn announce(&self, ordinal: u64) {
         let count = 1 + ordinal as u32 % FILES_MAX as u32;
-        let lent = self.client.borrow(self.id, self.token, ordinal, count).unwrap_or_default();
-        self.ready.borrow_mut().extend(lent.into_iter().map(|lent| (lent.ordinal, lent)));
+        let allocated =
+            self.client.fetch_chunks(self.id, self.token, ordinal, count).unwrap_or_default();
+        self.ready
+            .borrow_mut()
+            .extend(allocated.into_iter().map(|allocated| (allocated.ordinal, allocated)));
     }
 }

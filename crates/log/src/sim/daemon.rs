@@ -11,7 +11,7 @@ use crate::engine::service::Service;
 use crate::host::Host;
 use crate::mortal::{self, Death, Name};
 use crate::server::Limits;
-use crate::server::request_handler::Desk;
+use crate::server::request_handler::RequestHandler;
 use crate::wire::protocol::{Reply, Request, accepted};
 use crate::wire::transport::Peer;
 use crate::{LogError, Result};
@@ -26,7 +26,7 @@ pub(super) struct Daemon {
 
 struct Process {
     host: Arc<SimHost>,
-    desk: Desk,
+    handler: RequestHandler,
 }
 
 /// What a client gets for a request: an answer, its descriptors, and what those of chunks stand for.
@@ -46,7 +46,7 @@ impl Daemon {
         let mut is_again = false;
         loop {
             self.machine.take_handed();
-            if let Some((reply, files)) = self.run(|desk| desk.answer(peer, request))? {
+            if let Some((reply, files)) = self.run(|handler| handler.answer(peer, request))? {
                 let removed_before =
                     is_again && request.kind == crate::wire::protocol::Kind::Remove;
                 return match accepted(reply) {
@@ -62,11 +62,11 @@ impl Daemon {
     }
 
     /// Runs `f` in the daemon, which is started if there is none; `None`: it died.
-    pub(super) fn run<T>(&self, f: impl FnOnce(&Desk) -> T) -> Result<Option<T>> {
+    pub(super) fn run<T>(&self, f: impl FnOnce(&RequestHandler) -> T) -> Result<Option<T>> {
         self.start()?;
         let done = {
             let process = self.process.borrow();
-            mortal::run_as(DAEMON, || f(&process.as_ref().expect("started").desk))
+            mortal::run_as(DAEMON, || f(&process.as_ref().expect("started").handler))
         };
         if done.is_err() {
             self.kill();
@@ -79,8 +79,10 @@ impl Daemon {
             let host = self.machine.process();
             let limits = Limits { user_chunk_count: Some(16), ..Limits::default() };
             let service = Service::new(host.clone(), Duration::from_millis(200));
-            match mortal::run_as(DAEMON, || Desk::new(Arc::new(service), limits)) {
-                Ok(desk) => *self.process.borrow_mut() = Some(Process { host, desk: desk? }),
+            match mortal::run_as(DAEMON, || RequestHandler::new(Arc::new(service), limits)) {
+                Ok(handler) => {
+                    *self.process.borrow_mut() = Some(Process { host, handler: handler? })
+                }
                 Err(Death) => host.die(),
             }
         }

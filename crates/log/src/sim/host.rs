@@ -61,7 +61,7 @@ pub(super) struct Machine {
     lanes: Mutex<HashMap<StreamId, LaneWords>>,
     chunks: Mutex<HashMap<usize, Arc<ChunkFile>>>,
     /// Where on the NVRAM the chunks' files lie, that are not the first ones.
-    places: Mutex<HashMap<usize, usize>>,
+    slots: Mutex<HashMap<usize, usize>>,
     /// Chunks whose descriptors are on their way to a client.
     handed: Mutex<Vec<Arc<ChunkFile>>>,
     /// Words of clients: these are files, because their locks are.
@@ -77,7 +77,7 @@ impl Machine {
         let files = SimFiles::from_image(images.files, &clock);
         Arc::new(Machine {
             settings: settings.clone(),
-            places: Mutex::new(places_of(&files)),
+            slots: Mutex::new(slots_of(&files)),
             files,
             nvram: images
                 .nvram
@@ -161,20 +161,20 @@ impl Machine {
     /// The present file of a chunk.
     fn chunk(&self, index: usize) -> Arc<ChunkFile> {
         let len_bytes = DATA_OFFSET + self.settings.chunk_bytes;
-        let place = self.places.lock().get(&index).copied().unwrap_or(index);
+        let slot = self.slots.lock().get(&index).copied().unwrap_or(index);
         let make = || match &self.nvram {
-            Some(all) => ChunkFile::on_nvram(all.clone(), place as u64 * len_bytes, len_bytes),
+            Some(all) => ChunkFile::on_nvram(all.clone(), slot as u64 * len_bytes, len_bytes),
             None => ChunkFile::in_memory(len_bytes),
         };
         self.chunks.lock().entry(index).or_insert_with(|| Arc::new(make())).clone()
     }
 
-    /// A place on the NVRAM where no chunk lies.
-    fn spare_place(&self) -> usize {
+    /// A slot of the NVRAM that holds no chunk.
+    fn spare_slot(&self) -> usize {
         let chunk_count = self.settings.chunk_count as usize;
-        let places = self.places.lock();
-        let taken: Vec<usize> = (0..chunk_count).map(|i| *places.get(&i).unwrap_or(&i)).collect();
-        (0..).find(|place| !taken.contains(place)).expect("one more than chunks")
+        let slots = self.slots.lock();
+        let taken: Vec<usize> = (0..chunk_count).map(|i| *slots.get(&i).unwrap_or(&i)).collect();
+        (0..).find(|slot| !taken.contains(slot)).expect("one more than chunks")
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -238,16 +238,16 @@ pub(super) struct SimHost {
     client: Client,
 }
 
-/// Where the chunks lie that are not at their first place.
-fn places_of(files: &SimFiles) -> HashMap<usize, usize> {
+/// The slots of the chunks that are not in their first one.
+fn slots_of(files: &SimFiles) -> HashMap<usize, usize> {
     let store = files.directory("chunks");
-    let mut places = HashMap::new();
+    let mut slots = HashMap::new();
     for name in store.names().expect("names") {
         if let Some(text) = read_text(&store, &name).expect("read") {
-            places.insert(name.parse().expect("a number"), text.parse().expect("a number"));
+            slots.insert(name.parse().expect("a number"), text.parse().expect("a number"));
         }
     }
-    places
+    slots
 }
 
 /// The file's text; `None`: there is no such file, or nothing was stored in it.
@@ -335,14 +335,14 @@ impl Host for SimHost {
             old.cut();
             return Ok(());
         };
-        let place = machine.spare_place();
-        let new = ChunkFile::on_nvram(all.clone(), place as u64 * len_bytes, len_bytes);
+        let slot = machine.spare_slot();
+        let new = ChunkFile::on_nvram(all.clone(), slot as u64 * len_bytes, len_bytes);
         let zeros = vec![0; usize::try_from(len_bytes).expect("small")];
         new.write_durable(0, &[&zeros])?;
         // Who looks for the chunk finds the new one from here on; a power cut may bring the old one back.
         let store = machine.files.directory("chunks");
-        let file = write_text(&store, &index.to_string(), &place.to_string())?;
-        machine.places.lock().insert(index, place);
+        let file = write_text(&store, &index.to_string(), &slot.to_string())?;
+        machine.slots.lock().insert(index, slot);
         machine.chunks.lock().insert(index, Arc::new(new));
         mortal::step();
         sync_text(&store, &*file)?;

@@ -12,7 +12,7 @@ use super::workload::Process;
 use crate::engine::lane::Lane;
 use crate::format::chunk::DATA_OFFSET;
 use crate::host::Settings;
-use crate::words::{Client, GroupPlace};
+use crate::words::{Client, GroupPosition};
 use crate::{LogError, Lsn, Result, StreamId};
 
 fn machine(medium: Medium) -> Arc<Machine> {
@@ -26,7 +26,7 @@ fn machine_of(settings: Settings) -> Arc<Machine> {
 }
 
 fn append(process: &Process, lane: &Arc<Lane>, payload: &[u8]) -> Result<Lsn> {
-    process.service.with_writer(lane, |writer, lender| writer.append(lender, payload))
+    process.service.with_writer(lane, |writer, allocator| writer.append(allocator, payload))
 }
 
 /// The machine after a power cut that keeps everything.
@@ -57,21 +57,21 @@ fn a_leader_that_dies_between_the_words_of_the_group_log_costs_nothing() {
         let first = Process::join(&machine).expect("join");
         let lane = first.make("a").expect("stream");
         for _ in 0..2 {
-            let before = first.service.control.group_place();
+            let before = first.service.control.group_position();
             let lsn = append(&first, &lane, b"one").expect("append");
             first.service.sync(&lane, lsn).expect("sync");
-            let place = first.service.control.group_place();
+            let position = first.service.control.group_position();
             if lost == "number and offset" {
-                let sequence = place.sequence - 1;
-                let place = GroupPlace { sequence, offset: before.offset, ..place };
-                first.service.control.spoil_group_place(place);
+                let sequence = position.sequence - 1;
+                let position = GroupPosition { sequence, offset: before.offset, ..position };
+                first.service.control.spoil_group_position(position);
                 break;
             }
         }
         if lost == "the number" {
-            let place = first.service.control.group_place();
-            let place = GroupPlace { sequence: place.sequence - 1, ..place };
-            first.service.control.spoil_group_place(place);
+            let position = first.service.control.group_position();
+            let position = GroupPosition { sequence: position.sequence - 1, ..position };
+            first.service.control.spoil_group_position(position);
         }
         first.service.control.spoil_leader(client(&first));
         first.host.die();
@@ -94,13 +94,13 @@ fn the_chunks_of_a_dead_lessee_come_back_with_the_next_drain() {
     let dead = Process::join(&machine).expect("join");
     let lane = dead.make("a").expect("stream");
     append(&dead, &lane, &[1; 30_000]).expect("append");
-    // It was lending itself one more.
+    // It was allocating itself one more.
     assert!(dead.service.control.take_chunk(9, lane.identity().stream));
     dead.host.die();
     let process = Process::join(&machine).expect("join");
     let lane = process.open("a").expect("open").expect("there");
     process.service.drain(&lane).expect("drain");
-    assert_eq!(process.service.lent_count(), 0);
+    assert_eq!(process.service.allocated_count(), 0);
     assert_eq!(read_all(&lane).expect("readable").count(), 1);
 }
 
@@ -125,7 +125,7 @@ fn a_lane_that_names_the_chunks_of_others_gets_none_of_them() {
         assert!(matches!(hostile.chunk_memory(index), Err(LogError::Incompatible(_))));
         process.service.drain(&victim).expect("its chunk is untouched");
         assert_eq!(read_all(&victim).expect("readable").count(), 1);
-        assert_eq!(process.service.lent_count(), 1, "the victim's");
+        assert_eq!(process.service.allocated_count(), 1, "the victim's");
     }
 }
 
@@ -161,16 +161,16 @@ fn a_batch_that_finds_no_usn_stores_nothing() {
     let batch: Vec<&[u8]> = vec![b"a batch"; 5];
     process
         .service
-        .with_writer(&lane, |writer, lender| writer.append_batch(lender, &batch))
+        .with_writer(&lane, |writer, allocator| writer.append_batch(allocator, &batch))
         .expect_err("the limit could not be kept");
     let mut bytes = vec![1; 1000];
     let (_, index) = lane.chunks()[0];
-    lane.chunk_memory(index).expect("lent").read(DATA_OFFSET, &mut bytes).expect("read");
+    lane.chunk_memory(index).expect("allocated").read(DATA_OFFSET, &mut bytes).expect("read");
     assert_eq!(bytes, [0; 1000]);
 }
 
 #[test]
-fn a_writer_that_waited_in_vain_gives_back_what_it_does_not_use() {
+fn a_writer_that_waited_in_vain_frees_what_it_does_not_use() {
     let machine = machine(Medium::Memory);
     let process = Process::join(&machine).expect("join");
     let lane = process.make("a").expect("stream");
@@ -219,7 +219,7 @@ fn an_entry_is_never_larger_than_the_group_log() {
     for lane in &lanes {
         let lsn = append(&process, lane, &[1; 79_000]).expect("append");
         lane.words.spoil_wanted(lsn.0 + 79_024);
-        process.service.control.set_pending(lane.identity().stream.place());
+        process.service.control.set_pending(lane.identity().stream.index());
     }
     process.service.sync(&lanes[4], Lsn(0)).expect("sync");
     process.service.sync(&lanes[0], Lsn(0)).expect("sync");
@@ -236,7 +236,7 @@ fn a_removed_stream_takes_nothing_from_those_who_have_it_open() {
     one.service.remove(&lane).expect("remove");
     let error = append(&other, &open, b"lost").expect_err("it is gone");
     assert!(error.to_string().contains("it was removed"), "{error}");
-    assert_eq!(one.service.lent_count(), 0);
+    assert_eq!(one.service.allocated_count(), 0);
     let anew = one.make("a").expect("made anew");
     append(&one, &anew, b"new").expect("append");
     assert_eq!(read_all(&anew).expect("readable").count(), 1);

@@ -1,11 +1,11 @@
-//! Lives of a machine, one after the other, each cut at many moments.
+//! Boots of a machine, one after the other, each cut at many moments.
 
 use std::sync::Arc;
 
 use fastrand::Rng;
 use onejournal_testing::Survival;
 
-use super::check::{Found, check, model_of, read_all};
+use super::check::{FoundStreams, check, model_of, read_all};
 use super::host::{Images, Machine, Traces};
 use super::model::Model;
 use super::served::Served;
@@ -23,9 +23,9 @@ pub(super) enum Medium {
 /// How much of a seed is looked at.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Effort {
-    pub(super) life_count: usize,
+    pub(super) boot_count: usize,
     pub(super) step_count: usize,
-    /// Crash states of one life, about.
+    /// Crash states of one boot, about.
     pub(super) state_count: usize,
     pub(super) mix: Mix,
 }
@@ -34,12 +34,12 @@ const MIX: Mix =
     Mix { payload_bytes_max: 300 << 10, has_faults: false, is_narrow: false, is_served: false };
 
 pub(super) const ANYTHING: Effort =
-    Effort { life_count: 4, step_count: 70, state_count: 120, mix: MIX };
+    Effort { boot_count: 4, step_count: 70, state_count: 120, mix: MIX };
 pub(super) const FAULTS: Effort = Effort { mix: Mix { has_faults: true, ..MIX }, ..ANYTHING };
 pub(super) const NARROW: Effort =
-    Effort { life_count: 8, step_count: 2, state_count: 60, mix: Mix { is_narrow: true, ..MIX } };
+    Effort { boot_count: 8, step_count: 2, state_count: 60, mix: Mix { is_narrow: true, ..MIX } };
 pub(super) const SERVED: Effort = Effort {
-    life_count: 3,
+    boot_count: 3,
     step_count: 120,
     state_count: 30,
     mix: Mix { is_served: true, payload_bytes_max: 60 << 10, ..MIX },
@@ -73,36 +73,36 @@ pub(super) fn run(medium: Medium, seed: u64, effort: Effort) -> Result<usize, St
     let mix = Mix { payload_bytes_max, ..effort.mix };
     let (mut images, mut model) = (Images::fresh(&settings), Model::default());
     let mut state_count = 0;
-    for life in 0..effort.life_count {
+    for boot in 0..effort.boot_count {
         let machine = Machine::power_up(&settings, images.clone());
         machine.start_trace();
-        let place = |text: String| format!("{medium:?} seed {seed} life {life}: {text}");
-        let (process, found) = check(&machine, &model, u64::MAX).map_err(place)?;
-        let place = |text: String| format!("{medium:?} seed {seed} life {life}: {text}");
+        let located = |text: String| format!("{medium:?} seed {seed} boot {boot}: {text}");
+        let (process, found) = check(&machine, &model, u64::MAX).map_err(located)?;
+        let located = |text: String| format!("{medium:?} seed {seed} boot {boot}: {text}");
         let known = model_of(&found, &model);
         let did = live(&machine, process, known, rng.fork(), &Effort { mix, ..effort });
-        let did = did.map_err(place)?;
-        let place = |text: String| format!("{medium:?} seed {seed} life {life}: {text}");
+        let did = did.map_err(located)?;
+        let located = |text: String| format!("{medium:?} seed {seed} boot {boot}: {text}");
         let traces = machine.take_trace();
         let past = Past { settings: &settings, traces: &traces, model: &did };
-        state_count += past.cut_everywhere(effort.state_count, &mut rng).map_err(place)?;
+        state_count += past.cut_everywhere(effort.state_count, &mut rng).map_err(located)?;
         let survival = any_survival(&mut rng);
         let mut cursor = traces.cursor();
         let moments = traces.moments();
         let cut = rng.choice(&moments[moments.len() / 2..]).copied().unwrap_or(u64::MAX);
         cursor.advance_to(cut);
         images = cursor.crash(survival);
-        let place = |text: String| {
-            format!("{medium:?} seed {seed} life {life} cut {cut} {survival:?}: {text}")
+        let located = |text: String| {
+            format!("{medium:?} seed {seed} boot {boot} cut {cut} {survival:?}: {text}")
         };
         let last = Machine::power_up(&settings, images.clone());
-        let (_, found) = check(&last, &did, cut).map_err(place)?;
+        let (_, found) = check(&last, &did, cut).map_err(located)?;
         model = model_of(&found, &did);
     }
     Ok(state_count)
 }
 
-/// Does what there is to do in one life; what was done.
+/// Does what there is to do in one boot; what was done.
 fn live(
     machine: &Arc<Machine>,
     process: Process,
@@ -129,7 +129,7 @@ fn any_survival(rng: &mut Rng) -> Survival {
     }
 }
 
-/// What was done in one life.
+/// What was done in one boot.
 struct Past<'a> {
     settings: &'a Settings,
     traces: &'a Traces,
@@ -149,8 +149,8 @@ impl Past<'_> {
             for _ in 0..2 {
                 let survival = any_survival(rng);
                 let images = cursor.crash(survival);
-                let place = |text: String| format!("cut {moment} {survival:?}: {text}");
-                state_count += self.check(images, *moment, rng).map_err(place)?;
+                let located = |text: String| format!("cut {moment} {survival:?}: {text}");
+                state_count += self.check(images, *moment, rng).map_err(located)?;
             }
         }
         Ok(state_count)
@@ -183,7 +183,7 @@ impl Past<'_> {
     fn cut_recovery(
         &self,
         traces: &Traces,
-        found: &Found,
+        found: &FoundStreams,
         moment: u64,
         rng: &mut Rng,
     ) -> Result<usize, String> {
@@ -196,11 +196,11 @@ impl Past<'_> {
             }
             cursor.advance_to(cut);
             let survival = any_survival(rng);
-            let place = |text: String| format!("recovery cut {cut} {survival:?}: {text}");
+            let located = |text: String| format!("recovery cut {cut} {survival:?}: {text}");
             let machine = Machine::power_up(self.settings, cursor.crash(survival));
-            let (_, again) = check(&machine, self.model, moment).map_err(place)?;
+            let (_, again) = check(&machine, self.model, moment).map_err(located)?;
             if again != *found {
-                return Err(place("it finds something else".into()));
+                return Err(located("it finds something else".into()));
             }
             state_count += 1;
         }
@@ -208,7 +208,12 @@ impl Past<'_> {
     }
 
     /// A flipped bit before a record that followed durable ones is reported.
-    fn check_damage(&self, machine: &Machine, found: &Found, rng: &mut Rng) -> Result<(), String> {
+    fn check_damage(
+        &self,
+        machine: &Machine,
+        found: &FoundStreams,
+        rng: &mut Rng,
+    ) -> Result<(), String> {
         for (name, stream) in found {
             let Some(proof) = self.model.proof_of_damage(name, stream, rng) else { continue };
             machine.start_trace();
@@ -227,14 +232,14 @@ impl Past<'_> {
     }
 
     /// All streams can be written again, with larger USNs.
-    fn append_to_all(&self, process: &Process, found: &mut Found) -> Result<(), String> {
+    fn append_to_all(&self, process: &Process, found: &mut FoundStreams) -> Result<(), String> {
         for (name, stream) in found {
             let text = |e: crate::LogError| format!("stream {name} after recovery: {e}");
             let lane = process.open(name).map_err(text)?.expect("it was found");
             let before = stream.clone();
             let lsn = process
                 .service
-                .with_writer(&lane, |writer, lender| writer.append(lender, b"once more"))
+                .with_writer(&lane, |writer, allocator| writer.append(allocator, b"once more"))
                 .map_err(text)?;
             process.service.sync(&lane, Lsn(lsn.0)).map_err(text)?;
             *stream = read_all(&lane)?;
@@ -245,7 +250,7 @@ impl Past<'_> {
 }
 
 /// Recovery finds exactly these streams.
-fn same(machine: &Arc<Machine>, found: &Found) -> Result<(), String> {
+fn same(machine: &Arc<Machine>, found: &FoundStreams) -> Result<(), String> {
     let process = Process::join(machine).map_err(|e| e.to_string())?;
     for (name, expected) in found {
         let lane = process.open(name).map_err(|e| format!("stream {name}: {e}"))?;

@@ -1,4 +1,4 @@
-//! Random operations of clients and their daemon in one life of the machine: any of them may die at any step.
+//! Random operations of clients and their daemon between two power cuts of the machine: any of them may die at any step.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl Served {
             86..88 => {
                 // An upgrade.
                 self.daemon
-                    .run(|desk| desk.bring_home())
+                    .run(|handler| handler.bring_home())
                     .map_err(text)?
                     .transpose()
                     .map_err(text)?;
@@ -117,9 +117,9 @@ impl Served {
     /// What the daemon does while nobody asks.
     fn background(&mut self) -> Done {
         self.daemon
-            .run(|desk| {
-                desk.tend();
-                desk.service.sweep();
+            .run(|handler| {
+                handler.tend();
+                handler.service.sweep();
             })
             .map_err(text)?;
         Ok(())
@@ -355,15 +355,15 @@ impl Served {
             self.forget(client);
         }
         self.background()?;
-        self.daemon.run(|desk| desk.bring_home()).map_err(text)?.transpose().map_err(text)?;
+        self.daemon.run(|handler| handler.bring_home()).map_err(text)?.transpose().map_err(text)?;
         self.background()?;
         let now = self.machine.now();
         for (index, name) in NAMES.iter().enumerate() {
             let Some(stream) = self.model.live(name) else { continue };
             let stream_name = name.parse().expect("a name");
-            let found = self.daemon.run(|desk| {
-                let meta = desk.service.host.stream(&stream_name).map_err(text)?;
-                let lane = desk.service.lane(&stream_name, &meta.ok_or("it is gone")?);
+            let found = self.daemon.run(|handler| {
+                let meta = handler.service.host.stream(&stream_name).map_err(text)?;
+                let lane = handler.service.lane(&stream_name, &meta.ok_or("it is gone")?);
                 let lane = lane.map_err(text)?;
                 Ok::<_, String>((read_all(&lane)?, lane.words.appended()))
             });
@@ -376,9 +376,10 @@ impl Served {
             }
             self.acknowledge(index, end);
         }
-        let lent = self.daemon.run(|desk| desk.service.lent_count()).map_err(text)?;
+        let allocated =
+            self.daemon.run(|handler| handler.service.allocated_count()).map_err(text)?;
         let words = self.machine.words_count();
-        match (lent, words) {
+        match (allocated, words) {
             (Some(0), 0) => Ok(()),
             left => Err(format!("chunks and words of clients that nobody has: {left:?}")),
         }

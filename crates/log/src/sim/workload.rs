@@ -1,4 +1,4 @@
-//! Random operations of one life of the machine.
+//! Random operations between two power cuts of the machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ pub(super) struct Mix {
     pub(super) payload_bytes_max: usize,
     /// Whether operations may fail.
     pub(super) has_faults: bool,
-    /// Only one stream, and batches of records of one length: what one life leaves looks like what the
+    /// Only one stream, and batches of records of one length: what one boot leaves looks like what the
     /// next one writes.
     pub(super) is_narrow: bool,
     /// Clients of a daemon do it all.
@@ -220,8 +220,8 @@ impl Workload {
         let slices: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
         let begun = self.machine.now();
         let service = &self.process.service;
-        let last =
-            service.with_writer(lane, |writer, lender| writer.append_batch(lender, &slices))?;
+        let last = service
+            .with_writer(lane, |writer, allocator| writer.append_batch(allocator, &slices))?;
         let now = self.machine.now();
         let is_nvram = self.process.host.nvram().is_some();
         let stream = self.model.live(name).expect("it is open");

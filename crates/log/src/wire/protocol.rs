@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Hello = 1,
     Open = 2,
     Lease = 3,
-    Lend = 4,
+    Allocate = 4,
     ExtendUsn = 5,
     Sync = 6,
     Flush = 7,
@@ -49,7 +49,7 @@ impl Kind {
         Kind::Hello,
         Kind::Open,
         Kind::Lease,
-        Kind::Lend,
+        Kind::Allocate,
         Kind::ExtendUsn,
         Kind::Sync,
         Kind::Flush,
@@ -346,7 +346,7 @@ mod tests {
             at: 6,
             count: 7,
             name: "ab".into(),
-            ..Request::new(Kind::Lend)
+            ..Request::new(Kind::Allocate)
         };
         let mut golden = vec![1, 0, 4, 0, 4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0];
         golden.extend_from_slice(&[0, 0, 0, 0, 7, 0, 0, 0, 2, 0, 0, 0, b'a', b'b']);

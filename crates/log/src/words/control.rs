@@ -42,7 +42,7 @@ pub(super) mod at {
     pub(super) const DRAIN_BYTES: usize = 16;
     /// Streams that shared group commits, in all.
     pub(super) const GROUP_MEMBERS: usize = 17;
-    /// Salt of the group log's present life.
+    /// Salt of the group log's present incarnation.
     pub(super) const GROUP_SALT: usize = 18;
     /// Generation of the group log's newest header.
     pub(super) const GROUP_HEADER: usize = 19;
@@ -84,8 +84,8 @@ pub(crate) struct Control(Memory);
 
 /// Where the next entry of the group log goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct GroupPlace {
-    /// Salt of the group log's present life.
+pub(crate) struct GroupPosition {
+    /// Salt of the group log's present incarnation.
     pub(crate) salt: u64,
     /// Generation of its newest header.
     pub(crate) generation: u64,
@@ -98,7 +98,7 @@ pub(crate) struct GroupPlace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChunkState {
     Free,
-    Lent(StreamId),
+    Allocated(StreamId),
     /// A process began to free it.
     Freeing(StreamId),
     /// The word names no stream that can be.
@@ -193,7 +193,7 @@ impl Control {
         Client(self.0.get(at::LEADER))
     }
 
-    /// Makes `client` the leader if no client is, or a dead one. If a dead one was, the group log's place is marked
+    /// Makes `client` the leader if no client is, or a dead one. If a dead one was, the group log's position is marked
     /// unsure.
     pub(crate) fn claim_leader(&self, client: Client, is_dead: impl Fn(Client) -> bool) -> bool {
         match claim(&self.0, at::LEADER, client, is_dead) {
@@ -214,8 +214,8 @@ impl Control {
     }
 
     /// Where the next entry goes. Only the leader asks.
-    pub(crate) fn group_place(&self) -> GroupPlace {
-        GroupPlace {
+    pub(crate) fn group_position(&self) -> GroupPosition {
+        GroupPosition {
             salt: self.0.get(at::GROUP_SALT),
             generation: self.0.get(at::GROUP_HEADER),
             sequence: self.0.get(at::GROUP_SEQUENCE),
@@ -225,19 +225,19 @@ impl Control {
 
     /// An entry of `len_bytes` was written. The offset is moved first: a leader that dies between the two leaves a
     /// number that the group log has already, and the next one begins a round anyway.
-    pub(crate) fn entry_written(&self, place: GroupPlace, len_bytes: u64) {
-        self.0.set(at::GROUP_OFFSET, place.offset + len_bytes);
-        self.0.set(at::GROUP_SEQUENCE, place.sequence + 1);
+    pub(crate) fn entry_written(&self, position: GroupPosition, len_bytes: u64) {
+        self.0.set(at::GROUP_OFFSET, position.offset + len_bytes);
+        self.0.set(at::GROUP_SEQUENCE, position.sequence + 1);
         self.0.count(at::GROUP_COUNT, 1);
         self.0.count(at::GROUP_BYTES, len_bytes);
     }
 
-    /// The group log begins at `place`, whose header was written durably.
-    pub(crate) fn begin_group(&self, place: GroupPlace) {
-        self.0.set(at::GROUP_SALT, place.salt);
-        self.0.set(at::GROUP_HEADER, place.generation);
-        self.0.set(at::GROUP_SEQUENCE, place.sequence);
-        self.0.set(at::GROUP_OFFSET, place.offset);
+    /// The group log begins at `position`, whose header was written durably.
+    pub(crate) fn begin_group(&self, position: GroupPosition) {
+        self.0.set(at::GROUP_SALT, position.salt);
+        self.0.set(at::GROUP_HEADER, position.generation);
+        self.0.set(at::GROUP_SEQUENCE, position.sequence);
+        self.0.set(at::GROUP_OFFSET, position.offset);
         self.0.set(at::GROUP_UNSURE, 0);
     }
 
@@ -259,10 +259,10 @@ impl Control {
         self.0.set(at::ABORTED, 1);
     }
 
-    /// Says that the stream at `place` waits for a group commit.
-    pub(crate) fn set_pending(&self, place: usize) {
-        let bit = 1 << (place % 64);
-        if self.0.set_bits(at::PENDING + place / 64, bit) & bit != 0 {
+    /// Says that the stream with this index waits for a group commit.
+    pub(crate) fn set_pending(&self, index: usize) {
+        let bit = 1 << (index % 64);
+        if self.0.set_bits(at::PENDING + index / 64, bit) & bit != 0 {
             return;
         }
         let arrivals = self.0.change(at::ARRIVALS);
@@ -297,16 +297,16 @@ impl Control {
         self.0.leave(at::ARRIVALS_WANTED, 0);
     }
 
-    /// Takes the streams that wait, by their place: number modulo [`STREAM_COUNT_MAX`].
+    /// Takes the streams that wait, by their index: number modulo [`STREAM_COUNT_MAX`].
     pub(crate) fn take_pending(&self) -> Vec<usize> {
-        let mut places = Vec::new();
+        let mut indexes = Vec::new();
         for index in 0..at::PENDING_COUNT {
-            self.take_pending_word(index, &mut places);
+            self.take_pending_word(index, &mut indexes);
         }
-        places
+        indexes
     }
 
-    pub(super) fn take_pending_word(&self, index: usize, places: &mut Vec<usize>) {
+    pub(super) fn take_pending_word(&self, index: usize, indexes: &mut Vec<usize>) {
         // The look costs no exclusive access to the cache line. A bit that it misses is its waiter's, who tries to
         // lead next.
         if self.0.peek(at::PENDING + index) == 0 {
@@ -314,7 +314,7 @@ impl Control {
         }
         let mut bits = self.0.take(at::PENDING + index);
         while bits != 0 {
-            places.push(index * 64 + bits.trailing_zeros() as usize);
+            indexes.push(index * 64 + bits.trailing_zeros() as usize);
             bits &= bits - 1;
         }
     }
@@ -374,7 +374,7 @@ impl Control {
         let stream = (word & !FREEING).checked_sub(1).map(u32::try_from);
         match stream {
             None if word == 0 => ChunkState::Free,
-            Some(Ok(number)) if word & FREEING == 0 => ChunkState::Lent(StreamId(number)),
+            Some(Ok(number)) if word & FREEING == 0 => ChunkState::Allocated(StreamId(number)),
             Some(Ok(number)) => ChunkState::Freeing(StreamId(number)),
             _ => ChunkState::Foreign,
         }
@@ -383,7 +383,7 @@ impl Control {
     /// The stream that has the chunk, or whose process is freeing it.
     pub(crate) fn chunk_owner(&self, index: usize) -> Option<StreamId> {
         match self.chunk_state(index) {
-            ChunkState::Lent(stream) | ChunkState::Freeing(stream) => Some(stream),
+            ChunkState::Allocated(stream) | ChunkState::Freeing(stream) => Some(stream),
             ChunkState::Free | ChunkState::Foreign => None,
         }
     }
@@ -516,9 +516,9 @@ impl Control {
         self.0.set(at::LEADER, client.0);
     }
 
-    pub(crate) fn spoil_group_place(&self, place: GroupPlace) {
-        self.0.set(at::GROUP_OFFSET, place.offset);
-        self.0.set(at::GROUP_SEQUENCE, place.sequence);
+    pub(crate) fn spoil_group_position(&self, position: GroupPosition) {
+        self.0.set(at::GROUP_OFFSET, position.offset);
+        self.0.set(at::GROUP_SEQUENCE, position.sequence);
     }
 }
 
@@ -539,7 +539,7 @@ mod tests {
     fn pending_streams_are_taken_once() {
         let (control, _) = control();
         for stream in [65_535, 0, 63, 64, 63] {
-            control.set_pending(StreamId(stream + (STREAM_COUNT_MAX as u32) * 2).place());
+            control.set_pending(StreamId(stream + (STREAM_COUNT_MAX as u32) * 2).index());
         }
         assert_eq!(control.take_pending(), [0, 63, 64, 65_535]);
         assert!(control.take_pending().is_empty());
@@ -580,8 +580,8 @@ mod tests {
             while control.0.peek(at::ARRIVALS_WANTED) == 0 {
                 std::thread::yield_now();
             }
-            for place in [900, 1, 1, 2, 900] {
-                control.set_pending(place);
+            for index in [900, 1, 1, 2, 900] {
+                control.set_pending(index);
             }
             assert!(!leader.is_finished());
             control.set_pending(3);
@@ -598,7 +598,7 @@ mod tests {
         let (one, other) = (StreamId(u32::MAX), StreamId(0));
         assert_eq!(control.chunk_state(3), ChunkState::Free);
         assert!(control.take_chunk(3, one) && !control.take_chunk(3, other));
-        assert_eq!(control.chunk_state(3), ChunkState::Lent(one));
+        assert_eq!(control.chunk_state(3), ChunkState::Allocated(one));
         assert!(!control.begin_freeing(3, other) && control.begin_freeing(3, one));
         assert_eq!(control.chunk_state(3), ChunkState::Freeing(one));
         assert!(!control.begin_freeing(3, one), "once only");

@@ -34,7 +34,7 @@ pub(super) mod at {
     pub(in crate::words) const PAYLOAD_BYTES: usize = 12;
     pub(in crate::words) const LAST_USN: usize = 13;
     pub(super) const NOTE: usize = 16;
-    /// Not 0: a drainer died, and may have left a chunk that is neither lent nor free.
+    /// Not 0: a drainer died, and may have left a chunk that is neither allocated nor free.
     pub(in crate::words) const SUSPECT: usize = 24;
     /// Not 0: chunks on NVRAM contradict each other.
     pub(super) const CONTRADICTION: usize = 25;
@@ -227,12 +227,12 @@ impl LaneWords {
         claim(&self.0, at::LESSEE, client, is_dead)
     }
 
-    /// Gives the lease back. Only the lessee may.
+    /// Releases the lease. Only the lessee may.
     pub(crate) fn release_lessee(&self) {
         self.0.set(at::LESSEE, 0);
     }
 
-    /// Gives the lease back if `client` has it; an error has the lessee.
+    /// Releases the lease if `client` has it; an error has the lessee.
     pub(crate) fn release_lessee_of(&self, client: Client) -> std::result::Result<(), Client> {
         self.0.exchange(at::LESSEE, client.0, 0).map(drop).map_err(Client)
     }

@@ -25,8 +25,8 @@ impl StreamId {
         u64::from(self.0) + 1
     }
 
-    /// Its place among the streams that exist, which no other of them has.
-    pub(crate) fn place(self) -> usize {
+    /// Its index among the streams that exist, which no other of them has.
+    pub(crate) fn index(self) -> usize {
         self.0 as usize % STREAM_COUNT_MAX
     }
 }

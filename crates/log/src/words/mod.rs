@@ -8,11 +8,11 @@
 //! | word | meaning | changed by |
 //! |---|---|---|
 //! | leader | who writes the group log | compare-and-swap from nobody or from a dead process |
-//! | group place | where the next entry of the group log goes | the leader |
+//! | group position | where the next entry of the group log goes | the leader |
 //! | pending | a bit for each stream that waits for a group commit | set by waiters, taken by the leader |
 //! | arrivals, wanted, taken, expected | how many wait, and are waited for (`gather`) | waiters; the leader |
-//! | chunk owners | stream + 1, or 0; with a mark while the chunk is being freed | compare-and-swap from 0 by the lender; to the mark, then 0, by the drainer |
-//! | chunk holders | whose mappings may show the chunk's file | who has just lent it |
+//! | chunk owners | stream + 1, or 0; with a mark while the chunk is being freed | compare-and-swap from 0 by the allocator; to the mark, then 0, by the drainer |
+//! | chunk holders | whose mappings may show the chunk's file | the process that has just allocated it |
 //! | epoch, freed | changes that waiters sleep on | the leader; the drainer |
 //!
 //! # Words of a lane, also written by its writer, which need not be trusted
@@ -33,7 +33,7 @@
 //!
 //! 1. The lessee stores records, then publishes `appended`. A leader or drainer reads `appended`, then the records.
 //! 2. A holder releases a claim. The next one claims it and sees all that the former did.
-//! 3. The drainer marks `drained`, then frees the chunk. A lender takes the chunk, then stores other records in it. A
+//! 3. The drainer marks `drained`, then frees the chunk. A process that allocates takes the chunk, then stores other records in it. A
 //!    reader that saw these bytes sees `drained` beyond them, and reads the log file instead.
 //! 4. A waiter sets `wanted` and its pending bit. The leader that takes the bit sees `wanted`.
 //! 5. A waiter and a waker agree on one of them seeing the other (`memory`).
@@ -64,7 +64,7 @@ mod model_test;
 mod report;
 
 pub(crate) use client::Client;
-pub(crate) use control::{ChunkState, Control, GroupPlace};
+pub(crate) use control::{ChunkState, Control, GroupPosition};
 pub(crate) use lane::{Abort, Appender, DrainerClaim, LaneWords, after_reads, before_writes};
 pub(crate) use limits::ORDINAL_MAX;
 pub(crate) use report::{Implausible, Report};

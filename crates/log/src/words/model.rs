@@ -15,7 +15,7 @@ use loom::sync::{Condvar, Mutex};
 /// thousands.
 pub(super) struct ModelWords {
     shared: Arc<Shared>,
-    life: Arc<Life>,
+    lifespan: Arc<Lifespan>,
 }
 
 struct Shared {
@@ -31,15 +31,15 @@ struct Sleepers {
 }
 
 /// How many steps a process has left. Its thread alone changes it, so it is no part of the model.
-pub(super) struct Life(std::sync::atomic::AtomicUsize);
+pub(super) struct Lifespan(std::sync::atomic::AtomicUsize);
 
-impl Life {
-    pub(super) fn new(step_count: usize) -> Arc<Life> {
-        Arc::new(Life(step_count.into()))
+impl Lifespan {
+    pub(super) fn new(step_count: usize) -> Arc<Lifespan> {
+        Arc::new(Lifespan(step_count.into()))
     }
 
-    pub(super) fn endless() -> Arc<Life> {
-        Life::new(usize::MAX)
+    pub(super) fn endless() -> Arc<Lifespan> {
+        Lifespan::new(usize::MAX)
     }
 
     /// Takes a step; `false`: the process is dead.
@@ -106,18 +106,18 @@ impl ModelWords {
         let words = words.iter().map(|&index| (index, AtomicU64::new(0))).collect();
         let half = |&index: &usize| (index, (AtomicU32::new(0), Sleepers::default()));
         let shared = Arc::new(Shared { words, halves: halves.iter().map(half).collect() });
-        Arc::new(ModelWords { shared, life: Life::endless() })
+        Arc::new(ModelWords { shared, lifespan: Lifespan::endless() })
     }
 
-    /// The same words in a process with that life.
-    pub(super) fn dying(&self, life: &Arc<Life>) -> Arc<ModelWords> {
-        Arc::new(ModelWords { shared: self.shared.clone(), life: life.clone() })
+    /// The same words in a process with that lifespan.
+    pub(super) fn dying(&self, lifespan: &Arc<Lifespan>) -> Arc<ModelWords> {
+        Arc::new(ModelWords { shared: self.shared.clone(), lifespan: lifespan.clone() })
     }
 
     pub(super) fn word(&self, index: usize) -> ModelWord<'_> {
         let word = self.shared.words.get(&index);
         let word = word.unwrap_or_else(|| panic!("word {index} is not in the model"));
-        ModelWord(self.life.step().then_some(word))
+        ModelWord(self.lifespan.step().then_some(word))
     }
 
     pub(super) fn half(&self, index: usize) -> &AtomicU32 {

@@ -12,7 +12,7 @@ use loom::sync::atomic::{AtomicBool, AtomicU64};
 
 use super::control::at as control_at;
 use super::lane::at as lane_at;
-use super::model::{Life, ModelWords};
+use super::model::{Lifespan, ModelWords};
 use super::{Client, Control, LaneWords, after_reads, before_writes};
 use crate::StreamId;
 use crate::broken::{self, Broken};
@@ -74,20 +74,20 @@ fn a_lease_changes_hands(first_steps: usize) {
     let records: Arc<[AtomicU64; 3]> = Arc::new([(); 3].map(|()| AtomicU64::new(0)));
     let is_first_dead = Arc::new(AtomicBool::new(false));
     let (first, second) = (Client::new(0, 1), Client::new(1, 2));
-    let life = Life::new(first_steps);
+    let lifespan = Lifespan::new(first_steps);
     let other = {
-        let words = LaneWords::model(words.dying(&life));
+        let words = LaneWords::model(words.dying(&lifespan));
         let (records, is_dead) = (records.clone(), is_first_dead.clone());
         loom::thread::spawn(move || {
             if words.claim_lessee(first, |_| false).is_some() {
                 let position = words.appended();
-                if life.step() {
+                if lifespan.step() {
                     records[(position / RECORD) as usize].store(1, Relaxed);
                 }
                 append(&words, position + RECORD);
                 words.release_lessee();
             }
-            if life.is_over() {
+            if lifespan.is_over() {
                 is_dead.store(true, Release);
             }
         })
@@ -146,7 +146,7 @@ fn a_chunk_is_used_again() {
             claim.release();
         })
     };
-    let lender = {
+    let allocator = {
         let (lane, control) = (LaneWords::model(words.clone()), Control::model(control));
         let chunk = chunk.clone();
         loom::thread::spawn(move || {
@@ -171,7 +171,7 @@ fn a_chunk_is_used_again() {
     };
     assert_eq!(found, 1, "the stream's record");
     drainer.join().expect("no panic");
-    lender.join().expect("no panic");
+    allocator.join().expect("no panic");
 }
 
 /// Two streams that share a group log.
@@ -201,30 +201,30 @@ impl Group {
 
     /// Makes what waits durable, as `Service::lead`.
     fn lead(&self, control: &Control, lanes: &[LaneWords; 2]) {
-        let mut places = Vec::new();
-        control.take_pending_word(0, &mut places);
-        for place in places {
-            let end = lanes[place].wanted().min(lanes[place].appended());
+        let mut indexes = Vec::new();
+        control.take_pending_word(0, &mut indexes);
+        for index in indexes {
+            let end = lanes[index].wanted().min(lanes[index].appended());
             if end > 0 {
-                assert_eq!(self.records[place].load(Relaxed), 1, "the record of stream {place}");
-                lanes[place].mark_synced(end);
+                assert_eq!(self.records[index].load(Relaxed), 1, "the record of stream {index}");
+                lanes[index].mark_synced(end);
             }
         }
     }
 
     /// Appends a record to stream `own` and makes it durable, as `Service::commit_to`. A process that may die lets the
     /// others time out instead of sleeping: they are not woken by it.
-    fn commit(&self, own: usize, life: &Arc<Life>, sleeps: bool) {
-        let control = Control::model(self.control.dying(life));
-        let lanes = [0, 1].map(|lane: usize| LaneWords::model(self.lanes[lane].dying(life)));
+    fn commit(&self, own: usize, lifespan: &Arc<Lifespan>, sleeps: bool) {
+        let control = Control::model(self.control.dying(lifespan));
+        let lanes = [0, 1].map(|lane: usize| LaneWords::model(self.lanes[lane].dying(lifespan)));
         let me = Client::new(own, own as u64 + 1);
         let is_dead = |held| held == Client::new(0, 1) && self.is_first_dead.load(Acquire);
-        if life.step() {
+        if lifespan.step() {
             self.records[own].store(1, Relaxed);
         }
         append(&lanes[own], RECORD);
         lanes[own].want(RECORD);
-        while !life.is_over() && lanes[own].synced() < RECORD {
+        while !lifespan.is_over() && lanes[own].synced() < RECORD {
             let epoch = control.epoch();
             control.set_pending(own);
             if control.claim_leader(me, is_dead) {
@@ -246,9 +246,9 @@ fn streams_share_a_commit() {
     let group = Group::new();
     let other = {
         let group = group.clone();
-        loom::thread::spawn(move || group.commit(0, &Life::endless(), true))
+        loom::thread::spawn(move || group.commit(0, &Lifespan::endless(), true))
     };
-    group.commit(1, &Life::endless(), true);
+    group.commit(1, &Lifespan::endless(), true);
     other.join().expect("no panic");
 }
 
@@ -258,14 +258,14 @@ fn a_leader_may_die(first_steps: usize) {
     let other = {
         let group = group.clone();
         loom::thread::spawn(move || {
-            let life = Life::new(first_steps);
-            group.commit(0, &life, false);
-            if life.is_over() {
+            let lifespan = Lifespan::new(first_steps);
+            group.commit(0, &lifespan, false);
+            if lifespan.is_over() {
                 group.is_first_dead.store(true, Release);
             }
         })
     };
-    group.commit(1, &Life::endless(), false);
+    group.commit(1, &Lifespan::endless(), false);
     other.join().expect("no panic");
 }
 

@@ -7,17 +7,17 @@ use device::Durability;
 use onejournal::{Options, Stream};
 
 /// A directory for a service, one for its shared memory, one that stands for NVRAM.
-pub struct Place {
+pub struct TestDirectory {
     pub root: tempfile::TempDir,
     pub memory: tempfile::TempDir,
     pub is_nvram: bool,
 }
 
-impl Place {
-    pub fn new(is_nvram: bool) -> Place {
+impl TestDirectory {
+    pub fn new(is_nvram: bool) -> TestDirectory {
         let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
         std::fs::create_dir(memory.path().join("nvram")).expect("directory");
-        Place { root: tempfile::tempdir().expect("directory"), memory, is_nvram }
+        TestDirectory { root: tempfile::tempdir().expect("directory"), memory, is_nvram }
     }
 
     pub fn options(&self) -> Options {
@@ -56,7 +56,7 @@ pub fn records(stream: &Stream) -> Vec<Vec<u8>> {
 }
 
 /// Runs on ordinary memory and on what stands for NVRAM.
-pub fn on_both(test: impl Fn(&Place)) {
-    test(&Place::new(false));
-    test(&Place::new(true));
+pub fn on_both(test: impl Fn(&TestDirectory)) {
+    test(&TestDirectory::new(false));
+    test(&TestDirectory::new(true));
 }

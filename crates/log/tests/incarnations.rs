@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use common::{Place, on_both, payload, records};
+use common::{TestDirectory, on_both, payload, records};
 use onejournal::{Log, LogError, Options};
 
 fn open(path: &Path, options: &Options) -> Log {
@@ -58,7 +58,7 @@ fn range(numbers: std::ops::Range<u64>) -> Vec<u64> {
 }
 
 /// The directories of shared memory in `memory`.
-fn lives(memory: &Path) -> Vec<PathBuf> {
+fn incarnations(memory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(memory).expect("memory");
     let paths = entries.map(|entry| entry.expect("entry").path());
     paths.filter(|path| !path.ends_with("nvram")).collect()
@@ -66,13 +66,13 @@ fn lives(memory: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_copy_of_a_directory_has_memory_of_its_own() {
-    let place = &Place::new(false);
-    let options = place.options();
-    let log = open(place.root.path(), &options);
+    let test_dir = &TestDirectory::new(false);
+    let options = test_dir.options();
+    let log = open(test_dir.root.path(), &options);
     append(&log, 0..20, true);
     let twin = tempfile::tempdir().expect("directory");
     let twin = twin.path().join("twin");
-    copy(place.root.path(), &twin);
+    copy(test_dir.root.path(), &twin);
     let other = open(&twin, &options);
     assert_eq!(numbers(&other), range(0..20), "what was synced");
     std::thread::scope(|scope| {
@@ -80,32 +80,32 @@ fn a_copy_of_a_directory_has_memory_of_its_own() {
         scope.spawn(|| append(&other, 100..120, true));
     });
     drop((log, other));
-    assert_eq!(lives(place.memory.path()).len(), 2);
+    assert_eq!(incarnations(test_dir.memory.path()).len(), 2);
     for is_again in [false, true] {
-        let both = (open(place.root.path(), &options), open(&twin, &options));
+        let both = (open(test_dir.root.path(), &options), open(&twin, &options));
         assert_eq!(numbers(&both.0), range(0..60), "{is_again}");
         assert_eq!(numbers(&both.1), [range(0..20), range(100..120)].concat(), "{is_again}");
         drop(both);
-        place.reboot();
+        test_dir.reboot();
     }
 }
 
 #[test]
 fn a_copy_of_a_directory_whose_chunks_are_on_nvram_is_refused() {
-    let place = &Place::new(true);
-    let options = place.options();
-    let log = open(place.root.path(), &options);
+    let test_dir = &TestDirectory::new(true);
+    let options = test_dir.options();
+    let log = open(test_dir.root.path(), &options);
     append(&log, 0..20, true);
     log.stream("a").expect("stream").flush().expect("flush");
     append(&log, 20..30, true);
     let twin = tempfile::tempdir().expect("directory");
     let twin = twin.path().join("twin");
-    copy(place.root.path(), &twin);
+    copy(test_dir.root.path(), &twin);
     let error = refusal(&twin, &options);
     assert!(error.contains("is a copy of that"), "{error}");
     append(&log, 30..40, true);
     drop(log);
-    place.reboot();
+    test_dir.reboot();
     refusal(&twin, &options);
     // Another log, that begins with what is in the files.
     let settings = twin.join("service.json");
@@ -122,130 +122,135 @@ fn a_copy_of_a_directory_whose_chunks_are_on_nvram_is_refused() {
     let found = numbers(&other);
     assert!(found.len() >= 20 && found == range(0..found.len() as u64), "{found:?}");
     append(&other, 100..110, true);
-    let log = open(place.root.path(), &options);
+    let log = open(test_dir.root.path(), &options);
     assert_eq!(numbers(&log), range(0..40));
     drop((log, other));
     // The log itself, moved.
     let moved = twin.with_extension("moved");
-    copy(place.root.path(), &moved);
+    copy(test_dir.root.path(), &moved);
     refusal(&moved, &options);
     fs::remove_file(nvram.join(format!("onejournal-{uuid}/owner"))).expect("owner");
     assert_eq!(numbers(&open(&moved, &options)), range(0..40));
-    let error = refusal(place.root.path(), &options);
+    let error = refusal(test_dir.root.path(), &options);
     assert!(error.contains(&moved.display().to_string()), "{error}");
 }
 
 #[test]
 fn logs_share_an_nvram_directory_and_nothing_else() {
-    let (place, other) = (&Place::new(true), &Place::new(true));
-    let options = place.options();
+    let (test_dir, other) = (&TestDirectory::new(true), &TestDirectory::new(true));
+    let options = test_dir.options();
     std::thread::scope(|scope| {
-        for (root, from) in [(&place.root, 0), (&other.root, 100)] {
+        for (root, from) in [(&test_dir.root, 0), (&other.root, 100)] {
             let options = &options;
             scope.spawn(move || append(&open(root.path(), options), from..from + 100, true));
         }
     });
     for _ in 0..2 {
-        assert_eq!(numbers(&open(place.root.path(), &options)), range(0..100));
+        assert_eq!(numbers(&open(test_dir.root.path(), &options)), range(0..100));
         assert_eq!(numbers(&open(other.root.path(), &options)), range(100..200));
-        place.reboot();
+        test_dir.reboot();
     }
 }
 
 #[test]
 fn nvram_that_is_not_mounted_is_no_empty_one() {
-    let place = &Place::new(true);
-    let options = place.options();
-    let log = open(place.root.path(), &options);
+    let test_dir = &TestDirectory::new(true);
+    let options = test_dir.options();
+    let log = open(test_dir.root.path(), &options);
     append(&log, 0..20, true);
     drop(log);
-    place.reboot();
+    test_dir.reboot();
     let nvram = options.nvram.clone().expect("NVRAM");
     let aside = nvram.with_file_name("aside").join("nvram");
     fs::create_dir(aside.parent().expect("directory")).expect("directory");
     fs::rename(&nvram, &aside).expect("unmount");
     fs::create_dir(&nvram).expect("its mount point");
-    let error = refusal(place.root.path(), &options);
+    let error = refusal(test_dir.root.path(), &options);
     assert!(error.contains("Is it mounted?"), "{error}");
     fs::remove_dir(&nvram).expect("nothing was made in it");
     fs::rename(&aside, &nvram).expect("mount");
-    assert_eq!(numbers(&open(place.root.path(), &options)), range(0..20));
+    assert_eq!(numbers(&open(test_dir.root.path(), &options)), range(0..20));
 }
 
 #[test]
 fn whoever_is_given_other_memory_goes_on_in_what_is_there() {
-    on_both(|place| {
-        let options = place.options();
+    on_both(|test_dir| {
+        let options = test_dir.options();
         let other = tempfile::tempdir_in("/dev/shm").expect("shared memory");
         let elsewhere = Options { memory: other.path().to_owned(), ..options.clone() };
-        let log = open(place.root.path(), &options);
+        let log = open(test_dir.root.path(), &options);
         append(&log, 0..20, false);
-        let joined = open(place.root.path(), &elsewhere);
+        let joined = open(test_dir.root.path(), &elsewhere);
         assert_eq!(numbers(&joined), range(0..20));
         drop((log, joined));
-        append(&open(place.root.path(), &elsewhere), 20..30, false);
-        assert_eq!(numbers(&open(place.root.path(), &options)), range(0..30));
-        assert_eq!(lives(other.path()).len(), 0);
-        // Given back it is made where the next one wants it.
-        open(place.root.path(), &options).close().expect("close");
-        append(&open(place.root.path(), &elsewhere), 30..40, false);
-        assert_eq!((lives(other.path()).len(), lives(place.memory.path()).len()), (1, 0));
-        assert_eq!(numbers(&open(place.root.path(), &options)), range(0..40));
+        append(&open(test_dir.root.path(), &elsewhere), 20..30, false);
+        assert_eq!(numbers(&open(test_dir.root.path(), &options)), range(0..30));
+        assert_eq!(incarnations(other.path()).len(), 0);
+        // Released, it is made where the next one wants it.
+        open(test_dir.root.path(), &options).close().expect("close");
+        append(&open(test_dir.root.path(), &elsewhere), 30..40, false);
+        assert_eq!(
+            (incarnations(other.path()).len(), incarnations(test_dir.memory.path()).len()),
+            (1, 0)
+        );
+        assert_eq!(numbers(&open(test_dir.root.path(), &options)), range(0..40));
     });
 }
 
 #[test]
 fn memory_that_comes_back_behind_other_memory_is_not_used() {
-    let place = &Place::new(false);
-    let options = place.options();
-    let log = open(place.root.path(), &options);
+    let test_dir = &TestDirectory::new(false);
+    let options = test_dir.options();
+    let log = open(test_dir.root.path(), &options);
     append(&log, 0..20, true);
-    let [life] = &lives(place.memory.path())[..] else { panic!("one life") };
+    let [incarnation] = &incarnations(test_dir.memory.path())[..] else {
+        panic!("one incarnation")
+    };
     // As in a container with a /dev/shm of its own.
     let hidden = tempfile::tempdir_in("/dev/shm").expect("shared memory");
     let hidden = hidden.path().join("life");
-    fs::rename(life, &hidden).expect("hide");
-    let error = refusal(place.root.path(), &options);
+    fs::rename(incarnation, &hidden).expect("hide");
+    let error = refusal(test_dir.root.path(), &options);
     assert!(error.contains("cannot be seen from here"), "{error}");
     drop(log);
-    let inside = open(place.root.path(), &options);
+    let inside = open(test_dir.root.path(), &options);
     assert_eq!(numbers(&inside), range(0..20), "what was synced");
     append(&inside, 20..60, true);
     drop(inside);
-    for life in lives(place.memory.path()) {
-        fs::remove_dir_all(life).expect("the container ends");
+    for incarnation in incarnations(test_dir.memory.path()) {
+        fs::remove_dir_all(incarnation).expect("the container ends");
     }
-    fs::rename(&hidden, life).expect("show");
-    assert_eq!(numbers(&open(place.root.path(), &options)), range(0..60));
+    fs::rename(&hidden, incarnation).expect("show");
+    assert_eq!(numbers(&open(test_dir.root.path(), &options)), range(0..60));
 }
 
 #[test]
 fn memory_on_a_disk_is_none_after_a_restart() {
-    let place = &Place::new(false);
-    let options = place.options();
-    let log = open(place.root.path(), &options);
+    let test_dir = &TestDirectory::new(false);
+    let options = test_dir.options();
+    let log = open(test_dir.root.path(), &options);
     append(&log, 0..20, true);
     drop(log);
-    let before = lives(place.memory.path());
-    let life = place.root.path().join("life");
+    let before = incarnations(test_dir.memory.path());
+    let incarnation = test_dir.root.path().join("life");
     let mut text: serde_json::Value =
-        serde_json::from_slice(&fs::read(&life).expect("life")).expect("JSON");
+        serde_json::from_slice(&fs::read(&incarnation).expect("incarnation")).expect("JSON");
     text["boot"] = "another".into();
-    fs::write(&life, text.to_string()).expect("write");
+    fs::write(&incarnation, text.to_string()).expect("write");
     // What a disk has of it after a power cut is not what was there before.
     let control = before[0].join("control");
     let len_bytes = fs::metadata(&control).expect("control").len();
     fs::write(&control, vec![0; len_bytes as usize]).expect("write");
-    assert_eq!(numbers(&open(place.root.path(), &options)), range(0..20));
+    assert_eq!(numbers(&open(test_dir.root.path(), &options)), range(0..20));
     assert!(!before[0].exists(), "it is removed");
-    assert_eq!(lives(place.memory.path()).len(), 1);
+    assert_eq!(incarnations(test_dir.memory.path()).len(), 1);
 }
 
 #[test]
 fn others_may_not_enter() {
-    let place = &Place::new(true);
-    let directory = place.root.path().join("log");
-    let options = place.options();
+    let test_dir = &TestDirectory::new(true);
+    let directory = test_dir.root.path().join("log");
+    let options = test_dir.options();
     let log = open(&directory, &options);
     append(&log, 0..1, true);
     let mode = |path: &Path| fs::metadata(path).expect("there").mode() & 0o777;
@@ -254,40 +259,43 @@ fn others_may_not_enter() {
     for name in ["clients", "streams", "lock"] {
         assert_eq!(mode(&directory.join(name)) & 0o077, 0, "{name}");
     }
-    let [life] = &lives(place.memory.path())[..] else { panic!("one life") };
-    assert_eq!(mode(life), 0o700);
+    let [incarnation] = &incarnations(test_dir.memory.path())[..] else {
+        panic!("one incarnation")
+    };
+    assert_eq!(mode(incarnation), 0o700);
     let nvram = fs::read_dir(options.nvram.as_ref().expect("NVRAM")).expect("NVRAM");
     let own: Vec<PathBuf> = nvram.map(|entry| entry.expect("entry").path()).collect();
     assert_eq!((own.len(), mode(&own[0])), (1, 0o700));
     // Memory that others could have changed is none.
     drop(log);
-    fs::set_permissions(life, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("chmod");
+    fs::set_permissions(incarnation, std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        .expect("chmod");
     let error = refusal(&directory, &options);
     assert!(error.contains("can be written by other users"), "{error}");
 }
 
 #[test]
 fn a_life_that_names_something_else_removes_nothing() {
-    let place = &Place::new(false);
-    let options = place.options();
-    drop(open(place.root.path(), &options));
+    let test_dir = &TestDirectory::new(false);
+    let options = test_dir.options();
+    drop(open(test_dir.root.path(), &options));
     let precious = tempfile::tempdir().expect("directory");
     fs::write(precious.path().join("file"), b"precious").expect("file");
-    let life = place.root.path().join("life");
+    let incarnation = test_dir.root.path().join("life");
     let mut text: serde_json::Value =
-        serde_json::from_slice(&fs::read(&life).expect("life")).expect("JSON");
+        serde_json::from_slice(&fs::read(&incarnation).expect("incarnation")).expect("JSON");
     text["memory"] = precious.path().display().to_string().into();
-    fs::write(&life, text.to_string()).expect("write");
-    refusal(place.root.path(), &options);
+    fs::write(&incarnation, text.to_string()).expect("write");
+    refusal(test_dir.root.path(), &options);
     assert_eq!(fs::read(precious.path().join("file")).expect("file"), b"precious");
     // What a power cut may leave of it: its memory is gone, too.
     for left in ["", "nothing", "\0\0\0\0"] {
-        fs::write(&life, left).expect("write");
-        drop(open(place.root.path(), &options));
+        fs::write(&incarnation, left).expect("write");
+        drop(open(test_dir.root.path(), &options));
     }
     // Not while a process uses the memory that it named.
-    let _log = open(place.root.path(), &options);
-    fs::write(&life, "").expect("write");
-    let error = refusal(place.root.path(), &options);
+    let _log = open(test_dir.root.path(), &options);
+    fs::write(&incarnation, "").expect("write");
+    let error = refusal(test_dir.root.path(), &options);
     assert!(error.contains("a process uses it with other shared memory"), "{error}");
 }
