@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 
-use crate::claim::in_use::InUse;
+use rustix::io::Errno;
 
 /// Result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;
@@ -85,6 +86,28 @@ impl DeviceError {
         let why = format!("outside of the device, which has {size_bytes} bytes");
         Self::new(operation, offset, len_bytes, io::Error::new(io::ErrorKind::InvalidInput, why))
     }
+}
+
+/// Why a disk cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {text}", path.display())]
+pub(crate) struct InUse {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+    /// See [`DeviceError::is_held_by_kernel`].
+    pub(crate) is_held_by_kernel: bool,
+}
+
+/// An error of opening `path`.
+pub(crate) fn refused(path: &Path, kind: io::ErrorKind, why: impl fmt::Display) -> DeviceError {
+    let why = format!("{}: {why}", path.display());
+    DeviceError::new(Operation::Open, 0, 0, io::Error::new(kind, why))
+}
+
+/// An error of opening `path` that the system reported.
+pub(crate) fn errno(path: &Path, errno: Errno) -> DeviceError {
+    let source = io::Error::from(errno);
+    refused(path, source.kind(), source)
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ fn first_failure(
     run: impl Fn(&[u8]) + Send + 'static,
 ) -> Option<String> {
     let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
+    std::thread::spawn(fault::carry(move || {
         for input in inputs {
             sender.send((input.clone(), None)).expect("the test listens");
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&input))) {
@@ -61,7 +61,7 @@ fn first_failure(
                 return;
             }
         }
-    });
+    }));
     let mut current = Vec::new();
     loop {
         match receiver.recv_timeout(PATIENCE) {
@@ -178,12 +178,11 @@ mod canary {
     #[cfg(feature = "canary")]
     #[test]
     fn recovery_that_believes_records_without_checksum_is_found() {
-        let broken = journal::RecoverOptions {
-            broken: journal::Broken::ChecksumIgnored,
-            ..Default::default()
+        let run = |input: &[u8]| {
+            onejournal_fuzz::journal_reader::run(input, &journal::RecoverOptions::default())
         };
-        let run = move |input: &[u8]| onejournal_fuzz::journal_reader::run(input, &broken);
-        let failure = first_failure(inputs(Target::JournalReader, 2000), run);
+        let find = || first_failure(inputs(Target::JournalReader, 2000), run);
+        let failure = fault::with(journal::Fault::ChecksumIgnored, find);
         println!("{:.300}", failure.expect("it must be found"));
     }
 }

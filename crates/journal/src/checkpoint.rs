@@ -18,8 +18,8 @@ use device::sync::{Condvar, Mutex};
 
 use crate::blocks::Blocks;
 use crate::context::Context;
+use crate::faults::{self, Fault};
 use crate::home::Home;
-use crate::options::Broken;
 use crate::regions::Regions;
 use crate::ring::Ring;
 use crate::stats::Counters;
@@ -115,7 +115,7 @@ impl Checkpointer {
 
     fn bring_home(&self, region_index: u32, versions: &[(HomeBlock, BlockRef)]) -> Result<()> {
         let written = self.write_home(region_index, versions)?;
-        if !self.context.is_broken(Broken::CheckpointNotFlushed) {
+        if !faults::is(Fault::CheckpointNotFlushed) {
             self.home.flush()?;
         }
         let turn = self.ring.header_turn();
@@ -166,9 +166,7 @@ impl Checkpointer {
     }
 
     fn must_go_home(&self, regions: &Regions, block: HomeBlock, region_index: u32) -> bool {
-        if self.context.is_broken(Broken::DeltaWithoutBase)
-            && regions.is_logged_outside(block, region_index)
-        {
+        if faults::is(Fault::DeltaWithoutBase) && regions.is_logged_outside(block, region_index) {
             return false;
         }
         regions.version_to_bring_home(block, region_index).is_some()

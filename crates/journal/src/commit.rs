@@ -27,12 +27,12 @@ use crate::abort::Wake;
 use crate::checkpoint::Checkpointer;
 use crate::context::Context;
 use crate::distribution::{Distribution, Distributions};
+use crate::faults::{self, Fault};
 use crate::format::record_seed;
 use crate::header::Header;
 use crate::home::Home;
 use crate::in_place::{InPlace, WriteOut};
 use crate::limits::Limits;
-use crate::options::Broken;
 use crate::record::{self, Contents, Encoded, Encoding, RecordBuf};
 use crate::regions::Place;
 use crate::ring::Ring;
@@ -264,7 +264,7 @@ impl Committer {
             self.choose_region(max_bytes.next_multiple_of(self.format.step_bytes) as u64)?;
         }
         let is_whole_in_region = |block: HomeBlock| {
-            context.is_broken(Broken::XorWithoutBase) || ring.lock().is_whole_in_active(block)
+            faults::is(Fault::XorWithoutBase) || ring.lock().is_whole_in_active(block)
         };
         let encoded = record::encode(
             &Contents {
@@ -295,8 +295,8 @@ impl Committer {
 
     /// The record needs the transaction's revokes. If they do not fit into it, brings everything home instead.
     fn must_revoke(&self, transaction: &Committing) -> Result<bool> {
-        let Parts { context, ring, checkpointer, .. } = &self.parts;
-        if context.is_broken(Broken::RevokesDropped) {
+        let Parts { ring, checkpointer, .. } = &self.parts;
+        if faults::is(Fault::RevokesDropped) {
             return Ok(false);
         }
         if self.limits.record_fits(transaction.blocks.len(), transaction.revokes.len()) {
@@ -310,7 +310,7 @@ impl Committer {
 
     /// Phase 4: the record becomes durable.
     fn write(&self, transaction: &Committing, place: &Place, encoded: &Encoded<'_>) -> Result<()> {
-        if self.parts.context.is_broken(Broken::HomeBeforeCommit) {
+        if faults::is(Fault::HomeBeforeCommit) {
             for (block, logged) in &transaction.blocks {
                 self.parts.home.write(*block, logged.version.as_ref())?;
             }

@@ -1,7 +1,7 @@
 //! What every part of the engine uses: options, counters, the abort latch. None of it is behind a lock.
 
 use crate::abort::AbortLatch;
-use crate::options::{Broken, Options};
+use crate::options::Options;
 use crate::stats::Counters;
 use crate::{BlockOwner, Written, WrittenAs};
 
@@ -14,10 +14,6 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(options: Options) -> Context {
         Context { options, counters: Counters::default(), abort: AbortLatch::default() }
-    }
-
-    pub(crate) fn is_broken(&self, how: Broken) -> bool {
-        self.options.is_broken(how)
     }
 
     /// Tells the observer what was written for owners.

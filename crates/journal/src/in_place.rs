@@ -18,8 +18,8 @@ use device::sync::Mutex;
 use crate::blocks::Blocks;
 use crate::checkpoint::Checkpointer;
 use crate::context::Context;
+use crate::faults::{self, Fault};
 use crate::home::Home;
-use crate::options::Broken;
 use crate::ring::Ring;
 use crate::running::{InPlaceGuard, Ordered, Running};
 use crate::stats::Counters;
@@ -106,7 +106,7 @@ impl InPlace {
     /// call durable.
     pub(crate) fn flush(&self, owner: Option<BlockOwner>) -> Result<()> {
         self.write_buffered(owner)?;
-        if !self.context.is_broken(Broken::TakenByOthersNotAwaited) {
+        if !faults::is(Fault::TakenByOthersNotAwaited) {
             self.under_way.wait_for_others(owner);
         }
         self.context.abort.on_failure(self.home.flush_if_written())
@@ -129,7 +129,7 @@ impl InPlace {
             return None;
         }
         let write = self.under_way.announce(source, runs_of(data.keys()));
-        let guarding = guarding.filter(|_| !self.context.is_broken(Broken::WriteOutNotAwaited));
+        let guarding = guarding.filter(|_| !faults::is(Fault::WriteOutNotAwaited));
         let _guard = guarding.map(|running| InPlaceGuard::new(&running.in_place));
         Some(WriteOut { data, write, _guard })
     }
@@ -154,7 +154,7 @@ impl InPlace {
     }
 
     fn wait_for_earlier(&self, write: &InPlaceWrite<'_>) {
-        if !self.context.is_broken(Broken::InPlaceOvertaken) {
+        if !faults::is(Fault::InPlaceOvertaken) {
             write.wait_for_earlier();
         }
     }

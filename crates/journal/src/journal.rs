@@ -8,6 +8,7 @@ use device::BlockDevice;
 use device::sync::{Condvar, Mutex};
 
 use crate::engine::Engine;
+use crate::faults;
 use crate::format::REGIONS_OFFSET;
 use crate::handle::Handle;
 use crate::header::{FoundHeader, Header, REGION_COUNT_MAX};
@@ -254,7 +255,7 @@ fn spawn(
         let _awaited = engine.context().abort.awaited(|| ());
         body(&engine);
     };
-    builder.spawn(work).expect("the system can start a thread")
+    builder.spawn(faults::carry(work)).expect("the system can start a thread")
 }
 
 /// Brings filled regions home until the journal is closed or aborted.

@@ -31,6 +31,7 @@ mod distribution;
 mod engine;
 mod error;
 mod external;
+mod faults;
 mod flushes;
 mod form;
 pub mod format;
@@ -59,14 +60,14 @@ mod under_way;
 pub use distribution::Distribution;
 pub use error::{JournalError, Result};
 pub use external::{Label, space_of};
+#[cfg(feature = "canary")]
+pub use faults::Fault;
 pub use form::{Form, form_name};
 pub use handle::Handle;
 pub use header::Header;
 pub use journal::{Aborter, Journal};
 pub use medium::{Medium, NVRAM_STEP_BYTES};
 pub use observer::{BlockOwner, Observer, Written, WrittenAs};
-#[cfg(feature = "canary")]
-pub use options::Broken;
 pub use options::{DeltaCodec, Options};
 pub use record::{Record, Tag};
 pub use recovery::{RecoverOptions, Recovery, recover};

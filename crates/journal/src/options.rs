@@ -30,9 +30,6 @@ pub struct Options {
     pub now_ns: fn() -> u64,
     /// Hears which bytes were written for whose data.
     pub observer: Option<Arc<dyn Observer>>,
-    /// A fault to build in, so that a check can be seen to fail.
-    #[cfg(feature = "canary")]
-    pub broken: Broken,
 }
 
 impl Default for Options {
@@ -48,8 +45,6 @@ impl Default for Options {
             pack: true,
             now_ns: wall_clock_ns,
             observer: None,
-            #[cfg(feature = "canary")]
-            broken: Broken::Nothing,
         }
     }
 }
@@ -61,50 +56,6 @@ pub enum DeltaCodec {
     Runs,
     /// DJFS' own (XOR, LZO), with the whole block first in each region: [`crate::codec::xor_lzo`].
     XorLzo,
-}
-
-/// Ways to break the engine on purpose.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Broken {
-    /// It works.
-    #[default]
-    Nothing,
-    /// Recovery believes records without looking at their checksum.
-    ChecksumIgnored,
-    /// Changed blocks are written home before their transaction commits.
-    HomeBeforeCommit,
-    /// Revokes are not written.
-    RevokesDropped,
-    /// Commits are acknowledged without waiting for the medium.
-    CommitNotDurable,
-    /// A block is not brought home with its region when a later region holds any record of it.
-    DeltaWithoutBase,
-    /// DJFS' codec logs a difference although the region does not hold the whole block.
-    XorWithoutBase,
-    /// The header does not say how far records go.
-    ReachNotWritten,
-    /// Regions are freed by a header in one slot only.
-    TailInOneSlot,
-    /// Regions are freed without flushing what was written home.
-    CheckpointNotFlushed,
-    /// A transaction commits although a sync is still writing data of it in place.
-    WriteOutNotAwaited,
-    /// A sync does not wait for data of its own that another thread writes in place.
-    TakenByOthersNotAwaited,
-    /// In-place writes of one block do not wait for each other.
-    InPlaceOvertaken,
-}
-
-impl Options {
-    #[cfg(feature = "canary")]
-    pub(crate) fn is_broken(&self, how: Broken) -> bool {
-        self.broken == how
-    }
-
-    #[cfg(not(feature = "canary"))]
-    pub(crate) fn is_broken(&self, _how: Broken) -> bool {
-        false
-    }
 }
 
 fn wall_clock_ns() -> u64 {

@@ -12,10 +12,9 @@ use device::{AlignedBuf, BlockDevice};
 use crate::codec::CodecError;
 use crate::form;
 use crate::header::{Header, incarnation_after_recovery};
-use crate::options::Broken;
 use crate::record::{Record, Tag};
 use crate::region_bytes::RegionBytes;
-use crate::scan::{End, Scan, scan_with};
+use crate::scan::{End, Scan, scan_regions};
 use crate::{BLOCK_BYTES, BlockRef, HomeBlock, JournalError, Result, Space, Tid};
 
 /// Blocks that are in memory at a time: 32 MiB.
@@ -28,9 +27,6 @@ pub struct RecoverOptions {
     pub discard_damaged: bool,
     /// Look only: write nothing.
     pub dry_run: bool,
-    /// A fault to build in, so that a check can be seen to fail.
-    #[cfg(feature = "canary")]
-    pub broken: Broken,
 }
 
 /// What recovery found and did.
@@ -55,7 +51,7 @@ pub fn recover(
     uuid: &[u8; 16],
     options: &RecoverOptions,
 ) -> Result<Recovery> {
-    let (scan, regions) = scan_with(space, uuid, broken(options))?;
+    let (scan, regions) = scan_regions(space, uuid)?;
     judge_end(&scan, options)?;
     let follow = |pair: &[Record]| pair[0].tid.next() == pair[1].tid;
     assert!(scan.records.windows(2).all(follow), "history has no gap");
@@ -77,16 +73,6 @@ pub fn recover(
         revoked_blocks,
         discarded_damaged: matches!(scan.end, End::Damaged { .. }),
     })
-}
-
-#[cfg(feature = "canary")]
-fn broken(options: &RecoverOptions) -> Broken {
-    options.broken
-}
-
-#[cfg(not(feature = "canary"))]
-fn broken(_options: &RecoverOptions) -> Broken {
-    Broken::Nothing
 }
 
 fn judge_end(scan: &Scan, options: &RecoverOptions) -> Result<()> {

@@ -16,9 +16,9 @@ use device::sync::{Condvar, Mutex, MutexGuard};
 
 use crate::abort::Wake;
 use crate::context::Context;
+use crate::faults::{self, Fault};
 use crate::format::REGIONS_OFFSET;
 use crate::header::Header;
-use crate::options::Broken;
 use crate::regions::{Place, Regions};
 use crate::stats::Counters;
 use crate::{Result, Space};
@@ -68,7 +68,7 @@ impl Ring {
         }
         let header = regions.header_that_reaches(end_offset);
         drop(regions);
-        if !self.context.is_broken(Broken::ReachNotWritten) {
+        if !faults::is(Fault::ReachNotWritten) {
             header.write(&self.space)?;
         }
         self.lock().replace_header(header);
@@ -80,7 +80,7 @@ impl Ring {
         let len_bytes = bytes.len() as u64;
         assert!(place.offset >= REGIONS_OFFSET, "a record is in a region");
         assert!(place.end_offset - place.offset == len_bytes, "a record fills its place");
-        if self.context.is_broken(Broken::CommitNotDurable) {
+        if faults::is(Fault::CommitNotDurable) {
             return self.space.write(place.offset, bytes);
         }
         self.space.write_durable(place.offset, bytes)
@@ -96,7 +96,7 @@ impl Ring {
     pub(crate) fn free_tail(&self, turn: HeaderTurn<'_>, header: Header) -> Result<()> {
         // In both slots before a block may be reused without a revoke: losing one to damage never
         // brings the region back.
-        let header = if self.context.is_broken(Broken::TailInOneSlot) {
+        let header = if faults::is(Fault::TailInOneSlot) {
             header.write(&self.space).map(|()| header)?
         } else {
             header.write_both(&self.space)?

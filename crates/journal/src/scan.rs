@@ -10,7 +10,6 @@ use std::rc::Rc;
 
 use crate::format::record_seed;
 use crate::header::Header;
-use crate::options::Broken;
 use crate::record::{self, Decoded, Record};
 use crate::region_bytes::RegionBytes;
 use crate::{Result, Space, Tid};
@@ -53,13 +52,13 @@ pub struct Scan {
 
 /// Reads the journal's history. Changes nothing.
 pub fn scan(space: &Space, uuid: &[u8; 16]) -> Result<Scan> {
-    Ok(scan_with(space, uuid, Broken::Nothing)?.0)
+    Ok(scan_regions(space, uuid)?.0)
 }
 
-pub(crate) fn scan_with<'a>(
+/// [`scan`], and the bytes that it has read.
+pub(crate) fn scan_regions<'a>(
     space: &'a Space,
     uuid: &[u8; 16],
-    broken: Broken,
 ) -> Result<(Scan, RegionBytes<'a>)> {
     let header = Header::read(space, uuid)?;
     header.check_surroundings(space)?;
@@ -67,7 +66,6 @@ pub(crate) fn scan_with<'a>(
         incarnation: header.incarnation,
         checksum_seed: record_seed(uuid, header.incarnation),
         step_bytes: header.step_bytes,
-        ignore_checksum: broken == Broken::ChecksumIgnored,
     };
     let mut reader = Reader { header, expect, regions: RegionBytes::new(space, header) };
     let scan = reader.scan()?;

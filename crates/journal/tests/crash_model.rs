@@ -59,22 +59,12 @@ struct Workload {
     media: Media,
     journal: Option<Journal>,
     incarnation: u64,
-    broken: Broken,
     stamp: u64,
     kinds: Vec<Kind>,
     history: BTreeMap<u64, Vec<Version>>,
 }
 
-#[cfg(feature = "canary")]
-use onejournal_journal::Broken;
-
-#[cfg(not(feature = "canary"))]
-#[derive(Clone, Copy)]
-enum Broken {
-    Nothing,
-}
-
-fn options(incarnation: u64, broken: Broken) -> Options {
+fn options(incarnation: u64) -> Options {
     let mut options = common::quiet();
     options.incarnation = incarnation;
     options.region_count = REGION_COUNT;
@@ -84,26 +74,7 @@ fn options(incarnation: u64, broken: Broken) -> Options {
     if incarnation % 2 == 1 {
         options.delta_codec = DeltaCodec::XorLzo;
     }
-    set_broken(&mut options, broken);
     options
-}
-
-#[cfg(feature = "canary")]
-fn set_broken(options: &mut Options, broken: Broken) {
-    options.broken = broken;
-}
-
-#[cfg(not(feature = "canary"))]
-fn set_broken(_: &mut Options, Broken::Nothing: Broken) {}
-
-#[cfg(feature = "canary")]
-fn recover_options(broken: Broken) -> RecoverOptions {
-    RecoverOptions { broken, ..Default::default() }
-}
-
-#[cfg(not(feature = "canary"))]
-fn recover_options(_: Broken) -> RecoverOptions {
-    RecoverOptions::default()
 }
 
 fn media(sector_bytes: usize, place: Place) -> Media {
@@ -139,18 +110,17 @@ fn stamps_of(bytes: &[u8]) -> Option<Stamps> {
 }
 
 impl Workload {
-    fn new(place: Place, seed: u64, broken: Broken) -> Workload {
+    fn new(place: Place, seed: u64) -> Workload {
         // By turns, starting with 512.
         let sector_bytes = [512, 4096][usize::from(seed % 2 == 1)];
         let media = media(sector_bytes, place);
-        let journal = open(&media, options(1, broken));
+        let journal = open(&media, options(1));
         media.start_trace();
         Workload {
             rng: Rng::with_seed(seed),
             media,
             journal: Some(journal),
             incarnation: 1,
-            broken,
             stamp: 0,
             kinds: vec![Kind::Free(Tid(0)); HOME_BLOCKS as usize],
             history: BTreeMap::new(),
@@ -306,7 +276,7 @@ impl Workload {
         let journal = self.journal.take().expect("it is open");
         journal.close().expect("it closes");
         self.incarnation += 1;
-        self.journal = Some(open(&self.media, options(self.incarnation, self.broken)));
+        self.journal = Some(open(&self.media, options(self.incarnation)));
     }
 
     /// What is read is what was written last.
@@ -324,9 +294,9 @@ impl Workload {
 
 impl Run {
     /// Recovers what the cut left and compares. The error says what is wrong.
-    fn check(&self, media: &Media, acknowledged: u64, broken: Broken) -> Result<(), String> {
+    fn check(&self, media: &Media, acknowledged: u64) -> Result<(), String> {
         let home: Arc<dyn BlockDevice> = media.device.clone();
-        onejournal_journal::recover(&home, &media.space(), &UUID, &recover_options(broken))
+        onejournal_journal::recover(&home, &media.space(), &UUID, &RecoverOptions::default())
             .map_err(|error| format!("recovery: {error}"))?;
         let header =
             onejournal_journal::scan(&media.space(), &UUID).map_err(|e| e.to_string())?.header;
@@ -343,7 +313,7 @@ impl Run {
     }
 
     /// Checks every cut with each survival. Returns how many states that were.
-    fn check_all(&self, seed: u64, broken: Broken) -> Result<usize, String> {
+    fn check_all(&self, seed: u64) -> Result<usize, String> {
         let mut state_count = 0;
         let mut cursor = self.traces.cursor();
         for (index, cut) in self.traces.moments().into_iter().enumerate() {
@@ -352,18 +322,18 @@ impl Run {
             let survivals = Survival::EXTREMES.into_iter().chain((0..3).map(Survival::Random));
             for (survival, shift) in survivals.zip(index..) {
                 let on = On::ALL[shift % On::ALL.len()];
-                self.check(&cursor.crash(survival).power_up_on(on), acknowledged, broken)
+                self.check(&cursor.crash(survival).power_up_on(on), acknowledged)
                     .map_err(|text| format!("seed {seed} cut {cut} {survival:?} {on:?}: {text}"))?;
                 state_count += 1;
             }
             if index % 5 == 0 {
                 state_count += self
-                    .check_lost_headers(&cursor.crash(Survival::Issued), acknowledged, broken)
+                    .check_lost_headers(&cursor.crash(Survival::Issued), acknowledged)
                     .map_err(|text| format!("seed {seed} cut {cut}, {text}"))?;
             }
             if index % 23 == 0 {
                 state_count += self
-                    .check_recovery_cut(&cursor.crash(Survival::Issued), acknowledged, broken)
+                    .check_recovery_cut(&cursor.crash(Survival::Issued), acknowledged)
                     .map_err(|text| format!("seed {seed} cut {cut}, recovery cut: {text}"))?;
             }
         }
@@ -371,41 +341,31 @@ impl Run {
     }
 
     /// Either header slot is damaged afterwards; the other one is enough.
-    fn check_lost_headers(
-        &self,
-        images: &Images,
-        acknowledged: u64,
-        broken: Broken,
-    ) -> Result<usize, String> {
+    fn check_lost_headers(&self, images: &Images, acknowledged: u64) -> Result<usize, String> {
         for slot in 0..2 {
             let media = images.power_up();
             if media.nvram.is_some() {
                 return Ok(0); // It is simulated without damage.
             }
             media.device.flip_bit((HOME_BLOCKS + slot) * 4096 + 20, 3);
-            self.check(&media, acknowledged, broken)
+            self.check(&media, acknowledged)
                 .map_err(|text| format!("header slot {slot} lost: {text}"))?;
         }
         Ok(2)
     }
 
     /// Cuts recovery itself at every event.
-    fn check_recovery_cut(
-        &self,
-        images: &Images,
-        acknowledged: u64,
-        broken: Broken,
-    ) -> Result<usize, String> {
+    fn check_recovery_cut(&self, images: &Images, acknowledged: u64) -> Result<usize, String> {
         let first = images.power_up();
         first.start_trace();
-        self.check(&first, acknowledged, broken)?;
+        self.check(&first, acknowledged)?;
         let traces = first.take_trace();
         let mut cursor = traces.cursor();
         let mut state_count = 0;
         for cut in traces.moments() {
             cursor.advance_to(cut);
             for survival in [Survival::Nothing, Survival::Everything, Survival::Random(1)] {
-                self.check(&cursor.crash(survival).power_up(), acknowledged, broken)?;
+                self.check(&cursor.crash(survival).power_up(), acknowledged)?;
                 state_count += 1;
             }
         }
@@ -436,18 +396,12 @@ fn check_block(bytes: &[u8], versions: &[Version], state: Tid) -> Result<(), Str
     }
 }
 
-fn run_and_check(
-    place: Place,
-    seed: u64,
-    step_count: usize,
-    broken: Broken,
-) -> Result<usize, String> {
-    Workload::new(place, seed, broken).run(step_count).check_all(seed, broken)
+fn run_and_check(place: Place, seed: u64, step_count: usize) -> Result<usize, String> {
+    Workload::new(place, seed).run(step_count).check_all(seed)
 }
 
 fn check_seeds(place: Place) {
-    let state_count: usize =
-        (0..6).map(|seed| run_and_check(place, seed, 250, Broken::Nothing).unwrap()).sum();
+    let state_count: usize = (0..6).map(|seed| run_and_check(place, seed, 250).unwrap()).sum();
     println!("{state_count} states");
     assert!(state_count > 5000, "{state_count} states");
 }
@@ -465,56 +419,59 @@ fn every_cut_leaves_a_state_that_was_promised_with_the_journal_on_nvram() {
 /// Each way to break the engine is seen by the check above.
 #[cfg(feature = "canary")]
 mod canary {
+    use onejournal_journal::Fault;
+
     use super::*;
 
-    fn assert_caught(broken: Broken) {
-        assert_caught_on(Place::Device, broken);
-        assert_caught_on(Place::Nvram, broken);
+    fn assert_caught(fault: Fault) {
+        assert_caught_on(Place::Device, fault);
+        assert_caught_on(Place::Nvram, fault);
     }
 
-    fn assert_caught_on(place: Place, broken: Broken) {
-        let caught = (0..20).find_map(|seed| run_and_check(place, seed, 250, broken).err());
+    fn assert_caught_on(place: Place, fault: Fault) {
+        let find = || (0..20).find_map(|seed| run_and_check(place, seed, 250).err());
+        let caught = fault::with(fault, find);
         let caught = caught.unwrap_or_else(|| panic!("{place:?}: nobody noticed"));
-        println!("{place:?}, {broken:?}: {caught}");
+        println!("{place:?}, {fault:?}: {caught}");
     }
 
     #[test]
     fn a_checksum_that_is_ignored_is_caught() {
-        assert_caught(Broken::ChecksumIgnored);
+        assert_caught(Fault::ChecksumIgnored);
     }
 
     #[test]
     fn writing_home_before_the_commit_is_caught() {
-        assert_caught(Broken::HomeBeforeCommit);
+        assert_caught(Fault::HomeBeforeCommit);
     }
 
     #[test]
     fn dropped_revokes_are_caught() {
-        assert_caught(Broken::RevokesDropped);
+        assert_caught(Fault::RevokesDropped);
     }
 
     #[test]
     fn a_commit_that_is_not_durable_is_caught() {
-        assert_caught(Broken::CommitNotDurable);
+        assert_caught(Fault::CommitNotDurable);
     }
 
     #[test]
     fn a_delta_whose_base_did_not_go_home_is_caught() {
-        assert_caught(Broken::DeltaWithoutBase);
+        assert_caught(Fault::DeltaWithoutBase);
     }
 
     #[test]
     fn a_reach_that_is_not_written_is_caught() {
-        assert_caught(Broken::ReachNotWritten);
+        assert_caught(Fault::ReachNotWritten);
     }
 
     #[test]
     fn a_tail_in_one_header_slot_is_caught() {
-        assert_caught_on(Place::Device, Broken::TailInOneSlot);
+        assert_caught_on(Place::Device, Fault::TailInOneSlot);
     }
 
     #[test]
     fn a_checkpoint_without_a_flush_is_caught() {
-        assert_caught(Broken::CheckpointNotFlushed);
+        assert_caught(Fault::CheckpointNotFlushed);
     }
 }

@@ -296,33 +296,19 @@ mod orders {
 
     const A_MINUTE: Duration = Duration::from_secs(60);
 
-    #[cfg(feature = "canary")]
-    fn is_broken(options: &Options) -> bool {
-        options.broken != onejournal_journal::Broken::Nothing
-    }
-
-    #[cfg(not(feature = "canary"))]
-    fn is_broken(_: &Options) -> bool {
-        false
-    }
-
     /// While `first` is held back in its write home, `second` runs; whether that waits for the former.
-    fn waits(
-        rig: &Rig,
-        is_broken: bool,
-        first: impl FnOnce() + Send,
-        second: impl FnOnce() + Send,
-    ) -> bool {
+    fn waits(rig: &Rig, first: impl FnOnce() + Send, second: impl FnOnce() + Send) -> bool {
         let gate = &rig.home.inner().writes;
         gate.close_for(1);
         std::thread::scope(|scope| {
-            scope.spawn(first);
+            scope.spawn(fault::carry(first));
             gate.wait_for(1);
-            let second = scope.spawn(second);
+            let second = scope.spawn(fault::carry(second));
             // Nothing but the engine holds the second back: if it did not, it would be done soon. A
             // faulty engine gets all the time it needs, so that a busy machine excuses nothing.
             let started = Instant::now();
-            let is_patient = |turn| turn < 10_000 || is_broken && started.elapsed() < A_MINUTE;
+            let is_patient =
+                |turn| turn < 10_000 || fault::is_any() && started.elapsed() < A_MINUTE;
             (0..).take_while(|n| !second.is_finished() && is_patient(*n)).for_each(|_| yield_now());
             let waits = !second.is_finished();
             gate.open();
@@ -332,27 +318,21 @@ mod orders {
 
     /// A sync takes a transaction's data out and is held back; the transaction is committed.
     fn a_commit_waits_for_what_a_sync_writes(options: Options) -> bool {
-        let (rig, broken) = (Rig::new(), is_broken(&options));
+        let rig = Rig::new();
         let journal = rig.open(options);
         put_ordered_of(&journal, ONE, 5, 1);
         let tid = put(&journal, 7, 1);
-        waits(
-            &rig,
-            broken,
-            || journal.flush_in_place_of(ONE).unwrap(),
-            || journal.sync(tid).unwrap(),
-        )
+        waits(&rig, || journal.flush_in_place_of(ONE).unwrap(), || journal.sync(tid).unwrap())
     }
 
     /// The buffered data of two owners are taken out by somebody who is held back; one of them syncs.
     fn a_sync_waits_for_what_others_write_of_its_own(options: Options) -> bool {
-        let (rig, broken) = (Rig::new(), is_broken(&options));
+        let rig = Rig::new();
         let journal = rig.open(options);
         put_ordered_of(&journal, ONE, 5, 1);
         put_ordered_of(&journal, OTHER, 6, 1);
         waits(
             &rig,
-            broken,
             || journal.flush_in_place().unwrap(),
             || journal.flush_in_place_of(ONE).unwrap(),
         )
@@ -360,11 +340,10 @@ mod orders {
 
     /// A caller's direct write is held back; everything is to be made durable.
     fn a_flush_of_all_waits_for_direct_writes(options: Options) -> bool {
-        let (rig, broken) = (Rig::new(), is_broken(&options));
+        let rig = Rig::new();
         let journal = rig.open(options);
         waits(
             &rig,
-            broken,
             || journal.write_in_place(HomeBlock(5), filled(1).as_ref()).unwrap(),
             || journal.flush_in_place().unwrap(),
         )
@@ -372,7 +351,7 @@ mod orders {
 
     /// A version on its way home is held back; the block is written again.
     fn the_later_write_of_a_block_is_the_last(options: Options, is_direct: bool) -> bool {
-        let (rig, broken) = (Rig::new(), is_broken(&options));
+        let rig = Rig::new();
         let journal = rig.open(options);
         put_ordered_of(&journal, ONE, 5, 1);
         let write_again = || {
@@ -383,7 +362,7 @@ mod orders {
                 journal.write_buffered_of(ONE).unwrap();
             }
         };
-        waits(&rig, broken, || journal.write_buffered_of(ONE).unwrap(), write_again);
+        waits(&rig, || journal.write_buffered_of(ONE).unwrap(), write_again);
         rig.at_home(5)[0] == 2
     }
 
@@ -411,15 +390,20 @@ mod orders {
     #[cfg(feature = "canary")]
     #[test]
     fn canary_faults_in_them_are_found() {
-        use onejournal_journal::Broken;
-        let broken = |broken| Options { broken, ..quiet() };
-        assert!(!a_commit_waits_for_what_a_sync_writes(broken(Broken::WriteOutNotAwaited)));
-        let not_awaited = broken(Broken::TakenByOthersNotAwaited);
-        assert!(!a_sync_waits_for_what_others_write_of_its_own(not_awaited.clone()));
-        assert!(!a_flush_of_all_waits_for_direct_writes(not_awaited));
-        let overtaken = broken(Broken::InPlaceOvertaken);
-        assert!(!the_later_write_of_a_block_is_the_last(overtaken.clone(), true));
-        assert!(!the_later_write_of_a_block_is_the_last(overtaken, false));
+        use onejournal_journal::Fault::{
+            InPlaceOvertaken, TakenByOthersNotAwaited, WriteOutNotAwaited,
+        };
+        fault::with(WriteOutNotAwaited, || {
+            assert!(!a_commit_waits_for_what_a_sync_writes(quiet()));
+        });
+        fault::with(TakenByOthersNotAwaited, || {
+            assert!(!a_sync_waits_for_what_others_write_of_its_own(quiet()));
+            assert!(!a_flush_of_all_waits_for_direct_writes(quiet()));
+        });
+        fault::with(InPlaceOvertaken, || {
+            assert!(!the_later_write_of_a_block_is_the_last(quiet(), true));
+            assert!(!the_later_write_of_a_block_is_the_last(quiet(), false));
+        });
     }
 }
 

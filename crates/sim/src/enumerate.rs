@@ -129,7 +129,7 @@ pub fn enumerate_recording(recording: &Recording, effort: &Effort) -> Result<Tal
     let shared = Shared::default();
     std::thread::scope(|scope| {
         for _ in 0..effort.worker_count.max(1) {
-            scope.spawn(|| shared.work(recording, effort, &cuts));
+            scope.spawn(fault::carry(|| shared.work(recording, effort, &cuts)));
         }
     });
     let failures = shared.failures.into_inner().unwrap_or_else(PoisonError::into_inner);

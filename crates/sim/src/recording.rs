@@ -28,30 +28,18 @@ pub struct Stage<'a> {
     pub wrap: &'a Wrap,
     /// What stands between the file system and NVRAM.
     pub wrap_nvram: &'a WrapNvram,
-    /// The fault that is built into the engine.
-    #[cfg(feature = "canary")]
-    pub broken: journal::Broken,
 }
 
 impl Stage<'_> {
     /// Nothing is wrong.
     pub fn sound() -> Stage<'static> {
-        Stage {
-            wrap: &|device| device,
-            wrap_nvram: &|nvram| nvram,
-            #[cfg(feature = "canary")]
-            broken: journal::Broken::Nothing,
-        }
+        Stage { wrap: &|device| device, wrap_nvram: &|nvram| nvram }
     }
 
     /// How volumes of that run are opened.
     pub fn setup(&self, case: &Case) -> Setup {
         let mut setup = Setup::new(case.data_mode, case.seed);
         setup.codec = case.journal.codec;
-        #[cfg(feature = "canary")]
-        {
-            setup.broken = self.broken;
-        }
         setup
     }
 }

@@ -25,22 +25,12 @@ pub struct Setup {
     pub codec: DeltaCodec,
     /// The journal's own medium, if it has one.
     pub journal: Option<Medium>,
-    /// The fault that is built into the engine.
-    #[cfg(feature = "canary")]
-    pub broken: journal::Broken,
 }
 
 impl Setup {
     /// Nothing is broken.
     pub fn new(data_mode: DataMode, seed: u64) -> Setup {
-        Setup {
-            data_mode,
-            seed,
-            codec: DeltaCodec::Runs,
-            journal: None,
-            #[cfg(feature = "canary")]
-            broken: journal::Broken::Nothing,
-        }
+        Setup { data_mode, seed, codec: DeltaCodec::Runs, journal: None }
     }
 
     /// The same on other media.
@@ -71,8 +61,6 @@ impl Setup {
             background: false,
             clock: Arc::new(clock),
             random_seed: self.seed.wrapping_mul(1000).wrapping_add(incarnation),
-            #[cfg(feature = "canary")]
-            broken: self.broken,
             ..OpenOptions::default()
         }
     }

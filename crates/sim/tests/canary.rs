@@ -95,70 +95,68 @@ fn a_failing_run_is_made_short() {
 }
 
 #[cfg(feature = "canary")]
-mod broken_engines {
+mod faulty_engines {
     use super::*;
-    use journal::Broken;
+    use journal::Fault;
 
-    fn broken(broken: Broken) {
-        let stage = Stage { broken, ..Stage::sound() };
+    fn is_found(fault: Fault) {
         let workloads = [Workload::Writers, Workload::Reuse, Workload::Random];
-        let failure = find(&stage, &workloads);
-        println!("{broken:?}: {:.300}", failure.clone().unwrap_or_default());
-        assert!(failure.is_some(), "{broken:?} must be found within {STATE_LIMIT} states");
+        let failure = fault::with(fault, || find(&Stage::sound(), &workloads));
+        println!("{fault:?}: {:.300}", failure.clone().unwrap_or_default());
+        assert!(failure.is_some(), "{fault:?} must be found within {STATE_LIMIT} states");
     }
 
     /// The same with a journal elsewhere, or DJFS' codec.
-    fn broken_on(broken: Broken, journal: &str) {
-        let stage = Stage { broken, ..Stage::sound() };
+    fn is_found_on(fault: Fault, journal: &str) {
         let workloads = [Workload::Writers, Workload::Reuse, Workload::Rounds];
         let kind = journal.parse().expect("a kind of journal");
         let modes = [DataMode::Delta, DataMode::Ordered];
-        let failure = find_on(&stage, &workloads, kind, modes);
-        println!("{broken:?} {journal}: {:.300}", failure.clone().unwrap_or_default());
-        assert!(failure.is_some(), "{broken:?} must be found within {STATE_LIMIT} states");
+        let failure = fault::with(fault, || find_on(&Stage::sound(), &workloads, kind, modes));
+        println!("{fault:?} {journal}: {:.300}", failure.clone().unwrap_or_default());
+        assert!(failure.is_some(), "{fault:?} must be found within {STATE_LIMIT} states");
     }
 
     #[test]
     fn a_broken_engine_is_found_out_with_its_journal_on_nvram() {
         for fault in [
-            Broken::ChecksumIgnored,
-            Broken::HomeBeforeCommit,
-            Broken::CommitNotDurable,
-            Broken::CheckpointNotFlushed,
+            Fault::ChecksumIgnored,
+            Fault::HomeBeforeCommit,
+            Fault::CommitNotDurable,
+            Fault::CheckpointNotFlushed,
         ] {
-            broken_on(fault, "nvram");
+            is_found_on(fault, "nvram");
         }
     }
 
     #[test]
     fn a_broken_engine_is_found_out_with_the_codec_of_djfs() {
         for journal in ["volume:xor-lzo", "nvram:xor-lzo"] {
-            broken_on(Broken::XorWithoutBase, journal);
+            is_found_on(Fault::XorWithoutBase, journal);
         }
     }
 
     #[test]
     fn ignoring_checksums_is_found_out() {
-        broken(Broken::ChecksumIgnored);
+        is_found(Fault::ChecksumIgnored);
     }
 
     #[test]
     fn going_home_before_the_commit_is_found_out() {
-        broken(Broken::HomeBeforeCommit);
+        is_found(Fault::HomeBeforeCommit);
     }
 
     #[test]
     fn dropping_revokes_is_found_out() {
-        broken(Broken::RevokesDropped);
+        is_found(Fault::RevokesDropped);
     }
 
     #[test]
     fn commits_that_are_not_durable_are_found_out() {
-        broken(Broken::CommitNotDurable);
+        is_found(Fault::CommitNotDurable);
     }
 
     #[test]
     fn checkpoints_that_are_not_flushed_are_found_out() {
-        broken(Broken::CheckpointNotFlushed);
+        is_found(Fault::CheckpointNotFlushed);
     }
 }

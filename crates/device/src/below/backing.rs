@@ -10,10 +10,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, Stat};
+use rustix::fs::{OFlags, Stat};
 
-use crate::below::loop_device::{LoopStatus, loop_status};
-use crate::disk::geometry::Kind;
+use super::kind::Kind;
+use super::loop_status::{LoopStatus, loop_status};
+use super::sysfs::{device_number, open_node, sysfs_directory};
 
 /// Deeper stacks of loop devices and partitions are refused.
 const DEPTH_MAX: usize = 16;
@@ -122,42 +123,6 @@ fn status_of(device: u64, directory: &Path, name: &Path) -> io::Result<LoopStatu
         offset_bytes: number("offset")?,
         limit_bytes: number("sizelimit")?,
     })
-}
-
-/// Opens the node of a block device below `/dev`.
-pub(crate) fn open_node(device: u64, flags: OFlags) -> rustix::io::Result<rustix::fd::OwnedFd> {
-    let path = node_path(device);
-    let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
-    if rustix::fs::fstat(&fd)?.st_rdev != device {
-        return Err(rustix::io::Errno::NODEV);
-    }
-    Ok(fd)
-}
-
-/// The usual path of a block device.
-pub(crate) fn node_path(device: u64) -> PathBuf {
-    let uevent = fs::read_to_string(sysfs_directory(device).join("uevent")).unwrap_or_default();
-    let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME="));
-    let numbers = format!("block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-    Path::new("/dev").join(name.unwrap_or(&numbers))
-}
-
-/// The directory of a block device in sysfs.
-pub(crate) fn sysfs_directory(device: u64) -> PathBuf {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
-}
-
-/// The number of the device that a directory in sysfs belongs to.
-pub(crate) fn device_number(directory: &Path) -> io::Result<u64> {
-    let text = fs::read_to_string(directory.join("dev"))?;
-    parse_device(text.trim()).ok_or_else(|| io::Error::other("no device number in sysfs"))
-}
-
-/// `MAJOR:MINOR` in decimal.
-pub(crate) fn parse_device(text: &str) -> Option<u64> {
-    let (major, minor) = text.split_once(':')?;
-    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
 fn sectors(path: &Path) -> io::Result<u64> {

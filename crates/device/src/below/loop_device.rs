@@ -3,21 +3,21 @@
 use std::ffi::c_void;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::ioctl::{self, Getter, Ioctl, IoctlOutput, NoArg, Opcode, Setter};
+use rustix::ioctl::{self, Ioctl, IoctlOutput, NoArg, Opcode, Setter};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-use crate::claim::take::{errno, refused};
-use crate::{DeviceError, Result};
+use super::loop_status::LoopInfo64;
+use crate::error::{DeviceError, Result};
+use crate::error::{errno, refused};
 
 const LOOP_CTL_GET_FREE: Opcode = 0x4c82;
 const LOOP_CONFIGURE: Opcode = 0x4c0a;
 const LOOP_CLR_FD: Opcode = 0x4c01;
-const LOOP_GET_STATUS64: Opcode = 0x4c05;
 
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
@@ -26,25 +26,6 @@ const LO_FLAGS_DIRECT_IO: u32 = 16;
 /// Between asking for a free device and configuring it somebody else may take it; the kernel
 /// then says EBUSY and wants to be asked again. More losses in a row are not that race.
 const ATTEMPT_COUNT_MAX: usize = 64;
-
-/// `struct loop_info64` of the kernel's interface.
-#[derive(FromZeros, IntoBytes, Immutable)]
-#[repr(C)]
-struct LoopInfo64 {
-    lo_device: u64,
-    lo_inode: u64,
-    lo_rdevice: u64,
-    lo_offset: u64,
-    lo_sizelimit: u64,
-    lo_number: u32,
-    lo_encrypt_type: u32,
-    lo_encrypt_key_size: u32,
-    lo_flags: u32,
-    lo_file_name: [u8; 64],
-    lo_crypt_name: [u8; 64],
-    lo_encrypt_key: [u8; 32],
-    lo_init: [u64; 2],
-}
 
 /// `struct loop_config` of the kernel's interface.
 #[derive(FromZeros, IntoBytes, Immutable)]
@@ -56,35 +37,7 @@ struct LoopConfig {
     reserved: [u64; 8],
 }
 
-const _: () = assert!(size_of::<LoopInfo64>() == 232 && size_of::<LoopConfig>() == 304);
-
-/// What an attached loop device shows, and where of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LoopStatus {
-    /// Number of the file system of its file.
-    pub(crate) device: u64,
-    /// Number of its file's inode.
-    pub(crate) inode: u64,
-    /// Number of the block device that its file is; 0: it is an ordinary file.
-    pub(crate) block_device: u64,
-    pub(crate) offset_bytes: u64,
-    /// 0: up to the end.
-    pub(crate) limit_bytes: u64,
-}
-
-/// Asks the kernel about the open loop device.
-pub(crate) fn loop_status(device: OwnedFd) -> rustix::io::Result<LoopStatus> {
-    // SAFETY: LOOP_GET_STATUS64 stores a `struct loop_info64` through its argument, which
-    // `LoopInfo64` is (size asserted above); all its fields take any bytes.
-    let info = unsafe { ioctl::ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo64>::new()) }?;
-    Ok(LoopStatus {
-        device: info.lo_device,
-        inode: info.lo_inode,
-        block_device: info.lo_rdevice,
-        offset_bytes: info.lo_offset,
-        limit_bytes: info.lo_sizelimit,
-    })
-}
+const _: () = assert!(size_of::<LoopConfig>() == 304);
 
 /// How a file is attached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -2,7 +2,9 @@
 
 use crate::sync::RwLock;
 
-use crate::{BlockDevice, Durability, Operation, Result, check_span};
+use crate::block::block_device::{BlockDevice, check_span};
+use crate::durability::Durability;
+use crate::error::{Operation, Result};
 
 /// A block device whose bytes live in this process.
 pub struct MemoryDevice {

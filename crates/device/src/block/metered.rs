@@ -3,7 +3,9 @@
 use std::ops::Sub;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{BlockDevice, Durability, Result};
+use crate::block::block_device::BlockDevice;
+use crate::durability::Durability;
+use crate::error::Result;
 
 /// Operations and bytes that were asked of a device, failed ones included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -155,7 +157,7 @@ impl<D: BlockDevice> BlockDevice for Metered<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MemoryDevice;
+    use crate::block::memory::MemoryDevice;
 
     #[test]
     fn counts_each_operation_and_a_durable_write_as_write_and_flush() {

@@ -4,37 +4,27 @@
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::below::backing::{Backing, Root, node_path};
+use super::proc_locks::Lock;
+use crate::below::backing::{Backing, Root};
 use crate::below::mount_table::{MountEntry, mounts_in, own_mounts};
-use crate::claim::other_users::Lock;
+use crate::below::sysfs::node_path;
+use crate::error::InUse;
 use crate::process::processes::{process_name, processes};
 
-/// Why a disk cannot be had.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {text}", path.display())]
-pub(crate) struct InUse {
-    path: PathBuf,
-    text: String,
-    /// See [`DeviceError::is_held_by_kernel`](crate::DeviceError::is_held_by_kernel).
-    pub(crate) is_held_by_kernel: bool,
-}
-
-impl InUse {
-    /// Of the disk `disk` at `path`. `through`: the block device that was found to be in use.
-    pub(crate) fn of(path: &Path, disk: &Backing, through: Option<u64>) -> InUse {
-        let is_it = |entry: &MountEntry| is_mount_of(entry, disk, through);
-        let mounted = own_mounts().unwrap_or_default().into_iter().find(is_it);
-        let process = holder(disk);
-        let is_held_by_kernel = through.is_some() && mounted.is_none() && process.is_none();
-        let text = describe(path, through, is_it, mounted.as_ref(), process);
-        InUse { path: path.to_owned(), text, is_held_by_kernel }
-    }
+/// Of the disk `disk` at `path`. `through`: the block device that was found to be in use.
+pub(crate) fn describe(path: &Path, disk: &Backing, through: Option<u64>) -> InUse {
+    let is_it = |entry: &MountEntry| is_mount_of(entry, disk, through);
+    let mounted = own_mounts().unwrap_or_default().into_iter().find(is_it);
+    let process = holder(disk);
+    let is_held_by_kernel = through.is_some() && mounted.is_none() && process.is_none();
+    let text = sentence(path, through, is_it, mounted.as_ref(), process);
+    InUse { path: path.to_owned(), text, is_held_by_kernel }
 }
 
 /// A sentence. `mounted`: in our namespace. `process`: has a lock on it.
-fn describe(
+fn sentence(
     path: &Path,
     through: Option<u64>,
     is_it: impl Fn(&MountEntry) -> bool,

@@ -2,6 +2,7 @@
 
 pub(crate) mod in_use;
 pub(crate) mod other_users;
+pub(crate) mod proc_locks;
 pub(crate) mod published;
 pub(crate) mod range_lock;
 pub(crate) mod take;

@@ -15,10 +15,10 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, Stat};
 
+use super::proc_locks::Lock;
+use super::range_lock::lock_range;
+use crate::access::Access;
 use crate::below::backing::{Backing, Root};
-use crate::claim::other_users::Lock;
-use crate::claim::range_lock::lock_range;
-use crate::claim::take::Access;
 
 /// Names begin here; no disk is so large.
 const NAMES_FROM: u64 = 1 << 62;

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
 
-use crate::claim::take::Access;
+use crate::access::Access;
 
 /// Locks `start..end` of the open `fd`, shared for reading or alone for writing; `end` of
 /// `u64::MAX` has no end. `false`: somebody else has a part of it.

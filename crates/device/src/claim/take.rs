@@ -18,7 +18,6 @@
 //! such claims, and for locks of the file, in `/proc/locks`.
 
 use std::ffi::c_int;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -27,30 +26,14 @@ use rustix::fs::{FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Getter, Opcode};
 
-use super::{other_users, published};
+use super::range_lock::lock_range;
+use super::{in_use, other_users, published};
+use crate::access::Access;
 use crate::below::backing::{Backing, Root};
-use crate::claim::in_use::InUse;
-use crate::claim::range_lock::lock_range;
-use crate::disk::geometry::Kind;
-use crate::{DeviceError, Operation, Result, Trust};
-
-/// What a disk is opened for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Reading, together with other readers.
-    ReadOnly,
-    /// Reading and writing, alone.
-    ReadWrite,
-}
-
-impl Access {
-    pub(crate) fn flags(self) -> OFlags {
-        match self {
-            Access::ReadOnly => OFlags::RDONLY,
-            Access::ReadWrite => OFlags::RDWR,
-        }
-    }
-}
+use crate::below::kind::Kind;
+use crate::error::{DeviceError, Operation, Result};
+use crate::error::{errno, refused};
+use crate::files::trust::Trust;
 
 /// An open, locked disk.
 pub(crate) struct Claimed {
@@ -204,20 +187,8 @@ fn lock_span(path: &Path, fd: impl AsFd, access: Access, backing: &Backing) -> R
 
 /// Somebody else uses what is behind `path`; `through`: this block device.
 fn busy(path: &Path, backing: &Backing, through: Option<u64>) -> DeviceError {
-    let why = InUse::of(path, backing, through);
+    let why = in_use::describe(path, backing, through);
     DeviceError::new(Operation::Open, 0, 0, io::Error::new(io::ErrorKind::ResourceBusy, why))
-}
-
-/// An error of opening `path`.
-pub(crate) fn refused(path: &Path, kind: io::ErrorKind, why: impl fmt::Display) -> DeviceError {
-    let why = format!("{}: {why}", path.display());
-    DeviceError::new(Operation::Open, 0, 0, io::Error::new(kind, why))
-}
-
-/// An error of opening `path` that the system reported.
-pub(crate) fn errno(path: &Path, errno: Errno) -> DeviceError {
-    let source = io::Error::from(errno);
-    refused(path, source.kind(), source)
 }
 
 fn kind_of(path: &Path, stat: &Stat) -> Result<Kind> {

@@ -11,8 +11,9 @@ use std::fs;
 
 use rustix::fs::Stat;
 
-use crate::below::backing::{Backing, Root, device_number, sysfs_directory};
-use crate::disk::geometry::Kind;
+use crate::below::backing::{Backing, Root};
+use crate::below::kind::Kind;
+use crate::below::sysfs::{device_number, sysfs_directory};
 
 /// More devices than this below one disk are not looked at.
 const DEVICES_MAX: usize = 64;
@@ -60,7 +61,10 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{Access, BlockDevice, Disk, LoopDevice, LoopOptions};
+    use crate::access::Access;
+    use crate::below::loop_device::{LoopDevice, LoopOptions};
+    use crate::block::block_device::BlockDevice;
+    use crate::disk::device::Disk;
 
     #[test]
     fn a_file_system_without_a_block_device_is_its_own() {

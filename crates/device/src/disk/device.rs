@@ -28,13 +28,18 @@ use crate::sync::Mutex;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::caches;
-use super::geometry::{Geometry, Kind, SECTOR_BYTES_MAX};
+use super::geometry::{Geometry, SECTOR_BYTES_MAX};
+use crate::access::Access;
+use crate::below::kind::Kind;
 use crate::below::length::Length;
-use crate::claim::take::{Access, Claimed, claim, errno, refused};
+use crate::block::block_device::{BlockDevice, check_span};
+use crate::buffer::aligned::AlignedBuf;
+use crate::claim::take::{Claimed, claim};
+use crate::durability::Durability;
+use crate::error::{DeviceError, Operation, Result};
+use crate::error::{errno, refused};
+use crate::files::trust::Trust;
 use crate::uring::ring::RingPool;
-use crate::{
-    AlignedBuf, BlockDevice, DeviceError, Durability, Operation, Result, Trust, check_span,
-};
 
 /// A file or block device, locked against other users for as long as it is open.
 pub struct Disk {

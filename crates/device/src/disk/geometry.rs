@@ -1,15 +1,18 @@
 //! What a file or block device is like: its size, its sectors, what its writes survive.
 
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, FsWord, OFlags, SeekFrom, Stat, StatxFlags};
+use rustix::fs::{AtFlags, OFlags, SeekFrom, Stat, StatxFlags};
 
-use crate::Durability;
-use crate::below::backing::{Backing, Root, sysfs_directory};
+use crate::below::backing::{Backing, Root};
+use crate::below::file_system::file_system_durability;
+use crate::below::kind::Kind;
 use crate::below::mount_table::own_mounts;
+use crate::below::sysfs::sysfs_directory;
+use crate::durability::Durability;
 
 /// Smallest and largest logical sector.
 const SECTOR_BYTES_MIN: u32 = 512;
@@ -20,28 +23,6 @@ const BIO_BYTES_MAX: u64 = 1 << 20;
 
 /// Assumed where the block queue does not say what it takes in one request.
 const REQUEST_BYTES_DEFAULT: u64 = 128 << 10;
-
-/// What kind of thing a disk is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    File,
-    Block,
-}
-
-impl Kind {
-    /// The kind of what `stat` describes, or the name of what cannot be a disk.
-    pub(crate) fn of(stat: &Stat) -> Result<Kind, &'static str> {
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Kind::File),
-            FileType::BlockDevice => Ok(Kind::Block),
-            FileType::Directory => Err("a directory"),
-            FileType::CharacterDevice => Err("a character device"),
-            FileType::Fifo => Err("a pipe"),
-            FileType::Socket => Err("a socket"),
-            _ => Err("of an unknown kind"),
-        }
-    }
-}
 
 /// Size, alignment and durability of an open disk.
 #[derive(Debug, Clone, Copy)]
@@ -111,17 +92,6 @@ fn file_alignment(fd: BorrowedFd<'_>) -> rustix::io::Result<(usize, usize)> {
 
 fn clamp_sector(bytes: u32) -> usize {
     bytes.clamp(SECTOR_BYTES_MIN, SECTOR_BYTES_MAX) as usize
-}
-
-/// What the file system that a file is on survives. Memory file systems keep nothing beyond the kernel's life, and swap is no storage.
-pub fn file_system_durability(fd: impl AsFd) -> Durability {
-    const TMPFS_MAGIC: FsWord = 0x0102_1994;
-    const RAMFS_MAGIC: FsWord = 0x8584_58f6;
-    const HUGETLBFS_MAGIC: FsWord = 0x9584_58f6;
-    match rustix::fs::fstatfs(fd).map(|statfs| statfs.f_type) {
-        Ok(TMPFS_MAGIC | RAMFS_MAGIC | HUGETLBFS_MAGIC) => Durability::Process,
-        _ => Durability::Power,
-    }
 }
 
 /// RAM disks survive nothing; a loop device survives what its file does.
@@ -195,13 +165,5 @@ mod tests {
     fn an_unknown_queue_gets_the_cautious_limit() {
         assert_eq!(request_bytes_max(rustix::fs::makedev(4095, 77)), REQUEST_BYTES_DEFAULT);
         assert!(!needs_no_flush(rustix::fs::makedev(4095, 77)));
-    }
-
-    #[test]
-    fn the_kind_of_everything_that_is_no_disk_has_a_name() {
-        let kind = |path: &str| Kind::of(&rustix::fs::stat(path).expect("stat"));
-        assert_eq!(kind("/"), Err("a directory"));
-        assert_eq!(kind("/dev/null"), Err("a character device"));
-        assert_eq!(kind("/proc/self/exe"), Ok(Kind::File));
     }
 }

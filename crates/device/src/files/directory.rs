@@ -22,8 +22,10 @@ use std::path::PathBuf;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::claim::take::refused;
-use crate::{Access, DeviceError, Folder, Operation, Result};
+use crate::access::Access;
+use crate::error::refused;
+use crate::error::{DeviceError, Operation, Result};
+use crate::files::folder::Folder;
 
 /// A flat directory of files.
 pub trait FileStore: Send + Sync {
@@ -196,7 +198,7 @@ impl StoredFile for NamedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Trust;
+    use crate::files::trust::Trust;
 
     #[test]
     fn files_keep_what_is_written() {

@@ -25,8 +25,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::access::Access;
 use crate::files::trust::Owner;
-use crate::{Access, Trust};
+use crate::files::trust::Trust;
 
 impl Trust {
     /// Refuses what another user made or can change.

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::claim::take::{errno, refused};
-use crate::{Result, Trust};
+use crate::error::Result;
+use crate::error::{errno, refused};
+use crate::files::trust::Trust;
 
 /// As many links as the kernel follows.
 const LINKS_MAX: usize = 40;

@@ -7,7 +7,11 @@ use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use super::bus::Span;
-use crate::Access;
+use crate::access::Access;
+
+/// What became of memory that is gone.
+pub(crate) const LOST: &str =
+    "the mapped memory is gone: its file was made shorter, or the machine has lost it";
 
 /// How the stores to a file's mapping relate to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::thread::futex;
 
-use crate::mapping::memory::{Mapping, Sharing};
-use crate::nvram::LOST;
-use crate::{Access, DeviceError, Operation, Result};
+use super::memory::{LOST, Mapping, Sharing};
+use crate::access::Access;
+use crate::error::{DeviceError, Operation, Result};
 
 const WORD_BYTES: usize = 8;
 

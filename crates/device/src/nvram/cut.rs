@@ -15,10 +15,9 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use super::LOST;
-use crate::Access;
+use crate::access::Access;
 use crate::below::length::Length;
-use crate::mapping::memory::{Mapping, Sharing};
+use crate::mapping::memory::{LOST, Mapping, Sharing};
 
 /// A file that is mapped whole and used alone.
 pub(super) struct CutWatch {

@@ -3,8 +3,10 @@
 use std::hint;
 use std::time::{Duration, Instant};
 
-use super::{Nvram, line_count, total_bytes};
-use crate::{Durability, Result};
+use super::interface::{Nvram, total_bytes};
+use super::line::line_count;
+use crate::durability::Durability;
+use crate::error::Result;
 
 /// NVRAM that takes longer for each cache line that is written back: the emulation by which
 /// the papers sweep over the latency of media (DJFS, evaluation).
@@ -71,7 +73,7 @@ impl<N: Nvram> Nvram for AddedLatency<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MappedNvram;
+    use crate::nvram::mapped::MappedNvram;
 
     #[test]
     fn every_line_takes_its_time_and_the_bytes_are_the_same() {

@@ -20,17 +20,17 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::cut::CutWatch;
+use super::interface::{Nvram, check_span, failed, total_bytes};
 use super::medium::{Medium, Promise};
 use super::persist::{self, STREAM_FROM_BYTES};
 use super::processor::{Native, Processor};
-use super::{Nvram, check_span, failed, total_bytes};
-use crate::claim::take::{Access, errno, lock_file, refused};
-use crate::mapping::memory::{Mapping, Sharing};
-use crate::{DeviceError, Durability, Operation, Result, Trust};
-
-/// What became of memory that is gone.
-pub(crate) const LOST: &str =
-    "the mapped memory is gone: its file was made shorter, or the machine has lost it";
+use crate::access::Access;
+use crate::claim::take::lock_file;
+use crate::durability::Durability;
+use crate::error::{DeviceError, Operation, Result};
+use crate::error::{errno, refused};
+use crate::files::trust::Trust;
+use crate::mapping::memory::{LOST, Mapping, Sharing};
 
 /// Memory mapped from a file or DAX device, locked against other users while it is open.
 pub struct MappedNvram {

@@ -16,9 +16,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Stat};
 
 use super::processor::Native;
-use crate::claim::take::refused;
-use crate::disk::geometry::{Kind, file_system_durability};
-use crate::{Access, Durability, Result};
+use crate::access::Access;
+use crate::below::file_system::file_system_durability;
+use crate::below::kind::Kind;
+use crate::durability::Durability;
+use crate::error::Result;
+use crate::error::refused;
 
 /// What can be mapped.
 #[derive(Debug, Clone, PartialEq, Eq)]

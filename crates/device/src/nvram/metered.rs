@@ -3,8 +3,10 @@
 use std::ops::Sub;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Nvram, line_count, total_bytes};
-use crate::{Durability, Result};
+use super::interface::{Nvram, total_bytes};
+use super::line::line_count;
+use crate::durability::Durability;
+use crate::error::Result;
 
 /// What was asked of an NVRAM, failed operations included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -129,7 +131,7 @@ impl<N: Nvram> Nvram for MeteredNvram<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MappedNvram;
+    use crate::nvram::mapped::MappedNvram;
 
     #[test]
     fn counts_lines_and_one_fence_for_each_durable_write() {

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::{Result, SharedWords};
+use crate::error::Result;
+use crate::mapping::words::SharedWords;
 
 /// A word that is zero in a forked process (`MADV_WIPEONFORK`, Linux 4.14): asking takes one load, where `getpid` is
 /// a system call.

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
-use crate::AlignedBuf;
+use crate::buffer::aligned::AlignedBuf;
 
 /// Bytes of a command that its file interprets.
 pub const COMMAND_BYTES: usize = 80;

@@ -178,8 +178,6 @@ fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Op
         commit_interval: options.commit_interval,
         background: options.background,
         incarnation,
-        #[cfg(feature = "canary")]
-        broken: options.broken,
         ..Options::default()
     };
     let feature_bits = found.feature_bits();

@@ -41,9 +41,6 @@ pub struct OpenOptions {
     pub random_seed: u64,
     /// Go on although the journal is damaged before its end: what lies behind the damage is lost.
     pub discard_damaged: bool,
-    /// A fault to build into the engine, so that a check can be seen to fail.
-    #[cfg(feature = "canary")]
-    pub broken: journal::Broken,
 }
 
 impl Default for OpenOptions {
@@ -62,8 +59,6 @@ impl Default for OpenOptions {
             clock: Arc::new(system_time),
             random_seed: system_seed(),
             discard_damaged: false,
-            #[cfg(feature = "canary")]
-            broken: journal::Broken::Nothing,
         }
     }
 }

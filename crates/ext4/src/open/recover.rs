@@ -11,12 +11,8 @@ use crate::Result;
 pub(crate) fn recover(found: &Found, options: &OpenOptions) -> Result<()> {
     let device = &found.raw.device;
     let space = place::to_recover(found, options.journal.as_ref())?;
-    let how = RecoverOptions {
-        discard_damaged: options.discard_damaged,
-        #[cfg(feature = "canary")]
-        broken: options.broken,
-        ..RecoverOptions::default()
-    };
+    let how =
+        RecoverOptions { discard_damaged: options.discard_damaged, ..RecoverOptions::default() };
     let recovery = journal::recover(device, &space, &found.superblock.s_uuid, &how)?;
     tracing::info!(
         "recovered {} transactions, {} blocks",

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tempfile::{NamedTempFile, TempDir};
 
 use super::*;
-use crate::{LoopDevice, LoopOptions};
+use crate::below::loop_device::{LoopDevice, LoopOptions};
 
 const SIZE_BYTES: u64 = 8 << 20;
 

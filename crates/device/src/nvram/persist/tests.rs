@@ -136,7 +136,7 @@ fn each_line_is_written_back_once_before_the_one_fence() {
             let bookkeeper = Bookkeeper::default();
             check(&bookkeeper, streamed, start, &pieces);
             assert_eq!(*bookkeeper.fence_count.borrow(), 1);
-            let lines = super::super::line_count(start as u64, data.len());
+            let lines = crate::line_count(start as u64, data.len());
             assert_eq!(bookkeeper.written.borrow().len() as u64, lines);
         }
     }

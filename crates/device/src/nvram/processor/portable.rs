@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering, fence};
 
-use super::super::LINE_BYTES;
-use super::Processor;
+use super::steps::Processor;
+use crate::nvram::line::LINE_BYTES;
 
 /// The processor this runs on.
 #[derive(Debug, Clone, Copy)]

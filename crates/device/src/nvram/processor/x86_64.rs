@@ -9,8 +9,8 @@
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 
-use super::super::{LINE_BYTES, WORD_BYTES};
-use super::Processor;
+use super::steps::Processor;
+use crate::nvram::line::{LINE_BYTES, WORD_BYTES};
 
 /// How a line is written back, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

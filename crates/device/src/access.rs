@@ -1,0 +1,21 @@
+//! How a medium is opened.
+
+use rustix::fs::OFlags;
+
+/// What a disk is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reading, together with other readers.
+    ReadOnly,
+    /// Reading and writing, alone.
+    ReadWrite,
+}
+
+impl Access {
+    pub(crate) fn flags(self) -> OFlags {
+        match self {
+            Access::ReadOnly => OFlags::RDONLY,
+            Access::ReadWrite => OFlags::RDWR,
+        }
+    }
+}

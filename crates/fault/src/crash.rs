@@ -1,0 +1,87 @@
+//! Crash points: moments at which a simulated process may crash, such as each access to a shared word or
+//! to a medium.
+//!
+//! Several simulated processes take turns in one thread ([`run_process`]). The test names one of them and
+//! the crash point at which it crashes ([`crash_after`]). A crash is a panic that no code in between may
+//! catch. Shared memory and media stay as they are. Destructors that run during the panic must not touch
+//! either: they would not run in a process that is killed.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// A simulated process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process(pub usize);
+
+/// The payload of a crash's panic: the process has crashed.
+#[derive(Debug)]
+pub struct Crash;
+
+thread_local! {
+    /// The process whose code this thread runs.
+    static RUNNING: Cell<Option<Process>> = const { Cell::new(None) };
+    /// The process that will crash, and how many of its crash points it passes before.
+    static CRASHING: Cell<Option<(Process, u64)>> = const { Cell::new(None) };
+}
+
+/// A moment at which the running process may crash.
+pub fn crash_point() {
+    if crashes_here() {
+        crash();
+    }
+}
+
+/// A crash point at which the caller does the crash: whether the process crashes now. The caller may leave
+/// something half done, and then calls [`crash`].
+pub fn crashes_here() -> bool {
+    let Some((process, left)) = CRASHING.get() else { return false };
+    if RUNNING.get() != Some(process) || std::thread::panicking() {
+        return false;
+    }
+    CRASHING.set((left > 0).then(|| (process, left - 1)));
+    left == 0
+}
+
+/// Ends the running process.
+pub fn crash() -> ! {
+    resume_unwind(Box::new(Crash))
+}
+
+/// Lets a process crash after it has passed so many crash points; `None`: no process crashes.
+pub fn crash_after(crashing: Option<(Process, u64)>) {
+    CRASHING.set(crashing);
+}
+
+/// Runs `f` as code of `process`. An error: the process has crashed.
+pub fn run_process<T>(process: Process, f: impl FnOnce() -> T) -> Result<T, Crash> {
+    let before = RUNNING.replace(Some(process));
+    let done = catch_unwind(AssertUnwindSafe(f));
+    RUNNING.set(before);
+    done.map_err(|payload| match payload.downcast::<Crash>() {
+        Ok(_) => Crash,
+        Err(other) => resume_unwind(other),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_named_process_crashes_at_the_named_point() {
+        let passed = Cell::new(0);
+        let walk = || {
+            for _ in 0..5 {
+                crash_point();
+                passed.set(passed.get() + 1);
+            }
+        };
+        crash_after(Some((Process(1), 3)));
+        run_process(Process(0), walk).expect("another process");
+        assert_eq!(passed.replace(0), 5);
+        run_process(Process(1), walk).expect_err("this one");
+        assert_eq!(passed.replace(0), 3);
+        run_process(Process(1), walk).expect("once");
+        walk();
+    }
+}

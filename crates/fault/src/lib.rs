@@ -1,0 +1,77 @@
+//! Faults that tests switch on, and points at which a simulated process may crash.
+//!
+//! A *fault* is a mistake that the engine makes on purpose, so that a check can be seen to find it. Each
+//! crate lists its own faults in its file `faults.rs`: an enum with one sentence for each, and one line
+//! that makes the functions which its production code calls:
+//!
+//! ```
+//! mod faults {
+//!     /// Mistakes that tests switch on.
+//!     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+//!     pub enum Fault {
+//!         /// A commit is acknowledged before it is durable.
+//!         CommitNotDurable,
+//!     }
+//!
+//!     fault::switches!(Fault, cfg!(test));
+//! }
+//! use faults::Fault;
+//!
+//! // In production code, one line for a fault:
+//! if !faults::is(Fault::CommitNotDurable) { /* wait for the medium */ }
+//! // Where the engine starts a thread:
+//! std::thread::spawn(faults::carry(|| { /* work */ }));
+//! // In a test:
+//! fault::with(Fault::CommitNotDurable, || { /* the check must fail here */ });
+//! ```
+//!
+//! A fault is on for the thread that called [`with`], until that call returns, and for the threads that
+//! this thread started with `carry` meanwhile. Tests that run in parallel in one process do not see each
+//! other's faults.
+//!
+//! The second argument of [`switches`] decides at compile time. Where it is `false`, `is` is the constant
+//! `false`, `carry` returns its argument, and the compiler removes both. It is a constant of the using
+//! crate and not a feature of this one: Cargo would switch such a feature on for the product, too, when it
+//! builds it together with a test or an example that asks for it.
+
+pub mod crash;
+mod scope;
+
+pub use scope::{Fault, Inherited, carry, for_process, inherited, is, is_any, with};
+
+/// Defines `is`, `carry` and `crash_point` for a crate's production code. `$fault` is the crate's enum of
+/// faults. `$can_fail` is a constant: whether this build can switch faults on.
+#[macro_export]
+macro_rules! switches {
+    ($fault:ty, $can_fail:expr) => {
+        /// Whether the fault is on for this thread. Constant in a build without faults.
+        #[allow(dead_code)]
+        #[inline(always)]
+        pub(crate) fn is(fault: $fault) -> bool {
+            const CAN_FAIL: bool = $can_fail;
+            CAN_FAIL && $crate::is(fault)
+        }
+
+        /// The body of a thread, which inherits the faults of the thread that starts it.
+        #[allow(dead_code)]
+        #[inline(always)]
+        pub(crate) fn carry<T>(body: impl FnOnce() -> T) -> impl FnOnce() -> T {
+            const CAN_FAIL: bool = $can_fail;
+            let inherited = CAN_FAIL.then($crate::inherited);
+            move || match inherited {
+                Some(faults) => faults.run(body),
+                None => body(),
+            }
+        }
+
+        /// A moment at which a simulated process may crash. Nothing in a build without faults.
+        #[allow(dead_code)]
+        #[inline(always)]
+        pub(crate) fn crash_point() {
+            const CAN_FAIL: bool = $can_fail;
+            if CAN_FAIL {
+                $crate::crash::crash_point();
+            }
+        }
+    };
+}

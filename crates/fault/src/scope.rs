@@ -1,0 +1,141 @@
+//! Which fault is on, for which threads.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
+
+/// A value that names a fault.
+pub trait Fault: Any + Copy + PartialEq + Send + Sync {}
+
+impl<F: Any + Copy + PartialEq + Send + Sync> Fault for F {}
+
+type Switched = Arc<dyn Any + Send + Sync>;
+
+thread_local! {
+    /// The fault that is on for this thread.
+    static HERE: RefCell<Option<Switched>> = const { RefCell::new(None) };
+}
+
+/// The fault of a process that is faulty from its start to its end.
+static EVERYWHERE: OnceLock<Switched> = OnceLock::new();
+
+/// Whether `fault` is on for this thread.
+pub fn is<F: Fault>(fault: F) -> bool {
+    let is_it = |switched: &Switched| switched.downcast_ref::<F>() == Some(&fault);
+    HERE.with_borrow(|here| here.as_ref().or(EVERYWHERE.get()).is_some_and(is_it))
+}
+
+/// Whether a fault is on for this thread.
+pub fn is_any() -> bool {
+    HERE.with_borrow(|here| here.is_some()) || EVERYWHERE.get().is_some()
+}
+
+/// Switches `fault` on while `f` runs, in this thread and in those that inherit from it. An inner scope
+/// replaces the outer one.
+pub fn with<F: Fault, T>(fault: F, f: impl FnOnce() -> T) -> T {
+    Inherited(Some(Arc::new(fault))).run(f)
+}
+
+/// Switches `fault` on for all threads of this process, for good. Only for a process that a test has
+/// started for that. Panics if the process has a fault already.
+pub fn for_process<F: Fault>(fault: F) {
+    assert!(EVERYWHERE.set(Arc::new(fault)).is_ok(), "the process has a fault already");
+}
+
+/// The body of a thread, which inherits the fault of the thread that calls this.
+pub fn carry<T>(body: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    let inherited = inherited();
+    move || inherited.run(body)
+}
+
+/// The fault that is on for this thread, for a thread that it starts.
+pub fn inherited() -> Inherited {
+    Inherited(HERE.with_borrow(Clone::clone))
+}
+
+/// See [`inherited`].
+pub struct Inherited(Option<Switched>);
+
+impl Inherited {
+    /// Runs `f` with this fault on; afterwards, also after a panic, the earlier one is.
+    pub fn run<T>(self, f: impl FnOnce() -> T) -> T {
+        let _restored = Restored(HERE.replace(self.0));
+        f()
+    }
+}
+
+struct Restored(Option<Switched>);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        HERE.set(self.0.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::thread;
+
+    use super::*;
+
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Engine {
+        Leaks,
+        Lies,
+    }
+
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Other {
+        Leaks,
+    }
+
+    #[test]
+    fn a_fault_is_on_in_its_scope_only() {
+        assert!(!is(Engine::Leaks) && !is_any());
+        with(Engine::Leaks, || {
+            assert!(is_any() && is(Engine::Leaks) && !is(Engine::Lies) && !is(Other::Leaks));
+            with(Engine::Lies, || assert!(is(Engine::Lies) && !is(Engine::Leaks)));
+            assert!(is(Engine::Leaks));
+        });
+        assert!(!is(Engine::Leaks));
+    }
+
+    #[test]
+    fn a_scope_ends_with_a_panic() {
+        let panics = || with(Engine::Leaks, || panic!("expected"));
+        catch_unwind(AssertUnwindSafe(panics)).expect_err("it panics");
+        assert!(!is(Engine::Leaks));
+    }
+
+    #[test]
+    fn threads_of_the_engine_inherit_and_others_do_not() {
+        let (inherits, does_not) = with(Engine::Leaks, || {
+            let body = || {
+                // And so do the threads that it starts.
+                thread::spawn(carry(|| is(Engine::Leaks))).join().expect("thread")
+            };
+            (thread::spawn(carry(body)), thread::spawn(|| is(Engine::Leaks)))
+        });
+        assert!(inherits.join().expect("thread"), "it outlives the scope");
+        assert!(!does_not.join().expect("thread"));
+    }
+
+    mod product {
+        crate::switches!(super::Engine, false);
+    }
+
+    mod laboratory {
+        crate::switches!(super::Engine, true);
+    }
+
+    #[test]
+    fn a_build_without_faults_has_none() {
+        with(Engine::Leaks, || {
+            assert!(laboratory::is(Engine::Leaks) && !product::is(Engine::Leaks));
+            let inner = |body: Box<dyn FnOnce() -> bool + Send>| thread::spawn(body).join();
+            assert!(inner(Box::new(laboratory::carry(|| is(Engine::Leaks)))).expect("thread"));
+            assert!(!inner(Box::new(product::carry(|| is(Engine::Leaks)))).expect("thread"));
+        });
+    }
+}

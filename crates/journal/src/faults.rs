@@ -1,0 +1,32 @@
+//! The mistakes that the engine can make on purpose, so that crash checks can be seen to find them.
+
+/// A mistake of the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Recovery accepts records without comparing their checksum.
+    ChecksumIgnored,
+    /// Changed blocks are written home before their transaction commits.
+    HomeBeforeCommit,
+    /// Revokes are not written.
+    RevokesDropped,
+    /// Commits are acknowledged without waiting for the medium.
+    CommitNotDurable,
+    /// A block is not brought home with its region when a later region holds any record of it.
+    DeltaWithoutBase,
+    /// DJFS' codec logs a difference although the region does not hold the whole block.
+    XorWithoutBase,
+    /// The header does not say how far records reach.
+    ReachNotWritten,
+    /// Regions are freed by a header in one slot only.
+    TailInOneSlot,
+    /// Regions are freed without flushing what was written home.
+    CheckpointNotFlushed,
+    /// A transaction commits although a sync is still writing data of it in place.
+    WriteOutNotAwaited,
+    /// A sync does not wait for data of its own that another thread writes in place.
+    TakenByOthersNotAwaited,
+    /// In-place writes of one block do not wait for each other.
+    InPlaceOvertaken,
+}
+
+fault::switches!(Fault, cfg!(feature = "canary"));
