@@ -1,5 +1,4 @@
-//! A mount that holds one file, for a program that works on files only: its bytes come from, and go to,
-//! wherever the caller wants.
+//! A mount with one file, whose bytes the caller provides: for a program that works on files only.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -36,8 +35,8 @@ pub trait OneFile: Send + 'static {
 
 /// A file that is served until [`MountedFile::end`].
 ///
-/// The directory shows it for a moment only: whoever is told its [`MountedFile::path`] opens it through
-/// this process. So nothing is left mounted, however the process ends.
+/// The directory shows it for a moment only. Other processes open its [`MountedFile::path`], which
+/// leads through this process. So nothing is left mounted, however the process ends.
 pub struct MountedFile<F> {
     opened: File,
     server: JoinHandle<Result<F, MountError>>,
@@ -72,7 +71,7 @@ impl<F: OneFile> MountedFile<F> {
         PathBuf::from(format!("/proc/{pid}/fd/{fd}"))
     }
 
-    /// Gives the file back when nobody has it open any more.
+    /// Waits until no process has the file open, and returns it.
     pub fn end(self) -> Result<F, MountError> {
         drop(self.opened);
         self.server.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -28,19 +28,20 @@ pub enum SessionError {
 
 /// A volume that is mounted and usable as soon as [`Session::run`] runs.
 pub struct Session {
-    /// Before the connection: it may have the descriptor, too.
+    /// Dropped before the connection: its notifier has the descriptor, too.
     adapter: Adapter,
     connection: Connection,
     metrics: Option<TcpListener>,
     closer: Closer,
 }
 
-/// With it any thread can close a volume that programs still use.
+/// Closes a volume that programs still use, from any thread.
 #[derive(Clone, Default)]
 pub struct Closer(Arc<Mutex<Weak<Adapter>>>);
 
 impl Closer {
-    /// Brings everything home and closes the volume; from then on requests fail. `None` while it is not served.
+    /// Brings everything home and closes the volume. From then on requests fail. `None`: the volume is
+    /// not served.
     pub fn close(&self) -> Option<Result<(), SessionError>> {
         let adapter = self.0.lock().upgrade()?;
         mark_closing();
@@ -89,7 +90,7 @@ impl Session {
         }
     }
 
-    /// Metrics are served to those who connect while [`Session::run`] runs.
+    /// Serves metrics on `listener` while [`Session::run`] runs.
     pub fn serve_metrics(&mut self, listener: TcpListener) {
         self.metrics = Some(listener);
     }
@@ -99,17 +100,17 @@ impl Session {
         self.connection.guarded_by(guard);
     }
 
-    /// With it any thread can unmount, which ends [`Session::run`].
+    /// The mount. Any thread can unmount it, which ends [`Session::run`].
     pub fn handle(&self) -> MountHandle {
         self.connection.handle()
     }
 
-    /// With it any thread can close the volume while [`Session::run`] runs.
+    /// Any thread can close the volume with it while [`Session::run`] runs.
     pub fn closer(&self) -> Closer {
         self.closer.clone()
     }
 
-    /// Takes the mount off again, before it is served, and closes the volume.
+    /// Unmounts before the volume is served, and closes it.
     pub fn take_back(self) -> Result<(), SessionError> {
         let Session { mut adapter, connection, .. } = self;
         adapter.drop_notifier();
@@ -120,8 +121,8 @@ impl Session {
     /// Serves until the volume is unmounted, and closes it: when this returns `Ok`, everything is
     /// home and the volume is clean.
     ///
-    /// On a `fuseblk` mount closing happens inside of umount(2); elsewhere the kernel only hangs
-    /// up, and closing happens after umount(2) has returned.
+    /// On a `fuseblk` mount the volume is closed before umount(2) returns. On other mounts the kernel
+    /// only ends the connection, and the volume is closed after umount(2) has returned.
     pub fn run(self) -> Result<(), SessionError> {
         let Session { adapter, connection, metrics, closer, .. } = self;
         let adapter = Arc::new(adapter);
@@ -137,7 +138,7 @@ impl Session {
     }
 }
 
-/// With a writeback cache nobody can tell which program a write came from.
+/// With a writeback cache it is unknown which program a write came from.
 fn may_offer_atomic_writes(volume: &Volume, options: &SessionOptions) -> bool {
     options.atomic_writes
         && !options.mount.read_only

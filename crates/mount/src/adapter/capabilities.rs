@@ -1,6 +1,6 @@
-//! Which files are known to carry no file capabilities, which a write has to take off.
+//! Which files are known to have no file capabilities. A write has to remove them.
 //!
-//! Having agreed to `HANDLE_KILLPRIV_V2`, the kernel leaves that to us; looking for the attribute at
+//! With `HANDLE_KILLPRIV_V2` the kernel leaves that to the file system. To look for the attribute at
 //! each write would cost about as much as a small write.
 //!
 //! Lock: one mutex, taken before any lock of the volume by [`Capabilities::check`] and after all of

@@ -67,8 +67,8 @@ impl Adapter {
         self.flushes.limit = count;
     }
 
-    /// Tells the kernel nothing any more, and closes the descriptor for that: atomic writes, which need
-    /// it, are not offered any more.
+    /// Ends the notifier, which closes its descriptor. Atomic writes, which need it, are not offered
+    /// any more.
     pub(crate) fn drop_notifier(&mut self) {
         self.atomic = None;
         self.notifier = None;
@@ -91,8 +91,8 @@ impl Adapter {
         Some(metrics::render(&self.stat(volume.as_ref()?)))
     }
 
-    /// Closes the volume when all requests in progress are done. The second call does nothing but
-    /// tell how the first went.
+    /// Closes the volume when all requests in progress are done. A second call only returns the result
+    /// of the first.
     pub(crate) fn close(&self) -> ext4::Result<()> {
         let mut result = self.close_result.lock();
         if let Some(volume) = self.volume.write().take() {

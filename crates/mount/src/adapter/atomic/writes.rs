@@ -1,18 +1,18 @@
-//! Atomic writes: an open file's writes that become durable all at once, or never happened.
+//! Atomic writes: the writes of an open file become durable all at once, or none does.
 //!
-//! Between START and COMMIT what the *holder* (one open file) writes is kept in an [`Overlay`] in
-//! memory. Everybody reads it, as the kernel's page cache would show it anyway; nobody else
-//! may change the content meanwhile (`EBUSY`). COMMIT writes all of it in one transaction and waits
-//! until that is durable. ABORT, the closing of a descriptor of the holder, and the end of its process
-//! drop it, and then the kernel's pages of it. A holder that lost its atomic write by a close which it
-//! need not know of (a child's) gets `ECANCELED` until it has asked for ABORT, COMMIT or START: its
-//! next write must not go to the file as if nothing had happened.
+//! Between START and COMMIT the writes of the *holder* (one open file) are kept in an [`Overlay`] in
+//! memory. All programs read them, as the kernel's page cache would show them anyway. No other
+//! program may change the content meanwhile (`EBUSY`). COMMIT writes all of them in one transaction
+//! and waits until that is durable. ABORT, the closing of a descriptor of the holder, and the end of
+//! its process drop them, and then the kernel's pages of them. A holder may lose its atomic write by
+//! a close that it does not know of (a child's). It then gets `ECANCELED` until it asks for ABORT,
+//! COMMIT or START: its next write must not go to the file as if nothing had happened.
 //!
-//! Locks: `table` (shared: whoever changes content or looks a file up; exclusive: to enter or take
-//! out), then that of one overlay, then those of the volume. Nobody who holds one waits for pages to
-//! be dropped. Who waits for that keeps a thread from answering requests, and the kernel may need one
-//! to be answered first (a read of such a page). So there may be fewer files in the atomic state than
-//! threads for any queue of requests; a file leaves the table only when its pages are gone.
+//! Locks: `table` (shared: to change content, or to look a file up; exclusive: to enter or take
+//! out), then that of one overlay, then those of the volume. No thread that holds one waits for
+//! pages to be dropped. A thread that waits for that answers no requests, and the kernel may need an
+//! answer first (to a read of such a page). So fewer files may be in the atomic state than threads
+//! serve any queue of requests. A file leaves the table only when its pages are gone.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Table {
 pub(in crate::adapter) enum Route<'a> {
     /// Into the overlay.
     Overlay(Arc<AtomicFile>),
-    /// To the volume; nobody can begin an atomic write until this is dropped.
+    /// To the volume. No atomic write can begin until this is dropped.
     Volume(RwLockReadGuard<'a, Table>),
 }
 
@@ -270,7 +270,7 @@ impl AtomicWrites {
         self.end(ino, handle, false, counters);
     }
 
-    /// Aborts behind the holder's back.
+    /// Aborts without the holder's knowledge.
     pub(in crate::adapter) fn lose(&self, ino: InodeNo, handle: u64, counters: &AdapterCounters) {
         self.end(ino, handle, true, counters);
     }

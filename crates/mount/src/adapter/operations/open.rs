@@ -1,10 +1,11 @@
-//! Opening and closing, which only a mount that offers atomic writes hears of. Only there can opening an
-//! immutable or append-only file be refused: the kernel does not know these flags.
+//! Opening and closing. The kernel sends these requests only to a mount that offers atomic writes.
+//! Only there can opening an immutable or append-only file be refused: the kernel does not know these
+//! flags.
 //!
 //! A FLUSH comes whenever a descriptor is closed, by close(2) or with its process, and before the
-//! process' locks on the file go: so an atomic write is undone before anybody else can get the
-//! lock. It also comes when a copy of the descriptor is closed (dup, or a child's after fork); that
-//! ends the atomic write as well, and its holder is told by the errors of what it does next.
+//! locks of the process on the file are released. So an atomic write is undone before another
+//! process can get the lock. A FLUSH also comes when a copy of the descriptor is closed (dup, or a
+//! child's after fork). That ends the atomic write as well, and the holder's next calls fail.
 
 use ext4::NewNode;
 use fuse::abi::{CreateIn, FOPEN_KEEP_CACHE, FOPEN_NOFLUSH, FlushIn, OpenIn, OpenOut, ReleaseIn};
