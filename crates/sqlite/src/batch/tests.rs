@@ -10,7 +10,7 @@ use log::{Log, Lsn, Options};
 
 use super::commit::Committed;
 use super::held::Held;
-use super::replay::replay;
+use super::replay::{Replayed, replay};
 use crate::batch::background::take_over;
 use crate::database::Database;
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ use crate::format::wal;
 use crate::real::file::Opened;
 use crate::real::loaded::Below;
 use crate::stream::doubt::leave_doubt;
-use crate::stream::live::read_live;
+use crate::stream::live::{Contents, read_live};
 use crate::stream::settings::Settings;
 
 const PAGE_BYTES: usize = 512;
@@ -112,10 +112,10 @@ impl Process {
 /// After a power cut that leaves `durable` of the database the log has the rest.
 fn assert_recovers(home: &TempDir, process: &mut Process, durable: &[u8]) {
     let newest = content(home);
-    let read = process.database.with_stream(read_live).expect("the log is whole");
-    let live = read.expect("it is open").expect("transactions");
+    let read = process.database.with_stream(read_live).expect("read").expect("it is open");
+    let Contents::Live(live) = read else { panic!("no transactions") };
     std::fs::write(path(home), durable).expect("cut");
-    assert!(replay(&live.batches, process.main.real()).is_ok());
+    assert!(matches!(replay(&live.batches, process.main.real()), Ok(Replayed::Done)));
     assert!(content(home) == newest, "something is lost");
 }
 
@@ -168,12 +168,12 @@ fn transactions_without_their_beginning_are_damage() {
         let read = process.database.with_stream(|stream| {
             stream.truncate_before(Lsn(begin))?;
             stream.append(&home::encode(upto))?;
-            read_live(stream).map(|live| live.map_or(0, |live| live.batches.len()))
+            read_live(stream)
         });
-        read.map(|found| found.expect("it is open"))
+        read.expect("read").expect("it is open")
     };
-    assert!(read(begin - 1).is_err_and(|e| e.is_damage()), "the database lacks the first");
-    assert!(matches!(read(begin), Ok(1)));
+    assert!(matches!(read(begin - 1), Contents::Damaged(_)), "the database lacks the first");
+    assert!(matches!(read(begin), Contents::Live(live) if live.batches.len() == 1));
 }
 
 /// Nobody may take the next sync for one that counts.
@@ -198,7 +198,10 @@ fn regression_a_failed_sync_is_told_when_the_lease_can_be_had_again() {
     assert!(database.background.take_failure().is_some());
     assert!(database.is_hot().is_err(), "nobody knows yet");
     rival.release();
-    assert!(database.release(main).is_err_and(|e| e.is_damage()), "the database lacks something");
+    assert!(
+        database.release(main).is_err_and(|e| e.damage().is_ok()),
+        "the database lacks something"
+    );
     assert!(matches!(database.is_hot(), Ok(true)));
     database.finish_hot(main).expect("replay");
     assert!(matches!(database.is_hot(), Ok(false)));
@@ -249,7 +252,7 @@ fn a_failed_sync_is_known_after_its_process_has_ended() {
     // Its own sync is good: the kernel tells nobody twice.
     for _ in 0..2 {
         assert!(
-            database.release(main).is_err_and(|e| e.is_damage()),
+            database.release(main).is_err_and(|e| e.damage().is_ok()),
             "the database lacks something"
         );
         assert!(matches!(database.is_hot(), Ok(true)));

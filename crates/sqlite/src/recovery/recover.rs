@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use log::{Log, Stream};
 
 use crate::counters::COUNTERS;
-use crate::database::{Database, conflict};
-use crate::failure::Failure;
+use crate::database::Database;
+use crate::failure::{Conflict, Failure};
 use crate::format::base::{Base, Kind};
 use crate::format::frames::frames;
 use crate::format::page::page_at;
@@ -43,7 +43,7 @@ const OTHERS_WAIT: Duration = Duration::from_secs(5);
 enum Verdict {
     Leave,
     RollForward,
-    Conflict(String),
+    Conflict(Conflict),
 }
 
 impl Database {
@@ -142,7 +142,7 @@ impl Database {
                 COUNTERS.recovery();
             }
             Verdict::Conflict(_) if self.settings.may_discard && may_write => {}
-            Verdict::Conflict(what) => return Err(conflict(&self.path, &what)),
+            Verdict::Conflict(conflict) => return Err(self.conflict(conflict)),
         }
         if !may_write {
             return Ok(());
@@ -207,6 +207,11 @@ fn write_logged(
     }
 }
 
+/// A conflict.
+fn conflict(what: impl Into<String>) -> Result<Verdict, Failure> {
+    Ok(Verdict::Conflict(Conflict(what.into())))
+}
+
 fn judge(
     live: &Live,
     logged: &[Logged<'_>],
@@ -221,21 +226,19 @@ fn judge(
         Some((_, scan)) if base.stale.iter().any(|stale| stale.salts == scan.header.salts) => {
             let known = base.stale.iter().find(|stale| stale.salts == scan.header.salts);
             if known.is_some_and(|stale| scan.committed() > stale.frames) {
-                return Ok(Verdict::Conflict(
-                    "its WAL is of an earlier generation, and frames were added to it".into(),
-                ));
+                return conflict(
+                    "its WAL is of an earlier generation, and frames were added to it",
+                );
             }
             if live.frames.first().is_some_and(|(head, _)| head.first != 1) {
-                return Ok(Verdict::Conflict("its WAL lost what had been synced".into()));
+                return conflict("its WAL lost what had been synced");
             }
             judge_pages(live, logged, None, main)
         }
         _ if logged.is_empty() => Ok(Verdict::Leave),
         _ if is_settled(base, logged, main)? => Ok(Verdict::Leave),
-        Some(_) => {
-            Ok(Verdict::Conflict("its WAL belongs to a generation that is not in the log".into()))
-        }
-        None => Ok(Verdict::Conflict("its WAL is gone or empty".into())),
+        Some(_) => conflict("its WAL belongs to a generation that is not in the log"),
+        None => conflict("its WAL is gone or empty"),
     }
 }
 
@@ -251,7 +254,7 @@ fn judge_same(
     let before = live.frames.first().map(|(head, _)| (head.first - 1, head.checksum));
     let is_durable_there = base.kind != Kind::Durable || is_kept(base.frames, base.checksum);
     if !is_durable_there || before.is_some_and(|(upto, sum)| !is_kept(upto, sum)) {
-        return Ok(Verdict::Conflict("its WAL lost or changed what had been synced".into()));
+        return conflict("its WAL lost or changed what had been synced");
     }
     let Some((last, _)) = logged.last() else { return Ok(Verdict::Leave) };
     for (number, frame) in logged.iter().take_while(|(number, _)| *number <= scan.committed()) {
@@ -262,7 +265,7 @@ fn judge_same(
             && found.checksum == frame.checksum;
         if !is_same {
             let text = format!("frame {number} of its WAL differs from the logged frame");
-            return Ok(Verdict::Conflict(text));
+            return conflict(text);
         }
     }
     if scan.valid() >= *last {
@@ -283,7 +286,7 @@ fn judge_pages(
     if let Some(page_bytes) = wal::database_page_bytes(&front[..count])
         && page_bytes != live.base.page_bytes
     {
-        return Ok(Verdict::Conflict("its page size is not the logged one".into()));
+        return conflict("its page size is not the logged one");
     }
     let newest =
         live.frames.last().map_or(live.base.change_counter, |(head, _)| head.change_counter);
@@ -295,15 +298,13 @@ fn judge_pages(
         Kind::Begin | Kind::Closed => since(counter) <= since(newest),
     };
     if !is_known {
-        return Ok(Verdict::Conflict("its change counter is outside the range in the log".into()));
+        return conflict("its change counter is outside the range in the log");
     }
     let plan = Plan::new(live, logged, held.map(|(_, scan)| scan));
     for (page, steps) in &plan.pages {
         let version = steps.version(*page, &plan, logged, held, main)?;
         if steps.last(logged).is_some_and(|frame| !frame.holds(&version)) {
-            return Ok(Verdict::Conflict(format!(
-                "page {page} differs from every version in the log"
-            )));
+            return conflict(format!("page {page} differs from every version in the log"));
         }
     }
     Ok(Verdict::RollForward)

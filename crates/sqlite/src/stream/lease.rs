@@ -38,6 +38,15 @@ impl Drop for Lease<'_> {
     }
 }
 
+/// Appends a record; its LSN. `None`: the log's pool is too small for the record.
+pub fn append_if_it_fits(stream: &Stream, record: &[u8]) -> Result<Option<u64>, Failure> {
+    match stream.append(record) {
+        Ok(lsn) => Ok(Some(lsn.0)),
+        Err(LogError::TooLarge { .. }) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
 /// Appends a record; its LSN.
 pub fn append(stream: &Stream, record: &[u8]) -> Result<u64, Failure> {
     Ok(stream.append(record)?.0)

@@ -2,7 +2,7 @@
 
 use log::{Lsn, Stream};
 
-use crate::failure::Failure;
+use crate::failure::{Damage, Failure};
 use crate::format::base::{Base, Kind};
 use crate::format::frames::FramesHead;
 use crate::format::pages::{Batches, Head};
@@ -20,6 +20,16 @@ pub struct Live {
     pub batches: Batches,
 }
 
+/// What a stream holds.
+pub enum Contents {
+    /// No record that counts.
+    Nothing,
+    /// Records that count.
+    Live(Live),
+    /// Records that cannot be read.
+    Damaged(Damage),
+}
+
 impl Live {
     /// What *closed* says.
     fn closed() -> Live {
@@ -31,19 +41,32 @@ impl Live {
 pub fn holds_records(stream: &Stream) -> Result<bool, Failure> {
     Ok(match find_note(stream)? {
         Found::Note(note) => note.has_frames || note.has_pages,
-        Found::Torn => read_live(stream)?.is_some(),
+        Found::Torn => match read_live(stream)? {
+            Contents::Live(_) => true,
+            Contents::Nothing => false,
+            Contents::Damaged(damage) => return Err(damage.into()),
+        },
         Found::Nothing => false,
     })
 }
 
-/// What the stream holds; `None`: nothing that matters.
+/// What the stream holds.
 ///
 /// The head is where a durable record says that what counts begins: at a base, or at the LSN of a *home*; after a restart
 /// of the machine it may lie before that. So that record comes, and voids what was read before it. Among this may be
 /// a *home* whose LSN lies before the head: syncs of several processes overlap, and the one that began first may end, and
 /// append its *home*, behind the LSN of the next. It says nothing any more, since all that it voids was given back.
 /// When no record comes that counts, the log is damaged.
-pub fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
+pub fn read_live(stream: &Stream) -> Result<Contents, Failure> {
+    match read_records(stream) {
+        Ok(Some(live)) => Ok(Contents::Live(live)),
+        Ok(None) => Ok(Contents::Nothing),
+        Err(e) => e.damage().map(Contents::Damaged),
+    }
+}
+
+/// As [`read_live`]; damage is an error.
+fn read_records(stream: &Stream) -> Result<Option<Live>, Failure> {
     let mut live: Option<Live> = None;
     let mut batches: Vec<(Lsn, Head, Vec<u8>)> = Vec::new();
     for record in stream.read_from(stream.head())? {

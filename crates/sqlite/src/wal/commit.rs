@@ -1,6 +1,6 @@
 //! A commit in WAL mode: the frames since the last sync become one record, or the file itself is made durable.
 
-use log::{LogError, Lsn, Stream};
+use log::{Lsn, Stream};
 
 use crate::counters::COUNTERS;
 use crate::database::{Database, State};
@@ -11,7 +11,7 @@ use crate::frames::read::{Files, frame_header, read_header};
 use crate::frames::tail::{DIRECT_BYTES, Tail};
 use crate::frames::versions::Versions;
 use crate::real::file::Real;
-use crate::stream::lease::{Lease, append, find_note, leave, note_of, truncate};
+use crate::stream::lease::{Lease, append_if_it_fits, find_note, leave, note_of, truncate};
 use crate::stream::note::{Found, Note};
 use crate::wal::durable::{make_durable, real_sync, sync_file, write_again};
 
@@ -71,16 +71,19 @@ impl Database {
             }
             Some(tail) => {
                 let logged = log_frames(versions, stream, &header, files, &note, &tail);
-                logged_frames = logged.is_ok().then_some(note.logged + 1..=tail.last);
-                if logged.is_err() {
-                    *versions = Versions::default();
-                }
                 match logged {
-                    // A record that the log's pool is too small for.
-                    Err(Failure::Log(LogError::TooLarge { .. })) => {
+                    Ok(Some(note)) => {
+                        logged_frames = Some(note.logged + 1..=tail.last);
+                        note
+                    }
+                    Ok(None) => {
+                        *versions = Versions::default();
                         make_durable(stream, &header, files, tail.last)?
                     }
-                    logged => logged?,
+                    Err(e) => {
+                        *versions = Versions::default();
+                        return Err(e);
+                    }
                 }
             }
         };
@@ -119,7 +122,8 @@ impl Database {
     }
 }
 
-/// Logs the frames of `tail`.
+/// Logs the frames of `tail`. `None`: the log's pool is too small for the record. Without a note, `versions` may not be
+/// used any more.
 fn log_frames(
     versions: &mut Versions,
     stream: &Stream,
@@ -127,20 +131,20 @@ fn log_frames(
     files: Files,
     note: &Note,
     tail: &Tail<'_>,
-) -> Result<Note, Failure> {
+) -> Result<Option<Note>, Failure> {
     versions.catch_up(header, files.wal, note)?;
     let record = versions.encode(header, files, note, tail)?;
     let Tail { last, checksum, .. } = *tail;
     #[cfg(feature = "canary")]
     if crate::canary::is(crate::canary::Broken::SkipsAppend) {
-        return Ok(leave(stream, Note { logged: last, checksum, ..*note }));
+        return Ok(Some(leave(stream, Note { logged: last, checksum, ..*note })));
     }
-    let lsn = append(stream, &record)?;
+    let Some(lsn) = append_if_it_fits(stream, &record)? else { return Ok(None) };
     let (frames, frame_bytes) = (u64::from(last - note.logged), tail.frames.len() as u64);
     COUNTERS.logged(frames, frame_bytes, record.len() as u64);
     versions.logged(tail, record);
     let note = Note { logged: last, checksum, last_lsn: lsn, has_frames: true, ..*note };
-    Ok(leave(stream, note))
+    Ok(Some(leave(stream, note)))
 }
 
 /// The WAL's header, which is not read again when the frames that were just written have its salts.
