@@ -1,6 +1,6 @@
 //! One database of this process: what its WAL's writes and syncs mean to the log. The essay is in `lib.rs`.
 //!
-//! Locks, in this order: `state`, the stream's lease. Both are held while a record is made, its note
+//! Locks, in this order: `state`, the stream's lease. Both are held while a record is made, its header
 //! is written and what it is based on is read.
 
 pub mod background;

@@ -58,7 +58,7 @@
 //! 7. A frame that is logged already may be written again when whoever logged it died before SQLite counted it:
 //!    before the write the file is synced up to there and a base *durable* voids the record.
 //! 8. A sync of the WAL that failed is not tried again: the kernel may count pages as clean that it could not write, and
-//!    a later success says nothing of them. The note says so. Commits go on as records; what needs the WAL to be
+//!    a later success says nothing of them. The stream header says so. Commits go on as records; what needs the WAL to be
 //!    durable fails, until the next transaction's first frame: before that the header and all frames that SQLite counts
 //!    are held against their checksums, written again and synced. That sync counts, since all that *durable* then says
 //!    was written behind the failure. A generation that begins needs nothing from before: the database is durable, and
@@ -68,11 +68,11 @@
 //! were logged last, and `tail` and `versions` hold both against the WAL's chain of checksums. Nor does it sum a page
 //! again: SQLite has written its sum with it, and says in the WAL's index what it went on from (`wal_index`).
 //!
-//! What the writers of several processes have to know of each other is the stream's note (`note`): 64 bytes of
+//! What the writers of several processes have to know of each other is the stream's header (`stream::header`): 64 bytes of
 //! shared memory, read and written while holding the stream's lease.
 //!
 //! **Recovery** (`recovery`) happens when the first connection after a restart of the machine opens the database (the
-//! note is zeros then), under SQLite's exclusive lock. It rolls forward into the database file and empties the
+//! stream header is zeros then), under SQLite's exclusive lock. It rolls forward into the database file and empties the
 //! WAL, which needs neither frames nor checksums to be made again, and refuses what was changed meanwhile.
 //!
 //! **Rollback modes** are passed through, but for the transactions of a SQLite with

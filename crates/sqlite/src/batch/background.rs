@@ -36,8 +36,8 @@ use crate::format::home;
 use crate::messages::tell;
 use crate::real::file::{Opened, Real};
 use crate::stream::doubt::{doubt, hear_doubt, leave_doubt};
-use crate::stream::lease::{Lease, append, find_note, leave};
-use crate::stream::note::{Found, Note};
+use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::lease::{Lease, append, find_header, leave};
 
 /// So much log of a database has a sync begin.
 const SYNC_BYTES: u64 = 4 << 20;
@@ -192,21 +192,21 @@ impl Database {
             return Ok(());
         }
         // When it is not this period any more, there is nothing to say.
-        let Found::Note(note) = find_note(stream)? else { return Ok(()) };
-        if !note.has_pages || note.is_applying || note.base_lsn >= upto {
+        let SharedHeader::Whole(shared) = find_header(stream)? else { return Ok(()) };
+        if !shared.has_pages || shared.is_applying || shared.base_lsn >= upto {
             return Ok(());
         }
         #[cfg(feature = "canary")]
         let upto = match crate::canary::is(crate::canary::Broken::HomeCoversLater) {
-            true => note.end_lsn,
+            true => shared.end_lsn,
             false => upto,
         };
         let last_lsn = append(stream, &home::encode(upto))?;
-        leave(stream, Note { base_lsn: upto, last_lsn, ..note });
+        leave(stream, StreamHeader { base_lsn: upto, last_lsn, ..shared });
         Ok(())
     }
 
-    /// The lease of the database's stream, when its note tells of all failed syncs of this process.
+    /// The lease of the database's stream, when its header tells of all failed syncs of this process.
     pub(crate) fn lease<'a>(&self, stream: &'a Stream) -> Result<Lease<'a>, Failure> {
         let lease = Lease::take(stream)?;
         if self.background.is_doubtful.swap(false, Ordering::AcqRel) {
@@ -216,7 +216,7 @@ impl Database {
         Ok(lease)
     }
 
-    /// Has the note tell of a failed sync that it does not tell of yet.
+    /// Has the stream header tell of a failed sync that it does not tell of yet.
     pub(crate) fn settle_doubt(&self, stream: &Stream) -> Result<(), Failure> {
         match self.background.is_doubtful.load(Ordering::Acquire) {
             true => self.lease(stream).map(drop),

@@ -14,8 +14,8 @@ use crate::format::database_header::Front;
 use crate::format::pages::{Head, Writer};
 use crate::real::file::Real;
 use crate::stream::doubt::hear_doubt;
+use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{append, append_closed, close, leave, truncate};
-use crate::stream::note::{Found, Note};
 
 /// What a commit left.
 pub struct Committed {
@@ -56,7 +56,7 @@ impl Database {
     ) -> Result<Committed, CommitError> {
         let _lease = self.lease(stream)?;
         let transaction = Transaction::new(main, held)?;
-        let note = self.period(log, stream, main, &transaction)?;
+        let shared = self.period(log, stream, main, &transaction)?;
         transaction.extend(main)?;
         let record = transaction.record(main)?;
         let lsn = append(stream, &record)?;
@@ -68,15 +68,15 @@ impl Database {
             stream.sync(Lsn(lsn)).map_err(Failure::from)?;
         }
         let front_crc = transaction.behind.crc;
-        let note = Note { last_lsn: lsn, front_crc, is_applying: true, ..note };
-        let note = leave(stream, note);
+        let shared = StreamHeader { last_lsn: lsn, front_crc, is_applying: true, ..shared };
+        let shared = leave(stream, shared);
         transaction.apply(main).map_err(CommitError::Applying)?;
-        let note = leave(stream, Note { is_applying: false, ..note });
+        let shared = leave(stream, StreamHeader { is_applying: false, ..shared });
         COUNTERS.transaction(transaction.count(), record.len() as u64);
         // What is left behind is given back later.
-        let _ = truncate(stream, &note);
-        let live_bytes = note.end_lsn - note.base_lsn;
-        let sync_upto = background::is_due(live_bytes).then_some(note.end_lsn);
+        let _ = truncate(stream, &shared);
+        let live_bytes = shared.end_lsn - shared.base_lsn;
+        let sync_upto = background::is_due(live_bytes).then_some(shared.end_lsn);
         Ok(Committed { bytes: transaction.bytes_behind(), sync_upto })
     }
 
@@ -87,21 +87,21 @@ impl Database {
         stream: &Stream,
         main: Real,
         transaction: &Transaction<'_>,
-    ) -> Result<Note, Failure> {
+    ) -> Result<StreamHeader, Failure> {
         let page_bytes = u32::try_from(transaction.before.page_bytes).expect("64 KiB at most");
         let end_lsn = stream.appended().0;
         if is_due(stream)? {
             return Err(is_in_part());
         }
-        match Note::find(&stream.note()?) {
-            Found::Note(note)
-                if note.has_pages
-                    && note.end_lsn == end_lsn
-                    && note.page_bytes == page_bytes
-                    && note.front_crc == transaction.before.crc
-                    && !background::is_overdue(end_lsn - note.base_lsn) =>
+        match StreamHeader::read(&stream.note()?) {
+            SharedHeader::Whole(shared)
+                if shared.has_pages
+                    && shared.end_lsn == end_lsn
+                    && shared.page_bytes == page_bytes
+                    && shared.front_crc == transaction.before.crc
+                    && !background::is_overdue(end_lsn - shared.base_lsn) =>
             {
-                Ok(note)
+                Ok(shared)
             }
             _ => {
                 if hear_doubt(log, stream, &self.stream_name())? {
@@ -112,15 +112,15 @@ impl Database {
                 let (base_lsn, last_lsn) = (lsn, lsn);
                 let front_crc = transaction.before.crc;
                 let has_pages = true;
-                let note = Note {
+                let shared = StreamHeader {
                     page_bytes,
                     base_lsn,
                     last_lsn,
                     front_crc,
                     has_pages,
-                    ..Note::default()
+                    ..StreamHeader::default()
                 };
-                Ok(leave(stream, note))
+                Ok(leave(stream, shared))
             }
         }
     }
@@ -156,7 +156,7 @@ impl Database {
     pub fn release(&self, main: Real) -> Result<(), Failure> {
         let released = self.with_log(|log, stream| {
             // Nothing ends it but what waits for SQLite's locks.
-            if matches!(Note::find(&stream.note()?), Found::Note(note) if !note.has_pages) {
+            if matches!(StreamHeader::read(&stream.note()?), SharedHeader::Whole(shared) if !shared.has_pages) {
                 return Ok(());
             }
             let _lease = self.lease(stream)?;
@@ -164,7 +164,7 @@ impl Database {
             if is_due(stream)? || hear_doubt(log, stream, &self.stream_name())? {
                 return Err(is_in_part());
             }
-            if !matches!(Note::find(&stream.note()?), Found::Note(note) if note.has_pages) {
+            if !matches!(StreamHeader::read(&stream.note()?), SharedHeader::Whole(shared) if shared.has_pages) {
                 return Ok(());
             }
             #[cfg(feature = "canary")]

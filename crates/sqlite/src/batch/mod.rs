@@ -27,11 +27,11 @@
 //!    too when a WAL is opened and when a connection ends that was its process's last.
 //! 4. After 4 MiB of records a sync of the database begins, and the period goes on (`background`); after 64 MiB the next commit begins a new
 //!    one, which bounds what recovery reads.
-//! 5. The note says *applying* while pages are written. Whoever gets SQLite's shared lock looks at it (64 bytes of shared
+//! 5. The stream header says *applying* while pages are written. Whoever gets SQLite's shared lock looks at it (64 bytes of shared
 //!    memory) and, when the writer died in the middle, replays under the exclusive lock before it reads: a hot record,
 //!    as there are hot journals. A sync of the database that failed says so, too, whoever waited for it. A record that was appended by somebody who died before *applying* was never
 //!    acknowledged and nobody has seen it: the next commit begins a new period.
-//! 6. The note has the CRC of the database's header behind the last transaction. Another header was written without the
+//! 6. The stream header has the CRC of the database's header behind the last transaction. Another header was written without the
 //!    extension: the next commit begins a new period. After a power cut, replay refuses.
 //! 7. When SQLite writes a journal after a batch that failed, it does not sync it, nor end it where an older one went on, and counts its
 //!    records before they are durable. Here it is emptied first, its front is zeros until the rest is synced, and both

@@ -17,9 +17,9 @@ use crate::format::page::page_at;
 use crate::format::pages::{Batches, Head, Page, pages};
 use crate::real::file::Real;
 use crate::stream::aside::{is_anew, set_aside};
+use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::close;
 use crate::stream::live::{Contents, read_live};
-use crate::stream::note::{Found, Note};
 
 /// What became of a replay.
 #[must_use]
@@ -37,11 +37,11 @@ impl Database {
     pub(super) fn is_hot(&self) -> Result<bool, Failure> {
         let found = self.with_stream(|stream| {
             self.settle_doubt(stream)?;
-            match Note::find(&stream.note()?) {
-                Found::Note(note) => Ok(note.is_applying),
-                Found::Nothing => Ok(false),
-                // Perhaps somebody is writing the note.
-                Found::Torn => {
+            match StreamHeader::read(&stream.note()?) {
+                SharedHeader::Whole(shared) => Ok(shared.is_applying),
+                SharedHeader::Unset => Ok(false),
+                // Perhaps somebody is writing the stream header.
+                SharedHeader::Torn => {
                     let _lease = self.lease(stream)?;
                     is_due(stream)
                 }
@@ -92,10 +92,10 @@ impl Database {
 
 /// With the lease: whether the database may have transactions of the log in part.
 pub(super) fn is_due(stream: &Stream) -> Result<bool, Failure> {
-    match Note::find(&stream.note()?) {
-        Found::Note(note) => Ok(note.is_applying),
-        Found::Nothing => Ok(false),
-        Found::Torn => Ok(match read_live(stream)? {
+    match StreamHeader::read(&stream.note()?) {
+        SharedHeader::Whole(shared) => Ok(shared.is_applying),
+        SharedHeader::Unset => Ok(false),
+        SharedHeader::Torn => Ok(match read_live(stream)? {
             Contents::Live(live) => !live.batches.is_empty(),
             Contents::Nothing => false,
             // Replay says what becomes of it.

@@ -13,7 +13,7 @@ use crate::real::file::Opened;
 pub(crate) struct Background {
     pub state: Mutex<State>,
     pub has_failed: AtomicBool,
-    /// A sync of the database failed, and the note does not say so yet.
+    /// A sync of the database failed, and the stream header does not say so yet.
     pub is_doubtful: AtomicBool,
 }
 

@@ -13,7 +13,7 @@ use crate::format::wal::{Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
 use crate::frames::pending::Pending;
 use crate::frames::wal_index::Counted;
 use crate::real::file::Real;
-use crate::stream::note::Note;
+use crate::stream::header::StreamHeader;
 
 /// More frames than this at once, in bytes, make the file itself durable: a large write costs the same there.
 pub const DIRECT_BYTES: u64 = 1 << 20;
@@ -34,11 +34,11 @@ impl<'a> Tail<'a> {
     pub fn find(
         header: &Header,
         wal: Real,
-        note: &Note,
+        shared: &StreamHeader,
         pending: &'a Pending,
     ) -> Result<Option<Tail<'a>>, Failure> {
-        let (logged, before) = match note.salts == header.salts && note.logged > 0 {
-            true => (note.logged, note.checksum),
+        let (logged, before) = match shared.salts == header.salts && shared.logged > 0 {
+            true => (shared.logged, shared.checksum),
             false => (0, header.checksum),
         };
         let written = pending.written();

@@ -19,7 +19,7 @@ use crate::frames::pending::Pending;
 use crate::frames::read::{Files, frame_header};
 use crate::frames::tail::Tail;
 use crate::real::file::Real;
-use crate::stream::note::Note;
+use crate::stream::header::StreamHeader;
 
 /// So much of pages is remembered, of one database.
 const IMAGES_BYTES_MAX: usize = 64 << 10;
@@ -49,12 +49,17 @@ pub struct Versions {
 
 impl Versions {
     /// Learns the logged frames that others wrote.
-    pub fn catch_up(&mut self, header: &Header, wal: Real, note: &Note) -> Result<(), Failure> {
-        if !self.is_right(header, wal, note)? {
+    pub fn catch_up(
+        &mut self,
+        header: &Header,
+        wal: Real,
+        shared: &StreamHeader,
+    ) -> Result<(), Failure> {
+        if !self.is_right(header, wal, shared)? {
             let (salts, checksum) = (header.salts, header.checksum);
             *self = Versions { salts, checksum, ..Versions::default() };
         }
-        while self.upto < note.logged {
+        while self.upto < shared.logged {
             let number = self.upto + 1;
             let frame = frame_header(header, wal, number)?
                 .filter(|frame| frame.salts == header.salts)
@@ -86,16 +91,16 @@ impl Versions {
     }
 
     /// Whether the frames that are known are the first ones of those that are logged.
-    fn is_right(&self, header: &Header, wal: Real, note: &Note) -> Result<bool, Failure> {
-        if self.salts != header.salts || self.upto > note.logged {
+    fn is_right(&self, header: &Header, wal: Real, shared: &StreamHeader) -> Result<bool, Failure> {
+        if self.salts != header.salts || self.upto > shared.logged {
             return Ok(false);
         }
         #[cfg(feature = "canary")]
         if crate::canary::is(crate::canary::Broken::TrustsVersions) {
             return Ok(true);
         }
-        if self.upto == note.logged {
-            return Ok(self.checksum == note.checksum);
+        if self.upto == shared.logged {
+            return Ok(self.checksum == shared.checksum);
         }
         if self.upto == 0 {
             return Ok(true);
@@ -110,10 +115,10 @@ impl Versions {
         &mut self,
         header: &Header,
         files: Files,
-        note: &Note,
+        shared: &StreamHeader,
         tail: &Tail<'_>,
     ) -> Result<Vec<u8>, Failure> {
-        let (first, new) = (note.logged + 1, &tail.frames[..]);
+        let (first, new) = (shared.logged + 1, &tail.frames[..]);
         let frame_bytes = header.page_bytes + FRAME_HEADER_BYTES;
         let head = FramesHead {
             salts: header.salts,

@@ -32,9 +32,9 @@ use crate::frames::scan::Scan;
 use crate::real::file::{Opened, Real};
 use crate::recovery::roll_forward::{Logged, Plan, roll_forward};
 use crate::stream::aside::{is_anew, set_aside};
+use crate::stream::header::SharedHeader;
 use crate::stream::lease::{self, Lease};
 use crate::stream::live::{Live, holds_records};
-use crate::stream::note::Found;
 
 /// How long somebody else may recover, or have the database open, before opening fails.
 const OTHERS_WAIT: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ impl Database {
     pub fn recover(&self, main: Real, is_writable: bool) -> Result<(), Failure> {
         let done = self.with_log(|log, stream| {
             let begin = Instant::now();
-            while lease::find_note(stream)? == Found::Nothing {
+            while lease::find_header(stream)? == SharedHeader::Unset {
                 let is_last = begin.elapsed() >= OTHERS_WAIT;
                 if self.try_recover(log, stream, main, is_writable, is_last)? {
                     break;
@@ -95,7 +95,7 @@ impl Database {
             return self.settle(stream).map(|()| true);
         };
         let is_locked = is_writable && main.lock_exclusive()?;
-        if lease::find_note(stream)? != Found::Nothing {
+        if lease::find_header(stream)? != SharedHeader::Unset {
             // Whoever had it locked has recovered it.
             return if is_locked { main.unlock().map(|()| true) } else { Ok(true) };
         }
@@ -172,9 +172,9 @@ impl Database {
     /// Says that the log holds nothing for the database.
     fn settle(&self, stream: &Stream) -> Result<(), Failure> {
         let _lease = Lease::take(stream)?;
-        match lease::find_note(stream)? {
-            Found::Nothing => lease::close(stream),
-            Found::Torn | Found::Note(_) => Ok(()),
+        match lease::find_header(stream)? {
+            SharedHeader::Unset => lease::close(stream),
+            SharedHeader::Torn | SharedHeader::Whole(_) => Ok(()),
         }
     }
 }

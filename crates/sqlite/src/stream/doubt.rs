@@ -1,14 +1,14 @@
-//! A failed sync of a database that cannot be noted, because another process keeps the lease of its stream, is left in the
-//! note of a stream of its own, whose lease is kept for microseconds only. So the process may end: whoever would say that the database is
+//! A failed sync of a database that cannot be written to the stream header, because another process keeps the lease of its stream, is left in the
+//! stream header of a stream of its own, whose lease is kept for microseconds only. So the process may end: whoever would say that the database is
 //! durable, and void records for that, hears of it first.
 
 use log::{Log, NOTE_BYTES, Stream};
 
 use crate::failure::Failure;
+use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{Lease, leave};
-use crate::stream::note::{Found, Note};
 
-/// What the note of that stream is while there is doubt.
+/// What the stream header of that stream is while there is doubt.
 const DOUBT: [u8; NOTE_BYTES] = [1; NOTE_BYTES];
 const NONE: [u8; NOTE_BYTES] = [0; NOTE_BYTES];
 
@@ -24,7 +24,7 @@ pub(crate) fn leave_doubt(log: &Log, database: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether another process left word of a failed sync. If so, the note of the database's stream, which is named
+/// Whether another process left word of a failed sync. If so, the stream header of the database's stream, which is named
 /// `database`, says it from now on. The caller holds the stream's lease, and calls this before anything says that the
 /// database is durable.
 pub(crate) fn hear_doubt(log: &Log, stream: &Stream, database: &str) -> Result<bool, Failure> {
@@ -41,13 +41,13 @@ pub(crate) fn hear_doubt(log: &Log, stream: &Stream, database: &str) -> Result<b
 /// Says, with the lease, that the database may lack what the page cache shows: replay is due. `false`: whoever ended the
 /// period synced the database, and was told of the error, too.
 pub(crate) fn doubt(stream: &Stream) -> Result<bool, Failure> {
-    Ok(match Note::find(&stream.note()?) {
-        Found::Note(note) if note.has_pages => {
-            leave(stream, Note { is_applying: true, ..note });
+    Ok(match StreamHeader::read(&stream.note()?) {
+        SharedHeader::Whole(shared) if shared.has_pages => {
+            leave(stream, StreamHeader { is_applying: true, ..shared });
             true
         }
         // There is replay anyway.
-        Found::Torn => true,
-        Found::Note(_) | Found::Nothing => false,
+        SharedHeader::Torn => true,
+        SharedHeader::Whole(_) | SharedHeader::Unset => false,
     })
 }

@@ -1,4 +1,4 @@
-//! A database's stream of the log: the lease of who writes it, its note, and its end.
+//! A database's stream of the log: the lease of who writes it, its header, and its end.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use log::{LogError, Lsn, Stream};
 
 use crate::failure::Failure;
 use crate::format::base::{Base, encode_base};
-use crate::stream::note::{Found, Note};
+use crate::stream::header::{SharedHeader, StreamHeader};
 
 /// How long another process may keep the lease, which it does for microseconds.
 const LEASE_WAIT: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 10 });
@@ -52,36 +52,37 @@ pub fn append(stream: &Stream, record: &[u8]) -> Result<u64, Failure> {
     Ok(stream.append(record)?.0)
 }
 
-/// What the stream's note says.
-pub fn find_note(stream: &Stream) -> Result<Found, Failure> {
-    Ok(match Note::find(&stream.note()?) {
-        Found::Note(note) if note.end_lsn != stream.appended().0 => Found::Torn,
+/// What the stream's header says.
+pub fn find_header(stream: &Stream) -> Result<SharedHeader, Failure> {
+    Ok(match StreamHeader::read(&stream.note()?) {
+        SharedHeader::Whole(shared) if shared.end_lsn != stream.appended().0 => SharedHeader::Torn,
         found => found,
     })
 }
 
-/// Leaves `note` behind the last record. With the lease.
-pub fn leave(stream: &Stream, note: Note) -> Note {
-    let note = Note { end_lsn: stream.appended().0, ..note };
-    stream.set_note(&note.to_bytes());
-    note
+/// Leaves `stream::header` behind the last record. With the lease.
+pub fn leave(stream: &Stream, shared: StreamHeader) -> StreamHeader {
+    let shared = StreamHeader { end_lsn: stream.appended().0, ..shared };
+    stream.set_note(&shared.to_bytes());
+    shared
 }
 
-/// The stream's note; one that is none knows no generation.
-pub fn note_of(stream: &Stream) -> Result<Note, Failure> {
-    Ok(match find_note(stream)? {
-        Found::Note(note) => note,
-        Found::Nothing | Found::Torn => Note::default(),
+/// The stream's header; one that is none knows no generation.
+pub fn header_or_default(stream: &Stream) -> Result<StreamHeader, Failure> {
+    Ok(match find_header(stream)? {
+        SharedHeader::Whole(shared) => shared,
+        SharedHeader::Unset | SharedHeader::Torn => StreamHeader::default(),
     })
 }
 
 /// Says durably that nothing of the stream is wanted any more. With the lease.
 pub fn close(stream: &Stream) -> Result<(), Failure> {
     let lsn = append_closed(stream)?;
-    let note = leave(stream, Note { base_lsn: lsn, last_lsn: lsn, ..Note::default() });
+    let shared =
+        leave(stream, StreamHeader { base_lsn: lsn, last_lsn: lsn, ..StreamHeader::default() });
     stream.sync(Lsn(lsn))?;
     // What is left behind is given back later.
-    let _ = truncate(stream, &note);
+    let _ = truncate(stream, &shared);
     Ok(())
 }
 
@@ -90,11 +91,11 @@ pub fn append_closed(stream: &Stream) -> Result<u64, Failure> {
     append(stream, &encode_base(&Base::closed()))
 }
 
-/// Gives back what lies before the records that count, when the note's last record is durable, which was appended behind
+/// Gives back what lies before the records that count, when the stream header's last record is durable, which was appended behind
 /// the one that says so.
-pub fn truncate(stream: &Stream, note: &Note) -> Result<(), Failure> {
-    let base = Lsn(note.base_lsn);
-    if stream.head() < base && stream.end() > Lsn(note.last_lsn) {
+pub fn truncate(stream: &Stream, shared: &StreamHeader) -> Result<(), Failure> {
+    let base = Lsn(shared.base_lsn);
+    if stream.head() < base && stream.end() > Lsn(shared.last_lsn) {
         stream.truncate_before(base)?;
     }
     Ok(())

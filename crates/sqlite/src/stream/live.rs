@@ -7,8 +7,8 @@ use crate::format::base::{Base, Kind};
 use crate::format::frames::FramesHead;
 use crate::format::pages::{Batches, Head};
 use crate::format::record::Record;
-use crate::stream::lease::find_note;
-use crate::stream::note::Found;
+use crate::stream::header::SharedHeader;
+use crate::stream::lease::find_header;
 
 /// What the log holds for a database: frames of a WAL, or transactions of pages.
 pub struct Live {
@@ -39,14 +39,14 @@ impl Live {
 
 /// Whether the stream may hold what is not in the database.
 pub fn holds_records(stream: &Stream) -> Result<bool, Failure> {
-    Ok(match find_note(stream)? {
-        Found::Note(note) => note.has_frames || note.has_pages,
-        Found::Torn => match read_live(stream)? {
+    Ok(match find_header(stream)? {
+        SharedHeader::Whole(shared) => shared.has_frames || shared.has_pages,
+        SharedHeader::Torn => match read_live(stream)? {
             Contents::Live(_) => true,
             Contents::Nothing => false,
             Contents::Damaged(damage) => return Err(damage.into()),
         },
-        Found::Nothing => false,
+        SharedHeader::Unset => false,
     })
 }
 

@@ -5,8 +5,8 @@ use crate::failure::Failure;
 use crate::frames::read::{Files, read_header};
 use crate::frames::scan::Scan;
 use crate::real::file::{Opened, Real};
-use crate::stream::lease::{Lease, close, find_note};
-use crate::stream::note::Found;
+use crate::stream::header::SharedHeader;
+use crate::stream::lease::{Lease, close, find_header};
 use crate::wal::durable::{make_durable, real_sync};
 use log::Lsn;
 
@@ -25,12 +25,12 @@ impl Database {
     pub fn left(&self, main: Real) -> Result<(), Failure> {
         let state = self.state();
         let Some((_, stream)) = &state.service else { return Ok(()) };
-        if !has_frames(find_note(stream)?) {
+        if !has_frames(find_header(stream)?) {
             return Ok(());
         }
-        // Before the WAL is opened: whoever begins a generation needs it, and the file is the note's.
+        // Before the WAL is opened: whoever begins a generation needs it, and the file is the stream header's.
         let _lease = Lease::take(stream)?;
-        let found = find_note(stream)?;
+        let found = find_header(stream)?;
         if !has_frames(found) {
             return Ok(());
         }
@@ -40,8 +40,8 @@ impl Database {
         };
         let wal = opened.real();
         let (header, count) = match found {
-            Found::Note(note) => match read_header(wal)? {
-                Some(header) if header.salts == note.salts => (header, note.logged),
+            SharedHeader::Whole(shared) => match read_header(wal)? {
+                Some(header) if header.salts == shared.salts => (header, shared.logged),
                 // SQLite ends a generation when the database has all of it durably.
                 _ => {
                     real_sync(wal)?;
@@ -49,21 +49,21 @@ impl Database {
                 }
             },
             // Whoever died may have logged more than SQLite counts.
-            Found::Torn | Found::Nothing => match Scan::read(wal)? {
+            SharedHeader::Torn | SharedHeader::Unset => match Scan::read(wal)? {
                 Some(scan) => (scan.header, scan.committed()),
                 None => return Ok(()),
             },
         };
-        let note = make_durable(stream, &header, Files { main, wal }, count)?;
-        Ok(stream.sync(Lsn(note.last_lsn))?)
+        let shared = make_durable(stream, &header, Files { main, wal }, count)?;
+        Ok(stream.sync(Lsn(shared.last_lsn))?)
     }
 }
 
 /// Whether frames of the WAL may be in the log alone.
-fn has_frames(found: Found) -> bool {
+fn has_frames(found: SharedHeader) -> bool {
     match found {
-        Found::Note(note) => note.has_frames,
-        Found::Torn => true,
-        Found::Nothing => false,
+        SharedHeader::Whole(shared) => shared.has_frames,
+        SharedHeader::Torn => true,
+        SharedHeader::Unset => false,
     }
 }

@@ -1,5 +1,11 @@
-//! What whoever wrote a database's stream last leaves for the next, in the 64 bytes of shared memory that the
-//! log keeps with a stream. Zeros after a restart of the machine, which is how recovery knows.
+//! The header of a database's stream: what the last writer leaves for the next one, in 64 bytes of shared memory.
+//!
+//! The log keeps these bytes with the stream. They are to a stream what the WAL-index header is to a WAL: all writers
+//! share them, and a restart of the machine makes them zeros, which is how recovery knows that it is due. (The log
+//! calls them the stream's note, and does not know what they mean.)
+//!
+//! A writer changes them only with the stream's lease. A reader needs no lock: the bytes have a CRC32C, so a header that
+//! is being written, or whose writer died, is found torn.
 
 use log::NOTE_BYTES;
 
@@ -7,7 +13,7 @@ use crate::format::wal::{Checksum, Salts};
 
 /// Everything as of the last record. Written under the stream's lease only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Note {
+pub struct StreamHeader {
     /// The generation that the log knows; zeros: none.
     pub salts: Salts,
     /// Frames of it that are logged or durable in the file.
@@ -37,19 +43,19 @@ pub struct Note {
     pub base_lsn: u64,
     /// LSN of the last record.
     pub last_lsn: u64,
-    /// Behind it. When the stream goes on, whoever appended there died before leaving a note.
+    /// Behind it. When the stream goes on, whoever appended there died before leaving a stream header.
     pub end_lsn: u64,
 }
 
-/// What a stream's 64 bytes say.
+/// What the 64 bytes hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
-    /// The machine was restarted, or nobody ever wrote: recovery is due.
-    Nothing,
-    /// Somebody died while writing it: nothing is known, but the files are as they were left.
+pub enum SharedHeader {
+    /// Zeros: the machine was restarted, or no process ever wrote. Recovery is due.
+    Unset,
+    /// A process died while it wrote them, or is writing them now. Nothing is known; the files are as they were left.
     Torn,
-    /// A note.
-    Note(Note),
+    /// A header.
+    Whole(StreamHeader),
 }
 
 const DIRTY: u32 = 2;
@@ -59,8 +65,8 @@ const PAGES: u32 = 16;
 const APPLYING: u32 = 32;
 const UNSYNCED: u32 = 64;
 
-impl Note {
-    /// The bytes to leave.
+impl StreamHeader {
+    /// The bytes.
     pub fn to_bytes(self) -> [u8; NOTE_BYTES] {
         let mut bytes = [0; NOTE_BYTES];
         let flag = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
@@ -86,18 +92,18 @@ impl Note {
         bytes
     }
 
-    /// What the bytes of a stream say.
-    pub fn find(bytes: &[u8; NOTE_BYTES]) -> Found {
+    /// Reads the bytes.
+    pub fn read(bytes: &[u8; NOTE_BYTES]) -> SharedHeader {
         if bytes.iter().all(|byte| *byte == 0) {
-            return Found::Nothing;
+            return SharedHeader::Unset;
         }
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"));
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
         if u32_at(0) != crc32c::crc32c(&bytes[4..]) {
-            return Found::Torn;
+            return SharedHeader::Torn;
         }
         let flags = u32_at(4);
-        Found::Note(Note {
+        SharedHeader::Whole(StreamHeader {
             salts: bytes[8..16].try_into().expect("eight"),
             logged: u32_at(16),
             page_bytes: u32_at(20),
@@ -122,8 +128,8 @@ mod tests {
 
     #[test]
     fn a_note_is_read_back_and_a_torn_one_is_known() {
-        assert_eq!(Note::find(&[0; NOTE_BYTES]), Found::Nothing);
-        let note = Note {
+        assert_eq!(StreamHeader::read(&[0; NOTE_BYTES]), SharedHeader::Unset);
+        let shared = StreamHeader {
             salts: *b"saltsalt",
             logged: 7,
             page_bytes: 4096,
@@ -136,12 +142,18 @@ mod tests {
             front_crc: 8,
             base_lsn: 1 << 40,
             last_lsn: 3,
-            ..Note::default()
+            ..StreamHeader::default()
         };
-        let mut bytes = note.to_bytes();
-        assert_eq!(Note::find(&bytes), Found::Note(note));
+        let mut bytes = shared.to_bytes();
+        assert_eq!(StreamHeader::read(&bytes), SharedHeader::Whole(shared));
         bytes[17] ^= 1;
-        assert_eq!(Note::find(&bytes), Found::Torn);
-        assert!(matches!(Note::find(&Note::default().to_bytes()), Found::Note(_)), "not zeros");
+        assert_eq!(StreamHeader::read(&bytes), SharedHeader::Torn);
+        assert!(
+            matches!(
+                StreamHeader::read(&StreamHeader::default().to_bytes()),
+                SharedHeader::Whole(_)
+            ),
+            "not zeros"
+        );
     }
 }
