@@ -10,7 +10,7 @@ use crate::batch::background;
 use crate::counters::COUNTERS;
 use crate::database::Database;
 use crate::failure::Failure;
-use crate::format::database_header::Front;
+use crate::format::database_header::DatabaseHeader;
 use crate::format::pages::{Head, Writer};
 use crate::real::file::Real;
 use crate::stream::doubt::hear_doubt;
@@ -67,8 +67,9 @@ impl Database {
         if is_synced {
             stream.sync(Lsn(lsn)).map_err(Failure::from)?;
         }
-        let front_crc = transaction.behind.crc;
-        let shared = StreamHeader { last_lsn: lsn, front_crc, is_applying: true, ..shared };
+        let database_header_crc = transaction.behind.crc;
+        let shared =
+            StreamHeader { last_lsn: lsn, database_header_crc, is_applying: true, ..shared };
         let shared = leave(stream, shared);
         transaction.apply(main).map_err(CommitError::Applying)?;
         let shared = leave(stream, StreamHeader { is_applying: false, ..shared });
@@ -98,7 +99,7 @@ impl Database {
                 if shared.has_pages
                     && shared.end_lsn == end_lsn
                     && shared.page_bytes == page_bytes
-                    && shared.front_crc == transaction.before.crc
+                    && shared.database_header_crc == transaction.before.crc
                     && !background::is_overdue(end_lsn - shared.base_lsn) =>
             {
                 Ok(shared)
@@ -110,13 +111,13 @@ impl Database {
                 self.make_durable_home(stream, main)?;
                 let lsn = append_closed(stream)?;
                 let (base_lsn, last_lsn) = (lsn, lsn);
-                let front_crc = transaction.before.crc;
+                let database_header_crc = transaction.before.crc;
                 let has_pages = true;
                 let shared = StreamHeader {
                     page_bytes,
                     base_lsn,
                     last_lsn,
-                    front_crc,
+                    database_header_crc,
                     has_pages,
                     ..StreamHeader::default()
                 };
@@ -185,8 +186,8 @@ fn is_in_part() -> Failure {
 /// A transaction's pages and what the database is before and behind it.
 struct Transaction<'a> {
     held: &'a Held,
-    before: Front,
-    behind: Front,
+    before: DatabaseHeader,
+    behind: DatabaseHeader,
     head: Head,
     /// Bytes that the file has now.
     file_bytes: u64,
@@ -195,9 +196,9 @@ struct Transaction<'a> {
 impl Transaction<'_> {
     fn new(main: Real, held: &Held) -> Result<Transaction<'_>, Failure> {
         let odd = || Failure::CannotOpen("a transaction that is not one of pages".into());
-        let before = Front::read(main)?.ok_or_else(odd)?;
+        let before = DatabaseHeader::read(main)?.ok_or_else(odd)?;
         let behind = match held.first() {
-            Some(page) => Front::parse(page).ok_or_else(odd)?,
+            Some(page) => DatabaseHeader::parse(page).ok_or_else(odd)?,
             None => before,
         };
         let file_bytes = main.size()?;

@@ -25,9 +25,9 @@ pub enum Then {
     Below,
 }
 
-/// The front of a rollback journal, which makes it one: its magic and how many records it has.
-type JournalFront = [u8; JOURNAL_FRONT_BYTES];
-const JOURNAL_FRONT_BYTES: usize = 12;
+/// The first bytes of a rollback journal's header: its magic and its record count. Zeros there make it no journal.
+type JournalHeader = [u8; JOURNAL_HEADER_BYTES];
+const JOURNAL_HEADER_BYTES: usize = 12;
 
 /// A connection's database.
 pub struct Connection {
@@ -39,7 +39,7 @@ pub struct Connection {
     has_journals: bool,
     /// How often it took the lock for writing the WAL.
     pub wal_transaction_count: u64,
-    /// The front of the WAL's index, while it is mapped.
+    /// The header of the WAL's index, while it is mapped.
     pub wal_index: Option<WalIndex>,
     /// SQLite's lock.
     level: c_int,
@@ -65,8 +65,8 @@ pub struct Connection {
     pub journal: Option<Real>,
     /// Whether SQLite writes that without a sync (rule 7).
     is_journal_unsynced: bool,
-    /// What its front will be when the rest is durable.
-    journal_front: Option<JournalFront>,
+    /// What its header will be when the rest is durable.
+    journal_header: Option<JournalHeader>,
     /// The file has a part of a transaction, and this connection may still have the lock.
     is_partial: bool,
 }
@@ -91,7 +91,7 @@ impl Connection {
             is_released: false,
             journal: None,
             is_journal_unsynced: false,
-            journal_front: None,
+            journal_header: None,
             is_partial: false,
         }
     }
@@ -175,7 +175,7 @@ impl Connection {
             self.committed_bytes = None;
             self.is_synced = false;
             self.is_journal_unsynced = false;
-            self.journal_front = None;
+            self.journal_header = None;
         }
     }
 
@@ -193,12 +193,12 @@ impl Connection {
     /// Its rollback journal was closed.
     pub fn close_journal(&mut self) {
         self.journal = None;
-        self.journal_front = None;
+        self.journal_header = None;
     }
 
-    /// Before a write to its rollback journal. Behind a batch that failed SQLite writes the records with a front that counts
+    /// Before a write to its rollback journal. Behind a batch that failed SQLite writes the records with a header that counts
     /// them already, and their checksum is of every 200th byte: what a power cut leaves of them would be rolled back. So
-    /// the front stays zeros until they are durable (rule 7).
+    /// the header stays zeros until they are durable (rule 7).
     pub fn write_journal(&mut self, at: u64, bytes: &[u8]) -> Result<Then, Failure> {
         #[cfg(feature = "canary")]
         if crate::canary::is(crate::canary::Broken::CountsJournalEarly) {
@@ -207,10 +207,10 @@ impl Connection {
         let (true, Some(journal)) = (self.is_journal_unsynced, self.journal) else {
             return Ok(Then::Below);
         };
-        if at >= JOURNAL_FRONT_BYTES as u64 {
+        if at >= JOURNAL_HEADER_BYTES as u64 {
             return Ok(Then::Below);
         }
-        let room = &mut self.journal_front.get_or_insert_default()[at as usize..];
+        let room = &mut self.journal_header.get_or_insert_default()[at as usize..];
         let count = room.len().min(bytes.len());
         room[..count].copy_from_slice(&bytes[..count]);
         let mut blank = bytes.to_vec();
@@ -223,12 +223,12 @@ impl Connection {
     fn sync_journal(&mut self) -> Result<(), Failure> {
         if let Some(journal) = self.journal {
             journal.sync()?;
-            if let Some(front) = self.journal_front {
-                journal.write(0, &front)?;
+            if let Some(header) = self.journal_header {
+                journal.write(0, &header)?;
                 journal.sync()?;
             }
         }
-        self.journal_front = None;
+        self.journal_header = None;
         self.is_journal_unsynced = false;
         Ok(())
     }

@@ -34,7 +34,7 @@
 //! 6. The stream header has the CRC of the database's header behind the last transaction. Another header was written without the
 //!    extension: the next commit begins a new period. After a power cut, replay refuses.
 //! 7. When SQLite writes a journal after a batch that failed, it does not sync it, nor end it where an older one went on, and counts its
-//!    records before they are durable. Here it is emptied first, its front is zeros until the rest is synced, and both
+//!    records before they are durable. Here it is emptied first, its header is zeros until the rest is synced, and both
 //!    happens before the first page.
 //! 8. With `synchronous=OFF` SQLite would go on without any journal, so `BATCH_ATOMIC` is not said then. The PRAGMA is refused while
 //!    there is a journal in memory because it was said.

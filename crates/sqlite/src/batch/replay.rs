@@ -12,7 +12,7 @@ use log::{Log, Stream};
 use crate::counters::COUNTERS;
 use crate::database::Database;
 use crate::failure::{Conflict, Damage, Failure};
-use crate::format::database_header::Front;
+use crate::format::database_header::DatabaseHeader;
 use crate::format::page::page_at;
 use crate::format::pages::{Batches, Head, Page, pages};
 use crate::real::file::Real;
@@ -126,7 +126,7 @@ fn replay_pages(batches: &Batches, main: Real) -> Result<Option<Conflict>, Failu
         let text = "the log's transactions do not follow each other";
         return Err(Failure::Damaged(text.into()));
     }
-    if let Some(conflict) = check_front(first, last, main)? {
+    if let Some(conflict) = check_database_header(first, last, main)? {
         return Ok(Some(conflict));
     }
     let batches: Vec<(Head, Vec<Page<'_>>)> = batches
@@ -156,15 +156,19 @@ fn replay_pages(batches: &Batches, main: Real) -> Result<Option<Conflict>, Failu
 }
 
 /// How the database's header differs from those of the period, if it does.
-fn check_front(first: &Head, last: &Head, main: Real) -> Result<Option<Conflict>, Failure> {
-    let Some(front) = Front::read(main)? else {
+fn check_database_header(
+    first: &Head,
+    last: &Head,
+    main: Real,
+) -> Result<Option<Conflict>, Failure> {
+    let Some(header) = DatabaseHeader::read(main)? else {
         return Ok(Some(Conflict("it is no database".into())));
     };
-    if front.page_bytes != first.page_bytes {
+    if header.page_bytes != first.page_bytes {
         return Ok(Some(Conflict("its page size is not the logged one".into())));
     }
     let since = |counter: u32| counter.wrapping_sub(first.counter_before);
-    if since(front.change_counter) > since(last.counter_behind) {
+    if since(header.change_counter) > since(last.counter_behind) {
         return Ok(Some(Conflict("its change counter is outside the range in the log".into())));
     }
     Ok(None)

@@ -32,11 +32,11 @@ fn directory() -> TempDir {
         std::fs::create_dir(home.path().join(name)).expect("directory");
     }
     // As much as is needed for a header; what the pages hold is nobody's business here.
-    let mut front = [0; PAGE_BYTES];
-    front[..16].copy_from_slice(b"SQLite format 3\0");
-    front[16..18].copy_from_slice(&(PAGE_BYTES as u16).to_be_bytes());
-    front[28..32].copy_from_slice(&3_u32.to_be_bytes());
-    std::fs::write(path(&home), [&front[..], &[0; 2 * PAGE_BYTES]].concat()).expect("database");
+    let mut header = [0; PAGE_BYTES];
+    header[..16].copy_from_slice(b"SQLite format 3\0");
+    header[16..18].copy_from_slice(&(PAGE_BYTES as u16).to_be_bytes());
+    header[28..32].copy_from_slice(&3_u32.to_be_bytes());
+    std::fs::write(path(&home), [&header[..], &[0; 2 * PAGE_BYTES]].concat()).expect("database");
     home
 }
 

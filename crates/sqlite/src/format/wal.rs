@@ -8,7 +8,7 @@ pub const FRAME_HEADER_BYTES: usize = 24;
 
 const MAGIC: u32 = 0x377f_0682;
 
-/// Salts of a generation: a WAL that begins again from its front gets other ones.
+/// Salts of a generation: a WAL that begins again from its start gets other ones.
 pub type Salts = [u8; 8];
 /// The two words of SQLite's running checksum.
 pub type Checksum = [u32; 2];

@@ -136,7 +136,7 @@ impl Pending {
         &mut self.bytes
     }
 
-    /// A sync has come, or the WAL begins from its front.
+    /// A sync has come, or the WAL begins from its start.
     pub fn clear(&mut self) {
         let bytes = self.take();
         bytes.clear();

@@ -207,16 +207,16 @@ impl Versions {
         {
             return Ok(counter);
         }
-        let mut front = [0; 28];
+        let mut database_header = [0; 28];
         match number {
-            0 => files.main.read(0, &mut front)?,
+            0 => files.main.read(0, &mut database_header)?,
             number => {
                 let at = header.frame_at(number) + FRAME_HEADER_BYTES as u64;
-                files.wal.read(at, &mut front)?
+                files.wal.read(at, &mut database_header)?
             }
         };
-        self.counter = Some((number, wal::change_counter(&front)));
-        Ok(wal::change_counter(&front))
+        self.counter = Some((number, wal::change_counter(&database_header)));
+        Ok(wal::change_counter(&database_header))
     }
 }
 

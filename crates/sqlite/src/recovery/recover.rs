@@ -281,16 +281,16 @@ fn judge_pages(
     held: Option<(Real, &Scan)>,
     main: Real,
 ) -> Result<Verdict, Failure> {
-    let mut front = [0; 100];
-    let count = main.read(0, &mut front)?;
-    if let Some(page_bytes) = wal::database_page_bytes(&front[..count])
+    let mut header = [0; 100];
+    let count = main.read(0, &mut header)?;
+    if let Some(page_bytes) = wal::database_page_bytes(&header[..count])
         && page_bytes != live.base.page_bytes
     {
         return conflict("its page size is not the logged one");
     }
     let newest =
         live.frames.last().map_or(live.base.change_counter, |(head, _)| head.change_counter);
-    let counter = wal::change_counter(&front);
+    let counter = wal::change_counter(&header);
     let since = |counter: u32| counter.wrapping_sub(live.base.change_counter);
     let is_known = match live.base.kind {
         // The database may have been written since the generation began, and not be durable yet.

@@ -38,7 +38,7 @@ pub struct StreamHeader {
     /// part, and replay is due.
     pub is_applying: bool,
     /// CRC of the database's header behind the last of them.
-    pub front_crc: u32,
+    pub database_header_crc: u32,
     /// LSN before which nothing counts: of the base, or what a record *home* behind it says.
     pub base_lsn: u64,
     /// LSN of the last record.
@@ -86,7 +86,7 @@ impl StreamHeader {
         bytes[40..48].copy_from_slice(&self.end_lsn.to_le_bytes());
         bytes[48..52].copy_from_slice(&self.checksum[0].to_le_bytes());
         bytes[52..56].copy_from_slice(&self.checksum[1].to_le_bytes());
-        bytes[56..60].copy_from_slice(&self.front_crc.to_le_bytes());
+        bytes[56..60].copy_from_slice(&self.database_header_crc.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[4..]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -114,7 +114,7 @@ impl StreamHeader {
             has_pages: flags & PAGES != 0,
             is_applying: flags & APPLYING != 0,
             is_unsynced: flags & UNSYNCED != 0,
-            front_crc: u32_at(56),
+            database_header_crc: u32_at(56),
             base_lsn: u64_at(24),
             last_lsn: u64_at(32),
             end_lsn: u64_at(40),
@@ -139,7 +139,7 @@ mod tests {
             has_pages: true,
             is_applying: true,
             is_unsynced: true,
-            front_crc: 8,
+            database_header_crc: 8,
             base_lsn: 1 << 40,
             last_lsn: 3,
             ..StreamHeader::default()

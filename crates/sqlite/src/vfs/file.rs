@@ -1,4 +1,4 @@
-//! A file of the VFS: ours in front, the file below behind it in the same memory.
+//! A file of the VFS: our object first, then that of the file below, in the same memory.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;

@@ -205,11 +205,11 @@ unsafe extern "C" fn shm_map(
 ) -> c_int {
     // SAFETY: SQLite's call of a method.
     let rc = call!(unsafe { real_of(file.cast()) }, xShmMap, region, size, extend, out);
-    let is_front = region == 0 && usize::try_from(size).is_ok_and(|size| size >= HEADERS_BYTES);
+    let is_first = region == 0 && usize::try_from(size).is_ok_and(|size| size >= HEADERS_BYTES);
     // SAFETY: as above.
     if let Role::Main(connection) = unsafe { role(file) }
         && rc == SQLITE_OK
-        && is_front
+        && is_first
     {
         // SAFETY: the VFS below has set `out` to a region of that size or to null, which stays mapped until `shm_unmap`.
         connection.wal_index = unsafe { WalIndex::new(*out) };

@@ -98,7 +98,7 @@ impl Frames {
         self.is_commit = None;
     }
 
-    /// A transaction begins, or a WAL from its front.
+    /// A transaction begins, or a WAL from its start.
     pub fn begin(&mut self) {
         self.written = 0;
     }

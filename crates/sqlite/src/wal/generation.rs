@@ -1,4 +1,4 @@
-//! A generation of the WAL begins: SQLite writes a new header to the front of the file.
+//! A generation of the WAL begins: SQLite writes a new header at the start of the file.
 
 use log::{Lsn, Stream};
 
@@ -17,7 +17,7 @@ use crate::wal::durable::{real_sync, sync_header};
 const STALE_COUNT_MAX: usize = 32;
 
 impl Database {
-    /// Before `header` is written to the front of the WAL: a generation begins. SQLite does that when
+    /// Before `header` is written at the start of the WAL: a generation begins. SQLite does that when
     /// the database holds the one before it durably.
     pub fn begin_generation(&self, files: Files, header: &[u8]) -> Result<(), Failure> {
         let mut state = self.state();
