@@ -40,12 +40,12 @@ pub struct Database {
     pub has_batches: AtomicBool,
     /// Its syncs that nobody waits for.
     pub(crate) background: Background,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
 }
 
 /// What this process remembers; all of it can be found again.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct LogState {
     pub service: Option<(Arc<Log>, Stream)>,
     /// The WAL's header when it was read last: right for frames that have its salts.
     pub header: Option<Header>,
@@ -122,7 +122,7 @@ impl Database {
     }
 
     /// What this process remembers.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, LogState> {
         self.state.lock()
     }
 

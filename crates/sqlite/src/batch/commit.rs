@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use log::{Log, Lsn, Stream};
 
-use super::held::Held;
+use super::held::HeldPages;
 use super::replay::is_due;
 use crate::batch::background;
 use crate::counters::COUNTERS;
@@ -41,7 +41,11 @@ impl From<Failure> for CommitError {
 
 impl Database {
     /// Commits the pages that are held, under SQLite's exclusive lock.
-    pub(super) fn commit_batch(&self, main: Real, held: &Held) -> Result<Committed, CommitError> {
+    pub(super) fn commit_batch(
+        &self,
+        main: Real,
+        held: &HeldPages,
+    ) -> Result<Committed, CommitError> {
         let nothing = || Failure::CannotOpen("the database has no log".into());
         self.with_log(|log, stream| Ok(self.commit_to(log, stream, main, held)))?
             .ok_or_else(nothing)?
@@ -52,7 +56,7 @@ impl Database {
         log: &Log,
         stream: &Stream,
         main: Real,
-        held: &Held,
+        held: &HeldPages,
     ) -> Result<Committed, CommitError> {
         let _lease = self.lease(stream)?;
         let transaction = Transaction::new(main, held)?;
@@ -185,7 +189,7 @@ fn is_in_part() -> Failure {
 
 /// A transaction's pages and what the database is before and behind it.
 struct Transaction<'a> {
-    held: &'a Held,
+    held: &'a HeldPages,
     before: DatabaseHeader,
     behind: DatabaseHeader,
     head: Head,
@@ -194,7 +198,7 @@ struct Transaction<'a> {
 }
 
 impl Transaction<'_> {
-    fn new(main: Real, held: &Held) -> Result<Transaction<'_>, Failure> {
+    fn new(main: Real, held: &HeldPages) -> Result<Transaction<'_>, Failure> {
         let odd = || Failure::CannotOpen("a transaction that is not one of pages".into());
         let before = DatabaseHeader::read(main)?.ok_or_else(odd)?;
         let behind = match held.first() {

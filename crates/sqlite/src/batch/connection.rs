@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::commit::{CommitError, Committed};
-use super::held::Held;
+use super::held::HeldPages;
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::ffi::*;
@@ -53,7 +53,7 @@ pub struct Connection {
     /// under a lock that is kept: nobody is told of that.)
     is_journal_in_memory: bool,
     /// Between *begin* and *commit*.
-    held: Option<Held>,
+    held: Option<HeldPages>,
     /// Behind a commit, while it has the lock: bytes of the database, which SQLite may cut the file to.
     committed_bytes: Option<u64>,
     /// The next sync is that of a commit whose record is durable.
@@ -287,7 +287,7 @@ impl Connection {
     }
 
     /// SQLite's *commit*.
-    fn commit(&mut self, main: Real, held: &Held) -> c_int {
+    fn commit(&mut self, main: Real, held: &HeldPages) -> c_int {
         let path = self.database.path.display();
         match self.database.commit_batch(main, held) {
             Ok(Committed { bytes, sync_upto }) => {
@@ -343,7 +343,7 @@ impl Connection {
                 Then::Return(SQLITE_IOERR)
             }
             SQLITE_FCNTL_BEGIN_ATOMIC_WRITE if self.is_offered => {
-                self.held = Some(Held::default());
+                self.held = Some(HeldPages::default());
                 Then::Return(SQLITE_OK)
             }
             SQLITE_FCNTL_COMMIT_ATOMIC_WRITE if self.held.is_some() => {

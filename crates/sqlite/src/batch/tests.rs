@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use log::{Log, Lsn, Options};
 
 use super::commit::Committed;
-use super::held::Held;
+use super::held::HeldPages;
 use super::replay::{Replayed, replay};
 use crate::batch::background::take_over;
 use crate::database::Database;
@@ -91,7 +91,7 @@ impl Process {
         for at in [24, 92] {
             page[at..at + 4].copy_from_slice(&counter.to_be_bytes());
         }
-        let mut held = Held::default();
+        let mut held = HeldPages::default();
         assert!(held.push(0, &page) && held.push(PAGE_BYTES as u64, &[value; PAGE_BYTES]));
         let done = self.database.commit_batch(main, &held);
         let Ok(Committed { sync_upto: Some(upto), .. }) = done else { panic!("no sync is due") };

@@ -11,14 +11,14 @@ use crate::real::file::Opened;
 /// A process's syncs of one database.
 #[derive(Default)]
 pub(crate) struct Background {
-    pub state: Mutex<State>,
+    pub state: Mutex<SyncState>,
     pub has_failed: AtomicBool,
     /// A sync of the database failed, and the stream header does not say so yet.
     pub is_doubtful: AtomicBool,
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct SyncState {
     /// The process whose thread it is.
     pub process: u32,
     pub job: Option<Job>,
@@ -45,7 +45,7 @@ impl Background {
     }
 }
 
-impl State {
+impl SyncState {
     /// Takes the file of a job that is done.
     pub fn settle(&mut self) {
         if self.process != std::process::id() {

@@ -74,7 +74,7 @@ fn keeps_order(path: &Path) -> bool {
 
 /// The frames of a connection's WAL that are held back, and the file they are for while it is open.
 #[derive(Default)]
-struct Held {
+struct HeldWal {
     frames: Frames,
     wal: Option<Real>,
     page_bytes: Option<usize>,
@@ -83,7 +83,7 @@ struct Held {
 /// A connection's file on a volume. The database and its WAL share what is held: SQLite publishes frames
 /// through methods of the database's file. One thread at a time uses a connection's files.
 pub struct Volume {
-    held: Rc<RefCell<Held>>,
+    held: Rc<RefCell<HeldWal>>,
     is_wal: bool,
     is_prefix: bool,
 }
@@ -102,7 +102,7 @@ impl Volume {
     /// The WAL at `path` of this database.
     pub fn wal(&self, path: &Path, wal: Real, is_writable: bool) -> Volume {
         let is_prefix = is_writable && keeps_order(path) && asked(ensure_prefix_mode(path));
-        *self.held.borrow_mut() = Held { wal: Some(wal), ..Held::default() };
+        *self.held.borrow_mut() = HeldWal { wal: Some(wal), ..HeldWal::default() };
         Volume { held: self.held.clone(), is_wal: true, is_prefix }
     }
 
@@ -155,7 +155,7 @@ impl Volume {
     pub fn wal_closed(&self) -> Result<(), Failure> {
         let mut held = self.held.borrow_mut();
         let settled = held.settle();
-        *held = Held::default();
+        *held = HeldWal::default();
         settled
     }
 }
@@ -168,7 +168,7 @@ fn asked(result: Result<(), Failure>) -> bool {
     result.is_ok()
 }
 
-impl Held {
+impl HeldWal {
     fn settle(&mut self) -> Result<(), Failure> {
         match self.wal {
             Some(wal) => self.frames.settle(|at, bytes| wal.write(at, bytes)),

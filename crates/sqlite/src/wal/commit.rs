@@ -3,7 +3,7 @@
 use log::{Lsn, Stream};
 
 use crate::counters::COUNTERS;
-use crate::database::{Database, State};
+use crate::database::{Database, LogState};
 use crate::failure::Failure;
 use crate::format::wal::{FRAME_HEADER_BYTES, HEADER_BYTES, Header};
 use crate::frames::pending::Pending;
@@ -58,7 +58,7 @@ impl Database {
     /// What that kept may be gone then.
     pub fn sync_wal(&self, files: Files, pending: &mut Pending) -> Result<(), Failure> {
         let mut state = self.state();
-        let State { service, header, versions, .. } = &mut *state;
+        let LogState { service, header, versions, .. } = &mut *state;
         let Some((_, stream)) = service else { return real_sync(files.wal) };
         let Some(header) = header_of(header, files.wal, pending)? else {
             return real_sync(files.wal);
