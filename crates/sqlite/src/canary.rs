@@ -1,4 +1,4 @@
-//! Faults that can be switched on, to see the crash checks fail.
+//! Faults that a test can switch on, to see that the crash checks find them.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

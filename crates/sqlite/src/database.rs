@@ -1,7 +1,10 @@
-//! One database of this process: what its WAL's writes and syncs mean to the log. The essay is in `lib.rs`.
+//! An open database of this process: its path, its settings, and what the process remembers of its
+//! log.
 //!
-//! Locks, in this order: `state`, the stream's lease. Both are held while a record is made, its header
-//! is written and what it is based on is read.
+//! The operations on it are in `wal`, `batch` and `recovery`.
+//!
+//! Locks, in this order: `LogState`, the stream's lease. A commit holds both while it makes a
+//! record, writes the stream header, and reads the versions that the record is based on.
 
 pub mod background;
 

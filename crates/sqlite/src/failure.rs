@@ -1,4 +1,4 @@
-//! What can go wrong, and what SQLite is told.
+//! Errors of the extension, and the result code that SQLite gets for each.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};

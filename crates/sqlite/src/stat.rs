@@ -1,4 +1,4 @@
-//! What `onejournal_stat()` tells.
+//! The JSON of `onejournal_stat()`: the counters of this process, and its open databases.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,5 @@
-//! A transaction of pages becomes a record, then the database file has it; and the periods of such records.
+//! Commits a transaction of pages: its record becomes durable, then its pages are written to the
+//! database file. Also begins and releases periods (rules 2 and 3 in `batch`).
 
 use std::path::PathBuf;
 

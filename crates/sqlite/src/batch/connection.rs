@@ -1,6 +1,8 @@
-//! A connection's database file: what SQLite is told of batches, and what becomes of its calls.
+//! A connection's database file in a rollback mode: what SQLite is told, and what becomes of its
+//! calls.
 //!
-//! The methods come before the call of the file below, and say whether that is still to be made.
+//! Each method here runs before the call of the file below. It returns whether that call is still
+//! to be made ([`Then`]).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The writes of a transaction, in memory between *begin* and *commit*.
+//! The pages that a transaction writes, in memory between *begin* and *commit*.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
-//! The pages that the log has and the database may not: after a restart of the machine, or after a process died while it
-//! wrote them.
+//! Replays the transactions of a period into the database file: after a restart of the machine, or
+//! after a process died while it wrote the pages.
 //!
-//! Each page is computed and compared with its CRC before anything is written. Then the file is cut to the
-//! fewest pages that it had, the pages are written, and the database is synced; then the log is closed. Cut in the
-//! middle and done again that gives the same.
+//! Each page is computed and compared with its CRC before anything is written. Then the file is cut
+//! to the smallest size that it had in the period, the pages are written, the database is synced,
+//! and the log is closed. A replay that was interrupted and done again has the same result.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! What a process knows of its own syncs of a database file. The operations are in `batch::background`.
+//! The state of this process's background syncs of one database. The operations are in
+//! `batch::background`, which also has the rules.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;

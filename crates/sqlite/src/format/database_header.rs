@@ -1,4 +1,4 @@
-//! The header of a database file: its first 100 bytes, as far as a transaction of pages has to know them
+//! The header of a database file, its first 100 bytes: page size, change counter, size in pages
 //! (the file format: <https://www.sqlite.org/fileformat2.html#the_database_header>).
 
 use crate::failure::Failure;

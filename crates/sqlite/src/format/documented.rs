@@ -1,4 +1,5 @@
-//! `docs/format/sqlite.md` against what is written: offset, size and value of every field.
+//! A test of `docs/format/sqlite.md`: its tables give the offset, size and value of every field
+//! that the encoders write.
 
 use crate::format::base::{Base, Kind, Stale, encode_base};
 use crate::format::frames::{FramesHead, FramesWriter};

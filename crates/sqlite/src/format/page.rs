@@ -1,5 +1,5 @@
-//! A page as it goes into a record: what changed against its last version, or against zeros, or
-//! the whole page.
+//! A page as a record stores it: the bytes that changed since the last version, the bytes that are
+//! not zero, or the whole page.
 //!
 //! ```text
 //! delta, sparse: for each 4 KiB of the page (smaller pages are filled up with zeros)

@@ -1,4 +1,4 @@
-//! What a record of a database's stream says: one of four kinds.
+//! A record of a database's stream: one of four kinds.
 //!
 //! | kind | file | what it says |
 //! |---|---|---|

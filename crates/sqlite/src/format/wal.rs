@@ -1,5 +1,6 @@
-//! SQLite's WAL file, as far as it has to be understood: headers, checksums, the chain of frames
-//! (the file format: <https://www.sqlite.org/fileformat2.html#walformat>).
+//! The bytes of SQLite's WAL file, as far as the extension reads them: the header, frame headers,
+//! and the chain of checksums (the file format:
+//! <https://www.sqlite.org/fileformat2.html#walformat>).
 
 /// Bytes of the file's header.
 pub const HEADER_BYTES: usize = 32;

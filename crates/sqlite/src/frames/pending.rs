@@ -1,10 +1,14 @@
-//! What a transaction wrote to the WAL since the last sync, kept so that its commit need not read it back.
+//! The frames that a connection wrote to the WAL since the last sync, in memory, so that a commit
+//! does not read the file.
 //!
-//! SQLite writes the frames of a transaction one behind the other, header and page in two, and sometimes writes over
-//! some of them again before it syncs (savepoints, checksums). What is kept is what the file holds, but for a header at its end that
-//! waits for its page, or nothing: after a gap, a failed write or too many bytes the commit reads the file. A transaction that is rolled back
-//! says nothing, and others may write in the same places after it, so each begins with nothing
-//! (`Pending::belongs_to`), and whoever uses these bytes finds out whether they follow what they are taken to follow (`tail`).
+//! SQLite writes the frames of a transaction one after the other, each as a header and a page.
+//! Before the sync it may write some of them again (savepoints, checksums).
+//!
+//! Invariant: the kept bytes are what the file holds, except for a frame header at their end that
+//! waits for its page. After a gap, a failed write, or too many bytes nothing is kept, and the
+//! commit reads the file. The file is not told of a rollback, and another connection may then write
+//! at the same offsets, so each transaction starts with nothing (`Pending::belongs_to`). The user
+//! of these bytes checks that they follow the last logged frame (`tail`).
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Reading a connection's files: the WAL's header, the header of a frame, and the database's change counter.
+//! Reads a connection's files: the WAL's header, a frame's header, and the database's change
+//! counter.
 
 use std::ops::Range;
 

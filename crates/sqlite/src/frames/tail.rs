@@ -1,10 +1,12 @@
-//! The whole transactions behind what is logged: a chain of frames whose checksums go on from the last logged
-//! one, from memory when this connection has just written all of them, else from the file.
+//! The whole transactions that follow the last logged frame: a chain of frames whose checksums
+//! continue from it.
 //!
-//! The checksums of what this connection has just written are SQLite's of the same bytes. What they go on from is the last frame
-//! that SQLite counted before: when that is the last logged one the chain is whole, and no page has to be summed again. It is not when
-//! somebody else wrote over what was logged (`database::tests` does that); then, and whenever what
-//! SQLite counted is not known, the chain is followed.
+//! The frames come from memory if this connection has just written all of them, otherwise from the
+//! file. The checksums of frames from memory are SQLite's own, of the same bytes. They continue
+//! from the last frame that SQLite counted when the transaction began. If that is the last logged
+//! frame, the chain is whole and no page is summed again. It is not if another process wrote over
+//! the logged frames (`wal::tests` does that). In that case, and if SQLite's count is unknown, the
+//! chain is computed.
 
 use std::borrow::Cow;
 

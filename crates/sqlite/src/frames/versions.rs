@@ -1,12 +1,15 @@
-//! The newest version of each page of a generation: in which frame it is, and of a few pages the bytes.
+//! The newest version of each page of a generation: the number of its frame, and the bytes of a few
+//! pages.
 //!
-//! A transaction that leaves the database smaller ends the versions of the pages behind its end: a checkpoint may cut
-//! them off the database file before they come back. What comes back has no version before it, in this generation.
+//! A transaction that makes the database smaller ends the versions of the pages beyond the new end:
+//! a checkpoint may cut them off the database file. A page that comes back has no earlier version
+//! in this generation.
 //!
-//! What a process remembers here is right as long as nobody wrote frames again that it knows. That happens when
-//! whoever logged them failed or died before SQLite counted them; a program without the extension
-//! says nothing of it. But a frame's checksum goes over all frames before it: what is remembered is
-//! right when the last frame that it is about still has the checksum that is remembered with it.
+//! Invariant: what a process remembers is valid while the frames that it knows are not written
+//! again. They are, if the process that logged them failed or died before SQLite counted them, and
+//! a program without the extension does not announce that. But the checksum of a frame covers all
+//! frames before it. So what is remembered is valid if the last frame that it covers still has the
+//! remembered checksum.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! A file of the VFS below, through its own methods.
+//! A file of the VFS below, used through its own methods.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;

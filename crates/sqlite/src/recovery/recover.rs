@@ -1,19 +1,22 @@
-//! After a restart of the machine: what was logged is brought into the database file, before anybody reads it.
+//! Recovery after a restart of the machine: what the log holds is written to the database file,
+//! before any connection reads it.
 //!
 //! | the WAL file | what is done |
 //! |---|---|
-//! | holds all logged frames | they are written once more and synced; SQLite's own recovery reads them |
-//! | the log's generation, not all frames | roll forward |
-//! | a generation that is known to be stale | roll forward |
-//! | anything else, and the database holds what was logged | nothing |
+//! | has all logged frames | they are written again and synced; SQLite's own recovery reads them |
+//! | is of the log's generation, without all logged frames | roll forward |
+//! | is of a generation that the log knows to be stale | roll forward |
+//! | anything else, and the database has the logged pages | nothing |
 //! | anything else | conflict |
 //!
-//! *Roll forward*: the last version of each page is computed and compared with its checksum; then all are
-//! written to the database, which is synced; then the WAL is emptied and synced; then the log is closed. The
-//! steps may be cut and done again: until the log is closed it gives the same versions over any mixture
-//! of the old and new pages, and the stale WAL is not read by anybody before.
+//! *Roll forward*: the last version of each page is computed and compared with its checksum. Then
+//! all pages are written to the database, which is synced. Then the WAL is emptied and synced, and
+//! the log is closed. These steps may be interrupted and done again: until the log is closed, it
+//! gives the same versions over any mixture of old and new pages, and no connection reads the stale
+//! WAL before.
 //!
-//! A *conflict* is found before anything is written. An empty database is a new one, whatever there is (`aside`).
+//! A *conflict* is found before anything is written. An empty database is a new one, whatever the
+//! log and the WAL hold (`stream::aside`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! The last version of each page that the log's frames lead to, and its way into the database.
+//! Computes the last version of each page from the logged frames, and writes all of them to the
+//! database.
 
 use std::collections::BTreeMap;
 

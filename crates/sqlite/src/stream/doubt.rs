@@ -1,6 +1,9 @@
-//! A failed sync of a database that cannot be written to the stream header, because another process keeps the lease of its stream, is left in the
-//! stream header of a stream of its own, whose lease is kept for microseconds only. So the process may end: whoever would say that the database is
-//! durable, and void records for that, hears of it first.
+//! Leaves word of a failed sync of a database, if another process holds the lease of the database's
+//! stream.
+//!
+//! The word is in the header of a stream of its own, whose lease is held for microseconds only. So
+//! the process that met the failure may end. Another process reads this stream before it records
+//! that the database is durable and voids records for that.
 
 use log::{Log, NOTE_BYTES, Stream};
 

@@ -1,4 +1,7 @@
-//! A database's stream of the log: the lease of who writes it, its header, and its end.
+//! Writes a database's stream: the lease of its writer, its header, its records and its end.
+//!
+//! A writer takes the lease, appends, and leaves the header for the next writer. Every function
+//! that changes the header is called with the lease.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! What the log holds of a database that its file may lack: the frames of a WAL, or transactions of pages.
+//! Reads what the log holds of a database that its file may lack: the frames of a WAL, or
+//! transactions of pages.
 
 use log::{Lsn, Stream};
 

@@ -1,4 +1,4 @@
-//! Where a database's log is, and the logs of this process.
+//! Where a database's log is, from its URI and the environment; and the open logs of this process.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;

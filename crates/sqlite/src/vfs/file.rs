@@ -1,4 +1,5 @@
-//! A file of the VFS: our object first, then that of the file below, in the same memory.
+//! The object of a file of the VFS, and its role. Our object comes first, then, in the same memory,
+//! that of the file below.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;

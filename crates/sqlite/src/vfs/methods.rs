@@ -1,4 +1,5 @@
-//! The methods of a file of the VFS, as SQLite calls them.
+//! The methods of a file of the VFS, as SQLite calls them (`sqlite3_io_methods`). Each passes the
+//! call on to the file below, if its role leaves anything to do.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::Ordering;

@@ -1,4 +1,7 @@
-//! The VFS `onejournal`: the default VFS, with files of ours around its files.
+//! The VFS `onejournal`: the VFS below, whose files are wrapped in ours.
+//!
+//! `xOpen` gives each file its role; `xDelete` makes the removal of a WAL durable and closes the
+//! log; all other methods are passed on.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;

@@ -1,10 +1,14 @@
-//! Files on a OneJournal volume, which need no log: the volume's history is a prefix of what was written.
+//! A database on a OneJournal volume. It needs no log: after a crash the volume holds a prefix of
+//! what was written.
 //!
-//! SQLite is told so (`SEQUENTIAL`, `SAFE_APPEND`, `POWERSAFE_OVERWRITE`) where it is true: in a data mode that
-//! promises it (`docs/reference/modes.md`), for the database and for the rollback journals that will be made beside
-//! it, and without a writeback cache in the kernel, which sends writes in its own order. A database and a
-//! WAL in another mode get `delta`. A journal gets it only when SQLite was told: to change a mode, the
-//! volume brings home all that it holds, and with `journal_mode=DELETE` each transaction makes a journal.
+//! SQLite is told so (`SEQUENTIAL`, `SAFE_APPEND`, `POWERSAFE_OVERWRITE`) if three things are true.
+//! The data mode of the file promises it (`docs/reference/modes.md`). So does the mode of the
+//! directory, for the rollback journals that SQLite will make there. And the kernel has no
+//! writeback cache for the mount, because that would send writes in its own order.
+//!
+//! A database and a WAL in another mode are set to `delta`. A journal is set to `delta` only if
+//! SQLite was told: a change of mode makes the volume write home all that it holds, and with
+//! `journal_mode=DELETE` each transaction makes a journal.
 
 use std::cell::RefCell;
 use std::ffi::c_int;

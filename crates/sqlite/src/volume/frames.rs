@@ -1,13 +1,15 @@
-//! The frames of a transaction on their way to a WAL on a volume, where each write is a call of the server.
+//! Holds back the frames of a transaction on their way to a WAL on a volume, where each write is a
+//! request to the volume's process.
 //!
-//! SQLite writes a frame in two, header and page, one frame after the other, and publishes them (`mxFrame`
-//! in the shared memory) after the `xWrite` of the commit frame has returned. Nobody reads frames behind
-//! `mxFrame`, so until then they may be held back: they are written at once when the commit frame's page has come,
-//! and that `xWrite` reports the error.
+//! SQLite writes each frame as a header and a page, and publishes the frames (`mxFrame` in the
+//! shared memory) after the `xWrite` of the commit frame has returned. No connection reads frames
+//! after `mxFrame`. So the frames are held back until the page of the commit frame comes, and then
+//! written with one request. The `xWrite` of that page reports an error.
 //!
-//! Only what is surely a new frame is held: a header at a frame's place, behind everything that was written
-//! since the write lock was taken, then its page. All else (SQLite rewrites headers and pages of frames of a
-//! transaction that it has written already) goes to the file, after what is held.
+//! Invariant: only new frames are held, each a header at a frame's offset, after everything that
+//! was written since the write lock was taken, and then its page. Any other write goes to the file
+//! after what is held. (SQLite writes headers and pages again that the transaction has written
+//! before.)
 
 use crate::failure::Failure;
 use crate::format::wal::{FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES};

@@ -1,4 +1,5 @@
-//! A commit in WAL mode: the frames since the last sync become one record, or the file itself is made durable.
+//! A commit in WAL mode: the frames since the last sync become one record, or the file itself is
+//! synced.
 
 use log::{Lsn, Stream};
 

@@ -1,4 +1,5 @@
-//! Makes a WAL file durable by itself, and says so in the log.
+//! Makes a WAL file itself durable, and records it in the log (rules 2, 7 and 8 in the crate's
+//! essay).
 
 use crate::counters::COUNTERS;
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! A generation of the WAL begins: SQLite writes a new header at the start of the file.
+//! The start of a generation: SQLite writes a new header at the start of the WAL (rule 4).
 
 use log::{Lsn, Stream};
 

@@ -1,4 +1,5 @@
-//! The end of a WAL: its last connection removed it, or a process goes while others stay.
+//! The end of a WAL: its last connection removed it, or a process leaves while others stay (rule
+//! 6).
 
 use crate::database::Database;
 use crate::failure::Failure;
