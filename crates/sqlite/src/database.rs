@@ -41,7 +41,7 @@ pub struct Database {
     pub has_writers: AtomicBool,
     /// Whether transactions of pages become records.
     pub has_batches: AtomicBool,
-    /// Its syncs that nobody waits for.
+    /// Its background syncs.
     pub(crate) background: Background,
     state: Mutex<LogState>,
 }

@@ -234,7 +234,7 @@ impl Api {
         }
         // SAFETY: every release of SQLite that can load extensions has this function at this index.
         let version = unsafe { *table.add(index::LIBVERSION_NUMBER) };
-        // SAFETY: a function of that type lies there, or nothing, which is `None`.
+        // SAFETY: the entry is a function of that type, or null, which is `None`.
         let version: Option<unsafe extern "C" fn() -> c_int> =
             unsafe { std::mem::transmute(version) };
         // SAFETY: it takes nothing and returns a number.

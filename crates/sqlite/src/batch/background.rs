@@ -46,9 +46,9 @@ use crate::stream::doubt::{doubt, hear_doubt, leave_doubt};
 use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{Lease, append, find_header, leave};
 
-/// So much log of a database has a sync begin.
+/// With more log than this, a background sync begins.
 const SYNC_BYTES: u64 = 4 << 20;
-/// So much of it has a committer sync the database, and wait: it bounds what recovery reads.
+/// With more log than this, a committer syncs the database and waits. Bounds what recovery reads.
 const PERIOD_BYTES_MAX: u64 = 64 << 20;
 
 /// What tests set.
@@ -181,7 +181,7 @@ impl Database {
                 })
             }
         };
-        // Without having been told of a good sync the log keeps more than it needs.
+        // If a good sync cannot be recorded, the log only keeps more than it needs.
         let (is_good, failure) = (synced.is_ok(), synced.err().or(told.err()));
         let Some(e) = failure else { return };
         let code = e.code(crate::ffi::SQLITE_IOERR_FSYNC);
@@ -198,7 +198,7 @@ impl Database {
         if hear_doubt(log, stream, &self.stream_name())? {
             return Ok(());
         }
-        // When it is not this period any more, there is nothing to say.
+        // If the period has ended, there is nothing to record.
         let SharedHeader::Whole(shared) = find_header(stream)? else { return Ok(()) };
         if !shared.has_pages || shared.is_applying || shared.base_lsn >= upto {
             return Ok(());
@@ -231,7 +231,7 @@ impl Database {
         }
     }
 
-    /// Syncs the database for somebody who waits and has the lease.
+    /// Syncs the database for a caller that waits and holds the lease.
     pub(crate) fn sync_home(&self, stream: &Stream, main: Real) -> Result<(), Failure> {
         COUNTERS.database_sync();
         main.sync().inspect_err(|_| {

@@ -22,7 +22,7 @@ use crate::stream::lease::{append, append_closed, close, leave, truncate};
 pub struct Committed {
     /// The size of the database.
     pub bytes: u64,
-    /// LSN behind the record, when that much log is there that the database is to be synced.
+    /// LSN after the record, if there is so much log that the database is to be synced.
     pub sync_upto: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ impl Database {
         transaction.apply(main).map_err(CommitError::Applying)?;
         let shared = leave(stream, StreamHeader { is_applying: false, ..shared });
         COUNTERS.transaction(transaction.count(), record.len() as u64);
-        // What is left behind is given back later.
+        // A later truncation frees what this one did not.
         let _ = truncate(stream, &shared);
         let live_bytes = shared.end_lsn - shared.base_lsn;
         let sync_upto = background::is_due(live_bytes).then_some(shared.end_lsn);
@@ -161,12 +161,12 @@ impl Database {
     /// Ends the period, if there is one: the database is durable then without the log.
     pub fn release(&self, main: Real) -> Result<(), Failure> {
         let released = self.with_log(|log, stream| {
-            // Nothing ends it but what waits for SQLite's locks.
+            // Only a holder of SQLite's locks ends a period, so this needs no lease.
             if matches!(StreamHeader::read(&stream.note()?), SharedHeader::Whole(shared) if !shared.has_pages) {
                 return Ok(());
             }
             let _lease = self.lease(stream)?;
-            // Whoever gets SQLite's lock next finds that and replays.
+            // The next connection that gets SQLite's lock finds that and replays.
             if is_due(stream)? || hear_doubt(log, stream, &self.stream_name())? {
                 return Err(is_in_part());
             }
@@ -188,7 +188,7 @@ fn is_in_part() -> Failure {
     Failure::Damaged("the database has transactions of the log in part".into())
 }
 
-/// A transaction's pages and what the database is before and behind it.
+/// A transaction's pages, and the database before and after it.
 struct Transaction<'a> {
     held: &'a HeldPages,
     before: DatabaseHeader,
@@ -212,7 +212,7 @@ impl Transaction<'_> {
         let pages_behind = behind.page_count().or(last).ok_or_else(odd)?;
         let is_whole = last.is_some_and(|last| last <= pages_behind)
             && (pages_behind <= pages_before || last == Some(pages_behind));
-        // SQLite goes on to write pages behind such a commit, when it changes the size of pages.
+        // SQLite writes more pages after such a commit, if it changes the page size.
         let is_same_size = [before.page_bytes, behind.page_bytes] == [held.page_bytes(); 2];
         if !is_whole || !is_same_size {
             return Err(odd());
@@ -243,7 +243,8 @@ impl Transaction<'_> {
         u64::from(self.head.pages_behind) * self.head.page_bytes as u64
     }
 
-    /// Writes the pages behind the database's end, where nobody reads. A full disk shows here, before the record.
+    /// Writes the pages beyond the end of the database, where SQLite does not read. A full disk shows here,
+    /// before the record.
     fn extend(&self, main: Real) -> Result<(), Failure> {
         if self.head.pages_behind <= self.head.pages_before {
             return Ok(());

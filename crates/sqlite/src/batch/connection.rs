@@ -52,11 +52,11 @@ pub struct Connection {
     /// Whether SQLite syncs (rule 8). After it was told not to, or was built not to, it is when a sync was seen.
     is_syncing: bool,
     /// Whether SQLite opened a journal in memory in this transaction. (Or in an earlier one that was rolled back
-    /// under a lock that is kept: nobody is told of that.)
+    /// under a lock that is kept: the VFS is not told of that.)
     is_journal_in_memory: bool,
     /// Between *begin* and *commit*.
     held: Option<HeldPages>,
-    /// Behind a commit, while it has the lock: bytes of the database, which SQLite may cut the file to.
+    /// After a commit, while it has the lock: the size of the database, to which SQLite may cut the file.
     committed_bytes: Option<u64>,
     /// The next sync is that of a commit whose record is durable.
     is_synced: bool,
@@ -103,7 +103,7 @@ impl Connection {
         if self.is_offered { below | SQLITE_IOCAP_BATCH_ATOMIC } else { below }
     }
 
-    /// Behind the taking of a lock. [`Then::Return`] of anything but success: it was given back.
+    /// After a lock was taken. With any [`Then::Return`] but success, the lock was released again.
     pub fn locked(&mut self, main: Real, level: c_int) -> Result<Then, Failure> {
         let before = self.level;
         self.level = before.max(level);
@@ -128,7 +128,7 @@ impl Connection {
             return Err(e);
         }
         if !self.database.open_log(false)? || !self.database.is_hot()? {
-            // Somebody else may have finished what this connection did not.
+            // Another connection may have completed what this one did not.
             self.is_partial = false;
             return Ok(true);
         }
@@ -168,7 +168,7 @@ impl Connection {
         }
     }
 
-    /// Behind the giving back of a lock.
+    /// After a lock was released.
     pub fn unlocked(&mut self, level: c_int) {
         self.level = self.level.min(level);
         if self.level < SQLITE_LOCK_RESERVED {
@@ -181,8 +181,8 @@ impl Connection {
         }
     }
 
-    /// Its rollback journal was opened for writing. Behind a batch that failed SQLite writes all of it at once, and does not look
-    /// whether what an earlier transaction left behind its end (PERSIST) could be taken for a part of it (rule 7).
+    /// Its rollback journal was opened for writing. After a batch that failed SQLite writes all of it at once, and does not look
+    /// whether what an earlier transaction left after its end (PERSIST) could be taken for a part of it (rule 7).
     pub fn open_journal(&mut self, journal: Real) -> Result<(), Failure> {
         if self.is_journal_unsynced {
             journal.truncate(0)?;
@@ -198,7 +198,7 @@ impl Connection {
         self.journal_header = None;
     }
 
-    /// Before a write to its rollback journal. Behind a batch that failed SQLite writes the records with a header that counts
+    /// Before a write to its rollback journal. After a batch that failed SQLite writes the records with a header that counts
     /// them already, and their checksum is of every 200th byte: what a power cut leaves of them would be rolled back. So
     /// the header stays zeros until they are durable (rule 7).
     pub fn write_journal(&mut self, at: u64, bytes: &[u8]) -> Result<Then, Failure> {
@@ -319,7 +319,7 @@ impl Connection {
     }
 
     /// Before a PRAGMA; `false`: it is refused. SQLite refuses this one in transactions that BEGIN began. Others, too,
-    /// would go on with a journal in memory that is none to whoever finds the database when this process is
+    /// would go on with a journal in memory that does not exist for other processes when this process is
     /// killed (rule 8).
     fn pragma(&mut self, name: &[u8], value: &[u8]) -> bool {
         if name != b"synchronous" || !may_be_off(value) {
@@ -361,7 +361,7 @@ impl Connection {
                 self.direct(main)?;
                 Then::Below
             }
-            // SQLite asks this when it opens a journal, behind the question of what the file is good for.
+            // SQLite asks this when it opens a journal, after it asked for the characteristics.
             SQLITE_FCNTL_HAS_MOVED if self.level >= SQLITE_LOCK_RESERVED => {
                 self.is_journal_in_memory = self.is_offered;
                 Then::Below

@@ -40,7 +40,7 @@ impl Database {
             match StreamHeader::read(&stream.note()?) {
                 SharedHeader::Whole(shared) => Ok(shared.is_applying),
                 SharedHeader::Unset => Ok(false),
-                // Perhaps somebody is writing the stream header.
+                // Perhaps a process is writing the header now.
                 SharedHeader::Torn => {
                     let _lease = self.lease(stream)?;
                     is_due(stream)

@@ -1,5 +1,5 @@
-//! Syncs behind the commits of two processes, stepped by hand: whatever their order, what the log keeps gives what was
-//! committed over what the last sync made durable.
+//! Background syncs of two processes, stepped by hand. In any order of the steps, the log gives what was
+//! committed, over what the last sync made durable.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn directory() -> TempDir {
     for name in ["nvram", "memory"] {
         std::fs::create_dir(home.path().join(name)).expect("directory");
     }
-    // As much as is needed for a header; what the pages hold is nobody's business here.
+    // As much as is needed for a header; what the pages hold does not matter here.
     let mut header = [0; PAGE_BYTES];
     header[..16].copy_from_slice(b"SQLite format 3\0");
     header[16..18].copy_from_slice(&(PAGE_BYTES as u16).to_be_bytes());
@@ -52,7 +52,7 @@ fn content(home: &TempDir) -> Vec<u8> {
 struct Process {
     database: Arc<Database>,
     main: Opened,
-    /// Where the log ended behind its last commit.
+    /// Where the log ended after its last commit.
     upto: u64,
 }
 
@@ -176,7 +176,7 @@ fn transactions_without_their_beginning_are_damage() {
     assert!(matches!(read(begin), Contents::Live(live) if live.batches.len() == 1));
 }
 
-/// Nobody may take the next sync for one that counts.
+/// The next sync does not count.
 #[test]
 fn regression_a_failed_sync_is_told_when_the_lease_can_be_had_again() {
     crate::test_load::load();
@@ -249,7 +249,7 @@ fn a_failed_sync_is_known_after_its_process_has_ended() {
     drop(process);
     rival.release();
     let (database, main) = (other.database.clone(), other.main.real());
-    // Its own sync is good: the kernel tells nobody twice.
+    // Its own sync is good: the kernel reports an error only once.
     for _ in 0..2 {
         assert!(
             database.release(main).is_err_and(|e| e.damage().is_ok()),

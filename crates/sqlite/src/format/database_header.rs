@@ -17,7 +17,7 @@ pub struct DatabaseHeader {
     pub change_counter: u32,
     /// CRC32C of the header.
     pub crc: u32,
-    /// Pages; `None`: whoever wrote it last did not keep that field, and the file's size counts.
+    /// Pages. `None`: the last writer did not maintain that field, and the file's size counts.
     page_count: Option<u32>,
 }
 

@@ -95,7 +95,7 @@ pub fn apply(form: Form, bytes: &[u8], page: &mut [u8]) -> Result<(), Failure> {
     if rest.is_empty() { Ok(()) } else { Err(wrong("bytes behind its end")) }
 }
 
-/// Where a page lies in the database.
+/// The offset of a page in the database file.
 pub fn page_at(page: u32, page_bytes: usize) -> u64 {
     u64::from(page - 1) * page_bytes as u64
 }

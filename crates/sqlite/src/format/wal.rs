@@ -85,7 +85,7 @@ impl Steps {
         Steps([dot(a, d, b, e), dot(a, e, b, f), dot(b, e, c, f)])
     }
 
-    /// What `sum` is behind them.
+    /// `sum` after these steps.
     fn over_zeros(self, [s0, s1]: Checksum) -> Checksum {
         let Steps([a, b, c]) = self;
         let dot = |x: u32, y: u32| x.wrapping_mul(s0).wrapping_add(y.wrapping_mul(s1));
@@ -265,7 +265,7 @@ mod tests {
         [s0, s1]
     }
 
-    /// Whatever lies before a page.
+    /// With any sum before a page.
     #[test]
     fn a_page_has_a_checksum_by_itself() {
         let mut random = fastrand::Rng::with_seed(5);

@@ -19,7 +19,7 @@ use crate::stream::header::StreamHeader;
 
 /// More frames than this at once, in bytes, make the file itself durable: a large write costs the same there.
 pub const DIRECT_BYTES: u64 = 1 << 20;
-/// The frames behind the last logged one, up to the last that ends a transaction.
+/// The frames after the last logged one, up to the last that ends a transaction.
 pub struct Tail<'a> {
     /// Checksum of the frame before the first.
     pub before: Checksum,

@@ -24,9 +24,9 @@ use crate::frames::tail::Tail;
 use crate::real::file::Real;
 use crate::stream::header::StreamHeader;
 
-/// So much of pages is remembered, of one database.
+/// At most this many bytes of pages are remembered for one database.
 const IMAGES_BYTES_MAX: usize = 64 << 10;
-/// So much memory stays for the next record.
+/// At most this much memory is kept for the next record.
 const RECORD_BYTES_MAX: usize = 64 << 10;
 
 /// What this process remembers of a generation; all of it can be found again.
@@ -37,9 +37,9 @@ pub struct Versions {
     upto: u32,
     checksum: Checksum,
     frame_of: FxHashMap<u32, u32>,
-    /// No page of these is behind it.
+    /// The largest page number of these.
     last_page: u32,
-    /// The fewest that the database had behind a transaction of these frames: what its file has behind them does not
+    /// The fewest that the database had after a transaction of these frames: what its file has after them does not
     /// count.
     fewest_pages: Option<u32>,
     /// The change counter in this frame of page 1; in the database with 0.
@@ -80,7 +80,7 @@ impl Versions {
         self.frame_of.insert(frame.page, number)
     }
 
-    /// Behind a frame that may end a transaction.
+    /// Ends a transaction, if the frame does.
     fn end(&mut self, frame: &FrameHeader) {
         let pages = frame.commit_pages;
         if pages == 0 {
@@ -192,7 +192,7 @@ impl Versions {
         }
     }
 
-    /// The database's change counter behind the frames `new`.
+    /// The database's change counter after the frames `new`.
     fn change_counter_behind(
         &mut self,
         header: &Header,

@@ -46,7 +46,7 @@ impl WalIndex {
     }
 
     fn header(self, at: usize) -> [u32; HEADER_WORDS] {
-        // SAFETY: both headers lie in the region, which is mapped and aligned (`new`); SQLite changes them in other
+        // SAFETY: both headers are in the region, which is mapped and aligned (`new`); SQLite changes them in other
         // processes and threads, with plain stores of words.
         std::array::from_fn(|index| unsafe {
             AtomicU32::from_ptr(self.0.as_ptr().add(at + index)).load(Ordering::Relaxed)

@@ -39,7 +39,7 @@ use crate::stream::header::SharedHeader;
 use crate::stream::lease::{self, Lease};
 use crate::stream::live::{Live, holds_records};
 
-/// How long somebody else may recover, or have the database open, before opening fails.
+/// How long another process may recover, or have the database open, before opening fails.
 const OTHERS_WAIT: Duration = Duration::from_secs(5);
 
 /// What is to be done.
@@ -66,10 +66,10 @@ impl Database {
         done.map_or(Ok(()), Ok)
     }
 
-    /// When the database was deleted while the machine ran on, sets aside what the log holds of the old one.
+    /// If the database was deleted while the machine ran, sets aside what the log holds of the old one.
     fn begin_anew(&self, log: &Log, stream: &Stream, main: Real) -> Result<(), Failure> {
         let is_due = || Ok(is_anew(&self.settings, main)? && holds_records(stream)?);
-        // Who has it locked began it.
+        // A connection that has it locked has written to it.
         if !is_due()? || !main.lock_exclusive()? {
             return Ok(());
         }
@@ -85,7 +85,7 @@ impl Database {
         done
     }
 
-    /// Whether it is done; `false`: somebody else has the database open, and it is not the last try.
+    /// Whether it is done. `false`: another connection has the database open, and this is not the last try.
     fn try_recover(
         &self,
         log: &Log,
@@ -99,7 +99,7 @@ impl Database {
         };
         let is_locked = is_writable && main.lock_exclusive()?;
         if lease::find_header(stream)? != SharedHeader::Unset {
-            // Whoever had it locked has recovered it.
+            // The connection that had it locked has recovered it.
             return if is_locked { main.unlock().map(|()| true) } else { Ok(true) };
         }
         if !is_locked && is_writable && !is_last {
@@ -194,8 +194,8 @@ fn logged_frames(live: &Live) -> Result<Vec<Logged<'_>>, Failure> {
     Ok(logged)
 }
 
-/// Writes the logged frames of the WAL once more: when the sync behind this failed in an earlier recovery the kernel has told
-/// so once, and takes them for written.
+/// Writes the logged frames of the WAL once more. If the sync after this failed in an earlier recovery,
+/// the kernel reported that once, and counts the frames as written.
 fn write_logged(
     live: &Live,
     logged: &[Logged<'_>],

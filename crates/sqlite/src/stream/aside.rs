@@ -16,7 +16,7 @@ use crate::messages::tell;
 use crate::real::file::Real;
 use crate::stream::settings::Settings;
 
-/// As many as that of one name: somebody should have looked at them.
+/// At most this many streams are set aside under one name. Then the user has to remove some.
 const COUNT_MAX: usize = 1000;
 
 /// Whether the database is a new one, so that what the log holds is of one that was deleted.

@@ -41,8 +41,8 @@ pub(crate) fn hear_doubt(log: &Log, stream: &Stream, database: &str) -> Result<b
     Ok(is_due)
 }
 
-/// Says, with the lease, that the database may lack what the page cache shows: replay is due. `false`: whoever ended the
-/// period synced the database, and was told of the error, too.
+/// Says, with the lease, that the database may lack what the page cache shows: replay is due. `false`: no
+/// period is under way. The process that ended it synced the database, and got the error too.
 pub(crate) fn doubt(stream: &Stream) -> Result<bool, Failure> {
     Ok(match StreamHeader::read(&stream.note()?) {
         SharedHeader::Whole(shared) if shared.has_pages => {

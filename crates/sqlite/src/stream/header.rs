@@ -30,20 +30,21 @@ pub struct StreamHeader {
     /// A sync of the file failed: the disk may lack what was written before it for good, and no sync says anything of
     /// that until it is written again.
     pub is_unsynced: bool,
-    /// There are frames behind the base.
+    /// Records of frames follow the base.
     pub has_frames: bool,
     /// A period of transactions of pages has begun (`batch`).
     pub has_pages: bool,
     /// Pages of the last of them are being written to the database, or a sync of it failed: it may have any of them in
     /// part, and replay is due.
     pub is_applying: bool,
-    /// CRC of the database's header behind the last of them.
+    /// CRC of the database header after the last of them.
     pub database_header_crc: u32,
-    /// LSN before which nothing counts: of the base, or what a record *home* behind it says.
+    /// LSN before which no record counts: that of the base, or the one in a later record *home*.
     pub base_lsn: u64,
     /// LSN of the last record.
     pub last_lsn: u64,
-    /// Behind it. When the stream goes on, whoever appended there died before leaving a stream header.
+    /// The LSN after it. If the stream goes on beyond it, the process that appended there died before it left
+    /// a header.
     pub end_lsn: u64,
 }
 

@@ -11,14 +11,14 @@ use crate::failure::Failure;
 use crate::format::base::{Base, encode_base};
 use crate::stream::header::{SharedHeader, StreamHeader};
 
-/// How long another process may keep the lease, which it does for microseconds.
+/// How long to wait for the lease. A process normally holds it for microseconds.
 const LEASE_WAIT: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 10 });
 
 /// The stream's lease, for as long as this lives.
 pub struct Lease<'a>(&'a Stream);
 
 impl Lease<'_> {
-    /// Waits until no other process has it.
+    /// Takes the lease; waits until no other process holds it.
     pub fn take(stream: &Stream) -> Result<Lease<'_>, Failure> {
         let mut busy_since = None;
         loop {
@@ -63,7 +63,7 @@ pub fn find_header(stream: &Stream) -> Result<SharedHeader, Failure> {
     })
 }
 
-/// Leaves `stream::header` behind the last record. With the lease.
+/// Writes the header, as of the last record. With the lease.
 pub fn leave(stream: &Stream, shared: StreamHeader) -> StreamHeader {
     let shared = StreamHeader { end_lsn: stream.appended().0, ..shared };
     stream.set_note(&shared.to_bytes());
@@ -78,24 +78,24 @@ pub fn header_or_default(stream: &Stream) -> Result<StreamHeader, Failure> {
     })
 }
 
-/// Says durably that nothing of the stream is wanted any more. With the lease.
+/// Records durably that no earlier record counts any more. With the lease.
 pub fn close(stream: &Stream) -> Result<(), Failure> {
     let lsn = append_closed(stream)?;
     let shared =
         leave(stream, StreamHeader { base_lsn: lsn, last_lsn: lsn, ..StreamHeader::default() });
     stream.sync(Lsn(lsn))?;
-    // What is left behind is given back later.
+    // A later truncation frees what this one did not.
     let _ = truncate(stream, &shared);
     Ok(())
 }
 
-/// Says so to whoever reads what is durable later. With the lease.
+/// Appends *closed*, without a sync. With the lease.
 pub fn append_closed(stream: &Stream) -> Result<u64, Failure> {
     append(stream, &encode_base(&Base::closed()))
 }
 
-/// Gives back what lies before the records that count, when the stream header's last record is durable, which was appended behind
-/// the one that says so.
+/// Truncates the log before the records that count. Does nothing until the last record that the header names is
+/// durable: it was appended after the record that voids the earlier ones, so that one is durable too.
 pub fn truncate(stream: &Stream, shared: &StreamHeader) -> Result<(), Failure> {
     let base = Lsn(shared.base_lsn);
     if stream.head() < base && stream.end() > Lsn(shared.last_lsn) {

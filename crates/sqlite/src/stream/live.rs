@@ -15,7 +15,7 @@ use crate::stream::lease::find_header;
 pub struct Live {
     /// The last base.
     pub base: Base,
-    /// Behind it.
+    /// The records of frames after it.
     pub frames: Vec<(FramesHead, Vec<u8>)>,
     /// What `batch` replays.
     pub batches: Batches,
@@ -53,11 +53,14 @@ pub fn holds_records(stream: &Stream) -> Result<bool, Failure> {
 
 /// What the stream holds.
 ///
-/// The head is where a durable record says that what counts begins: at a base, or at the LSN of a *home*; after a restart
-/// of the machine it may lie before that. So that record comes, and voids what was read before it. Among this may be
-/// a *home* whose LSN lies before the head: syncs of several processes overlap, and the one that began first may end, and
-/// append its *home*, behind the LSN of the next. It says nothing any more, since all that it voids was given back.
-/// When no record comes that counts, the log is damaged.
+/// A durable record says where the records that count begin: at a base, or at the LSN in a *home*. The stream's head is
+/// there, or earlier after a restart of the machine. So the reader meets that record, which voids what was read before it.
+///
+/// The reader may also meet a *home* with an LSN before the head. Background syncs of several processes overlap: one that
+/// began first may end last, and then appends its *home* after that of the other. Such a *home* has no effect, because
+/// the records that it voids were truncated.
+///
+/// If no record says where to begin, the log is damaged.
 pub fn read_live(stream: &Stream) -> Result<Contents, Failure> {
     match read_records(stream) {
         Ok(Some(live)) => Ok(Contents::Live(live)),
@@ -84,7 +87,7 @@ fn read_records(stream: &Stream) -> Result<Option<Live>, Failure> {
                     let text = "the log's frames are not of the generation before them";
                     return Err(Failure::Damaged(text.into()));
                 }
-                // Logged twice: whoever did it first died before anybody counted it.
+                // Logged twice: the process that logged it first died before SQLite counted it.
                 while live.frames.last().is_some_and(|(last, _)| last.first >= head.first) {
                     live.frames.pop();
                 }

@@ -131,7 +131,7 @@ impl Settings {
         self.owner.map(|(uid, _)| uid).filter(|uid| *uid != me.as_raw() && !me.is_root())
     }
 
-    /// The name of a database's stream: its file name when the log lies beside it, so that both may
+    /// The name of a database's stream: its file name when the log is beside it, so that both may
     /// be moved; else with a hash of where it is.
     pub fn stream_name(&self, path: &Path) -> String {
         let file = path.file_name().unwrap_or_default().to_string_lossy();

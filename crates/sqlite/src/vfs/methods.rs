@@ -57,7 +57,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
         match &*role {
             Role::Main(Connection { database, .. }) if database::went(database) => {
                 database.finish_sync();
-                // A reader may be the last, behind those whose frames are logged.
+                // A reader may be the last connection, after writers whose frames are logged.
                 let has_writers = database.has_writers.load(Ordering::Relaxed);
                 let left = if has_writers { database.left(real) } else { Ok(()) };
                 let left = left.and_then(|()| database.release(real));
@@ -238,7 +238,8 @@ unsafe extern "C" fn shm_lock(
     match unsafe { role(file) } {
         Role::Volume(volume) => {
             let settled = settled(|| volume.lock(is_write_lock));
-            // Somebody waits for a lock that is given back; what could not be written has not been committed.
+            // An unlock goes on: other connections wait for the lock, and the frames that could not be written
+            // are not committed.
             if settled != SQLITE_OK && flags & SQLITE_SHM_UNLOCK == 0 {
                 return settled;
             }

@@ -34,7 +34,7 @@ pub enum Owner {
     Direct(*mut File),
     /// Of this database, which another VFS uses.
     Below(*mut File),
-    /// Of nobody that is known.
+    /// Of no known database.
     Unknown,
 }
 
@@ -99,7 +99,7 @@ unsafe fn is_top(name: *const c_char, file: *mut File) -> bool {
     top.addr() == file.addr()
 }
 
-/// Whether a database's name leads to a journal and a WAL that are named like it. If not, nobody knows what becomes of them.
+/// Whether a database's name leads to a journal and a WAL that are named like it. If not, they cannot be recognized.
 ///
 /// # Safety
 /// The name of a database as `xOpen` gets it.

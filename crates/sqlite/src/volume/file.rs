@@ -41,7 +41,7 @@ const XATTR_BYTES_MAX: usize = 65536;
 const PREFIX_CHARACTERISTICS: c_int =
     SQLITE_IOCAP_SEQUENTIAL | SQLITE_IOCAP_SAFE_APPEND | SQLITE_IOCAP_POWERSAFE_OVERWRITE;
 
-/// Whether the file at `path` lies on a volume.
+/// Whether the file at `path` is on a volume.
 pub fn is_on_volume(path: &Path) -> bool {
     let is_fuse = rustix::fs::statfs(path).is_ok_and(|found| found.f_type == FUSE_MAGIC);
     is_fuse && attribute(path, MODE).is_some()

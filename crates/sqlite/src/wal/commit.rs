@@ -18,12 +18,13 @@ use crate::stream::lease::{
 };
 use crate::wal::durable::{make_durable, real_sync, sync_file, write_again};
 
-/// So much log behind a base does too: it bounds what recovery has to read.
+/// Upper bound, in bytes, of log that recovery reads after a base.
 const LIVE_BYTES_MAX: u64 = 32 << 20;
+
 impl Database {
-    /// Before a frame is written at `offset` of the WAL. When the log has that frame already, whoever logged
-    /// it failed or died before SQLite counted it: the log forgets it first. Before the first frame of a transaction
-    /// (`is_first`) a sync that failed is made good.
+    /// Called before a frame is written at `offset` of the WAL. If the log has that frame already, the process that
+    /// logged it failed or died before SQLite counted it, and the record is voided first. Before the first frame of a
+    /// transaction (`is_first`), an earlier failed sync is made good (rule 8).
     pub fn begin_frame(&self, files: Files, offset: u64, is_first: bool) -> Result<(), Failure> {
         let state = self.state();
         let Some((_, stream)) = &state.service else { return Ok(()) };
@@ -31,7 +32,7 @@ impl Database {
         let may_cover = match found {
             SharedHeader::Unset => false,
             SharedHeader::Torn => true,
-            // Whatever its generation is; nothing has to be read for a frame behind all others.
+            // Without a look at the generation: a frame after all logged ones needs no read.
             SharedHeader::Whole(shared) => {
                 let frame_bytes = u64::from(shared.page_bytes) + FRAME_HEADER_BYTES as u64;
                 offset < HEADER_BYTES as u64 + u64::from(shared.logged) * frame_bytes
@@ -96,7 +97,7 @@ impl Database {
         drop(lease);
         if shared.salts == header.salts {
             stream.sync(Lsn(shared.last_lsn))?;
-            // What is left behind is given back later.
+            // A later truncation frees what this one did not.
             let _ = truncate(stream, &shared);
         }
         Ok(())

@@ -57,8 +57,8 @@ pub fn sync_file(stream: &Stream, header: &Header, wal: Real) -> Result<(), Fail
     })
 }
 
-/// Writes the WAL's header and the first `count` frames again, so that a sync of them counts. While SQLite lets nobody
-/// else write.
+/// Writes the WAL's header and the first `count` frames again, so that a sync of them counts. The caller holds
+/// SQLite's write lock.
 pub fn write_again(stream: &Stream, header: &Header, wal: Real, count: u32) -> Result<(), Failure> {
     let scan = Scan::read(wal)?.filter(|scan| scan.header == *header && scan.valid() >= count);
     if scan.is_none() {
@@ -95,7 +95,7 @@ impl StreamHeader {
         StreamHeader { last_lsn, has_frames, is_unsynced, is_dirty, ..new }
     }
 
-    /// The stream header right behind a base at `lsn`.
+    /// The stream header right after a base at `lsn`.
     pub fn at(header: &Header, logged: u32, checksum: wal::Checksum, lsn: u64) -> StreamHeader {
         let page_bytes = u32::try_from(header.page_bytes).expect("64 KiB at most");
         let (salts, base_lsn, last_lsn) = (header.salts, lsn, lsn);

@@ -13,7 +13,7 @@ use crate::stream::header::StreamHeader;
 use crate::stream::lease::{Lease, append, header_or_default, leave};
 use crate::wal::durable::{real_sync, sync_header};
 
-/// So many generations may be newer than the durable one.
+/// At most this many generations may be newer than the durable one.
 const STALE_COUNT_MAX: usize = 32;
 
 impl Database {
@@ -89,7 +89,7 @@ fn stale_after(
     }
     let mut stale = match base_of(stream, shared, begun) {
         Some(base) if is_known && base.salts == old.salts => base.stale,
-        // What it holds was never in the log, or nobody knows: now it is durable.
+        // Its frames were never in the log, or that is unknown. Now they are durable.
         _ => {
             sync_header(wal)?;
             Vec::new()
@@ -104,7 +104,7 @@ fn stale_after(
 }
 
 /// The base that the stream header names, if it is durable. One that this process appended is not read back: that takes all
-/// records behind it, too.
+/// records after it, too.
 fn base_of(stream: &Stream, shared: &StreamHeader, begun: &Option<(u64, Base)>) -> Option<Base> {
     if let Some((lsn, base)) = begun
         && *lsn == shared.base_lsn

@@ -12,7 +12,7 @@ use crate::wal::durable::{make_durable, real_sync};
 use log::Lsn;
 
 impl Database {
-    /// After the last connection has brought everything home and removed the WAL, durably.
+    /// The last connection has checkpointed everything and removed the WAL, durably.
     pub fn wal_removed(&self) -> Result<(), Failure> {
         let closed = self.with_stream(|stream| {
             let _lease = Lease::take(stream)?;
@@ -21,15 +21,16 @@ impl Database {
         closed.map_or(Ok(()), |()| Ok(()))
     }
 
-    /// When this process has the database open no more and others may: what is logged becomes durable
-    /// in the WAL itself, so that nothing depends on the log while nobody here uses it.
+    /// This process has closed the database; others may have it open. Makes the logged frames durable in
+    /// the WAL itself, so that nothing depends on the log while this process does not use it.
     pub fn left(&self, main: Real) -> Result<(), Failure> {
         let state = self.state();
         let Some((_, stream)) = &state.service else { return Ok(()) };
         if !has_frames(find_header(stream)?) {
             return Ok(());
         }
-        // Before the WAL is opened: whoever begins a generation needs it, and the file is the stream header's.
+        // The lease comes before the WAL is opened. A process needs it to begin a generation, so the file
+        // stays that of the stream header.
         let _lease = Lease::take(stream)?;
         let found = find_header(stream)?;
         if !has_frames(found) {
@@ -49,7 +50,7 @@ impl Database {
                     return close(stream);
                 }
             },
-            // Whoever died may have logged more than SQLite counts.
+            // The process that died may have logged more than SQLite counts.
             SharedHeader::Torn | SharedHeader::Unset => match Scan::read(wal)? {
                 Some(scan) => (scan.header, scan.committed()),
                 None => return Ok(()),
