@@ -110,6 +110,11 @@ pub(crate) unsafe fn put_optional<T>(out: *mut T, value: T, what: &str) -> Resul
     }
 }
 
+/// A structure of counters as text.
+pub(crate) fn json(counters: &impl serde::Serialize) -> String {
+    serde_json::to_string(counters).expect("plain data")
+}
+
 /// Copies `found` and a NUL to `text`; `len` gets their number in any case.
 ///
 /// # Safety

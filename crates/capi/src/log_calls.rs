@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use log::Log;
 
-use crate::argument::{put, put_text, text};
+use crate::argument::{json, put, put_text, text};
 use crate::error::{Failure, guard};
 use crate::handle::{Handle, Kind, borrow, give, take};
 use crate::options::{RawOptions, number_of, options};
@@ -97,11 +97,6 @@ unsafe extern "C" fn onejournal_log_stat(
 ) -> c_int {
     // SAFETY: the caller gave an open handle, a buffer of that capacity, and a place, or NULL.
     guard(|| unsafe { put_text(&json(&borrow(log)?.0.stat()), text, capacity, len) })
-}
-
-/// A structure of counters as text.
-pub(crate) fn json(counters: &impl serde::Serialize) -> String {
-    serde_json::to_string(counters).expect("plain data")
 }
 
 /// See the header.

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use log::{Log, Lsn, Stream};
 
-use crate::argument::{IoVec, bytes, pieces, put, put_optional, put_text};
+use crate::argument::{IoVec, bytes, json, pieces, put, put_optional, put_text};
 use crate::cursor::OpenCursor;
 use crate::error::guard;
 use crate::handle::{Handle, Kind, borrow, give, take};
-use crate::log_calls::json;
 
 /// What an `onejournal_stream` holds. The stream goes before its log.
 pub(crate) struct OpenStream {

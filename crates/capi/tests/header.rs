@@ -158,3 +158,22 @@ fn the_example_in_the_header_works() {
     let memory = Path::new(memory.expect("its name"));
     assert!(!memory.exists(), "{} is left", memory.display());
 }
+
+#[test]
+fn the_example_program_appends_and_reads() {
+    let place = tempfile::tempdir().expect("directory");
+    let program = place.path().join("append");
+    compile(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/append.c"), &program);
+    let log = place.path().join("log");
+    for run_count in 1..=2 {
+        let output = run(Command::new(&program).arg(&log));
+        let text = String::from_utf8(output.stdout).expect("text");
+        let found: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split_once(": ").map(|(_, record)| record))
+            .collect();
+        assert_eq!(found, ["first", "second", "third"].repeat(run_count));
+    }
+    let refused = Command::new(&program).output().expect("program");
+    assert_eq!(refused.status.code(), Some(2), "without a directory");
+}

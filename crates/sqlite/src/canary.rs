@@ -1,4 +1,4 @@
-//! Faults that can be switched on, to see the crash checks fail.
+//! Faults that a test can switch on, to see that the crash checks find them.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -14,7 +14,7 @@ pub enum Broken {
     AppliesBackwards = 2,
     /// A generation begins without saying which ones the disk may still show.
     ForgetsStale = 3,
-    /// What is remembered of a generation is not held against its frames.
+    /// What is remembered of a generation is not compared with its frames.
     TrustsVersions = 4,
     /// The chain of checksums of what was kept of a transaction is not followed.
     TrustsPending = 5,
@@ -24,15 +24,15 @@ pub enum Broken {
     SkipsPeriodSync = 7,
     /// Others write to the database while the log holds transactions for it.
     SkipsRelease = 8,
-    /// What a process that died wrote in part stays so.
+    /// A transaction that a dead process wrote in part is not completed.
     SkipsReplay = 9,
-    /// A journal behind a refused batch counts before it is durable.
+    /// A journal that follows a refused batch counts before it is durable.
     CountsJournalEarly = 10,
-    /// The log says that the database holds transactions durably that it was not synced with.
+    /// *home* is appended without a sync of the database.
     SkipsHomeSync = 11,
-    /// The log says so of all transactions, and not of those before the sync.
+    /// *home* covers all transactions, not only those before the sync.
     HomeCoversLater = 12,
-    /// A sync that failed is taken for one that did not.
+    /// A failed sync is treated as a success.
     IgnoresSyncError = 13,
 }
 

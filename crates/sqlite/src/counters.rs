@@ -41,7 +41,7 @@ impl Counters {
         self.record_bytes.fetch_add(record_bytes, Ordering::Relaxed);
     }
 
-    /// A WAL was made durable itself.
+    /// A WAL file was synced.
     pub fn real_sync(&self) {
         self.real_syncs.fetch_add(1, Ordering::Relaxed);
     }
@@ -53,12 +53,12 @@ impl Counters {
         self.page_record_bytes.fetch_add(record_bytes, Ordering::Relaxed);
     }
 
-    /// A database file is synced while others go on.
+    /// A background sync of a database file began.
     pub fn background_sync(&self) {
         self.background_syncs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A database file was synced, so that the log need not hold what it holds, and somebody waited for it.
+    /// A database file was synced so that the log can free its records, and a caller waited for it.
     pub fn database_sync(&self) {
         self.database_syncs.fetch_add(1, Ordering::Relaxed);
     }

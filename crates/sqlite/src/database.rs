@@ -1,12 +1,15 @@
-//! One database of this process: what its WAL's writes and syncs mean to the log. The essay is in `lib.rs`.
+//! An open database of this process: its path, its settings, and what the process remembers of its
+//! log.
 //!
-//! Locks, in this order: `state`, the stream's lease. Both are held while a record is made, its note
-//! is written and what it is based on is read.
+//! The operations on it are in `wal`, `batch` and `recovery`.
+//!
+//! Locks, in this order: `LogState`, the stream's lease. A commit holds both while it makes a
+//! record, writes the stream header, and reads the versions that the record is based on.
 
 pub mod background;
 
 use std::ffi::c_int;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -14,14 +17,14 @@ use device::sync::{Mutex, MutexGuard};
 use log::{Log, Stream};
 
 use crate::database::background::Background;
-use crate::failure::Failure;
+use crate::failure::{Conflict, Damage, Failure};
 use crate::ffi::SQLITE_IOERR_FSYNC;
 use crate::format::base::Base;
 use crate::format::wal::Header;
 use crate::frames::versions::Versions;
 use crate::messages::tell;
 use crate::real::loaded::Below;
-use crate::stream::live::{Live, read_live};
+use crate::stream::live::{Contents, Live, read_live};
 use crate::stream::settings::{self, Settings};
 
 /// A database that is open in this process, by any number of connections.
@@ -38,14 +41,14 @@ pub struct Database {
     pub has_writers: AtomicBool,
     /// Whether transactions of pages become records.
     pub has_batches: AtomicBool,
-    /// Its syncs that nobody waits for.
+    /// Its background syncs.
     pub(crate) background: Background,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
 }
 
 /// What this process remembers; all of it can be found again.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct LogState {
     pub service: Option<(Arc<Log>, Stream)>,
     /// The WAL's header when it was read last: right for frames that have its salts.
     pub header: Option<Header>,
@@ -122,20 +125,21 @@ impl Database {
     }
 
     /// What this process remembers.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, LogState> {
         self.state.lock()
     }
 
     /// What the stream holds; `None`: nothing that matters, or damage that is to be given up.
     pub fn read(&self, stream: &Stream) -> Result<Option<Live>, Failure> {
-        match read_live(stream) {
-            Err(e) if e.is_damage() && self.settings.may_discard => Ok(None),
-            Err(e) if e.is_damage() => Err(self.unreadable(&e)),
-            // Anything else may be over at the next try.
-            read => read,
+        match read_live(stream)? {
+            Contents::Live(live) => Ok(Some(live)),
+            Contents::Nothing => Ok(None),
+            Contents::Damaged(_) if self.settings.may_discard => Ok(None),
+            Contents::Damaged(damage) => Err(self.unreadable(&damage)),
         }
     }
 
+    /// A connection that may not write cannot bring the log's transactions into the database.
     pub fn not_home(&self) -> Failure {
         Failure::CannotOpen(format!(
             "{}: the log holds transactions that are not in the database yet: open it for \
@@ -145,11 +149,16 @@ impl Database {
     }
 
     /// Damage is refused.
-    pub fn unreadable(&self, failure: &Failure) -> Failure {
+    pub fn unreadable(&self, damage: &Damage) -> Failure {
         Failure::CannotOpen(format!(
-            "{}: {failure}; nothing was overwritten. Opening with recover=discard gives up what the log holds",
+            "{}: {damage}; nothing was overwritten. Opening with recover=discard gives up what the log holds",
             self.path.display()
         ))
+    }
+
+    /// The database is not what the log's records were made for.
+    pub fn conflict(&self, conflict: Conflict) -> Failure {
+        Failure::Conflict { path: self.path.clone(), conflict }
     }
 
     /// Reports an error to SQLite's log; its code.
@@ -158,16 +167,6 @@ impl Database {
         tell(code, &format!("{}: {e}", self.path.display()));
         code
     }
-}
-
-/// What was changed is refused.
-pub fn conflict(path: &Path, what: &str) -> Failure {
-    Failure::Conflict(format!(
-        "{}: {what}. It was changed or replaced after a crash without this extension; nothing was \
-         overwritten. Either put the database and its WAL back as the crash left them, or give up \
-         the logged transactions by opening with recover=discard",
-        path.display()
-    ))
 }
 
 /// Counts a connection that came.

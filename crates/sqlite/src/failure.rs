@@ -1,7 +1,8 @@
-//! What can go wrong, and what SQLite is told.
+//! Errors of the extension, and the result code that SQLite gets for each.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 
 use log::LogError;
 
@@ -24,18 +25,52 @@ pub enum Failure {
     /// The log's records are none of this extension's.
     #[error("{0}")]
     Damaged(String),
-    /// The database was changed after a crash without the extension, or is another one.
-    #[error("{0}")]
-    Conflict(String),
+    /// The database is not what the log's records were made for.
+    #[error(
+        "{}: {conflict}. It was changed or replaced after a crash without this extension; nothing was overwritten. Either \
+         put the database and its WAL back as the crash left them, or give up the logged transactions by opening with \
+         recover=discard",
+        path.display()
+    )]
+    Conflict {
+        /// The database.
+        path: PathBuf,
+        /// How it differs.
+        conflict: Conflict,
+    },
     /// It cannot be opened this way now.
     #[error("{0}")]
     CannotOpen(String),
 }
 
+/// How a database differs from what the log's records were made for. Recovery and replay find it before they write
+/// anything.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Conflict(pub String);
+
+/// Records of the log that cannot be read, or that are not whole.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Damage(Failure);
+
+impl From<Damage> for Failure {
+    fn from(Damage(failure): Damage) -> Failure {
+        failure
+    }
+}
+
 impl Failure {
-    /// Whether the log's records themselves are at fault, today and tomorrow.
-    pub fn is_damage(&self) -> bool {
-        matches!(self, Failure::Damaged(_) | Failure::Log(LogError::Damaged { .. }))
+    /// The failure as a value if the log's records themselves are at fault, so that trying again is of no use; as an
+    /// error if it is anything else.
+    pub fn damage(self) -> Result<Damage, Failure> {
+        match self {
+            Failure::Damaged(_) | Failure::Log(LogError::Damaged { .. }) => Ok(Damage(self)),
+            Failure::Sqlite { .. }
+            | Failure::Log(_)
+            | Failure::Conflict { .. }
+            | Failure::CannotOpen(_) => Err(self),
+        }
     }
 
     /// SQLite's result code; `default` where nothing says more.
@@ -44,7 +79,7 @@ impl Failure {
         let is_full = |e: &std::io::Error| matches!(e.kind(), StorageFull | QuotaExceeded);
         match self {
             Failure::Sqlite { code, .. } => *code,
-            Failure::Conflict(_) | Failure::CannotOpen(_) => SQLITE_CANTOPEN,
+            Failure::Conflict { .. } | Failure::CannotOpen(_) => SQLITE_CANTOPEN,
             Failure::Log(LogError::Io(e)) if is_full(&e.source) => SQLITE_FULL,
             Failure::Log(LogError::System { source, .. }) if is_full(source) => SQLITE_FULL,
             Failure::Log(LogError::Full { .. } | LogError::NoRoom(_)) => SQLITE_FULL,

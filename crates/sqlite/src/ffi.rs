@@ -49,7 +49,7 @@ pub const SQLITE_FCNTL_COMMIT_ATOMIC_WRITE: c_int = 32;
 pub const SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE: c_int = 33;
 
 pub const SQLITE_SHM_UNLOCK: c_int = 1;
-/// Place of the lock that a writer in WAL mode holds (the file format: "WAL-index", §2.3.1).
+/// Offset of the lock that a writer in WAL mode holds (the file format: "WAL-index", §2.3.1).
 pub const WAL_WRITE_LOCK: c_int = 0;
 
 pub const SQLITE_IOCAP_SAFE_APPEND: c_int = 0x200;
@@ -152,8 +152,8 @@ pub type Function = unsafe extern "C" fn(*mut sqlite3_context, c_int, *mut *mut 
 pub type Entry = unsafe extern "C" fn(*mut sqlite3, *mut *mut c_char, *const c_void) -> c_int;
 pub type Destructor = unsafe extern "C" fn(*mut c_void);
 
-/// `sqlite3_api_routines`, by the places of the functions in it.
-pub mod place {
+/// `sqlite3_api_routines`, by the index of each function in it.
+pub mod index {
     pub const LIBVERSION_NUMBER: usize = 67;
     pub const MPRINTF: usize = 69;
     pub const RESULT_TEXT: usize = 85;
@@ -232,9 +232,9 @@ impl Api {
         if table.is_null() {
             return Err(0);
         }
-        // SAFETY: every release of SQLite that can load extensions has this function at this place.
-        let version = unsafe { *table.add(place::LIBVERSION_NUMBER) };
-        // SAFETY: a function of that type lies there, or nothing, which is `None`.
+        // SAFETY: every release of SQLite that can load extensions has this function at this index.
+        let version = unsafe { *table.add(index::LIBVERSION_NUMBER) };
+        // SAFETY: the entry is a function of that type, or null, which is `None`.
         let version: Option<unsafe extern "C" fn() -> c_int> =
             unsafe { std::mem::transmute(version) };
         // SAFETY: it takes nothing and returns a number.
@@ -242,65 +242,65 @@ impl Api {
         if version < VERSION_MIN {
             return Err(version);
         }
-        // SAFETY: the release is new enough to have all places up to this one, and each holds a
+        // SAFETY: the release is new enough to have all indexes up to this one, and each holds a
         // function of the type that the field has (`sqlite3ext.h`; the table is only ever extended),
         // or nothing where it was compiled without, which is `None`.
         unsafe {
-            let at = |place: usize| *table.add(place);
+            let at = |index: usize| *table.add(index);
             Ok(Api {
-                mprintf: std::mem::transmute::<*const c_void, Option<_>>(at(place::MPRINTF))
+                mprintf: std::mem::transmute::<*const c_void, Option<_>>(at(index::MPRINTF))
                     .ok_or(0)?,
                 result_text: std::mem::transmute::<*const c_void, Option<_>>(at(
-                    place::RESULT_TEXT,
+                    index::RESULT_TEXT,
                 ))
                 .ok_or(0)?,
-                vfs_find: std::mem::transmute::<*const c_void, Option<_>>(at(place::VFS_FIND))
+                vfs_find: std::mem::transmute::<*const c_void, Option<_>>(at(index::VFS_FIND))
                     .ok_or(0)?,
                 vfs_register: std::mem::transmute::<*const c_void, Option<_>>(at(
-                    place::VFS_REGISTER,
+                    index::VFS_REGISTER,
                 ))
                 .ok_or(0)?,
                 create_function_v2: std::mem::transmute::<*const c_void, Option<_>>(at(
-                    place::CREATE_FUNCTION_V2,
+                    index::CREATE_FUNCTION_V2,
                 ))
                 .ok_or(0)?,
-                log: std::mem::transmute::<*const c_void, Option<_>>(at(place::LOG)).ok_or(0)?,
+                log: std::mem::transmute::<*const c_void, Option<_>>(at(index::LOG)).ok_or(0)?,
                 uri_parameter: std::mem::transmute::<*const c_void, Option<_>>(at(
-                    place::URI_PARAMETER,
+                    index::URI_PARAMETER,
                 ))
                 .ok_or(0)?,
-                uri_key: std::mem::transmute::<*const c_void, Option<_>>(at(place::URI_KEY))
+                uri_key: std::mem::transmute::<*const c_void, Option<_>>(at(index::URI_KEY))
                     .ok_or(0)?,
                 auto_extension: std::mem::transmute::<*const c_void, Option<_>>(at(
-                    place::AUTO_EXTENSION,
+                    index::AUTO_EXTENSION,
                 ))
                 .ok_or(0)?,
                 filename_database: std::mem::transmute::<*const c_void, Option<_>>(at(
-                    place::FILENAME_DATABASE,
+                    index::FILENAME_DATABASE,
                 ))
                 .ok_or(0)?,
                 filename_journal: std::mem::transmute::<*const c_void, Option<_>>(at(
-                    place::FILENAME_JOURNAL,
+                    index::FILENAME_JOURNAL,
                 ))
                 .ok_or(0)?,
                 filename_wal: std::mem::transmute::<*const c_void, Option<_>>(at(
-                    place::FILENAME_WAL,
+                    index::FILENAME_WAL,
                 ))
                 .ok_or(0)?,
                 create_filename: std::mem::transmute::<*const c_void, Option<_>>(at(
-                    place::CREATE_FILENAME,
+                    index::CREATE_FILENAME,
                 ))
                 .ok_or(0)?,
                 free_filename: std::mem::transmute::<*const c_void, Option<_>>(at(
-                    place::FREE_FILENAME,
+                    index::FREE_FILENAME,
                 ))
                 .ok_or(0)?,
                 database_file_object: std::mem::transmute::<*const c_void, Option<_>>(at(
-                    place::DATABASE_FILE_OBJECT,
+                    index::DATABASE_FILE_OBJECT,
                 ))
                 .ok_or(0)?,
                 compileoption_used: std::mem::transmute::<*const c_void, Option<_>>(at(
-                    place::COMPILEOPTION_USED,
+                    index::COMPILEOPTION_USED,
                 )),
             })
         }

@@ -1,4 +1,4 @@
-//! The SQL functions.
+//! The SQL functions `onejournal_version()`, `onejournal_stat()` and `onejournal_last_error()`.
 
 use std::ffi::{CStr, c_int};
 

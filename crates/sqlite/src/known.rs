@@ -1,4 +1,7 @@
-//! What is open in this process, by path.
+//! A table of open things by path: the databases or the logs of this process.
+//!
+//! The table holds weak references, so it keeps nothing open. A forked process starts with an empty
+//! table, because the things in its copy belong to the parent.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

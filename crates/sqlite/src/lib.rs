@@ -1,87 +1,136 @@
-//! A SQLite extension with which commits stop calling fsync on the WAL.
+//! A SQLite extension: commits without an fsync of the WAL, durable all the same.
 //!
 //! # COMPILING
 //!
-//! `cargo build --release -p onejournal-sqlite` makes `libonejournal_sqlite.so`. SQLite 3.32 or later loads it.
+//! `cargo build --release -p onejournal-sqlite` makes `libonejournal_sqlite.so`. SQLite 3.32 or
+//! later can load it.
 //!
 //! # LOADING
 //!
-//! `.load ./libonejournal_sqlite` in the `sqlite3` program, or `sqlite3_load_extension`; the entry is
-//! `sqlite3_onejournal_init`. It stays loaded, registers the VFS `onejournal` over what is the default VFS then,
-//! and adds the SQL functions `onejournal_version()`, `onejournal_stat()` (JSON) and `onejournal_last_error()` to this
-//! connection and to all that are opened later. A process may have several copies of SQLite; the extension serves the
-//! first that loads it.
+//! In the `sqlite3` program: `.load ./libonejournal_sqlite`. In C: `sqlite3_load_extension`. The
+//! entry point is `sqlite3_onejournal_init`. It does three things:
+//!
+//! - It registers the VFS `onejournal` over the VFS that is the default at that moment.
+//! - It adds the SQL functions `onejournal_version()`, `onejournal_stat()` (JSON) and
+//!   `onejournal_last_error()` to this connection and to all later ones.
+//! - It stays loaded until the process ends.
+//!
+//! The entry point `sqlite3_onejournal_default_init` also makes the VFS the default one. A process
+//! may have several copies of SQLite; the extension serves the first copy that loads it.
 //!
 //! # USING
 //!
-//! `file:app.db?vfs=onejournal[&log=DIR][&nvram=DIR&durability=process][&memory=DIR][&recover=discard]` in WAL
-//! mode. Without `log` (or the environment's `ONEJOURNAL_LOG`) the log is `.onejournal` beside the database, one for
-//! all databases there, so that their commits share device writes. `docs/reference/sqlite.md` is for users.
+//! Open `file:app.db?vfs=onejournal` and use WAL mode. `examples/commits.rs` is a whole program.
+//! More parameters of the URI:
+//!
+//! | parameter | meaning |
+//! |---|---|
+//! | `log=DIR` | the log's directory, or a daemon's socket. Default: the environment's `ONEJOURNAL_LOG`, else `.onejournal` beside the database |
+//! | `nvram=DIR` | a directory on NVRAM for the log |
+//! | `durability=reboot` or `process` | what that NVRAM survives, if less than a power cut |
+//! | `memory=DIR` | a tmpfs for the log's shared memory. Default: `/dev/shm` |
+//! | `recover=discard` | gives up what the log holds if it does not fit the database |
+//!
+//! All databases of one log share its device writes. `docs/reference/sqlite.md` is for users.
 //!
 //! # NOTES: how it works
 //!
-//! Database, WAL and shared memory are ordinary files, and all writes go to them at once, so that other processes see
-//! through the page cache what they always see. Only `xSync` of the WAL is another: it appends one record to the
-//! database's stream of the log and syncs that. The record holds the frames since the last logged one, each as the
-//! bytes that differ from the last version of its page: the newest earlier frame of the page in this
-//! *generation* (the life of a WAL between two restarts, known by its salts), else the page in the database
-//! file; what was not there before, or behind the end of the database since, is what is not zero of it.
+//! Database, WAL and shared memory are ordinary files, and all writes go to them at once. So other
+//! processes see, through the page cache, what they always see. Only `xSync` of the WAL differs: it
+//! appends one record to the database's *stream* of the log and syncs the stream. The record holds
+//! the frames since the last logged frame. Each page in it is stored as the bytes that differ from
+//! the last version of that page. The last version is the newest earlier frame of the page in this
+//! *generation*, or else the page in the database file. A generation is the life of a WAL between
+//! two restarts; its salts identify it. A page that did not exist before is stored as its bytes
+//! that are not zero. So is a page that was beyond the end of the database at some moment of this
+//! generation.
 //!
 //! ```text
 //! stream:  | begin G | frames 1-2 | frames 3-3 | ... | begin G+1 | frames 1-4 | ...
-//!          a *base* (begin, durable, closed) voids all before it
+//!          a *base* (begin, durable, closed) voids all records before it
 //! ```
 //!
-//! **Why recovery gets the right pages.** The database file is durably what it was when the generation began: SQLite
-//! restarts a WAL when a checkpoint has brought all of it home and synced the database. During the generation only
-//! checkpoints write to it, and only pages whose frames were logged or synced first. So after a cut each byte of a
-//! page is that of some version from the generation's first to the last logged one, or was cut off with the database's
-//! end: then the page is logged from zeros when it comes back. The deltas are after-images of runs; applied in order over
-//! any such mixture they give the last version (`journal::codec`). Each frame carries its checksum of the WAL, which says
-//! what its page is, so a wrong page is found before anything is written.
+//! **Why recovery gets the right pages.** When a generation begins, the database file is durable:
+//! SQLite restarts a WAL after a checkpoint has copied all of it and synced the database. During
+//! the generation only checkpoints write to the database file, and only pages whose frames were
+//! logged or synced first. So after a power cut each byte of a page comes from one of the page's
+//! versions, from the first of this generation to the last logged one. The exception is a page that
+//! was cut off with the end of the database; if it comes back, it is logged from zeros. Deltas are
+//! after-images of runs of bytes. Applied in order over any such mixture, they give the last
+//! version (`journal::codec`). Each frame carries its checksum from the WAL, so recovery finds a
+//! wrong page before it writes anything.
 //!
 //! **Rules** that make this hold:
 //!
 //! 1. A frame is logged only as part of a valid chain of checksums that ends with a commit.
-//! 2. When there are frames that this connection did not write and nobody logged (by a program without the
-//!    extension, or with synchronous=NORMAL), the WAL file is synced instead, and a base *durable* says so. Those
-//!    frames may be in the database already, and what they changed could not be seen any more. So do
-//!    more than 1 MiB at once, and 32 MiB of log behind a base.
-//! 3. The first sync of a WAL that was made new is real: from then on the file has a valid header.
-//! 4. Before the header of a new generation is written, *begin* is appended; the sync of the header syncs the log.
-//!    It names the generations that the disk may still show (their headers are not synced): at most 32, then
-//!    the file is synced. So is one that SQLite emptied, before *begin*.
-//! 5. A sync at a checkpoint does nothing when all is logged. With synchronous=NORMAL it is the one sync of the WAL
-//!    that there was before, and the header's sync is an append: never slower.
-//! 6. The last connection's removal of the WAL is made durable, then the log is *closed*: what is left is a plain
-//!    database. A process that leaves while others stay syncs the WAL, or closes the log when the generation is over.
-//! 7. A frame that is logged already may be written again when whoever logged it died before SQLite counted it:
-//!    before the write the file is synced up to there and a base *durable* voids the record.
-//! 8. A sync of the WAL that failed is not tried again: the kernel may count pages as clean that it could not write, and
-//!    a later success says nothing of them. The note says so. Commits go on as records; what needs the WAL to be
-//!    durable fails, until the next transaction's first frame: before that the header and all frames that SQLite counts
-//!    are held against their checksums, written again and synced. That sync counts, since all that *durable* then says
-//!    was written behind the failure. A generation that begins needs nothing from before: the database is durable, and
-//!    its header and frames are written later.
+//! 2. If the WAL has frames that this connection did not write and that are not logged, the WAL
+//!    file is synced instead, and a base *durable* says so. Such frames come from a program without
+//!    the extension or with `synchronous=NORMAL`. A checkpoint may have copied them to the database
+//!    already, and then the bytes that they changed are unknown. The file is also synced for a
+//!    commit of more than 1 MiB, and when 32 MiB of log follow the base.
+//! 3. The first sync of a new WAL is a real one. From then on the file has a valid header.
+//! 4. Before SQLite writes the header of a new generation, *begin* is appended; the sync of the
+//!    header syncs the log. Headers are not synced, so after a power cut the file may show an older
+//!    generation. *begin* lists these generations: at most 32, then the file is synced. A WAL that
+//!    SQLite emptied is also synced before *begin*.
+//! 5. A sync at a checkpoint does nothing if all frames are logged. With `synchronous=NORMAL` it
+//!    syncs the WAL once, as SQLite always did, and the sync of the header is an append. So the
+//!    extension is never slower.
+//! 6. When the last connection removes the WAL, the removal is made durable and then the log is
+//!    *closed*. A plain database is left. A process that leaves while others stay syncs the WAL, or
+//!    closes the log if the generation is over.
+//! 7. SQLite may write a logged frame again, if the process that logged it died before SQLite
+//!    counted it. Before that write the file is synced up to the frame, and a base *durable* voids
+//!    the record.
+//! 8. A failed sync of the WAL is not tried again. The kernel may mark pages as clean that it could
+//!    not write, so a later success says nothing about them. The stream header records the failure.
+//!    Commits go on as records. An operation that needs a durable WAL fails, until the first frame
+//!    of the next transaction. Before that frame the header and all frames that SQLite counts are
+//!    compared with their checksums, written again and synced. That sync counts, because all that
+//!    *durable* then covers was written after the failure. The start of a generation needs nothing
+//!    from before: the database is durable, and the header and the frames are written later.
 //!
-//! A commit reads nothing of the files back: `pending` keeps what the transaction wrote, `versions` the pages that
-//! were logged last, and `tail` and `versions` hold both against the WAL's chain of checksums. Nor does it sum a page
-//! again: SQLite has written its sum with it, and says in the WAL's index what it went on from (`wal_index`).
+//! A commit does not read the files. `pending` keeps what the transaction wrote, and `versions`
+//! keeps the pages that were logged last. `tail` and `versions` check both against the WAL's chain
+//! of checksums. A commit does not sum a page either: SQLite wrote the sum with the page, and the
+//! WAL's index says which frame the chain continues from (`wal_index`).
 //!
-//! What the writers of several processes have to know of each other is the stream's note (`note`): 64 bytes of
-//! shared memory, read and written while holding the stream's lease.
+//! The writers of several processes share 64 bytes of memory, the stream header (`stream::header`).
+//! A writer reads and writes it while it holds the stream's lease.
 //!
-//! **Recovery** (`recovery`) happens when the first connection after a restart of the machine opens the database (the
-//! note is zeros then), under SQLite's exclusive lock. It rolls forward into the database file and empties the
-//! WAL, which needs neither frames nor checksums to be made again, and refuses what was changed meanwhile.
+//! **Recovery** (`recovery`) runs when the first connection after a restart of the machine opens
+//! the database. The stream header is zeros then. Recovery holds SQLite's exclusive lock. It rolls
+//! the database file forward and empties the WAL, and refuses a database that was changed
+//! meanwhile.
 //!
-//! **Rollback modes** are passed through, but for the transactions of a SQLite with
-//! `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`: each is one record and there is no journal (`batch`), and the database is synced behind them (`background`).
+//! **Rollback modes** are passed through, with one exception: a SQLite with
+//! `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`. There each transaction is one record, SQLite writes no
+//! journal (`batch`), and the database file is synced later in the background
+//! (`batch::background`).
 //!
-//! **On a OneJournal volume** no log is opened: `volume` says what SQLite is told there, `frames` how
+//! **On a OneJournal volume** no log is opened. `volume` says what SQLite is told there, and how
 //! the frames of a transaction become one write.
 //!
-//! Locks, in this order: SQLite's; table of databases; a database's syncs (`background`); a database's state; table of logs; the stream's lease.
+//! # The storeys
+//!
+//! A file uses files on storeys below its own, and files of its own folder. No two files use each
+//! other.
+//!
+//! ```text
+//!   entry, functions, stat   what SQLite calls when it loads the extension; the SQL functions
+//!   vfs/                     the VFS and the methods of its files
+//!   wal/  batch/  recovery/  the operations: WAL mode, rollback modes, after a restart
+//!   database, databases      what this process knows of an open database
+//!   volume/                  databases on a OneJournal volume
+//!   frames/                  the frames of a WAL, as read from the files or kept in memory
+//!   stream/                  the database's stream in the log
+//!   format/                  bytes: records, and SQLite's own headers
+//!   real/, messages          the VFS below and its files; what the extension says in words
+//!   failure, counters, ffi
+//! ```
+//!
+//! Locks, in this order: SQLite's own; the table of databases; a database's syncs (`background`); a
+//! database's `LogState`; the table of logs; the stream's lease.
 
 mod batch;
 #[cfg(feature = "canary")]

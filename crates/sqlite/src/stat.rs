@@ -1,4 +1,4 @@
-//! What `onejournal_stat()` tells.
+//! The JSON of `onejournal_stat()`: the counters of this process, and its open databases.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,9 +24,9 @@ struct Stat {
     transactions: u64,
     pages: u64,
     page_record_bytes: u64,
-    /// Syncs of a database file because of them, for which somebody waited.
+    /// Syncs of a database file because of them, for which a caller waited.
     database_syncs: u64,
-    /// And for which nobody did.
+    /// And those in the background.
     background_syncs: u64,
     databases: Vec<Database>,
 }

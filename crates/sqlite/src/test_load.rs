@@ -1,4 +1,4 @@
-//! The extension in the bundled SQLite of this process's unit tests.
+//! Loads the extension into the bundled SQLite of this crate's unit tests.
 
 use std::ffi::{c_char, c_int};
 use std::sync::Once;

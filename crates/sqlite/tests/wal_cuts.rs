@@ -220,7 +220,7 @@ fn regression_the_last_to_leave_is_a_writer_or_a_reader() {
     }
 }
 
-/// Leaves the log as somebody who dies between a record and its note; the record is one that was logged before.
+/// Leaves the log as somebody who dies between a record and the stream header; the record is one that was logged before.
 fn tear_note(place: &Place) {
     let options = log::Options { memory: place.memory.clone(), ..log::Options::default() };
     let log = log::Log::open(place.path(".onejournal"), &options).expect("log");

@@ -1,27 +1,34 @@
-//! Syncs of a database file that nobody waits for, behind which the log keeps less.
+//! Background syncs of a database file, after which the log needs to keep less. No commit waits for
+//! them.
 //!
 //! ```text
-//! committer:  ... record, pages | begin(upto = behind the record) | record, pages | record, pages ...
-//! a thread:                       fsync of the database ............ append home(upto)
+//! committer:  ... record, pages | begin(upto = after the record) | record, pages | record, pages ...
+//! a thread:                       fsync of the database ........... append home(upto)
 //! ```
 //!
-//! When the sync begins, the pages of all records before `upto` are in the page cache; when it has succeeded they are
-//! durable. What was written meanwhile may be or not, so the records from `upto` on go on counting. Nobody syncs the log for
-//! *home*: the next commit does, and then gives back what lies before `upto`.
+//! When the sync begins, the pages of all records before `upto` are in the page cache. When it has
+//! succeeded, they are durable. Pages that were written during the sync may be durable or not, so
+//! the records from `upto` on still count. The record *home* is not synced by itself: the next
+//! commit syncs the log, and then frees the log before `upto`.
 //!
-//! 1. *home* is appended behind the sync, and says nothing of records that were appended behind its beginning.
-//! 2. One job of a process and database is under way at a time. It has a file of its own, which the VFS below opened: when
-//!    that fails, when the path leads to another file by now, or when there can be no thread, nothing happens, and at
-//!    [`PERIOD_BYTES_MAX`] a committer syncs the database by itself.
-//! 3. A failed sync is not tried again, as the kernel may have forgotten what it could not write. It marks the database as
-//!    one that is to be replayed: whoever locks it next writes all pages of the log again, and only the sync behind that counts. The process's next
-//!    statement fails with the error. The same holds for a sync that somebody waits for, who fails with it. When the
-//!    lease cannot be had for the mark, the process makes it before it does anything else with the log, and its
-//!    statements fail until then. It leaves word for others at once (`doubt`), in case it ends before.
-//! 4. A process that dies or leaves with `exit` has said nothing, and the records count. The last connection of a process waits for the job.
-//! 5. A process that was forked knows nothing of its parent's thread.
+//! 1. *home* is appended after the sync. It covers no record that was appended after the sync
+//!    began.
+//! 2. A process has at most one sync of a database under way. The sync uses a file of its own,
+//!    opened through the VFS below. No sync begins if that file cannot be opened, if the path leads
+//!    to another file by now, or if no thread can be started. At [`PERIOD_BYTES_MAX`] a committer
+//!    syncs the database itself.
+//! 3. A failed sync is not tried again, because the kernel may have dropped what it could not
+//!    write. The stream header says that replay is due: the next connection that locks the database
+//!    writes all pages of the log again, and only the sync after that counts. The next statement of
+//!    this process fails with the error. The same holds for a sync that a caller waits for; that
+//!    caller gets the error. If the process cannot get the lease to mark the stream header, it
+//!    marks it before it does anything else with the log, and its statements fail until then. At
+//!    once it leaves word for other processes (`stream::doubt`), in case it ends before.
+//! 4. A process that dies during a sync has recorded nothing, so the records still count. The last
+//!    connection of a process waits for the sync.
+//! 5. A forked process does not know its parent's thread.
 //!
-//! Locks: `background`, then those of the database.
+//! Locks: the state of the sync, then those of the database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,12 +43,12 @@ use crate::format::home;
 use crate::messages::tell;
 use crate::real::file::{Opened, Real};
 use crate::stream::doubt::{doubt, hear_doubt, leave_doubt};
-use crate::stream::lease::{Lease, append, find_note, leave};
-use crate::stream::note::{Found, Note};
+use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::lease::{Lease, append, find_header, leave};
 
-/// So much log of a database has a sync begin.
+/// With more log than this, a background sync begins.
 const SYNC_BYTES: u64 = 4 << 20;
-/// So much of it has a committer sync the database, and wait: it bounds what recovery reads.
+/// With more log than this, a committer syncs the database and waits. Bounds what recovery reads.
 const PERIOD_BYTES_MAX: u64 = 64 << 20;
 
 /// What tests set.
@@ -174,7 +181,7 @@ impl Database {
                 })
             }
         };
-        // Without having been told of a good sync the log keeps more than it needs.
+        // If a good sync cannot be recorded, the log only keeps more than it needs.
         let (is_good, failure) = (synced.is_ok(), synced.err().or(told.err()));
         let Some(e) = failure else { return };
         let code = e.code(crate::ffi::SQLITE_IOERR_FSYNC);
@@ -191,22 +198,22 @@ impl Database {
         if hear_doubt(log, stream, &self.stream_name())? {
             return Ok(());
         }
-        // When it is not this period any more, there is nothing to say.
-        let Found::Note(note) = find_note(stream)? else { return Ok(()) };
-        if !note.has_pages || note.is_applying || note.base_lsn >= upto {
+        // If the period has ended, there is nothing to record.
+        let SharedHeader::Whole(shared) = find_header(stream)? else { return Ok(()) };
+        if !shared.has_pages || shared.is_applying || shared.base_lsn >= upto {
             return Ok(());
         }
         #[cfg(feature = "canary")]
         let upto = match crate::canary::is(crate::canary::Broken::HomeCoversLater) {
-            true => note.end_lsn,
+            true => shared.end_lsn,
             false => upto,
         };
         let last_lsn = append(stream, &home::encode(upto))?;
-        leave(stream, Note { base_lsn: upto, last_lsn, ..note });
+        leave(stream, StreamHeader { base_lsn: upto, last_lsn, ..shared });
         Ok(())
     }
 
-    /// The lease of the database's stream, when its note tells of all failed syncs of this process.
+    /// The lease of the database's stream, when its header tells of all failed syncs of this process.
     pub(crate) fn lease<'a>(&self, stream: &'a Stream) -> Result<Lease<'a>, Failure> {
         let lease = Lease::take(stream)?;
         if self.background.is_doubtful.swap(false, Ordering::AcqRel) {
@@ -216,7 +223,7 @@ impl Database {
         Ok(lease)
     }
 
-    /// Has the note tell of a failed sync that it does not tell of yet.
+    /// Has the stream header tell of a failed sync that it does not tell of yet.
     pub(crate) fn settle_doubt(&self, stream: &Stream) -> Result<(), Failure> {
         match self.background.is_doubtful.load(Ordering::Acquire) {
             true => self.lease(stream).map(drop),
@@ -224,7 +231,7 @@ impl Database {
         }
     }
 
-    /// Syncs the database for somebody who waits and has the lease.
+    /// Syncs the database for a caller that waits and holds the lease.
     pub(crate) fn sync_home(&self, stream: &Stream, main: Real) -> Result<(), Failure> {
         COUNTERS.database_sync();
         main.sync().inspect_err(|_| {

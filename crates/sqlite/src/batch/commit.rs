@@ -1,27 +1,28 @@
-//! A transaction of pages becomes a record, then the database file has it; and the periods of such records.
+//! Commits a transaction of pages: its record becomes durable, then its pages are written to the
+//! database file. Also begins and releases periods (rules 2 and 3 in `batch`).
 
 use std::path::PathBuf;
 
 use log::{Log, Lsn, Stream};
 
-use super::held::Held;
+use super::held::HeldPages;
 use super::replay::is_due;
 use crate::batch::background;
 use crate::counters::COUNTERS;
 use crate::database::Database;
 use crate::failure::Failure;
-use crate::format::database_header::Front;
+use crate::format::database_header::DatabaseHeader;
 use crate::format::pages::{Head, Writer};
 use crate::real::file::Real;
 use crate::stream::doubt::hear_doubt;
+use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{append, append_closed, close, leave, truncate};
-use crate::stream::note::{Found, Note};
 
 /// What a commit left.
 pub struct Committed {
     /// The size of the database.
     pub bytes: u64,
-    /// LSN behind the record, when that much log is there that the database is to be synced.
+    /// LSN after the record, if there is so much log that the database is to be synced.
     pub sync_upto: Option<u64>,
 }
 
@@ -41,7 +42,11 @@ impl From<Failure> for CommitError {
 
 impl Database {
     /// Commits the pages that are held, under SQLite's exclusive lock.
-    pub(super) fn commit_batch(&self, main: Real, held: &Held) -> Result<Committed, CommitError> {
+    pub(super) fn commit_batch(
+        &self,
+        main: Real,
+        held: &HeldPages,
+    ) -> Result<Committed, CommitError> {
         let nothing = || Failure::CannotOpen("the database has no log".into());
         self.with_log(|log, stream| Ok(self.commit_to(log, stream, main, held)))?
             .ok_or_else(nothing)?
@@ -52,11 +57,11 @@ impl Database {
         log: &Log,
         stream: &Stream,
         main: Real,
-        held: &Held,
+        held: &HeldPages,
     ) -> Result<Committed, CommitError> {
         let _lease = self.lease(stream)?;
         let transaction = Transaction::new(main, held)?;
-        let note = self.period(log, stream, main, &transaction)?;
+        let shared = self.period(log, stream, main, &transaction)?;
         transaction.extend(main)?;
         let record = transaction.record(main)?;
         let lsn = append(stream, &record)?;
@@ -67,16 +72,17 @@ impl Database {
         if is_synced {
             stream.sync(Lsn(lsn)).map_err(Failure::from)?;
         }
-        let front_crc = transaction.behind.crc;
-        let note = Note { last_lsn: lsn, front_crc, is_applying: true, ..note };
-        let note = leave(stream, note);
+        let database_header_crc = transaction.behind.crc;
+        let shared =
+            StreamHeader { last_lsn: lsn, database_header_crc, is_applying: true, ..shared };
+        let shared = leave(stream, shared);
         transaction.apply(main).map_err(CommitError::Applying)?;
-        let note = leave(stream, Note { is_applying: false, ..note });
+        let shared = leave(stream, StreamHeader { is_applying: false, ..shared });
         COUNTERS.transaction(transaction.count(), record.len() as u64);
-        // What is left behind is given back later.
-        let _ = truncate(stream, &note);
-        let live_bytes = note.end_lsn - note.base_lsn;
-        let sync_upto = background::is_due(live_bytes).then_some(note.end_lsn);
+        // A later truncation frees what this one did not.
+        let _ = truncate(stream, &shared);
+        let live_bytes = shared.end_lsn - shared.base_lsn;
+        let sync_upto = background::is_due(live_bytes).then_some(shared.end_lsn);
         Ok(Committed { bytes: transaction.bytes_behind(), sync_upto })
     }
 
@@ -87,21 +93,21 @@ impl Database {
         stream: &Stream,
         main: Real,
         transaction: &Transaction<'_>,
-    ) -> Result<Note, Failure> {
+    ) -> Result<StreamHeader, Failure> {
         let page_bytes = u32::try_from(transaction.before.page_bytes).expect("64 KiB at most");
         let end_lsn = stream.appended().0;
         if is_due(stream)? {
             return Err(is_in_part());
         }
-        match Note::find(&stream.note()?) {
-            Found::Note(note)
-                if note.has_pages
-                    && note.end_lsn == end_lsn
-                    && note.page_bytes == page_bytes
-                    && note.front_crc == transaction.before.crc
-                    && !background::is_overdue(end_lsn - note.base_lsn) =>
+        match StreamHeader::read(&stream.note()?) {
+            SharedHeader::Whole(shared)
+                if shared.has_pages
+                    && shared.end_lsn == end_lsn
+                    && shared.page_bytes == page_bytes
+                    && shared.database_header_crc == transaction.before.crc
+                    && !background::is_overdue(end_lsn - shared.base_lsn) =>
             {
-                Ok(note)
+                Ok(shared)
             }
             _ => {
                 if hear_doubt(log, stream, &self.stream_name())? {
@@ -110,17 +116,17 @@ impl Database {
                 self.make_durable_home(stream, main)?;
                 let lsn = append_closed(stream)?;
                 let (base_lsn, last_lsn) = (lsn, lsn);
-                let front_crc = transaction.before.crc;
+                let database_header_crc = transaction.before.crc;
                 let has_pages = true;
-                let note = Note {
+                let shared = StreamHeader {
                     page_bytes,
                     base_lsn,
                     last_lsn,
-                    front_crc,
+                    database_header_crc,
                     has_pages,
-                    ..Note::default()
+                    ..StreamHeader::default()
                 };
-                Ok(leave(stream, note))
+                Ok(leave(stream, shared))
             }
         }
     }
@@ -155,16 +161,16 @@ impl Database {
     /// Ends the period, if there is one: the database is durable then without the log.
     pub fn release(&self, main: Real) -> Result<(), Failure> {
         let released = self.with_log(|log, stream| {
-            // Nothing ends it but what waits for SQLite's locks.
-            if matches!(Note::find(&stream.note()?), Found::Note(note) if !note.has_pages) {
+            // Only a holder of SQLite's locks ends a period, so this needs no lease.
+            if matches!(StreamHeader::read(&stream.note()?), SharedHeader::Whole(shared) if !shared.has_pages) {
                 return Ok(());
             }
             let _lease = self.lease(stream)?;
-            // Whoever gets SQLite's lock next finds that and replays.
+            // The next connection that gets SQLite's lock finds that and replays.
             if is_due(stream)? || hear_doubt(log, stream, &self.stream_name())? {
                 return Err(is_in_part());
             }
-            if !matches!(Note::find(&stream.note()?), Found::Note(note) if note.has_pages) {
+            if !matches!(StreamHeader::read(&stream.note()?), SharedHeader::Whole(shared) if shared.has_pages) {
                 return Ok(());
             }
             #[cfg(feature = "canary")]
@@ -182,22 +188,22 @@ fn is_in_part() -> Failure {
     Failure::Damaged("the database has transactions of the log in part".into())
 }
 
-/// A transaction's pages and what the database is before and behind it.
+/// A transaction's pages, and the database before and after it.
 struct Transaction<'a> {
-    held: &'a Held,
-    before: Front,
-    behind: Front,
+    held: &'a HeldPages,
+    before: DatabaseHeader,
+    behind: DatabaseHeader,
     head: Head,
     /// Bytes that the file has now.
     file_bytes: u64,
 }
 
 impl Transaction<'_> {
-    fn new(main: Real, held: &Held) -> Result<Transaction<'_>, Failure> {
+    fn new(main: Real, held: &HeldPages) -> Result<Transaction<'_>, Failure> {
         let odd = || Failure::CannotOpen("a transaction that is not one of pages".into());
-        let before = Front::read(main)?.ok_or_else(odd)?;
+        let before = DatabaseHeader::read(main)?.ok_or_else(odd)?;
         let behind = match held.first() {
-            Some(page) => Front::parse(page).ok_or_else(odd)?,
+            Some(page) => DatabaseHeader::parse(page).ok_or_else(odd)?,
             None => before,
         };
         let file_bytes = main.size()?;
@@ -206,7 +212,7 @@ impl Transaction<'_> {
         let pages_behind = behind.page_count().or(last).ok_or_else(odd)?;
         let is_whole = last.is_some_and(|last| last <= pages_behind)
             && (pages_behind <= pages_before || last == Some(pages_behind));
-        // SQLite goes on to write pages behind such a commit, when it changes the size of pages.
+        // SQLite writes more pages after such a commit, if it changes the page size.
         let is_same_size = [before.page_bytes, behind.page_bytes] == [held.page_bytes(); 2];
         if !is_whole || !is_same_size {
             return Err(odd());
@@ -237,7 +243,8 @@ impl Transaction<'_> {
         u64::from(self.head.pages_behind) * self.head.page_bytes as u64
     }
 
-    /// Writes the pages behind the database's end, where nobody reads. A full disk shows here, before the record.
+    /// Writes the pages beyond the end of the database, where SQLite does not read. A full disk shows here,
+    /// before the record.
     fn extend(&self, main: Real) -> Result<(), Failure> {
         if self.head.pages_behind <= self.head.pages_before {
             return Ok(());

@@ -1,13 +1,15 @@
-//! A connection's database file: what SQLite is told of batches, and what becomes of its calls.
+//! A connection's database file in a rollback mode: what SQLite is told, and what becomes of its
+//! calls.
 //!
-//! The methods come before the call of the file below, and say whether that is still to be made.
+//! Each method here runs before the call of the file below. It returns whether that call is still
+//! to be made ([`Then`]).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::commit::{CommitError, Committed};
-use super::held::Held;
+use super::held::HeldPages;
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::ffi::*;
@@ -25,9 +27,9 @@ pub enum Then {
     Below,
 }
 
-/// The front of a rollback journal, which makes it one: its magic and how many records it has.
-type JournalFront = [u8; JOURNAL_FRONT_BYTES];
-const JOURNAL_FRONT_BYTES: usize = 12;
+/// The first bytes of a rollback journal's header: its magic and its record count. Zeros there make it no journal.
+type JournalHeader = [u8; JOURNAL_HEADER_BYTES];
+const JOURNAL_HEADER_BYTES: usize = 12;
 
 /// A connection's database.
 pub struct Connection {
@@ -39,7 +41,7 @@ pub struct Connection {
     has_journals: bool,
     /// How often it took the lock for writing the WAL.
     pub wal_transaction_count: u64,
-    /// The front of the WAL's index, while it is mapped.
+    /// The header of the WAL's index, while it is mapped.
     pub wal_index: Option<WalIndex>,
     /// SQLite's lock.
     level: c_int,
@@ -50,11 +52,11 @@ pub struct Connection {
     /// Whether SQLite syncs (rule 8). After it was told not to, or was built not to, it is when a sync was seen.
     is_syncing: bool,
     /// Whether SQLite opened a journal in memory in this transaction. (Or in an earlier one that was rolled back
-    /// under a lock that is kept: nobody is told of that.)
+    /// under a lock that is kept: the VFS is not told of that.)
     is_journal_in_memory: bool,
     /// Between *begin* and *commit*.
-    held: Option<Held>,
-    /// Behind a commit, while it has the lock: bytes of the database, which SQLite may cut the file to.
+    held: Option<HeldPages>,
+    /// After a commit, while it has the lock: the size of the database, to which SQLite may cut the file.
     committed_bytes: Option<u64>,
     /// The next sync is that of a commit whose record is durable.
     is_synced: bool,
@@ -65,8 +67,8 @@ pub struct Connection {
     pub journal: Option<Real>,
     /// Whether SQLite writes that without a sync (rule 7).
     is_journal_unsynced: bool,
-    /// What its front will be when the rest is durable.
-    journal_front: Option<JournalFront>,
+    /// What its header will be when the rest is durable.
+    journal_header: Option<JournalHeader>,
     /// The file has a part of a transaction, and this connection may still have the lock.
     is_partial: bool,
 }
@@ -91,7 +93,7 @@ impl Connection {
             is_released: false,
             journal: None,
             is_journal_unsynced: false,
-            journal_front: None,
+            journal_header: None,
             is_partial: false,
         }
     }
@@ -101,7 +103,7 @@ impl Connection {
         if self.is_offered { below | SQLITE_IOCAP_BATCH_ATOMIC } else { below }
     }
 
-    /// Behind the taking of a lock. [`Then::Return`] of anything but success: it was given back.
+    /// After a lock was taken. With any [`Then::Return`] but success, the lock was released again.
     pub fn locked(&mut self, main: Real, level: c_int) -> Result<Then, Failure> {
         let before = self.level;
         self.level = before.max(level);
@@ -126,7 +128,7 @@ impl Connection {
             return Err(e);
         }
         if !self.database.open_log(false)? || !self.database.is_hot()? {
-            // Somebody else may have finished what this connection did not.
+            // Another connection may have completed what this one did not.
             self.is_partial = false;
             return Ok(true);
         }
@@ -166,7 +168,7 @@ impl Connection {
         }
     }
 
-    /// Behind the giving back of a lock.
+    /// After a lock was released.
     pub fn unlocked(&mut self, level: c_int) {
         self.level = self.level.min(level);
         if self.level < SQLITE_LOCK_RESERVED {
@@ -175,12 +177,12 @@ impl Connection {
             self.committed_bytes = None;
             self.is_synced = false;
             self.is_journal_unsynced = false;
-            self.journal_front = None;
+            self.journal_header = None;
         }
     }
 
-    /// Its rollback journal was opened for writing. Behind a batch that failed SQLite writes all of it at once, and does not look
-    /// whether what an earlier transaction left behind its end (PERSIST) could be taken for a part of it (rule 7).
+    /// Its rollback journal was opened for writing. After a batch that failed SQLite writes all of it at once, and does not look
+    /// whether what an earlier transaction left after its end (PERSIST) could be taken for a part of it (rule 7).
     pub fn open_journal(&mut self, journal: Real) -> Result<(), Failure> {
         if self.is_journal_unsynced {
             journal.truncate(0)?;
@@ -193,12 +195,12 @@ impl Connection {
     /// Its rollback journal was closed.
     pub fn close_journal(&mut self) {
         self.journal = None;
-        self.journal_front = None;
+        self.journal_header = None;
     }
 
-    /// Before a write to its rollback journal. Behind a batch that failed SQLite writes the records with a front that counts
+    /// Before a write to its rollback journal. After a batch that failed SQLite writes the records with a header that counts
     /// them already, and their checksum is of every 200th byte: what a power cut leaves of them would be rolled back. So
-    /// the front stays zeros until they are durable (rule 7).
+    /// the header stays zeros until they are durable (rule 7).
     pub fn write_journal(&mut self, at: u64, bytes: &[u8]) -> Result<Then, Failure> {
         #[cfg(feature = "canary")]
         if crate::canary::is(crate::canary::Broken::CountsJournalEarly) {
@@ -207,10 +209,10 @@ impl Connection {
         let (true, Some(journal)) = (self.is_journal_unsynced, self.journal) else {
             return Ok(Then::Below);
         };
-        if at >= JOURNAL_FRONT_BYTES as u64 {
+        if at >= JOURNAL_HEADER_BYTES as u64 {
             return Ok(Then::Below);
         }
-        let room = &mut self.journal_front.get_or_insert_default()[at as usize..];
+        let room = &mut self.journal_header.get_or_insert_default()[at as usize..];
         let count = room.len().min(bytes.len());
         room[..count].copy_from_slice(&bytes[..count]);
         let mut blank = bytes.to_vec();
@@ -223,12 +225,12 @@ impl Connection {
     fn sync_journal(&mut self) -> Result<(), Failure> {
         if let Some(journal) = self.journal {
             journal.sync()?;
-            if let Some(front) = self.journal_front {
-                journal.write(0, &front)?;
+            if let Some(header) = self.journal_header {
+                journal.write(0, &header)?;
                 journal.sync()?;
             }
         }
-        self.journal_front = None;
+        self.journal_header = None;
         self.is_journal_unsynced = false;
         Ok(())
     }
@@ -287,7 +289,7 @@ impl Connection {
     }
 
     /// SQLite's *commit*.
-    fn commit(&mut self, main: Real, held: &Held) -> c_int {
+    fn commit(&mut self, main: Real, held: &HeldPages) -> c_int {
         let path = self.database.path.display();
         match self.database.commit_batch(main, held) {
             Ok(Committed { bytes, sync_upto }) => {
@@ -317,7 +319,7 @@ impl Connection {
     }
 
     /// Before a PRAGMA; `false`: it is refused. SQLite refuses this one in transactions that BEGIN began. Others, too,
-    /// would go on with a journal in memory that is none to whoever finds the database when this process is
+    /// would go on with a journal in memory that does not exist for other processes when this process is
     /// killed (rule 8).
     fn pragma(&mut self, name: &[u8], value: &[u8]) -> bool {
         if name != b"synchronous" || !may_be_off(value) {
@@ -343,7 +345,7 @@ impl Connection {
                 Then::Return(SQLITE_IOERR)
             }
             SQLITE_FCNTL_BEGIN_ATOMIC_WRITE if self.is_offered => {
-                self.held = Some(Held::default());
+                self.held = Some(HeldPages::default());
                 Then::Return(SQLITE_OK)
             }
             SQLITE_FCNTL_COMMIT_ATOMIC_WRITE if self.held.is_some() => {
@@ -359,7 +361,7 @@ impl Connection {
                 self.direct(main)?;
                 Then::Below
             }
-            // SQLite asks this when it opens a journal, behind the question of what the file is good for.
+            // SQLite asks this when it opens a journal, after it asked for the characteristics.
             SQLITE_FCNTL_HAS_MOVED if self.level >= SQLITE_LOCK_RESERVED => {
                 self.is_journal_in_memory = self.is_offered;
                 Then::Below

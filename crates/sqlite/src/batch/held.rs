@@ -1,4 +1,4 @@
-//! The writes of a transaction, in memory between *begin* and *commit*.
+//! The pages that a transaction writes, in memory between *begin* and *commit*.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ pub const HELD_BYTES_MAX: usize = 8 << 20;
 
 /// Pages of one size, by number.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct HeldPages {
     page_bytes: usize,
     /// Where each page's bytes begin.
-    places: BTreeMap<u32, usize>,
+    offsets: BTreeMap<u32, usize>,
     bytes: Vec<u8>,
     /// How many bytes SQLite says the database will have, if it said so.
     pub size_hint: Option<i64>,
 }
 
-impl Held {
+impl HeldPages {
     /// Bytes of a page; 0 while there is none.
     pub fn page_bytes(&self) -> usize {
         self.page_bytes
@@ -25,7 +25,7 @@ impl Held {
     /// Holds a write; `false`: it is not a page, or too much.
     #[must_use]
     pub fn push(&mut self, at: u64, page: &[u8]) -> bool {
-        if self.places.is_empty() {
+        if self.offsets.is_empty() {
             self.page_bytes = page.len();
         }
         let is_page = !page.is_empty()
@@ -33,26 +33,26 @@ impl Held {
             && at.is_multiple_of(page.len() as u64);
         let Some(number) = is_page.then(|| at / page.len() as u64 + 1) else { return false };
         let Ok(number) = u32::try_from(number) else { return false };
-        if let Some(place) = self.places.get(&number) {
-            self.bytes[*place..place + page.len()].copy_from_slice(page);
+        if let Some(offset) = self.offsets.get(&number) {
+            self.bytes[*offset..offset + page.len()].copy_from_slice(page);
             return true;
         }
         if self.bytes.len() + page.len() > HELD_BYTES_MAX {
             return false;
         }
-        self.places.insert(number, self.bytes.len());
+        self.offsets.insert(number, self.bytes.len());
         self.bytes.extend_from_slice(page);
         true
     }
 
     /// The pages, by number.
     pub fn pages(&self) -> impl DoubleEndedIterator<Item = (u32, &[u8])> {
-        self.places.iter().map(|(page, at)| (*page, &self.bytes[*at..at + self.page_bytes]))
+        self.offsets.iter().map(|(page, at)| (*page, &self.bytes[*at..at + self.page_bytes]))
     }
 
     /// Whether the transaction writes this page.
     pub fn has(&self, page: u32) -> bool {
-        self.places.contains_key(&page)
+        self.offsets.contains_key(&page)
     }
 
     /// Page 1.
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn pages_are_held_once_and_in_order() {
-        let mut held = Held::default();
+        let mut held = HeldPages::default();
         assert!(
             held.push(1024, &[2; 512]) && held.push(0, &[1; 512]) && held.push(1024, &[3; 512])
         );
@@ -78,11 +78,11 @@ mod tests {
 
     #[test]
     fn what_is_no_page_and_what_is_too_much_is_refused() {
-        let mut held = Held::default();
+        let mut held = HeldPages::default();
         assert!(held.push(512, &[0; 512]));
         assert!(!held.push(100, &[0; 512]) && !held.push(0, &[0; 1024]) && !held.push(0, &[]));
         assert_eq!(held.first(), None);
-        let mut held = Held::default();
+        let mut held = HeldPages::default();
         let count = (HELD_BYTES_MAX / 65536) as u64;
         assert!((0..count).all(|page| held.push(page * 65536, &[1; 65536])));
         assert!(!held.push(count * 65536, &[1; 65536]) && held.push(0, &[2; 65536]));

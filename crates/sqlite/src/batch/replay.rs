@@ -1,38 +1,35 @@
-//! The pages that the log has and the database may not: after a restart of the machine, or after a process died while it
-//! wrote them.
+//! Replays the transactions of a period into the database file: after a restart of the machine, or
+//! after a process died while it wrote the pages.
 //!
-//! Each page is computed and compared with its CRC before anything is written. Then the file is cut to the
-//! fewest pages that it had, the pages are written, and the database is synced; then the log is closed. Cut in the
-//! middle and done again that gives the same.
+//! Each page is computed and compared with its CRC before anything is written. Then the file is cut
+//! to the smallest size that it had in the period, the pages are written, the database is synced,
+//! and the log is closed. A replay that was interrupted and done again has the same result.
 
 use std::collections::BTreeMap;
 
 use log::{Log, Stream};
 
 use crate::counters::COUNTERS;
-use crate::database::{Database, conflict};
-use crate::failure::Failure;
-use crate::format::database_header::Front;
+use crate::database::Database;
+use crate::failure::{Conflict, Damage, Failure};
+use crate::format::database_header::DatabaseHeader;
 use crate::format::page::page_at;
 use crate::format::pages::{Batches, Head, Page, pages};
 use crate::real::file::Real;
 use crate::stream::aside::{is_anew, set_aside};
+use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::close;
-use crate::stream::live::read_live;
-use crate::stream::note::{Found, Note};
+use crate::stream::live::{Contents, read_live};
 
-/// Why they cannot be replayed.
-pub(super) enum Refused {
+/// What became of a replay.
+#[must_use]
+pub(super) enum Replayed {
+    /// The database holds the transactions, durably.
+    Done,
     /// The database is not what they were made for.
-    Conflict(String),
-    /// Something failed.
-    Failed(Failure),
-}
-
-impl From<Failure> for Refused {
-    fn from(e: Failure) -> Refused {
-        Refused::Failed(e)
-    }
+    Conflict(Conflict),
+    /// They cannot be read, or do not follow each other.
+    Damaged(Damage),
 }
 
 impl Database {
@@ -40,11 +37,11 @@ impl Database {
     pub(super) fn is_hot(&self) -> Result<bool, Failure> {
         let found = self.with_stream(|stream| {
             self.settle_doubt(stream)?;
-            match Note::find(&stream.note()?) {
-                Found::Note(note) => Ok(note.is_applying),
-                Found::Nothing => Ok(false),
-                // Perhaps somebody is writing the note.
-                Found::Torn => {
+            match StreamHeader::read(&stream.note()?) {
+                SharedHeader::Whole(shared) => Ok(shared.is_applying),
+                SharedHeader::Unset => Ok(false),
+                // Perhaps a process is writing the header now.
+                SharedHeader::Torn => {
                     let _lease = self.lease(stream)?;
                     is_due(stream)
                 }
@@ -80,16 +77,14 @@ impl Database {
         batches: &Batches,
         main: Real,
     ) -> Result<(), Failure> {
-        match replay(batches, main) {
-            Ok(()) => COUNTERS.recovery(),
-            Err(Refused::Conflict(_)) if self.settings.may_discard => {}
-            Err(Refused::Conflict(_)) if is_anew(&self.settings, main)? => {
+        match replay(batches, main)? {
+            Replayed::Done => COUNTERS.recovery(),
+            Replayed::Conflict(_) | Replayed::Damaged(_) if self.settings.may_discard => {}
+            Replayed::Conflict(_) if is_anew(&self.settings, main)? => {
                 set_aside(log, stream, &self.settings, &self.path)?
             }
-            Err(Refused::Conflict(what)) => return Err(conflict(&self.path, &what)),
-            Err(Refused::Failed(e)) if e.is_damage() && self.settings.may_discard => {}
-            Err(Refused::Failed(e)) if e.is_damage() => return Err(self.unreadable(&e)),
-            Err(Refused::Failed(e)) => return Err(e),
+            Replayed::Conflict(conflict) => return Err(self.conflict(conflict)),
+            Replayed::Damaged(damage) => return Err(self.unreadable(&damage)),
         }
         Ok(())
     }
@@ -97,21 +92,31 @@ impl Database {
 
 /// With the lease: whether the database may have transactions of the log in part.
 pub(super) fn is_due(stream: &Stream) -> Result<bool, Failure> {
-    match Note::find(&stream.note()?) {
-        Found::Note(note) => Ok(note.is_applying),
-        Found::Nothing => Ok(false),
-        Found::Torn => match read_live(stream) {
+    match StreamHeader::read(&stream.note()?) {
+        SharedHeader::Whole(shared) => Ok(shared.is_applying),
+        SharedHeader::Unset => Ok(false),
+        SharedHeader::Torn => Ok(match read_live(stream)? {
+            Contents::Live(live) => !live.batches.is_empty(),
+            Contents::Nothing => false,
             // Replay says what becomes of it.
-            Err(e) if e.is_damage() => Ok(true),
-            read => Ok(read?.is_some_and(|live| !live.batches.is_empty())),
-        },
+            Contents::Damaged(_) => true,
+        }),
     }
 }
 
 /// Brings the transactions into the database, durably.
-pub(super) fn replay(batches: &Batches, main: Real) -> Result<(), Refused> {
+pub(super) fn replay(batches: &Batches, main: Real) -> Result<Replayed, Failure> {
+    match replay_pages(batches, main) {
+        Ok(None) => Ok(Replayed::Done),
+        Ok(Some(conflict)) => Ok(Replayed::Conflict(conflict)),
+        Err(e) => e.damage().map(Replayed::Damaged),
+    }
+}
+
+/// As [`replay`]; damage is an error. A conflict is found before anything is written.
+fn replay_pages(batches: &Batches, main: Real) -> Result<Option<Conflict>, Failure> {
     let (Some((first, _)), Some((last, _))) = (batches.first(), batches.last()) else {
-        return Ok(());
+        return Ok(None);
     };
     let page_bytes = first.page_bytes;
     let is_chain = |pair: &[(Head, Vec<u8>)]| {
@@ -119,9 +124,11 @@ pub(super) fn replay(batches: &Batches, main: Real) -> Result<(), Refused> {
     };
     if !batches.windows(2).all(is_chain) {
         let text = "the log's transactions do not follow each other";
-        return Err(Failure::Damaged(text.into()).into());
+        return Err(Failure::Damaged(text.into()));
     }
-    check_front(first, last, main)?;
+    if let Some(conflict) = check_database_header(first, last, main)? {
+        return Ok(Some(conflict));
+    }
     let batches: Vec<(Head, Vec<Page<'_>>)> = batches
         .iter()
         .map(|(head, bytes)| Ok((*head, pages(bytes)?)))
@@ -130,9 +137,8 @@ pub(super) fn replay(batches: &Batches, main: Real) -> Result<(), Refused> {
     for (page, steps) in &plan.pages {
         let version = steps.version(*page, page_bytes, main)?;
         if steps.crc() != Some(crc32c::crc32c(&version)) {
-            return Err(Refused::Conflict(format!(
-                "page {page} differs from every version in the log"
-            )));
+            let text = format!("page {page} differs from every version in the log");
+            return Ok(Some(Conflict(text)));
         }
     }
     let bytes = |pages: u32| u64::from(pages) * page_bytes as u64;
@@ -146,22 +152,26 @@ pub(super) fn replay(batches: &Batches, main: Real) -> Result<(), Refused> {
     if main.size()? != bytes(last.pages_behind) {
         main.truncate(bytes(last.pages_behind))?;
     }
-    Ok(main.sync()?)
+    main.sync().map(|()| None)
 }
 
-/// Whether the database's header is one of the period's.
-fn check_front(first: &Head, last: &Head, main: Real) -> Result<(), Refused> {
-    let Some(front) = Front::read(main)? else {
-        return Err(Refused::Conflict("it is no database".into()));
+/// How the database's header differs from those of the period, if it does.
+fn check_database_header(
+    first: &Head,
+    last: &Head,
+    main: Real,
+) -> Result<Option<Conflict>, Failure> {
+    let Some(header) = DatabaseHeader::read(main)? else {
+        return Ok(Some(Conflict("it is no database".into())));
     };
-    if front.page_bytes != first.page_bytes {
-        return Err(Refused::Conflict("its page size is not the logged one".into()));
+    if header.page_bytes != first.page_bytes {
+        return Ok(Some(Conflict("its page size is not the logged one".into())));
     }
     let since = |counter: u32| counter.wrapping_sub(first.counter_before);
-    if since(front.change_counter) > since(last.counter_behind) {
-        return Err(Refused::Conflict("its change counter is outside the range in the log".into()));
+    if since(header.change_counter) > since(last.counter_behind) {
+        return Ok(Some(Conflict("its change counter is outside the range in the log".into())));
     }
-    Ok(())
+    Ok(None)
 }
 
 /// How each page comes to its last version.

@@ -1,5 +1,5 @@
-//! Syncs behind the commits of two processes, stepped by hand: whatever their order, what the log keeps gives what was
-//! committed over what the last sync made durable.
+//! Background syncs of two processes, stepped by hand. In any order of the steps, the log gives what was
+//! committed, over what the last sync made durable.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use log::{Log, Lsn, Options};
 
 use super::commit::Committed;
-use super::held::Held;
-use super::replay::replay;
+use super::held::HeldPages;
+use super::replay::{Replayed, replay};
 use crate::batch::background::take_over;
 use crate::database::Database;
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ use crate::format::wal;
 use crate::real::file::Opened;
 use crate::real::loaded::Below;
 use crate::stream::doubt::leave_doubt;
-use crate::stream::live::read_live;
+use crate::stream::live::{Contents, read_live};
 use crate::stream::settings::Settings;
 
 const PAGE_BYTES: usize = 512;
@@ -31,12 +31,12 @@ fn directory() -> TempDir {
     for name in ["nvram", "memory"] {
         std::fs::create_dir(home.path().join(name)).expect("directory");
     }
-    // As much as is needed for a header; what the pages hold is nobody's business here.
-    let mut front = [0; PAGE_BYTES];
-    front[..16].copy_from_slice(b"SQLite format 3\0");
-    front[16..18].copy_from_slice(&(PAGE_BYTES as u16).to_be_bytes());
-    front[28..32].copy_from_slice(&3_u32.to_be_bytes());
-    std::fs::write(path(&home), [&front[..], &[0; 2 * PAGE_BYTES]].concat()).expect("database");
+    // As much as is needed for a header; what the pages hold does not matter here.
+    let mut header = [0; PAGE_BYTES];
+    header[..16].copy_from_slice(b"SQLite format 3\0");
+    header[16..18].copy_from_slice(&(PAGE_BYTES as u16).to_be_bytes());
+    header[28..32].copy_from_slice(&3_u32.to_be_bytes());
+    std::fs::write(path(&home), [&header[..], &[0; 2 * PAGE_BYTES]].concat()).expect("database");
     home
 }
 
@@ -52,7 +52,7 @@ fn content(home: &TempDir) -> Vec<u8> {
 struct Process {
     database: Arc<Database>,
     main: Opened,
-    /// Where the log ended behind its last commit.
+    /// Where the log ended after its last commit.
     upto: u64,
 }
 
@@ -91,7 +91,7 @@ impl Process {
         for at in [24, 92] {
             page[at..at + 4].copy_from_slice(&counter.to_be_bytes());
         }
-        let mut held = Held::default();
+        let mut held = HeldPages::default();
         assert!(held.push(0, &page) && held.push(PAGE_BYTES as u64, &[value; PAGE_BYTES]));
         let done = self.database.commit_batch(main, &held);
         let Ok(Committed { sync_upto: Some(upto), .. }) = done else { panic!("no sync is due") };
@@ -112,10 +112,10 @@ impl Process {
 /// After a power cut that leaves `durable` of the database the log has the rest.
 fn assert_recovers(home: &TempDir, process: &mut Process, durable: &[u8]) {
     let newest = content(home);
-    let read = process.database.with_stream(read_live).expect("the log is whole");
-    let live = read.expect("it is open").expect("transactions");
+    let read = process.database.with_stream(read_live).expect("read").expect("it is open");
+    let Contents::Live(live) = read else { panic!("no transactions") };
     std::fs::write(path(home), durable).expect("cut");
-    assert!(replay(&live.batches, process.main.real()).is_ok());
+    assert!(matches!(replay(&live.batches, process.main.real()), Ok(Replayed::Done)));
     assert!(content(home) == newest, "something is lost");
 }
 
@@ -168,15 +168,15 @@ fn transactions_without_their_beginning_are_damage() {
         let read = process.database.with_stream(|stream| {
             stream.truncate_before(Lsn(begin))?;
             stream.append(&home::encode(upto))?;
-            read_live(stream).map(|live| live.map_or(0, |live| live.batches.len()))
+            read_live(stream)
         });
-        read.map(|found| found.expect("it is open"))
+        read.expect("read").expect("it is open")
     };
-    assert!(read(begin - 1).is_err_and(|e| e.is_damage()), "the database lacks the first");
-    assert!(matches!(read(begin), Ok(1)));
+    assert!(matches!(read(begin - 1), Contents::Damaged(_)), "the database lacks the first");
+    assert!(matches!(read(begin), Contents::Live(live) if live.batches.len() == 1));
 }
 
-/// Nobody may take the next sync for one that counts.
+/// The next sync does not count.
 #[test]
 fn regression_a_failed_sync_is_told_when_the_lease_can_be_had_again() {
     crate::test_load::load();
@@ -198,7 +198,10 @@ fn regression_a_failed_sync_is_told_when_the_lease_can_be_had_again() {
     assert!(database.background.take_failure().is_some());
     assert!(database.is_hot().is_err(), "nobody knows yet");
     rival.release();
-    assert!(database.release(main).is_err_and(|e| e.is_damage()), "the database lacks something");
+    assert!(
+        database.release(main).is_err_and(|e| e.damage().is_ok()),
+        "the database lacks something"
+    );
     assert!(matches!(database.is_hot(), Ok(true)));
     database.finish_hot(main).expect("replay");
     assert!(matches!(database.is_hot(), Ok(false)));
@@ -246,10 +249,10 @@ fn a_failed_sync_is_known_after_its_process_has_ended() {
     drop(process);
     rival.release();
     let (database, main) = (other.database.clone(), other.main.real());
-    // Its own sync is good: the kernel tells nobody twice.
+    // Its own sync is good: the kernel reports an error only once.
     for _ in 0..2 {
         assert!(
-            database.release(main).is_err_and(|e| e.is_damage()),
+            database.release(main).is_err_and(|e| e.damage().is_ok()),
             "the database lacks something"
         );
         assert!(matches!(database.is_hot(), Ok(true)));

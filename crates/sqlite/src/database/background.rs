@@ -1,4 +1,5 @@
-//! What a process knows of its own syncs of a database file. The operations are in `batch::background`.
+//! The state of this process's background syncs of one database. The operations are in
+//! `batch::background`, which also has the rules.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -11,14 +12,14 @@ use crate::real::file::Opened;
 /// A process's syncs of one database.
 #[derive(Default)]
 pub(crate) struct Background {
-    pub state: Mutex<State>,
+    pub state: Mutex<SyncState>,
     pub has_failed: AtomicBool,
-    /// A sync of the database failed, and the note does not say so yet.
+    /// A sync of the database failed, and the stream header does not say so yet.
     pub is_doubtful: AtomicBool,
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct SyncState {
     /// The process whose thread it is.
     pub process: u32,
     pub job: Option<Job>,
@@ -45,7 +46,7 @@ impl Background {
     }
 }
 
-impl State {
+impl SyncState {
     /// Takes the file of a job that is done.
     pub fn settle(&mut self) {
         if self.process != std::process::id() {

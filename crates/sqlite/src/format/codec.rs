@@ -17,17 +17,17 @@ pub(crate) const HEADER_BYTES: usize = 8;
 /// A body is at most this: 16 MiB of the log's record hold it also when it does not pack.
 pub(crate) const BODY_BYTES_MAX: usize = 15 << 20;
 
-/// What a record of frames or of pages has behind its head: how many there are, and each with numbers of its kind,
-/// form, bytes.
+/// The list in a record of frames or pages, after the head: the count, then for each item the numbers of
+/// its kind, the form, and the bytes.
 pub(crate) struct Items {
-    /// Behind room for the record's header.
+    /// The record so far, with room for its header.
     body: Vec<u8>,
     count_at: usize,
     count: u32,
 }
 
 impl Items {
-    /// None yet, behind a head.
+    /// An empty list after a head.
     pub(crate) fn behind(mut body: Vec<u8>) -> Items {
         let count_at = body.len();
         put(&mut body, 0);
@@ -66,7 +66,7 @@ pub(crate) fn begin(mut buffer: Vec<u8>) -> Vec<u8> {
     buffer
 }
 
-/// The record of a body that lies behind its header.
+/// Completes a record, whose body follows room for the header.
 pub(crate) fn finish(kind: u8, mut record: Vec<u8>) -> Vec<u8> {
     let body_bytes = u32_of(record.len() - HEADER_BYTES);
     let is_packed = pack(&mut record);
@@ -75,7 +75,7 @@ pub(crate) fn finish(kind: u8, mut record: Vec<u8>) -> Vec<u8> {
     record
 }
 
-/// Packs a body that lies behind its header, if that makes it smaller; whether it does.
+/// Packs the body, if that makes it smaller. Returns whether it does.
 fn pack(record: &mut Vec<u8>) -> bool {
     if record.len() < HEADER_BYTES + compress::MIN_BYTES {
         return false;

@@ -1,4 +1,4 @@
-//! The first bytes of a database file, as far as a transaction of pages has to know them
+//! The header of a database file, its first 100 bytes: page size, change counter, size in pages
 //! (the file format: <https://www.sqlite.org/fileformat2.html#the_database_header>).
 
 use crate::failure::Failure;
@@ -6,30 +6,30 @@ use crate::format::wal;
 use crate::real::file::Real;
 
 /// Bytes of the header.
-pub const FRONT_BYTES: usize = 100;
+pub const DATABASE_HEADER_BYTES: usize = 100;
 
 /// The header of a database file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Front {
+pub struct DatabaseHeader {
     /// Bytes of a page.
     pub page_bytes: usize,
     /// Its change counter.
     pub change_counter: u32,
     /// CRC32C of the header.
     pub crc: u32,
-    /// Pages; `None`: whoever wrote it last did not keep that field, and the file's size counts.
+    /// Pages. `None`: the last writer did not maintain that field, and the file's size counts.
     page_count: Option<u32>,
 }
 
-impl Front {
-    /// The header at the front of `bytes`; `None`: it is none.
-    pub fn parse(bytes: &[u8]) -> Option<Front> {
-        let bytes = bytes.get(..FRONT_BYTES)?;
+impl DatabaseHeader {
+    /// The header that `bytes` begin with; `None`: it is none.
+    pub fn parse(bytes: &[u8]) -> Option<DatabaseHeader> {
+        let bytes = bytes.get(..DATABASE_HEADER_BYTES)?;
         let be32 =
             |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let change_counter = wal::change_counter(bytes);
         let is_kept = be32(92) == change_counter && be32(28) > 0;
-        Some(Front {
+        Some(DatabaseHeader {
             page_bytes: wal::database_page_bytes(bytes)?,
             change_counter,
             crc: crc32c::crc32c(bytes),
@@ -38,10 +38,10 @@ impl Front {
     }
 
     /// That of an open database.
-    pub fn read(main: Real) -> Result<Option<Front>, Failure> {
-        let mut bytes = [0; FRONT_BYTES];
+    pub fn read(main: Real) -> Result<Option<DatabaseHeader>, Failure> {
+        let mut bytes = [0; DATABASE_HEADER_BYTES];
         let count = main.read(0, &mut bytes)?;
-        Ok(Front::parse(&bytes[..count]))
+        Ok(DatabaseHeader::parse(&bytes[..count]))
     }
 
     /// Pages of a database whose file has `file_bytes`.
@@ -60,8 +60,8 @@ impl Front {
 mod tests {
     use super::*;
 
-    fn bytes() -> [u8; FRONT_BYTES] {
-        let mut bytes = [0; FRONT_BYTES];
+    fn bytes() -> [u8; DATABASE_HEADER_BYTES] {
+        let mut bytes = [0; DATABASE_HEADER_BYTES];
         bytes[..16].copy_from_slice(b"SQLite format 3\0");
         bytes[16..18].copy_from_slice(&4096_u16.to_be_bytes());
         for at in [24, 92] {
@@ -73,14 +73,14 @@ mod tests {
 
     #[test]
     fn golden_header() {
-        let front = Front::parse(&bytes()).expect("valid");
-        assert_eq!((front.page_bytes, front.change_counter), (4096, 7));
-        assert_eq!((front.page_count(), front.pages_in(5 * 4096)), (Some(3), 3));
-        assert_eq!(front.pages_in(2 * 4096 + 9), 2, "the file is shorter");
-        assert_eq!(Front::parse(&bytes()[..99]), None);
+        let header = DatabaseHeader::parse(&bytes()).expect("valid");
+        assert_eq!((header.page_bytes, header.change_counter), (4096, 7));
+        assert_eq!((header.page_count(), header.pages_in(5 * 4096)), (Some(3), 3));
+        assert_eq!(header.pages_in(2 * 4096 + 9), 2, "the file is shorter");
+        assert_eq!(DatabaseHeader::parse(&bytes()[..99]), None);
         let mut old = bytes();
         old[95] = 6;
-        let old = Front::parse(&old).expect("valid");
+        let old = DatabaseHeader::parse(&old).expect("valid");
         assert_eq!((old.page_count(), old.pages_in(5 * 4096 + 1)), (None, 5));
     }
 }

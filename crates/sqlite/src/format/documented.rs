@@ -1,4 +1,5 @@
-//! `docs/format/sqlite.md` against what is written: offset, size and value of every field.
+//! A test of `docs/format/sqlite.md`: its tables give the offset, size and value of every field
+//! that the encoders write.
 
 use crate::format::base::{Base, Kind, Stale, encode_base};
 use crate::format::frames::{FramesHead, FramesWriter};
@@ -21,7 +22,7 @@ fn table(heading: &str, first: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Whether the fields of the table lie in `bytes` with these values, follow each other and fill them.
+/// Asserts that the fields of the table are in `bytes` with these values, without gaps, to the end.
 fn assert_fields(heading: &str, bytes: &[u8], values: &[(&str, u64)]) {
     let rows = table(heading, "offset");
     assert_eq!(rows.len(), values.len(), "{heading}");

@@ -49,7 +49,7 @@ pub struct FramesHead {
     pub salts: Salts,
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// The database's change counter behind the last frame.
+    /// The database's change counter after the last frame.
     pub change_counter: u32,
     /// Number of the first frame.
     pub first: u32,
@@ -59,7 +59,7 @@ pub struct FramesHead {
     pub is_big_endian: bool,
 }
 
-/// The frames behind the head of a record.
+/// The frames after the head of a record.
 pub fn frames<'a>(head: &FramesHead, bytes: &'a [u8]) -> Result<Vec<Frame<'a>>, Failure> {
     let mut take = Take(bytes);
     take.frames(head).ok_or_else(|| Failure::Damaged("a record's frames are cut short".into()))

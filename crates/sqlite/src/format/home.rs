@@ -1,4 +1,5 @@
-//! The record *home*: the database file holds, durably, what the records before an LSN say. Those behind it go on counting.
+//! The record *home*: the database file holds, durably, what the records before an LSN say. Records
+//! from that LSN on still count.
 
 use crate::format::codec::{Take, empty, finish};
 

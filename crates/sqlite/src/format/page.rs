@@ -1,5 +1,5 @@
-//! A page as it goes into a record: what changed against its last version, or against zeros, or
-//! the whole page.
+//! A page as a record stores it: the bytes that changed since the last version, the bytes that are
+//! not zero, or the whole page.
 //!
 //! ```text
 //! delta, sparse: for each 4 KiB of the page (smaller pages are filled up with zeros)
@@ -95,7 +95,7 @@ pub fn apply(form: Form, bytes: &[u8], page: &mut [u8]) -> Result<(), Failure> {
     if rest.is_empty() { Ok(()) } else { Err(wrong("bytes behind its end")) }
 }
 
-/// Where a page lies in the database.
+/// The offset of a page in the database file.
 pub fn page_at(page: u32, page_bytes: usize) -> u64 {
     u64::from(page - 1) * page_bytes as u64
 }

@@ -17,15 +17,15 @@ pub struct Head {
     pub page_bytes: usize,
     /// The database's change counter before the transaction.
     pub counter_before: u32,
-    /// And behind it.
+    /// And after it.
     pub counter_behind: u32,
-    /// Pages of the database before. What the file has behind them counts as zeros.
+    /// Pages of the database before it. What the file has beyond them counts as zeros.
     pub pages_before: u32,
-    /// And behind.
+    /// And after it.
     pub pages_behind: u32,
 }
 
-/// The transactions of a period: the head of each, and the bytes behind the head.
+/// The transactions of a period: the head of each, and the bytes after the head.
 pub type Batches = Vec<(Head, Vec<u8>)>;
 
 /// One page.
@@ -59,7 +59,7 @@ impl Writer {
         Writer(Items::behind(body))
     }
 
-    /// Adds page `number` against `base`, what the file has; `None`: it lies behind the database's end.
+    /// Adds page `number` against `base`, the page in the file. `None`: it is beyond the end of the database.
     pub fn push(&mut self, number: u32, base: Option<&[u8]>, page: &[u8]) {
         self.0.push(&[number, crc32c::crc32c(page)], base, page);
     }
@@ -70,7 +70,7 @@ impl Writer {
     }
 }
 
-/// The head of a body; the bytes behind it are for [`pages`].
+/// The head of a body; the bytes after it are for [`pages`].
 pub fn head(take: &mut Take<'_>) -> Option<Head> {
     let page_bytes = take.page_bytes().filter(|bytes| *bytes > 0)?;
     let [counter_before, counter_behind] = [take.u32()?, take.u32()?];
@@ -78,7 +78,7 @@ pub fn head(take: &mut Take<'_>) -> Option<Head> {
     Some(Head { page_bytes, counter_before, counter_behind, pages_before, pages_behind })
 }
 
-/// The pages behind the head of a record.
+/// The pages after the head of a record.
 pub fn pages(bytes: &[u8]) -> Result<Vec<Page<'_>>, Failure> {
     let mut take = Take(bytes);
     let found = read_pages(&mut take).filter(|_| take.0.is_empty());

@@ -1,4 +1,4 @@
-//! What a record of a database's stream says: one of four kinds.
+//! A record of a database's stream: one of four kinds.
 //!
 //! | kind | file | what it says |
 //! |---|---|---|
@@ -21,9 +21,9 @@ use crate::format::pages;
 pub enum Record {
     /// Voids all before it.
     Base(Base),
-    /// Frames of one generation; the bytes behind the head, to be read with [`frames::frames`].
+    /// Frames of one generation; the bytes after the head, to be read with [`frames::frames`].
     Frames(FramesHead, Vec<u8>),
-    /// Pages of a transaction in a rollback mode; the bytes behind the head.
+    /// Pages of a transaction in a rollback mode; the bytes after the head.
     Pages(pages::Head, Vec<u8>),
     /// The database holds what the records before this LSN say, durably.
     Home(u64),

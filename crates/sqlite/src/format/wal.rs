@@ -1,5 +1,6 @@
-//! SQLite's WAL file, as far as it has to be understood: headers, checksums, the chain of frames
-//! (the file format: <https://www.sqlite.org/fileformat2.html#walformat>).
+//! The bytes of SQLite's WAL file, as far as the extension reads them: the header, frame headers,
+//! and the chain of checksums (the file format:
+//! <https://www.sqlite.org/fileformat2.html#walformat>).
 
 /// Bytes of the file's header.
 pub const HEADER_BYTES: usize = 32;
@@ -8,7 +9,7 @@ pub const FRAME_HEADER_BYTES: usize = 24;
 
 const MAGIC: u32 = 0x377f_0682;
 
-/// Salts of a generation: a WAL that begins again from its front gets other ones.
+/// Salts of a generation: a WAL that begins again from its start gets other ones.
 pub type Salts = [u8; 8];
 /// The two words of SQLite's running checksum.
 pub type Checksum = [u32; 2];
@@ -84,7 +85,7 @@ impl Steps {
         Steps([dot(a, d, b, e), dot(a, e, b, f), dot(b, e, c, f)])
     }
 
-    /// What `sum` is behind them.
+    /// `sum` after these steps.
     fn over_zeros(self, [s0, s1]: Checksum) -> Checksum {
         let Steps([a, b, c]) = self;
         let dot = |x: u32, y: u32| x.wrapping_mul(s0).wrapping_add(y.wrapping_mul(s1));
@@ -264,7 +265,7 @@ mod tests {
         [s0, s1]
     }
 
-    /// Whatever lies before a page.
+    /// With any sum before a page.
     #[test]
     fn a_page_has_a_checksum_by_itself() {
         let mut random = fastrand::Rng::with_seed(5);

@@ -1,25 +1,29 @@
-//! What a transaction wrote to the WAL since the last sync, kept so that its commit need not read it back.
+//! The frames that a connection wrote to the WAL since the last sync, in memory, so that a commit
+//! does not read the file.
 //!
-//! SQLite writes the frames of a transaction one behind the other, header and page in two, and sometimes writes over
-//! some of them again before it syncs (savepoints, checksums). What is kept is what the file holds, but for a header at its end that
-//! waits for its page, or nothing: after a gap, a failed write or too many bytes the commit reads the file. A transaction that is rolled back
-//! says nothing, and others may write in the same places after it, so each begins with nothing
-//! (`Pending::belongs_to`), and whoever uses these bytes finds out whether they follow what they are taken to follow (`tail`).
+//! SQLite writes the frames of a transaction one after the other, each as a header and a page.
+//! Before the sync it may write some of them again (savepoints, checksums).
+//!
+//! Invariant: the kept bytes are what the file holds, except for a frame header at their end that
+//! waits for its page. After a gap, a failed write, or too many bytes nothing is kept, and the
+//! commit reads the file. The file is not told of a rollback, and another connection may then write
+//! at the same offsets, so each transaction starts with nothing (`Pending::belongs_to`). The user
+//! of these bytes checks that they follow the last logged frame (`tail`).
 
 use std::ops::Range;
 
 use crate::format::wal::{FRAME_HEADER_BYTES, FrameHeader, Header};
 use crate::frames::wal_index::Counted;
 
-/// So much is kept; what is more goes to the file itself at the commit (`database`).
+/// At most this is kept. A larger transaction makes the file itself durable (`wal::commit`).
 const KEPT_BYTES_MAX: usize = (1 << 20) + (128 << 10);
-/// So much memory stays for the next transaction.
+/// At most this much memory is kept for the next transaction.
 const IDLE_BYTES_MAX: usize = 64 << 10;
 
 /// What a transaction wrote since the last sync.
 #[derive(Debug, Default)]
 pub struct Pending {
-    /// Where, with whatever lies between.
+    /// From the first byte written to the last, including gaps.
     written: Range<u64>,
     /// What, from the front of `written` on; all of it if `is_whole`.
     bytes: Vec<u8>,
@@ -38,7 +42,7 @@ impl Pending {
         self.written.is_empty()
     }
 
-    /// Where it was written, with whatever lies between.
+    /// From the first byte written to the last, including gaps.
     pub fn written(&self) -> Range<u64> {
         self.written.clone()
     }
@@ -48,7 +52,7 @@ impl Pending {
         (self.is_whole && !self.is_empty()).then_some(&self.bytes)
     }
 
-    /// The header of the first frame that was written, if it was kept and lies where frames do.
+    /// The header of the first frame that was written, if it was kept and is at the offset of a frame.
     pub fn first_frame(&self, header: &Header) -> Option<FrameHeader> {
         let first = header.frames_before(self.written.start) + 1;
         let is_frame = self.written.start == header.frame_at(first);
@@ -65,8 +69,8 @@ impl Pending {
         }
     }
 
-    /// Whether SQLite counted just `frames` when it began to write this, so that the first frame behind them follows
-    /// the last of them.
+    /// Whether SQLite counted just `frames` when it began to write this, so that the next frame continues
+    /// the chain from the last of them.
     pub fn follows(&self, frames: &Counted) -> bool {
         frames.frames > 0 && self.counted.as_ref() == Some(frames)
     }
@@ -83,7 +87,7 @@ impl Pending {
         self.extend(at..at + bytes.len() as u64);
     }
 
-    /// Keeps a frame's header that is to be written together with what comes behind it; `false`: it is to be written now.
+    /// Holds a frame's header until its page comes. `false`: the caller writes the header now.
     /// Only when nothing is held.
     pub fn hold(&mut self, at: u64, header: &[u8]) -> bool {
         debug_assert!(!self.is_held && header.len() == FRAME_HEADER_BYTES);
@@ -96,8 +100,8 @@ impl Pending {
         true
     }
 
-    /// What is to be written now that `bytes` are, at `at`: the header that is held and they, if they come right behind
-    /// it; where. Nothing is held any more then.
+    /// The held header and `bytes` as one piece, with its offset, if `bytes` at `at` follow the header directly.
+    /// Afterwards nothing is held.
     pub fn with_held(&mut self, at: u64, bytes: &[u8]) -> Option<(u64, &[u8])> {
         let is_kept = self.bytes.len() + bytes.len() <= KEPT_BYTES_MAX;
         if !self.is_held || at != self.written.end || !is_kept {
@@ -129,14 +133,14 @@ impl Pending {
         self.extend(at);
     }
 
-    /// What is kept, for somebody who leaves other memory in its place. Nothing was written then.
+    /// Hands out the memory of what is kept, for the caller to swap. Afterwards nothing is kept.
     pub fn take(&mut self) -> &mut Vec<u8> {
         debug_assert!(!self.is_held, "it would never be written");
         (self.written, self.is_whole, self.counted) = (0..0, false, None);
         &mut self.bytes
     }
 
-    /// A sync has come, or the WAL begins from its front.
+    /// A sync has come, or the WAL begins from its start.
     pub fn clear(&mut self) {
         let bytes = self.take();
         bytes.clear();

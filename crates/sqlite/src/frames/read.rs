@@ -1,4 +1,5 @@
-//! Reading a connection's files: the WAL's header, the header of a frame, and the database's change counter.
+//! Reads a connection's files: the WAL's header, a frame's header, and the database's change
+//! counter.
 
 use std::ops::Range;
 
@@ -35,9 +36,9 @@ pub fn frame_header(
 
 /// The change counter of the database file.
 pub fn change_counter(main: Real) -> Result<u32, Failure> {
-    let mut front = [0; 28];
-    main.read(0, &mut front)?;
-    Ok(wal::change_counter(&front))
+    let mut header = [0; 28];
+    main.read(0, &mut header)?;
+    Ok(wal::change_counter(&header))
 }
 
 /// Writes what the file has there again, so that the next sync counts for it, whatever became of an earlier one.

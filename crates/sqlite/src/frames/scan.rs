@@ -1,4 +1,4 @@
-//! All frames of a WAL file whose checksums form one chain from its header.
+//! Scans a WAL file: its header, and all frames whose checksums form one chain from it.
 
 use crate::failure::Failure;
 use crate::format::wal::{Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};

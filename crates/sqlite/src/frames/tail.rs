@@ -1,10 +1,12 @@
-//! The whole transactions behind what is logged: a chain of frames whose checksums go on from the last logged
-//! one, from memory when this connection has just written all of them, else from the file.
+//! The whole transactions that follow the last logged frame: a chain of frames whose checksums
+//! continue from it.
 //!
-//! The checksums of what this connection has just written are SQLite's of the same bytes. What they go on from is the last frame
-//! that SQLite counted before: when that is the last logged one the chain is whole, and no page has to be summed again. It is not when
-//! somebody else wrote over what was logged (`database::tests` does that); then, and whenever what
-//! SQLite counted is not known, the chain is followed.
+//! The frames come from memory if this connection has just written all of them, otherwise from the
+//! file. The checksums of frames from memory are SQLite's own, of the same bytes. They continue
+//! from the last frame that SQLite counted when the transaction began. If that is the last logged
+//! frame, the chain is whole and no page is summed again. It is not if another process wrote over
+//! the logged frames (`wal::tests` does that). In that case, and if SQLite's count is unknown, the
+//! chain is computed.
 
 use std::borrow::Cow;
 
@@ -13,11 +15,11 @@ use crate::format::wal::{Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
 use crate::frames::pending::Pending;
 use crate::frames::wal_index::Counted;
 use crate::real::file::Real;
-use crate::stream::note::Note;
+use crate::stream::header::StreamHeader;
 
 /// More frames than this at once, in bytes, make the file itself durable: a large write costs the same there.
 pub const DIRECT_BYTES: u64 = 1 << 20;
-/// The frames behind the last logged one, up to the last that ends a transaction.
+/// The frames after the last logged one, up to the last that ends a transaction.
 pub struct Tail<'a> {
     /// Checksum of the frame before the first.
     pub before: Checksum,
@@ -34,11 +36,11 @@ impl<'a> Tail<'a> {
     pub fn find(
         header: &Header,
         wal: Real,
-        note: &Note,
+        shared: &StreamHeader,
         pending: &'a Pending,
     ) -> Result<Option<Tail<'a>>, Failure> {
-        let (logged, before) = match note.salts == header.salts && note.logged > 0 {
-            true => (note.logged, note.checksum),
+        let (logged, before) = match shared.salts == header.salts && shared.logged > 0 {
+            true => (shared.logged, shared.checksum),
             false => (0, header.checksum),
         };
         let written = pending.written();

@@ -1,12 +1,15 @@
-//! The newest version of each page of a generation: in which frame it is, and of a few pages the bytes.
+//! The newest version of each page of a generation: the number of its frame, and the bytes of a few
+//! pages.
 //!
-//! A transaction that leaves the database smaller ends the versions of the pages behind its end: a checkpoint may cut
-//! them off the database file before they come back. What comes back has no version before it, in this generation.
+//! A transaction that makes the database smaller ends the versions of the pages beyond the new end:
+//! a checkpoint may cut them off the database file. A page that comes back has no earlier version
+//! in this generation.
 //!
-//! What a process remembers here is right as long as nobody wrote frames again that it knows. That happens when
-//! whoever logged them failed or died before SQLite counted them; a program without the extension
-//! says nothing of it. But a frame's checksum goes over all frames before it: what is remembered is
-//! right when the last frame that it is about still has the checksum that is remembered with it.
+//! Invariant: what a process remembers is valid while the frames that it knows are not written
+//! again. They are, if the process that logged them failed or died before SQLite counted them, and
+//! a program without the extension does not announce that. But the checksum of a frame covers all
+//! frames before it. So what is remembered is valid if the last frame that it covers still has the
+//! remembered checksum.
 
 use std::ops::RangeInclusive;
 
@@ -19,11 +22,11 @@ use crate::frames::pending::Pending;
 use crate::frames::read::{Files, frame_header};
 use crate::frames::tail::Tail;
 use crate::real::file::Real;
-use crate::stream::note::Note;
+use crate::stream::header::StreamHeader;
 
-/// So much of pages is remembered, of one database.
+/// At most this many bytes of pages are remembered for one database.
 const IMAGES_BYTES_MAX: usize = 64 << 10;
-/// So much memory stays for the next record.
+/// At most this much memory is kept for the next record.
 const RECORD_BYTES_MAX: usize = 64 << 10;
 
 /// What this process remembers of a generation; all of it can be found again.
@@ -34,9 +37,9 @@ pub struct Versions {
     upto: u32,
     checksum: Checksum,
     frame_of: FxHashMap<u32, u32>,
-    /// No page of these is behind it.
+    /// The largest page number of these.
     last_page: u32,
-    /// The fewest that the database had behind a transaction of these frames: what its file has behind them does not
+    /// The fewest that the database had after a transaction of these frames: what its file has after them does not
     /// count.
     fewest_pages: Option<u32>,
     /// The change counter in this frame of page 1; in the database with 0.
@@ -49,12 +52,17 @@ pub struct Versions {
 
 impl Versions {
     /// Learns the logged frames that others wrote.
-    pub fn catch_up(&mut self, header: &Header, wal: Real, note: &Note) -> Result<(), Failure> {
-        if !self.is_right(header, wal, note)? {
+    pub fn catch_up(
+        &mut self,
+        header: &Header,
+        wal: Real,
+        shared: &StreamHeader,
+    ) -> Result<(), Failure> {
+        if !self.is_right(header, wal, shared)? {
             let (salts, checksum) = (header.salts, header.checksum);
             *self = Versions { salts, checksum, ..Versions::default() };
         }
-        while self.upto < note.logged {
+        while self.upto < shared.logged {
             let number = self.upto + 1;
             let frame = frame_header(header, wal, number)?
                 .filter(|frame| frame.salts == header.salts)
@@ -72,7 +80,7 @@ impl Versions {
         self.frame_of.insert(frame.page, number)
     }
 
-    /// Behind a frame that may end a transaction.
+    /// Ends a transaction, if the frame does.
     fn end(&mut self, frame: &FrameHeader) {
         let pages = frame.commit_pages;
         if pages == 0 {
@@ -86,16 +94,16 @@ impl Versions {
     }
 
     /// Whether the frames that are known are the first ones of those that are logged.
-    fn is_right(&self, header: &Header, wal: Real, note: &Note) -> Result<bool, Failure> {
-        if self.salts != header.salts || self.upto > note.logged {
+    fn is_right(&self, header: &Header, wal: Real, shared: &StreamHeader) -> Result<bool, Failure> {
+        if self.salts != header.salts || self.upto > shared.logged {
             return Ok(false);
         }
         #[cfg(feature = "canary")]
         if crate::canary::is(crate::canary::Broken::TrustsVersions) {
             return Ok(true);
         }
-        if self.upto == note.logged {
-            return Ok(self.checksum == note.checksum);
+        if self.upto == shared.logged {
+            return Ok(self.checksum == shared.checksum);
         }
         if self.upto == 0 {
             return Ok(true);
@@ -110,10 +118,10 @@ impl Versions {
         &mut self,
         header: &Header,
         files: Files,
-        note: &Note,
+        shared: &StreamHeader,
         tail: &Tail<'_>,
     ) -> Result<Vec<u8>, Failure> {
-        let (first, new) = (note.logged + 1, &tail.frames[..]);
+        let (first, new) = (shared.logged + 1, &tail.frames[..]);
         let frame_bytes = header.page_bytes + FRAME_HEADER_BYTES;
         let head = FramesHead {
             salts: header.salts,
@@ -184,7 +192,7 @@ impl Versions {
         }
     }
 
-    /// The database's change counter behind the frames `new`.
+    /// The database's change counter after the frames `new`.
     fn change_counter_behind(
         &mut self,
         header: &Header,
@@ -202,16 +210,16 @@ impl Versions {
         {
             return Ok(counter);
         }
-        let mut front = [0; 28];
+        let mut database_header = [0; 28];
         match number {
-            0 => files.main.read(0, &mut front)?,
+            0 => files.main.read(0, &mut database_header)?,
             number => {
                 let at = header.frame_at(number) + FRAME_HEADER_BYTES as u64;
-                files.wal.read(at, &mut front)?
+                files.wal.read(at, &mut database_header)?
             }
         };
-        self.counter = Some((number, wal::change_counter(&front)));
-        Ok(wal::change_counter(&front))
+        self.counter = Some((number, wal::change_counter(&database_header)));
+        Ok(wal::change_counter(&database_header))
     }
 }
 

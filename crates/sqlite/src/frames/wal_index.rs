@@ -1,6 +1,7 @@
-//! What SQLite counts of a WAL: the header of its index, in the shared memory of all who have the database open
-//! (<https://www.sqlite.org/walformat.html#the_wal_index_header>). Who has the lock for writing finds there what the frames that it
-//! writes follow.
+//! The frames that SQLite counts: the header of the WAL's index, in the shared memory of all
+//! connections (<https://www.sqlite.org/walformat.html#the_wal_index_header>).
+//!
+//! A connection that holds the write lock finds here which frame its own frames follow.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -45,7 +46,7 @@ impl WalIndex {
     }
 
     fn header(self, at: usize) -> [u32; HEADER_WORDS] {
-        // SAFETY: both headers lie in the region, which is mapped and aligned (`new`); SQLite changes them in other
+        // SAFETY: both headers are in the region, which is mapped and aligned (`new`); SQLite changes them in other
         // processes and threads, with plain stores of words.
         std::array::from_fn(|index| unsafe {
             AtomicU32::from_ptr(self.0.as_ptr().add(at + index)).load(Ordering::Relaxed)

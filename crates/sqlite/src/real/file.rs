@@ -1,4 +1,4 @@
-//! A file of the VFS below, through its own methods.
+//! A file of the VFS below, used through its own methods.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -24,12 +24,12 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// Most that is written at once; pieces end where blocks do.
+/// The most bytes of one write. A piece ends at the end of a block.
 const WRITE_BYTES_MAX: usize = 31 * BLOCK_BYTES as usize;
 const BLOCK_BYTES: u64 = 4096;
 
-/// An open file of the VFS below. Whoever makes one answers for it being open while it is used, and
-/// used by one thread at a time.
+/// An open file of the VFS below. Its maker guarantees that the file is open while this is used, and
+/// that one thread at a time uses it.
 #[derive(Clone, Copy)]
 pub struct Real(*mut sqlite3_file);
 
@@ -40,7 +40,8 @@ impl Real {
         Real(file)
     }
 
-    /// The bytes at `at`; behind the file's end zeros. How many were there. At most 1 GiB at once.
+    /// Reads the bytes at `at`, zeros beyond the end of the file. Returns how many are in the file. At most
+    /// 1 GiB at once.
     pub fn read(&self, at: u64, buf: &mut [u8]) -> Result<usize, Failure> {
         let count = c_int::try_from(buf.len()).expect("1 GiB at most");
         let to: *mut c_void = buf.as_mut_ptr().cast();
@@ -101,7 +102,7 @@ impl Real {
         let _ = call!(self.0, xFileControl, SQLITE_FCNTL_SIZE_HINT, argument.cast());
     }
 
-    /// Whether its path is that of another file, or nobody can say.
+    /// Whether its path leads to another file, or that cannot be told.
     pub fn has_moved(&self) -> bool {
         let mut has_moved: c_int = 1;
         let argument: *mut c_int = &mut has_moved;
@@ -109,7 +110,7 @@ impl Real {
         rc != SQLITE_OK || has_moved != 0
     }
 
-    /// From SQLite's shared lock to its exclusive one; `false`: somebody is in.
+    /// From SQLite's shared lock to its exclusive one. `false`: another connection has a lock.
     pub fn lock_exclusive_too(&self) -> Result<bool, Failure> {
         let rc = call!(self.0, xLock, SQLITE_LOCK_EXCLUSIVE);
         if rc & 0xff == SQLITE_BUSY {
@@ -123,7 +124,7 @@ impl Real {
         check(call!(self.0, xUnlock, SQLITE_LOCK_SHARED), "unlocking")
     }
 
-    /// Keeps everybody else out of the database; `false`: somebody is in.
+    /// Takes the exclusive lock of the database. `false`: another connection has a lock.
     pub fn lock_exclusive(&self) -> Result<bool, Failure> {
         for level in [SQLITE_LOCK_SHARED, SQLITE_LOCK_EXCLUSIVE] {
             let rc = call!(self.0, xLock, level);
@@ -136,7 +137,7 @@ impl Real {
         Ok(true)
     }
 
-    /// Lets the others in again.
+    /// Releases the lock.
     pub fn unlock(&self) -> Result<(), Failure> {
         check(call!(self.0, xUnlock, SQLITE_LOCK_NONE), "unlocking")
     }

@@ -1,4 +1,4 @@
-//! What is fixed when the extension is loaded: SQLite's functions and the VFS below.
+//! What is fixed when the extension is loaded: SQLite's functions, and the VFS below.
 
 use std::sync::OnceLock;
 

@@ -1,19 +1,22 @@
-//! After a restart of the machine: what was logged is brought into the database file, before anybody reads it.
+//! Recovery after a restart of the machine: what the log holds is written to the database file,
+//! before any connection reads it.
 //!
 //! | the WAL file | what is done |
 //! |---|---|
-//! | holds all logged frames | they are written once more and synced; SQLite's own recovery reads them |
-//! | the log's generation, not all frames | roll forward |
-//! | a generation that is known to be stale | roll forward |
-//! | anything else, and the database holds what was logged | nothing |
+//! | has all logged frames | they are written again and synced; SQLite's own recovery reads them |
+//! | is of the log's generation, without all logged frames | roll forward |
+//! | is of a generation that the log knows to be stale | roll forward |
+//! | anything else, and the database has the logged pages | nothing |
 //! | anything else | conflict |
 //!
-//! *Roll forward*: the last version of each page is computed and compared with its checksum; then all are
-//! written to the database, which is synced; then the WAL is emptied and synced; then the log is closed. The
-//! steps may be cut and done again: until the log is closed it gives the same versions over any mixture
-//! of the old and new pages, and the stale WAL is not read by anybody before.
+//! *Roll forward*: the last version of each page is computed and compared with its checksum. Then
+//! all pages are written to the database, which is synced. Then the WAL is emptied and synced, and
+//! the log is closed. These steps may be interrupted and done again: until the log is closed, it
+//! gives the same versions over any mixture of old and new pages, and no connection reads the stale
+//! WAL before.
 //!
-//! A *conflict* is found before anything is written. An empty database is a new one, whatever there is (`aside`).
+//! A *conflict* is found before anything is written. An empty database is a new one, whatever the
+//! log and the WAL hold (`stream::aside`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -21,8 +24,8 @@ use std::time::{Duration, Instant};
 use log::{Log, Stream};
 
 use crate::counters::COUNTERS;
-use crate::database::{Database, conflict};
-use crate::failure::Failure;
+use crate::database::Database;
+use crate::failure::{Conflict, Failure};
 use crate::format::base::{Base, Kind};
 use crate::format::frames::frames;
 use crate::format::page::page_at;
@@ -32,18 +35,18 @@ use crate::frames::scan::Scan;
 use crate::real::file::{Opened, Real};
 use crate::recovery::roll_forward::{Logged, Plan, roll_forward};
 use crate::stream::aside::{is_anew, set_aside};
+use crate::stream::header::SharedHeader;
 use crate::stream::lease::{self, Lease};
 use crate::stream::live::{Live, holds_records};
-use crate::stream::note::Found;
 
-/// How long somebody else may recover, or have the database open, before opening fails.
+/// How long another process may recover, or have the database open, before opening fails.
 const OTHERS_WAIT: Duration = Duration::from_secs(5);
 
 /// What is to be done.
 enum Verdict {
     Leave,
     RollForward,
-    Conflict(String),
+    Conflict(Conflict),
 }
 
 impl Database {
@@ -51,7 +54,7 @@ impl Database {
     pub fn recover(&self, main: Real, is_writable: bool) -> Result<(), Failure> {
         let done = self.with_log(|log, stream| {
             let begin = Instant::now();
-            while lease::find_note(stream)? == Found::Nothing {
+            while lease::find_header(stream)? == SharedHeader::Unset {
                 let is_last = begin.elapsed() >= OTHERS_WAIT;
                 if self.try_recover(log, stream, main, is_writable, is_last)? {
                     break;
@@ -63,10 +66,10 @@ impl Database {
         done.map_or(Ok(()), Ok)
     }
 
-    /// When the database was deleted while the machine ran on, sets aside what the log holds of the old one.
+    /// If the database was deleted while the machine ran, sets aside what the log holds of the old one.
     fn begin_anew(&self, log: &Log, stream: &Stream, main: Real) -> Result<(), Failure> {
         let is_due = || Ok(is_anew(&self.settings, main)? && holds_records(stream)?);
-        // Who has it locked began it.
+        // A connection that has it locked has written to it.
         if !is_due()? || !main.lock_exclusive()? {
             return Ok(());
         }
@@ -82,7 +85,7 @@ impl Database {
         done
     }
 
-    /// Whether it is done; `false`: somebody else has the database open, and it is not the last try.
+    /// Whether it is done. `false`: another connection has the database open, and this is not the last try.
     fn try_recover(
         &self,
         log: &Log,
@@ -95,8 +98,8 @@ impl Database {
             return self.settle(stream).map(|()| true);
         };
         let is_locked = is_writable && main.lock_exclusive()?;
-        if lease::find_note(stream)? != Found::Nothing {
-            // Whoever had it locked has recovered it.
+        if lease::find_header(stream)? != SharedHeader::Unset {
+            // The connection that had it locked has recovered it.
             return if is_locked { main.unlock().map(|()| true) } else { Ok(true) };
         }
         if !is_locked && is_writable && !is_last {
@@ -142,7 +145,7 @@ impl Database {
                 COUNTERS.recovery();
             }
             Verdict::Conflict(_) if self.settings.may_discard && may_write => {}
-            Verdict::Conflict(what) => return Err(conflict(&self.path, &what)),
+            Verdict::Conflict(conflict) => return Err(self.conflict(conflict)),
         }
         if !may_write {
             return Ok(());
@@ -172,9 +175,9 @@ impl Database {
     /// Says that the log holds nothing for the database.
     fn settle(&self, stream: &Stream) -> Result<(), Failure> {
         let _lease = Lease::take(stream)?;
-        match lease::find_note(stream)? {
-            Found::Nothing => lease::close(stream),
-            Found::Torn | Found::Note(_) => Ok(()),
+        match lease::find_header(stream)? {
+            SharedHeader::Unset => lease::close(stream),
+            SharedHeader::Torn | SharedHeader::Whole(_) => Ok(()),
         }
     }
 }
@@ -191,8 +194,8 @@ fn logged_frames(live: &Live) -> Result<Vec<Logged<'_>>, Failure> {
     Ok(logged)
 }
 
-/// Writes the logged frames of the WAL once more: when the sync behind this failed in an earlier recovery the kernel has told
-/// so once, and takes them for written.
+/// Writes the logged frames of the WAL once more. If the sync after this failed in an earlier recovery,
+/// the kernel reported that once, and counts the frames as written.
 fn write_logged(
     live: &Live,
     logged: &[Logged<'_>],
@@ -205,6 +208,11 @@ fn write_logged(
         }
         _ => Ok(()),
     }
+}
+
+/// A conflict.
+fn conflict(what: impl Into<String>) -> Result<Verdict, Failure> {
+    Ok(Verdict::Conflict(Conflict(what.into())))
 }
 
 fn judge(
@@ -221,21 +229,19 @@ fn judge(
         Some((_, scan)) if base.stale.iter().any(|stale| stale.salts == scan.header.salts) => {
             let known = base.stale.iter().find(|stale| stale.salts == scan.header.salts);
             if known.is_some_and(|stale| scan.committed() > stale.frames) {
-                return Ok(Verdict::Conflict(
-                    "its WAL is of an earlier generation, and frames were added to it".into(),
-                ));
+                return conflict(
+                    "its WAL is of an earlier generation, and frames were added to it",
+                );
             }
             if live.frames.first().is_some_and(|(head, _)| head.first != 1) {
-                return Ok(Verdict::Conflict("its WAL lost what had been synced".into()));
+                return conflict("its WAL lost what had been synced");
             }
             judge_pages(live, logged, None, main)
         }
         _ if logged.is_empty() => Ok(Verdict::Leave),
         _ if is_settled(base, logged, main)? => Ok(Verdict::Leave),
-        Some(_) => {
-            Ok(Verdict::Conflict("its WAL belongs to a generation that is not in the log".into()))
-        }
-        None => Ok(Verdict::Conflict("its WAL is gone or empty".into())),
+        Some(_) => conflict("its WAL belongs to a generation that is not in the log"),
+        None => conflict("its WAL is gone or empty"),
     }
 }
 
@@ -251,7 +257,7 @@ fn judge_same(
     let before = live.frames.first().map(|(head, _)| (head.first - 1, head.checksum));
     let is_durable_there = base.kind != Kind::Durable || is_kept(base.frames, base.checksum);
     if !is_durable_there || before.is_some_and(|(upto, sum)| !is_kept(upto, sum)) {
-        return Ok(Verdict::Conflict("its WAL lost or changed what had been synced".into()));
+        return conflict("its WAL lost or changed what had been synced");
     }
     let Some((last, _)) = logged.last() else { return Ok(Verdict::Leave) };
     for (number, frame) in logged.iter().take_while(|(number, _)| *number <= scan.committed()) {
@@ -262,7 +268,7 @@ fn judge_same(
             && found.checksum == frame.checksum;
         if !is_same {
             let text = format!("frame {number} of its WAL differs from the logged frame");
-            return Ok(Verdict::Conflict(text));
+            return conflict(text);
         }
     }
     if scan.valid() >= *last {
@@ -278,16 +284,16 @@ fn judge_pages(
     held: Option<(Real, &Scan)>,
     main: Real,
 ) -> Result<Verdict, Failure> {
-    let mut front = [0; 100];
-    let count = main.read(0, &mut front)?;
-    if let Some(page_bytes) = wal::database_page_bytes(&front[..count])
+    let mut header = [0; 100];
+    let count = main.read(0, &mut header)?;
+    if let Some(page_bytes) = wal::database_page_bytes(&header[..count])
         && page_bytes != live.base.page_bytes
     {
-        return Ok(Verdict::Conflict("its page size is not the logged one".into()));
+        return conflict("its page size is not the logged one");
     }
     let newest =
         live.frames.last().map_or(live.base.change_counter, |(head, _)| head.change_counter);
-    let counter = wal::change_counter(&front);
+    let counter = wal::change_counter(&header);
     let since = |counter: u32| counter.wrapping_sub(live.base.change_counter);
     let is_known = match live.base.kind {
         // The database may have been written since the generation began, and not be durable yet.
@@ -295,15 +301,13 @@ fn judge_pages(
         Kind::Begin | Kind::Closed => since(counter) <= since(newest),
     };
     if !is_known {
-        return Ok(Verdict::Conflict("its change counter is outside the range in the log".into()));
+        return conflict("its change counter is outside the range in the log");
     }
     let plan = Plan::new(live, logged, held.map(|(_, scan)| scan));
     for (page, steps) in &plan.pages {
         let version = steps.version(*page, &plan, logged, held, main)?;
         if steps.last(logged).is_some_and(|frame| !frame.holds(&version)) {
-            return Ok(Verdict::Conflict(format!(
-                "page {page} differs from every version in the log"
-            )));
+            return conflict(format!("page {page} differs from every version in the log"));
         }
     }
     Ok(Verdict::RollForward)

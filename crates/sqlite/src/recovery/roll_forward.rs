@@ -1,4 +1,5 @@
-//! The last version of each page that the log's frames lead to, and its way into the database.
+//! Computes the last version of each page from the logged frames, and writes all of them to the
+//! database.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ pub type Logged<'a> = (u32, Frame<'a>);
 /// Where the last version of each page comes from.
 pub struct Plan {
     page_bytes: usize,
-    /// The database's size behind the last transaction.
+    /// The database's size after the last transaction.
     page_count: u32,
     /// By number.
     pub pages: BTreeMap<u32, Steps>,
@@ -30,7 +31,7 @@ pub struct Steps {
 }
 
 impl Plan {
-    /// From the frames that the file has, and those of the log behind them.
+    /// From the frames that the file has, and the later ones of the log.
     pub fn new(live: &Live, logged: &[Logged<'_>], scan: Option<&Scan>) -> Plan {
         let first = logged.first().map_or(u32::MAX, |(number, _)| *number);
         let mut plan =
@@ -53,7 +54,7 @@ impl Plan {
         plan
     }
 
-    /// Behind a frame with these `commit_pages`. What comes back of the pages that the database does not have any more
+    /// After a frame with these `commit_pages`. What comes back of the pages that the database does not have any more
     /// was logged from zeros (`versions`).
     fn end(&mut self, commit_pages: u32) {
         if commit_pages > 0 {

@@ -1,9 +1,10 @@
-//! A database that was deleted and made anew is another one: what the log holds of the old one is set aside.
+//! Sets aside the records of a database that was deleted and made anew.
 //!
-//! A database of which the log holds anything has a page on the disk: a period of transactions begins with a sync of a
-//! database that has one, and so does a generation of a WAL. An empty file is therefore a new
-//! database. Its records are not brought home, nor are they deleted: they are copied, durably, into a stream of another
-//! name, before the log says that none of them counts.
+//! A database that the log has records of has at least one page on the disk: a period of
+//! transactions begins with a sync of a database that has one, and so does a generation of a WAL.
+//! So an empty file is a new database. The records of the old one are neither applied nor deleted:
+//! they are copied, durably, to a stream of another name, before the log says that none of them
+//! counts.
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ use crate::messages::tell;
 use crate::real::file::Real;
 use crate::stream::settings::Settings;
 
-/// As many as that of one name: somebody should have looked at them.
+/// At most this many streams are set aside under one name. Then the user has to remove some.
 const COUNT_MAX: usize = 1000;
 
 /// Whether the database is a new one, so that what the log holds is of one that was deleted.

@@ -1,14 +1,17 @@
-//! A failed sync of a database that cannot be noted, because another process keeps the lease of its stream, is left in the
-//! note of a stream of its own, whose lease is kept for microseconds only. So the process may end: whoever would say that the database is
-//! durable, and void records for that, hears of it first.
+//! Leaves word of a failed sync of a database, if another process holds the lease of the database's
+//! stream.
+//!
+//! The word is in the header of a stream of its own, whose lease is held for microseconds only. So
+//! the process that met the failure may end. Another process reads this stream before it records
+//! that the database is durable and voids records for that.
 
 use log::{Log, NOTE_BYTES, Stream};
 
 use crate::failure::Failure;
+use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{Lease, leave};
-use crate::stream::note::{Found, Note};
 
-/// What the note of that stream is while there is doubt.
+/// What the stream header of that stream is while there is doubt.
 const DOUBT: [u8; NOTE_BYTES] = [1; NOTE_BYTES];
 const NONE: [u8; NOTE_BYTES] = [0; NOTE_BYTES];
 
@@ -24,7 +27,7 @@ pub(crate) fn leave_doubt(log: &Log, database: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether another process left word of a failed sync. If so, the note of the database's stream, which is named
+/// Whether another process left word of a failed sync. If so, the stream header of the database's stream, which is named
 /// `database`, says it from now on. The caller holds the stream's lease, and calls this before anything says that the
 /// database is durable.
 pub(crate) fn hear_doubt(log: &Log, stream: &Stream, database: &str) -> Result<bool, Failure> {
@@ -38,16 +41,16 @@ pub(crate) fn hear_doubt(log: &Log, stream: &Stream, database: &str) -> Result<b
     Ok(is_due)
 }
 
-/// Says, with the lease, that the database may lack what the page cache shows: replay is due. `false`: whoever ended the
-/// period synced the database, and was told of the error, too.
+/// Says, with the lease, that the database may lack what the page cache shows: replay is due. `false`: no
+/// period is under way. The process that ended it synced the database, and got the error too.
 pub(crate) fn doubt(stream: &Stream) -> Result<bool, Failure> {
-    Ok(match Note::find(&stream.note()?) {
-        Found::Note(note) if note.has_pages => {
-            leave(stream, Note { is_applying: true, ..note });
+    Ok(match StreamHeader::read(&stream.note()?) {
+        SharedHeader::Whole(shared) if shared.has_pages => {
+            leave(stream, StreamHeader { is_applying: true, ..shared });
             true
         }
         // There is replay anyway.
-        Found::Torn => true,
-        Found::Note(_) | Found::Nothing => false,
+        SharedHeader::Torn => true,
+        SharedHeader::Whole(_) | SharedHeader::Unset => false,
     })
 }

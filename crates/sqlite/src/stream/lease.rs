@@ -1,4 +1,7 @@
-//! A database's stream of the log: the lease of who writes it, its note, and its end.
+//! Writes a database's stream: the lease of its writer, its header, its records and its end.
+//!
+//! A writer takes the lease, appends, and leaves the header for the next writer. Every function
+//! that changes the header is called with the lease.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +9,16 @@ use log::{LogError, Lsn, Stream};
 
 use crate::failure::Failure;
 use crate::format::base::{Base, encode_base};
-use crate::stream::note::{Found, Note};
+use crate::stream::header::{SharedHeader, StreamHeader};
 
-/// How long another process may keep the lease, which it does for microseconds.
+/// How long to wait for the lease. A process normally holds it for microseconds.
 const LEASE_WAIT: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 10 });
 
 /// The stream's lease, for as long as this lives.
 pub struct Lease<'a>(&'a Stream);
 
 impl Lease<'_> {
-    /// Waits until no other process has it.
+    /// Takes the lease; waits until no other process holds it.
     pub fn take(stream: &Stream) -> Result<Lease<'_>, Failure> {
         let mut busy_since = None;
         loop {
@@ -38,54 +41,64 @@ impl Drop for Lease<'_> {
     }
 }
 
+/// Appends a record; its LSN. `None`: the log's pool is too small for the record.
+pub fn append_if_it_fits(stream: &Stream, record: &[u8]) -> Result<Option<u64>, Failure> {
+    match stream.append(record) {
+        Ok(lsn) => Ok(Some(lsn.0)),
+        Err(LogError::TooLarge { .. }) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
 /// Appends a record; its LSN.
 pub fn append(stream: &Stream, record: &[u8]) -> Result<u64, Failure> {
     Ok(stream.append(record)?.0)
 }
 
-/// What the stream's note says.
-pub fn find_note(stream: &Stream) -> Result<Found, Failure> {
-    Ok(match Note::find(&stream.note()?) {
-        Found::Note(note) if note.end_lsn != stream.appended().0 => Found::Torn,
+/// What the stream's header says.
+pub fn find_header(stream: &Stream) -> Result<SharedHeader, Failure> {
+    Ok(match StreamHeader::read(&stream.note()?) {
+        SharedHeader::Whole(shared) if shared.end_lsn != stream.appended().0 => SharedHeader::Torn,
         found => found,
     })
 }
 
-/// Leaves `note` behind the last record. With the lease.
-pub fn leave(stream: &Stream, note: Note) -> Note {
-    let note = Note { end_lsn: stream.appended().0, ..note };
-    stream.set_note(&note.to_bytes());
-    note
+/// Writes the header, as of the last record. With the lease.
+pub fn leave(stream: &Stream, shared: StreamHeader) -> StreamHeader {
+    let shared = StreamHeader { end_lsn: stream.appended().0, ..shared };
+    stream.set_note(&shared.to_bytes());
+    shared
 }
 
-/// The stream's note; one that is none knows no generation.
-pub fn note_of(stream: &Stream) -> Result<Note, Failure> {
-    Ok(match find_note(stream)? {
-        Found::Note(note) => note,
-        Found::Nothing | Found::Torn => Note::default(),
+/// The stream's header; one that is none knows no generation.
+pub fn header_or_default(stream: &Stream) -> Result<StreamHeader, Failure> {
+    Ok(match find_header(stream)? {
+        SharedHeader::Whole(shared) => shared,
+        SharedHeader::Unset | SharedHeader::Torn => StreamHeader::default(),
     })
 }
 
-/// Says durably that nothing of the stream is wanted any more. With the lease.
+/// Records durably that no earlier record counts any more. With the lease.
 pub fn close(stream: &Stream) -> Result<(), Failure> {
     let lsn = append_closed(stream)?;
-    let note = leave(stream, Note { base_lsn: lsn, last_lsn: lsn, ..Note::default() });
+    let shared =
+        leave(stream, StreamHeader { base_lsn: lsn, last_lsn: lsn, ..StreamHeader::default() });
     stream.sync(Lsn(lsn))?;
-    // What is left behind is given back later.
-    let _ = truncate(stream, &note);
+    // A later truncation frees what this one did not.
+    let _ = truncate(stream, &shared);
     Ok(())
 }
 
-/// Says so to whoever reads what is durable later. With the lease.
+/// Appends *closed*, without a sync. With the lease.
 pub fn append_closed(stream: &Stream) -> Result<u64, Failure> {
     append(stream, &encode_base(&Base::closed()))
 }
 
-/// Gives back what lies before the records that count, when the note's last record is durable, which was appended behind
-/// the one that says so.
-pub fn truncate(stream: &Stream, note: &Note) -> Result<(), Failure> {
-    let base = Lsn(note.base_lsn);
-    if stream.head() < base && stream.end() > Lsn(note.last_lsn) {
+/// Truncates the log before the records that count. Does nothing until the last record that the header names is
+/// durable: it was appended after the record that voids the earlier ones, so that one is durable too.
+pub fn truncate(stream: &Stream, shared: &StreamHeader) -> Result<(), Failure> {
+    let base = Lsn(shared.base_lsn);
+    if stream.head() < base && stream.end() > Lsn(shared.last_lsn) {
         stream.truncate_before(base)?;
     }
     Ok(())

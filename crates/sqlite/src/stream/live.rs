@@ -1,23 +1,34 @@
-//! What the log holds of a database that its file may lack: the frames of a WAL, or transactions of pages.
+//! Reads what the log holds of a database that its file may lack: the frames of a WAL, or
+//! transactions of pages.
 
 use log::{Lsn, Stream};
 
-use crate::failure::Failure;
+use crate::failure::{Damage, Failure};
 use crate::format::base::{Base, Kind};
 use crate::format::frames::FramesHead;
 use crate::format::pages::{Batches, Head};
 use crate::format::record::Record;
-use crate::stream::lease::find_note;
-use crate::stream::note::Found;
+use crate::stream::header::SharedHeader;
+use crate::stream::lease::find_header;
 
 /// What the log holds for a database: frames of a WAL, or transactions of pages.
 pub struct Live {
     /// The last base.
     pub base: Base,
-    /// Behind it.
+    /// The records of frames after it.
     pub frames: Vec<(FramesHead, Vec<u8>)>,
     /// What `batch` replays.
     pub batches: Batches,
+}
+
+/// What a stream holds.
+pub enum Contents {
+    /// No record that counts.
+    Nothing,
+    /// Records that count.
+    Live(Live),
+    /// Records that cannot be read.
+    Damaged(Damage),
 }
 
 impl Live {
@@ -29,21 +40,37 @@ impl Live {
 
 /// Whether the stream may hold what is not in the database.
 pub fn holds_records(stream: &Stream) -> Result<bool, Failure> {
-    Ok(match find_note(stream)? {
-        Found::Note(note) => note.has_frames || note.has_pages,
-        Found::Torn => read_live(stream)?.is_some(),
-        Found::Nothing => false,
+    Ok(match find_header(stream)? {
+        SharedHeader::Whole(shared) => shared.has_frames || shared.has_pages,
+        SharedHeader::Torn => match read_live(stream)? {
+            Contents::Live(_) => true,
+            Contents::Nothing => false,
+            Contents::Damaged(damage) => return Err(damage.into()),
+        },
+        SharedHeader::Unset => false,
     })
 }
 
-/// What the stream holds; `None`: nothing that matters.
+/// What the stream holds.
 ///
-/// The head is where a durable record says that what counts begins: at a base, or at the LSN of a *home*; after a restart
-/// of the machine it may lie before that. So that record comes, and voids what was read before it. Among this may be
-/// a *home* whose LSN lies before the head: syncs of several processes overlap, and the one that began first may end, and
-/// append its *home*, behind the LSN of the next. It says nothing any more, since all that it voids was given back.
-/// When no record comes that counts, the log is damaged.
-pub fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
+/// A durable record says where the records that count begin: at a base, or at the LSN in a *home*. The stream's head is
+/// there, or earlier after a restart of the machine. So the reader meets that record, which voids what was read before it.
+///
+/// The reader may also meet a *home* with an LSN before the head. Background syncs of several processes overlap: one that
+/// began first may end last, and then appends its *home* after that of the other. Such a *home* has no effect, because
+/// the records that it voids were truncated.
+///
+/// If no record says where to begin, the log is damaged.
+pub fn read_live(stream: &Stream) -> Result<Contents, Failure> {
+    match read_records(stream) {
+        Ok(Some(live)) => Ok(Contents::Live(live)),
+        Ok(None) => Ok(Contents::Nothing),
+        Err(e) => e.damage().map(Contents::Damaged),
+    }
+}
+
+/// As [`read_live`]; damage is an error.
+fn read_records(stream: &Stream) -> Result<Option<Live>, Failure> {
     let mut live: Option<Live> = None;
     let mut batches: Vec<(Lsn, Head, Vec<u8>)> = Vec::new();
     for record in stream.read_from(stream.head())? {
@@ -60,7 +87,7 @@ pub fn read_live(stream: &Stream) -> Result<Option<Live>, Failure> {
                     let text = "the log's frames are not of the generation before them";
                     return Err(Failure::Damaged(text.into()));
                 }
-                // Logged twice: whoever did it first died before anybody counted it.
+                // Logged twice: the process that logged it first died before SQLite counted it.
                 while live.frames.last().is_some_and(|(last, _)| last.first >= head.first) {
                     live.frames.pop();
                 }

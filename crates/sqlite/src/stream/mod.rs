@@ -2,7 +2,7 @@
 
 pub mod aside;
 pub mod doubt;
+pub mod header;
 pub mod lease;
 pub mod live;
-pub mod note;
 pub mod settings;

@@ -1,4 +1,4 @@
-//! Where a database's log is, and the logs of this process.
+//! Where a database's log is, from its URI and the environment; and the open logs of this process.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
@@ -107,17 +107,21 @@ impl Settings {
         if self.is_socket {
             return Ok(());
         }
-        match (Folder::open(&self.directory, self.trust()), self.foreign_owner()) {
-            (Ok(_), _) => Ok(()),
-            (Err(e), None) if e.kind() == ErrorKind::NotFound => Ok(()),
-            (Err(e), Some(_)) if e.kind() == ErrorKind::NotFound && self.is_named => Ok(()),
-            (Err(e), Some(uid)) => Err(Failure::CannotOpen(format!(
-                "the log {}: {e}. The database belongs to user {uid}, and only that user and root can write it with this \
+        let refusal = match Folder::open(&self.directory, self.trust()) {
+            Ok(_) => return Ok(()),
+            Err(e) => e,
+        };
+        let is_missing = refusal.kind() == ErrorKind::NotFound;
+        match self.foreign_owner() {
+            None if is_missing => Ok(()),
+            Some(_) if is_missing && self.is_named => Ok(()),
+            None => Err(LogError::system(self.directory.display().to_string(), refusal).into()),
+            Some(uid) => Err(Failure::CannotOpen(format!(
+                "the log {}: {refusal}. The database belongs to user {uid}, and only that user and root can write it with this \
                  extension. For several users, let a daemon serve a log (onejournal logd --dir DIR, and log=DIR/socket in \
                  the URI) and permit them the database's stream (docs/how-to/share-a-log.md)",
                 self.directory.display()
             ))),
-            (Err(e), None) => Err(LogError::system(self.directory.display().to_string(), e).into()),
         }
     }
 
@@ -127,7 +131,7 @@ impl Settings {
         self.owner.map(|(uid, _)| uid).filter(|uid| *uid != me.as_raw() && !me.is_root())
     }
 
-    /// The name of a database's stream: its file name when the log lies beside it, so that both may
+    /// The name of a database's stream: its file name when the log is beside it, so that both may
     /// be moved; else with a hash of where it is.
     pub fn stream_name(&self, path: &Path) -> String {
         let file = path.file_name().unwrap_or_default().to_string_lossy();

@@ -1,5 +1,5 @@
-//! What is done before a method of a file does its work: a connection's database may answer the call itself, and what
-//! is held back for a WAL is written.
+//! Runs before a method of a file does its work: a connection's database may answer the call
+//! itself, and what is held back for a WAL is written.
 
 use std::ffi::c_int;
 

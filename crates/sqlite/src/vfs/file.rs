@@ -1,4 +1,5 @@
-//! A file of the VFS: ours in front, the file below behind it in the same memory.
+//! The object of a file of the VFS, and its role. Our object comes first, then, in the same memory,
+//! that of the file below.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -45,7 +46,7 @@ pub const OFFSET: usize = size_of::<File>().next_multiple_of(16);
 /// The file below.
 ///
 /// # Safety
-/// `file` lies in memory of the VFS's `szOsFile` bytes.
+/// `file` points to memory of the VFS's `szOsFile` bytes.
 pub unsafe fn real_of(file: *mut File) -> *mut sqlite3_file {
     // SAFETY: `szOsFile` is `OFFSET` and what the VFS below needs.
     unsafe { file.cast::<u8>().add(OFFSET).cast() }
@@ -121,7 +122,7 @@ pub unsafe fn is_ours(file: *mut File) -> bool {
     METHODS.get().is_some_and(|ours| ours.as_ptr_range().contains(&methods))
 }
 
-/// The volume that the open database `file` lies on; nothing when the file is none of ours.
+/// The volume that the open database `file` is on. `None` also if the file is not one of ours.
 ///
 /// # Safety
 /// `file` is an open file of any VFS, used by this thread only.

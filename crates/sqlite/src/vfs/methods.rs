@@ -1,4 +1,5 @@
-//! The methods of a file of the VFS, as SQLite calls them.
+//! The methods of a file of the VFS, as SQLite calls them (`sqlite3_io_methods`). Each passes the
+//! call on to the file below, if its role leaves anything to do.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -56,7 +57,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
         match &*role {
             Role::Main(Connection { database, .. }) if database::went(database) => {
                 database.finish_sync();
-                // A reader may be the last, behind those whose frames are logged.
+                // A reader may be the last connection, after writers whose frames are logged.
                 let has_writers = database.has_writers.load(Ordering::Relaxed);
                 let left = if has_writers { database.left(real) } else { Ok(()) };
                 let left = left.and_then(|()| database.release(real));
@@ -205,11 +206,11 @@ unsafe extern "C" fn shm_map(
 ) -> c_int {
     // SAFETY: SQLite's call of a method.
     let rc = call!(unsafe { real_of(file.cast()) }, xShmMap, region, size, extend, out);
-    let is_front = region == 0 && usize::try_from(size).is_ok_and(|size| size >= HEADERS_BYTES);
+    let is_first = region == 0 && usize::try_from(size).is_ok_and(|size| size >= HEADERS_BYTES);
     // SAFETY: as above.
     if let Role::Main(connection) = unsafe { role(file) }
         && rc == SQLITE_OK
-        && is_front
+        && is_first
     {
         // SAFETY: the VFS below has set `out` to a region of that size or to null, which stays mapped until `shm_unmap`.
         connection.wal_index = unsafe { WalIndex::new(*out) };
@@ -237,7 +238,8 @@ unsafe extern "C" fn shm_lock(
     match unsafe { role(file) } {
         Role::Volume(volume) => {
             let settled = settled(|| volume.lock(is_write_lock));
-            // Somebody waits for a lock that is given back; what could not be written has not been committed.
+            // An unlock goes on: other connections wait for the lock, and the frames that could not be written
+            // are not committed.
             if settled != SQLITE_OK && flags & SQLITE_SHM_UNLOCK == 0 {
                 return settled;
             }

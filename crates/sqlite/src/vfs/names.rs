@@ -1,19 +1,21 @@
-//! Which database a journal or WAL belongs to, by its name.
+//! Finds the database that a journal or a WAL belongs to, by its name.
 //!
-//! SQLite passes three names to `xOpen` that lie in one piece of memory: those of a database, its rollback journal and its
-//! WAL. `sqlite3_filename_database` leads from each of them to the database's. A VFS over this one may pass names on as they
-//! came, or make its own with `sqlite3_create_filename`; with those `sqlite3_database_file_object` follows a wild pointer,
-//! so it is called only for names that SQLite's pager made:
+//! SQLite passes names to `xOpen` that are stored together: those of a database, its rollback
+//! journal and its WAL. `sqlite3_filename_database` leads from each of them to the database's name.
+//! A VFS over this one may pass names on, or make its own with `sqlite3_create_filename`. With
+//! names of its own `sqlite3_database_file_object` would follow a wild pointer. So it is called
+//! only for names that SQLite's pager made:
 //!
-//! | the journal's or WAL's name leads to | it is of |
+//! | the name of the journal or WAL leads to | its owner |
 //! |---|---|
-//! | the name that an open database of ours was opened with, made by the pager, whose file is ours | [`Owner::Direct`]: nothing is between SQLite and us |
-//! | such a name, and the file that SQLite has is another VFS's, or the name was not made by the pager | [`Owner::Below`]: another VFS passes on what SQLite does |
+//! | the name of an open database of ours, made by the pager, and SQLite's file is ours | [`Owner::Direct`]: no VFS is between SQLite and us |
+//! | such a name, but SQLite's file is another VFS's, or the pager did not make the name | [`Owner::Below`]: another VFS passes on what SQLite does |
 //! | another name | [`Owner::Unknown`]: another VFS opens files as it likes (multiplex) |
 //!
-//! The pager stores a pointer to itself before its names, and its own memory lies before that, with the file in it. Memory
-//! before a name of `sqlite3_create_filename` is none of its own, so it is read through the kernel, which answers with an
-//! error where there is nothing. A SQLite that laid it out otherwise would be taken for [`Owner::Below`], which is safe: its WAL is synced as ever.
+//! The pager stores a pointer to itself before its names. Its own memory comes before that pointer,
+//! with the file in it. The memory before a name of `sqlite3_create_filename` may not be readable,
+//! so it is read through the kernel, which answers with an error. A SQLite with another layout
+//! would be taken for [`Owner::Below`]. That is safe: its WAL is synced as without the extension.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
@@ -32,7 +34,7 @@ pub enum Owner {
     Direct(*mut File),
     /// Of this database, which another VFS uses.
     Below(*mut File),
-    /// Of nobody that is known.
+    /// Of no known database.
     Unknown,
 }
 
@@ -97,7 +99,7 @@ unsafe fn is_top(name: *const c_char, file: *mut File) -> bool {
     top.addr() == file.addr()
 }
 
-/// Whether a database's name leads to a journal and a WAL that are named like it. If not, nobody knows what becomes of them.
+/// Whether a database's name leads to a journal and a WAL that are named like it. If not, they cannot be recognized.
 ///
 /// # Safety
 /// The name of a database as `xOpen` gets it.

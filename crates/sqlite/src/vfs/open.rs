@@ -1,4 +1,7 @@
-//! The VFS `onejournal`: the default VFS, with files of ours around its files.
+//! The VFS `onejournal`: the VFS below, whose files are wrapped in ours.
+//!
+//! `xOpen` gives each file its role; `xDelete` makes the removal of a WAL durable and closes the
+//! log; all other methods are passed on.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -119,7 +122,7 @@ unsafe fn parameter(name: *const c_char, key: &str) -> Option<String> {
 /// As [`parameter`].
 unsafe fn parameter_names(name: *const c_char) -> Vec<String> {
     let names = (0..).map_while(|index| {
-        // SAFETY: the caller's promise is what `sqlite3_uri_key` needs, which answers null behind the last one.
+        // SAFETY: the caller's promise is what `sqlite3_uri_key` needs, which returns null after the last one.
         let key = unsafe { (loaded().api.uri_key)(name, index) };
         // SAFETY: SQLite's strings end with a zero.
         (!key.is_null()).then(|| unsafe { CStr::from_ptr(key) }.to_string_lossy().into_owned())
@@ -142,7 +145,7 @@ unsafe extern "C" fn open(
     }
     let below = loaded().below.0;
     let mut found_flags = flags;
-    // SAFETY: the file below lies in the same memory, with room for what its VFS asked for; the name
+    // SAFETY: the file below is in the same memory, with room for what its VFS asked for; the name
     // is passed on as it came.
     let rc = unsafe {
         let real = file::real_of(file);
@@ -170,7 +173,7 @@ unsafe extern "C" fn open(
             SQLITE_OK
         }
         Err(code) => {
-            // SAFETY: the file below is open and nobody has seen it.
+            // SAFETY: the file below is open, and SQLite has not got it.
             unsafe { file::close_real(file) };
             code
         }
@@ -252,7 +255,7 @@ unsafe fn role_of(
         .map_err(|e| report(&e));
     }
     if flags & SQLITE_OPEN_WAL == 0 {
-        // SAFETY: as above; nobody else refers to it in this call.
+        // SAFETY: as above; no other reference to it exists in this call.
         return Ok(match unsafe { file::connection_of(main) } {
             Some(connection) if is_writable => {
                 // SAFETY: it is open until `close`, which takes this away again.
@@ -263,7 +266,7 @@ unsafe fn role_of(
             _ => Role::Other,
         });
     }
-    // Another VFS may write other frames than SQLite made, or make them again: such a WAL is synced as ever.
+    // Another VFS may change SQLite's frames or write them twice. Such a WAL is synced as without the extension.
     if !is_direct {
         return Ok(Role::Other);
     }
@@ -280,7 +283,8 @@ unsafe fn role_of(
     Ok(Role::Wal(Wal::new(database), main))
 }
 
-/// User and group of the database, if it is another user's. The path was that file's before and behind the look.
+/// User and group of the database, if it belongs to another user. The path leads to that file before
+/// and after the look.
 fn owner_of(path: &Path, main: Real) -> Result<Option<(u32, u32)>, Failure> {
     use std::os::unix::fs::MetadataExt;
     let found = std::fs::symlink_metadata(path);

@@ -1,5 +1,5 @@
-//! The parameters of a database's URI: an unknown one is refused by its name, because a misspelled `log` would put
-//! the log elsewhere without a word.
+//! Checks the names of a URI's parameters. An unknown name is refused, because a misspelled `log`
+//! would silently put the log elsewhere.
 
 use crate::failure::Failure;
 

@@ -1,10 +1,14 @@
-//! Files on a OneJournal volume, which need no log: the volume's history is a prefix of what was written.
+//! A database on a OneJournal volume. It needs no log: after a crash the volume holds a prefix of
+//! what was written.
 //!
-//! SQLite is told so (`SEQUENTIAL`, `SAFE_APPEND`, `POWERSAFE_OVERWRITE`) where it is true: in a data mode that
-//! promises it (`docs/reference/modes.md`), for the database and for the rollback journals that will be made beside
-//! it, and without a writeback cache in the kernel, which sends writes in its own order. A database and a
-//! WAL in another mode get `delta`. A journal gets it only when SQLite was told: to change a mode, the
-//! volume brings home all that it holds, and with `journal_mode=DELETE` each transaction makes a journal.
+//! SQLite is told so (`SEQUENTIAL`, `SAFE_APPEND`, `POWERSAFE_OVERWRITE`) if three things are true.
+//! The data mode of the file promises it (`docs/reference/modes.md`). So does the mode of the
+//! directory, for the rollback journals that SQLite will make there. And the kernel has no
+//! writeback cache for the mount, because that would send writes in its own order.
+//!
+//! A database and a WAL in another mode are set to `delta`. A journal is set to `delta` only if
+//! SQLite was told: a change of mode makes the volume write home all that it holds, and with
+//! `journal_mode=DELETE` each transaction makes a journal.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -37,7 +41,7 @@ const XATTR_BYTES_MAX: usize = 65536;
 const PREFIX_CHARACTERISTICS: c_int =
     SQLITE_IOCAP_SEQUENTIAL | SQLITE_IOCAP_SAFE_APPEND | SQLITE_IOCAP_POWERSAFE_OVERWRITE;
 
-/// Whether the file at `path` lies on a volume.
+/// Whether the file at `path` is on a volume.
 pub fn is_on_volume(path: &Path) -> bool {
     let is_fuse = rustix::fs::statfs(path).is_ok_and(|found| found.f_type == FUSE_MAGIC);
     is_fuse && attribute(path, MODE).is_some()
@@ -74,7 +78,7 @@ fn keeps_order(path: &Path) -> bool {
 
 /// The frames of a connection's WAL that are held back, and the file they are for while it is open.
 #[derive(Default)]
-struct Held {
+struct HeldWal {
     frames: Frames,
     wal: Option<Real>,
     page_bytes: Option<usize>,
@@ -83,7 +87,7 @@ struct Held {
 /// A connection's file on a volume. The database and its WAL share what is held: SQLite publishes frames
 /// through methods of the database's file. One thread at a time uses a connection's files.
 pub struct Volume {
-    held: Rc<RefCell<Held>>,
+    held: Rc<RefCell<HeldWal>>,
     is_wal: bool,
     is_prefix: bool,
 }
@@ -102,7 +106,7 @@ impl Volume {
     /// The WAL at `path` of this database.
     pub fn wal(&self, path: &Path, wal: Real, is_writable: bool) -> Volume {
         let is_prefix = is_writable && keeps_order(path) && asked(ensure_prefix_mode(path));
-        *self.held.borrow_mut() = Held { wal: Some(wal), ..Held::default() };
+        *self.held.borrow_mut() = HeldWal { wal: Some(wal), ..HeldWal::default() };
         Volume { held: self.held.clone(), is_wal: true, is_prefix }
     }
 
@@ -155,7 +159,7 @@ impl Volume {
     pub fn wal_closed(&self) -> Result<(), Failure> {
         let mut held = self.held.borrow_mut();
         let settled = held.settle();
-        *held = Held::default();
+        *held = HeldWal::default();
         settled
     }
 }
@@ -168,7 +172,7 @@ fn asked(result: Result<(), Failure>) -> bool {
     result.is_ok()
 }
 
-impl Held {
+impl HeldWal {
     fn settle(&mut self) -> Result<(), Failure> {
         match self.wal {
             Some(wal) => self.frames.settle(|at, bytes| wal.write(at, bytes)),

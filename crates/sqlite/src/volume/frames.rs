@@ -1,13 +1,15 @@
-//! The frames of a transaction on their way to a WAL on a volume, where each write is a call of the server.
+//! Holds back the frames of a transaction on their way to a WAL on a volume, where each write is a
+//! request to the volume's process.
 //!
-//! SQLite writes a frame in two, header and page, one frame after the other, and publishes them (`mxFrame`
-//! in the shared memory) after the `xWrite` of the commit frame has returned. Nobody reads frames behind
-//! `mxFrame`, so until then they may be held back: they are written at once when the commit frame's page has come,
-//! and that `xWrite` reports the error.
+//! SQLite writes each frame as a header and a page, and publishes the frames (`mxFrame` in the
+//! shared memory) after the `xWrite` of the commit frame has returned. No connection reads frames
+//! after `mxFrame`. So the frames are held back until the page of the commit frame comes, and then
+//! written with one request. The `xWrite` of that page reports an error.
 //!
-//! Only what is surely a new frame is held: a header at a frame's place, behind everything that was written
-//! since the write lock was taken, then its page. All else (SQLite rewrites headers and pages of frames of a
-//! transaction that it has written already) goes to the file, after what is held.
+//! Invariant: only new frames are held, each a header at a frame's offset, after everything that
+//! was written since the write lock was taken, and then its page. Any other write goes to the file
+//! after what is held. (SQLite writes headers and pages again that the transaction has written
+//! before.)
 
 use crate::failure::Failure;
 use crate::format::wal::{FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES};
@@ -54,7 +56,7 @@ impl Frames {
             return Step::Foreign;
         }
         match self.is_commit {
-            None if bytes.len() == FRAME_HEADER_BYTES && is_frame_place(at, page_bytes) => {
+            None if bytes.len() == FRAME_HEADER_BYTES && is_frame_offset(at, page_bytes) => {
                 self.is_commit = Some(FrameHeader::parse(bytes).commit_pages != 0);
                 if self.is_empty() {
                     self.begin = at;
@@ -98,13 +100,13 @@ impl Frames {
         self.is_commit = None;
     }
 
-    /// A transaction begins, or a WAL from its front.
+    /// A transaction begins, or a WAL from its start.
     pub fn begin(&mut self) {
         self.written = 0;
     }
 }
 
-fn is_frame_place(at: u64, page_bytes: usize) -> bool {
+fn is_frame_offset(at: u64, page_bytes: usize) -> bool {
     let frame_bytes = (FRAME_HEADER_BYTES + page_bytes) as u64;
     at.checked_sub(HEADER_BYTES as u64).is_some_and(|at| at.is_multiple_of(frame_bytes))
 }
@@ -124,7 +126,7 @@ mod tests {
         bytes
     }
 
-    fn place(number: u64) -> u64 {
+    fn frame_at(number: u64) -> u64 {
         HEADER_BYTES as u64 + number * FRAME
     }
 
@@ -148,12 +150,12 @@ mod tests {
     fn a_transaction_is_one_write_with_its_commit_frame() {
         let (mut frames, mut file) = (Frames::default(), Vec::new());
         for number in 0..30 {
-            apply(&mut frames, place(number), &header(u32::from(number == 29)), &mut file);
+            apply(&mut frames, frame_at(number), &header(u32::from(number == 29)), &mut file);
             assert!(file.is_empty());
-            apply(&mut frames, place(number) + 24, &[1; PAGE], &mut file);
+            apply(&mut frames, frame_at(number) + 24, &[1; PAGE], &mut file);
         }
         assert_eq!(file.len(), 1);
-        assert_eq!((file[0].0, file[0].1.len() as u64), (place(0), 30 * FRAME));
+        assert_eq!((file[0].0, file[0].1.len() as u64), (frame_at(0), 30 * FRAME));
         assert!(frames.is_empty());
     }
 
@@ -162,11 +164,11 @@ mod tests {
     fn what_is_rewritten_is_never_held() {
         let (mut frames, mut file) = (Frames::default(), Vec::new());
         for number in 0..3 {
-            apply(&mut frames, place(number), &header(u32::from(number == 2)), &mut file);
-            apply(&mut frames, place(number) + 24, &[1; PAGE], &mut file);
+            apply(&mut frames, frame_at(number), &header(u32::from(number == 2)), &mut file);
+            apply(&mut frames, frame_at(number) + 24, &[1; PAGE], &mut file);
         }
-        apply(&mut frames, place(1) + 24, &[2; PAGE], &mut file);
-        apply(&mut frames, place(2), &header(1), &mut file);
+        apply(&mut frames, frame_at(1) + 24, &[2; PAGE], &mut file);
+        apply(&mut frames, frame_at(2), &header(1), &mut file);
         assert!(frames.is_empty());
         assert_eq!(file.len(), 3);
     }
@@ -175,8 +177,8 @@ mod tests {
     fn no_more_is_held_than_a_mebibyte_and_a_failure_keeps_it() {
         let (mut frames, mut file) = (Frames::default(), Vec::new());
         for number in 0..5000 {
-            apply(&mut frames, place(number), &header(0), &mut file);
-            apply(&mut frames, place(number) + 24, &[1; PAGE], &mut file);
+            apply(&mut frames, frame_at(number), &header(0), &mut file);
+            apply(&mut frames, frame_at(number) + 24, &[1; PAGE], &mut file);
         }
         assert!(file.iter().all(|(_, bytes)| bytes.len() <= HELD_BYTES_MAX));
         assert!(file.len() == 2 && !frames.is_empty());
@@ -194,14 +196,14 @@ mod tests {
             writes in proptest::collection::vec((0..6_u64, 0..4_usize, 0..3_u32), 1..60),
         ) {
             let (mut frames, mut file) = (Frames::default(), Vec::new());
-            let mut wanted = vec![0; place(8) as usize];
+            let mut wanted = vec![0; frame_at(8) as usize];
             for (value, (number, what, commit)) in (1..).zip(writes) {
                 let head = header(commit);
                 let (at, pieces): (u64, Vec<Vec<u8>>) = match what {
-                    0 => (place(number), vec![head.to_vec()]),
-                    1 => (place(number) + 24, vec![vec![value; PAGE]]),
-                    2 => (place(number) + 5, vec![vec![value; 24]]),
-                    _ => (place(number), vec![head.to_vec(), vec![value; PAGE]]),
+                    0 => (frame_at(number), vec![head.to_vec()]),
+                    1 => (frame_at(number) + 24, vec![vec![value; PAGE]]),
+                    2 => (frame_at(number) + 5, vec![vec![value; 24]]),
+                    _ => (frame_at(number), vec![head.to_vec(), vec![value; PAGE]]),
                 };
                 let mut at = at;
                 for piece in pieces {

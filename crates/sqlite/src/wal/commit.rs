@@ -1,9 +1,10 @@
-//! A commit in WAL mode: the frames since the last sync become one record, or the file itself is made durable.
+//! A commit in WAL mode: the frames since the last sync become one record, or the file itself is
+//! synced.
 
-use log::{LogError, Lsn, Stream};
+use log::{Lsn, Stream};
 
 use crate::counters::COUNTERS;
-use crate::database::{Database, State};
+use crate::database::{Database, LogState};
 use crate::failure::Failure;
 use crate::format::wal::{FRAME_HEADER_BYTES, HEADER_BYTES, Header};
 use crate::frames::pending::Pending;
@@ -11,76 +12,82 @@ use crate::frames::read::{Files, frame_header, read_header};
 use crate::frames::tail::{DIRECT_BYTES, Tail};
 use crate::frames::versions::Versions;
 use crate::real::file::Real;
-use crate::stream::lease::{Lease, append, find_note, leave, note_of, truncate};
-use crate::stream::note::{Found, Note};
+use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::lease::{
+    Lease, append_if_it_fits, find_header, header_or_default, leave, truncate,
+};
 use crate::wal::durable::{make_durable, real_sync, sync_file, write_again};
 
-/// So much log behind a base does too: it bounds what recovery has to read.
+/// Upper bound, in bytes, of log that recovery reads after a base.
 const LIVE_BYTES_MAX: u64 = 32 << 20;
+
 impl Database {
-    /// Before a frame is written at `offset` of the WAL. When the log has that frame already, whoever logged
-    /// it failed or died before SQLite counted it: the log forgets it first. Before the first frame of a transaction
-    /// (`is_first`) a sync that failed is made good.
+    /// Called before a frame is written at `offset` of the WAL. If the log has that frame already, the process that
+    /// logged it failed or died before SQLite counted it, and the record is voided first. Before the first frame of a
+    /// transaction (`is_first`), an earlier failed sync is made good (rule 8).
     pub fn begin_frame(&self, files: Files, offset: u64, is_first: bool) -> Result<(), Failure> {
         let state = self.state();
         let Some((_, stream)) = &state.service else { return Ok(()) };
-        let found = find_note(stream)?;
+        let found = find_header(stream)?;
         let may_cover = match found {
-            Found::Nothing => false,
-            Found::Torn => true,
-            // Whatever its generation is; nothing has to be read for a frame behind all others.
-            Found::Note(note) => {
-                let frame_bytes = u64::from(note.page_bytes) + FRAME_HEADER_BYTES as u64;
-                offset < HEADER_BYTES as u64 + u64::from(note.logged) * frame_bytes
-                    || is_first && note.is_unsynced
+            SharedHeader::Unset => false,
+            SharedHeader::Torn => true,
+            // Without a look at the generation: a frame after all logged ones needs no read.
+            SharedHeader::Whole(shared) => {
+                let frame_bytes = u64::from(shared.page_bytes) + FRAME_HEADER_BYTES as u64;
+                offset < HEADER_BYTES as u64 + u64::from(shared.logged) * frame_bytes
+                    || is_first && shared.is_unsynced
             }
         };
         if !may_cover {
             return Ok(());
         }
         let Some(header) = read_header(files.wal)? else { return Ok(()) };
-        if matches!(found, Found::Note(note) if note.salts != header.salts) {
+        if matches!(found, SharedHeader::Whole(shared) if shared.salts != header.salts) {
             return Ok(());
         }
         let _lease = Lease::take(stream)?;
         let counted = header.frames_before(offset);
-        let is_synced = matches!(found, Found::Note(note) if !note.is_unsynced);
+        let is_synced = matches!(found, SharedHeader::Whole(shared) if !shared.is_unsynced);
         if is_first && !is_synced {
             write_again(stream, &header, files.wal, counted)?;
         }
-        let note = make_durable(stream, &header, files, counted)?;
-        Ok(stream.sync(Lsn(note.last_lsn))?)
+        let shared = make_durable(stream, &header, files, counted)?;
+        Ok(stream.sync(Lsn(shared.last_lsn))?)
     }
 
     /// Makes the WAL's frames durable; `pending` is what this connection wrote since the last sync.
     /// What that kept may be gone then.
     pub fn sync_wal(&self, files: Files, pending: &mut Pending) -> Result<(), Failure> {
         let mut state = self.state();
-        let State { service, header, versions, .. } = &mut *state;
+        let LogState { service, header, versions, .. } = &mut *state;
         let Some((_, stream)) = service else { return real_sync(files.wal) };
         let Some(header) = header_of(header, files.wal, pending)? else {
             return real_sync(files.wal);
         };
         let lease = Lease::take(stream)?;
-        let note = note_of(stream)?;
+        let shared = header_or_default(stream)?;
         let mut logged_frames = None;
-        let note = match Tail::find(&header, files.wal, &note, pending)? {
-            None => self.sync_without_commit(stream, &header, files.wal, note)?,
-            Some(tail) if must_be_real(stream, &header, &note, &tail, pending) => {
+        let shared = match Tail::find(&header, files.wal, &shared, pending)? {
+            None => self.sync_without_commit(stream, &header, files.wal, shared)?,
+            Some(tail) if must_be_real(stream, &header, &shared, &tail, pending) => {
                 make_durable(stream, &header, files, tail.last)?
             }
             Some(tail) => {
-                let logged = log_frames(versions, stream, &header, files, &note, &tail);
-                logged_frames = logged.is_ok().then_some(note.logged + 1..=tail.last);
-                if logged.is_err() {
-                    *versions = Versions::default();
-                }
+                let logged = log_frames(versions, stream, &header, files, &shared, &tail);
                 match logged {
-                    // A record that the log's pool is too small for.
-                    Err(Failure::Log(LogError::TooLarge { .. })) => {
+                    Ok(Some(shared)) => {
+                        logged_frames = Some(shared.logged + 1..=tail.last);
+                        shared
+                    }
+                    Ok(None) => {
+                        *versions = Versions::default();
                         make_durable(stream, &header, files, tail.last)?
                     }
-                    logged => logged?,
+                    Err(e) => {
+                        *versions = Versions::default();
+                        return Err(e);
+                    }
                 }
             }
         };
@@ -88,10 +95,10 @@ impl Database {
             versions.remember(&header, numbers, pending);
         }
         drop(lease);
-        if note.salts == header.salts {
-            stream.sync(Lsn(note.last_lsn))?;
-            // What is left behind is given back later.
-            let _ = truncate(stream, &note);
+        if shared.salts == header.salts {
+            stream.sync(Lsn(shared.last_lsn))?;
+            // A later truncation frees what this one did not.
+            let _ = truncate(stream, &shared);
         }
         Ok(())
     }
@@ -102,45 +109,48 @@ impl Database {
         stream: &Stream,
         header: &Header,
         wal: Real,
-        note: Note,
-    ) -> Result<Note, Failure> {
-        if note.salts != header.salts {
+        shared: StreamHeader,
+    ) -> Result<StreamHeader, Failure> {
+        if shared.salts != header.salts {
             sync_file(stream, header, wal)?;
-            return Ok(note);
+            return Ok(shared);
         }
-        let has_unlogged = frame_header(header, wal, note.logged + 1)?
+        let has_unlogged = frame_header(header, wal, shared.logged + 1)?
             .is_some_and(|frame| frame.salts == header.salts);
-        if !has_unlogged && !note.is_new && !note.is_dirty {
-            return Ok(note);
+        if !has_unlogged && !shared.is_new && !shared.is_dirty {
+            return Ok(shared);
         }
         sync_file(stream, header, wal)?;
-        let note = Note { is_new: false, is_dirty: has_unlogged || note.is_dirty, ..note };
-        Ok(leave(stream, note))
+        let shared =
+            StreamHeader { is_new: false, is_dirty: has_unlogged || shared.is_dirty, ..shared };
+        Ok(leave(stream, shared))
     }
 }
 
-/// Logs the frames of `tail`.
+/// Logs the frames of `tail`. `None`: the log's pool is too small for the record. Without a stream header, `versions` may not be
+/// used any more.
 fn log_frames(
     versions: &mut Versions,
     stream: &Stream,
     header: &Header,
     files: Files,
-    note: &Note,
+    shared: &StreamHeader,
     tail: &Tail<'_>,
-) -> Result<Note, Failure> {
-    versions.catch_up(header, files.wal, note)?;
-    let record = versions.encode(header, files, note, tail)?;
+) -> Result<Option<StreamHeader>, Failure> {
+    versions.catch_up(header, files.wal, shared)?;
+    let record = versions.encode(header, files, shared, tail)?;
     let Tail { last, checksum, .. } = *tail;
     #[cfg(feature = "canary")]
     if crate::canary::is(crate::canary::Broken::SkipsAppend) {
-        return Ok(leave(stream, Note { logged: last, checksum, ..*note }));
+        return Ok(Some(leave(stream, StreamHeader { logged: last, checksum, ..*shared })));
     }
-    let lsn = append(stream, &record)?;
-    let (frames, frame_bytes) = (u64::from(last - note.logged), tail.frames.len() as u64);
+    let Some(lsn) = append_if_it_fits(stream, &record)? else { return Ok(None) };
+    let (frames, frame_bytes) = (u64::from(last - shared.logged), tail.frames.len() as u64);
     COUNTERS.logged(frames, frame_bytes, record.len() as u64);
     versions.logged(tail, record);
-    let note = Note { logged: last, checksum, last_lsn: lsn, has_frames: true, ..*note };
-    Ok(leave(stream, note))
+    let shared =
+        StreamHeader { logged: last, checksum, last_lsn: lsn, has_frames: true, ..*shared };
+    Ok(Some(leave(stream, shared)))
 }
 
 /// The WAL's header, which is not read again when the frames that were just written have its salts.
@@ -162,14 +172,14 @@ fn header_of(
 fn must_be_real(
     stream: &Stream,
     header: &Header,
-    note: &Note,
+    shared: &StreamHeader,
     tail: &Tail<'_>,
     pending: &Pending,
 ) -> bool {
-    note.salts != header.salts
-        || note.is_dirty
-        || note.is_new
-        || header.frames_before(pending.written().start) != note.logged
+    shared.salts != header.salts
+        || shared.is_dirty
+        || shared.is_new
+        || header.frames_before(pending.written().start) != shared.logged
         || tail.frames.len() as u64 > DIRECT_BYTES
-        || stream.appended().0 - note.base_lsn > LIVE_BYTES_MAX
+        || stream.appended().0 - shared.base_lsn > LIVE_BYTES_MAX
 }

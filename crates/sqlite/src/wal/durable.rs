@@ -1,4 +1,5 @@
-//! Makes a WAL file durable by itself, and says so in the log.
+//! Makes a WAL file itself durable, and records it in the log (rules 2, 7 and 8 in the crate's
+//! essay).
 
 use crate::counters::COUNTERS;
 use crate::failure::Failure;
@@ -8,8 +9,8 @@ use crate::format::wal::{self, HEADER_BYTES, Header};
 use crate::frames::read::{Files, change_counter, copy_onto_itself, frame_header};
 use crate::frames::scan::Scan;
 use crate::real::file::Real;
-use crate::stream::lease::{append, find_note, leave};
-use crate::stream::note::{Found, Note};
+use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::lease::{append, find_header, leave};
 use log::Stream;
 
 /// Makes the file durable, and says that it is up to frame `last`, which ends a transaction. With the lease.
@@ -18,7 +19,7 @@ pub fn make_durable(
     header: &Header,
     files: Files,
     last: u32,
-) -> Result<Note, Failure> {
+) -> Result<StreamHeader, Failure> {
     let checksum = match last {
         0 => header.checksum,
         last => match frame_header(header, files.wal, last)? {
@@ -37,34 +38,35 @@ pub fn make_durable(
     };
     sync_file(stream, header, files.wal)?;
     let lsn = append(stream, &encode_base(&base))?;
-    Ok(leave(stream, Note::at(header, last, checksum, lsn)))
+    Ok(leave(stream, StreamHeader::at(header, last, checksum, lsn)))
 }
 
 /// Syncs the WAL, which has this header. When that fails the kernel may count pages as clean that it could not write,
 /// and the next sync succeeds all the same. So none is tried, until all that counts is written again.
 pub fn sync_file(stream: &Stream, header: &Header, wal: Real) -> Result<(), Failure> {
-    let found = find_note(stream)?;
-    if matches!(found, Found::Note(note) if note.salts == header.salts && note.is_unsynced) {
+    let found = find_header(stream)?;
+    if matches!(found, SharedHeader::Whole(shared) if shared.salts == header.salts && shared.is_unsynced)
+    {
         let what = "after a sync that failed, syncing";
         return Err(Failure::Sqlite { code: SQLITE_IOERR_FSYNC, what });
     }
     real_sync(wal).inspect_err(|_| {
-        if let Found::Note(note) = found {
-            leave(stream, note.unsynced(header));
+        if let SharedHeader::Whole(shared) = found {
+            leave(stream, shared.unsynced(header));
         }
     })
 }
 
-/// Writes the WAL's header and the first `count` frames again, so that a sync of them counts. While SQLite lets nobody
-/// else write.
+/// Writes the WAL's header and the first `count` frames again, so that a sync of them counts. The caller holds
+/// SQLite's write lock.
 pub fn write_again(stream: &Stream, header: &Header, wal: Real, count: u32) -> Result<(), Failure> {
     let scan = Scan::read(wal)?.filter(|scan| scan.header == *header && scan.valid() >= count);
     if scan.is_none() {
         return Err(Failure::Damaged("the WAL lost frames when a sync failed".into()));
     }
     copy_onto_itself(wal, 0..header.frame_at(count + 1))?;
-    if let Found::Note(note) = find_note(stream)? {
-        leave(stream, Note { is_unsynced: false, ..note });
+    if let SharedHeader::Whole(shared) = find_header(stream)? {
+        leave(stream, StreamHeader { is_unsynced: false, ..shared });
     }
     Ok(())
 }
@@ -80,23 +82,31 @@ pub fn real_sync(wal: Real) -> Result<(), Failure> {
     wal.sync()
 }
 
-impl Note {
-    /// The note when a sync of the WAL with this header failed.
-    pub fn unsynced(self, header: &Header) -> Note {
+impl StreamHeader {
+    /// The stream header when a sync of the WAL with this header failed.
+    pub fn unsynced(self, header: &Header) -> StreamHeader {
         if self.salts == header.salts {
-            return Note { is_unsynced: true, ..self };
+            return StreamHeader { is_unsynced: true, ..self };
         }
         // Nothing of this generation was logged.
-        let Note { base_lsn, last_lsn, has_frames, .. } = self;
+        let StreamHeader { base_lsn, last_lsn, has_frames, .. } = self;
         let (is_unsynced, is_dirty) = (true, true);
-        let new = Note::at(header, 0, header.checksum, base_lsn);
-        Note { last_lsn, has_frames, is_unsynced, is_dirty, ..new }
+        let new = StreamHeader::at(header, 0, header.checksum, base_lsn);
+        StreamHeader { last_lsn, has_frames, is_unsynced, is_dirty, ..new }
     }
 
-    /// The note right behind a base at `lsn`.
-    pub fn at(header: &Header, logged: u32, checksum: wal::Checksum, lsn: u64) -> Note {
+    /// The stream header right after a base at `lsn`.
+    pub fn at(header: &Header, logged: u32, checksum: wal::Checksum, lsn: u64) -> StreamHeader {
         let page_bytes = u32::try_from(header.page_bytes).expect("64 KiB at most");
         let (salts, base_lsn, last_lsn) = (header.salts, lsn, lsn);
-        Note { salts, page_bytes, logged, checksum, base_lsn, last_lsn, ..Note::default() }
+        StreamHeader {
+            salts,
+            page_bytes,
+            logged,
+            checksum,
+            base_lsn,
+            last_lsn,
+            ..StreamHeader::default()
+        }
     }
 }

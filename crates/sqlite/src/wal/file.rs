@@ -1,8 +1,8 @@
 //! A connection's WAL file: what its writes and syncs are to the log.
 //!
-//! SQLite writes a frame in two, the header and right behind it the page. The header of a frame behind all that was written
-//! since the last sync is held until the page comes, so that both are one call of the file system. If anything else
-//! comes instead, the header is written first (`Wal::settle`).
+//! SQLite writes each frame as a header and a page. The header of a frame that follows all bytes
+//! written since the last sync is held until its page comes, so that both are one call of the file
+//! system. If any other call comes first, the header is written before it (`Wal::settle`).
 
 use std::ffi::c_int;
 use std::sync::Arc;

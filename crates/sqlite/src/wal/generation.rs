@@ -1,4 +1,4 @@
-//! A generation of the WAL begins: SQLite writes a new header to the front of the file.
+//! The start of a generation: SQLite writes a new header at the start of the WAL (rule 4).
 
 use log::{Lsn, Stream};
 
@@ -9,15 +9,15 @@ use crate::format::record::Record;
 use crate::format::wal::Header;
 use crate::frames::read::{Files, change_counter, frame_header, read_header};
 use crate::real::file::Real;
-use crate::stream::lease::{Lease, append, leave, note_of};
-use crate::stream::note::Note;
+use crate::stream::header::StreamHeader;
+use crate::stream::lease::{Lease, append, header_or_default, leave};
 use crate::wal::durable::{real_sync, sync_header};
 
-/// So many generations may be newer than the durable one.
+/// At most this many generations may be newer than the durable one.
 const STALE_COUNT_MAX: usize = 32;
 
 impl Database {
-    /// Before `header` is written to the front of the WAL: a generation begins. SQLite does that when
+    /// Before `header` is written at the start of the WAL: a generation begins. SQLite does that when
     /// the database holds the one before it durably.
     pub fn begin_generation(&self, files: Files, header: &[u8]) -> Result<(), Failure> {
         let mut state = self.state();
@@ -26,12 +26,12 @@ impl Database {
             return Ok(());
         };
         let _lease = Lease::take(stream)?;
-        let note = note_of(stream)?;
+        let shared = header_or_default(stream)?;
         let old = read_header(files.wal)?;
         if old.is_some_and(|old| old.salts == new.salts) {
             // All of it is written again.
-            if note.is_unsynced {
-                leave(stream, Note { is_unsynced: false, ..note });
+            if shared.is_unsynced {
+                leave(stream, StreamHeader { is_unsynced: false, ..shared });
             }
             return Ok(());
         }
@@ -40,7 +40,7 @@ impl Database {
                 empty_durably(files.wal)?;
                 Vec::new()
             }
-            Some(old) => stale_after(stream, &note, &old, files.wal, &state.begun)?,
+            Some(old) => stale_after(stream, &shared, &old, files.wal, &state.begun)?,
         };
         #[cfg(feature = "canary")]
         let stale = match crate::canary::is(crate::canary::Broken::ForgetsStale) {
@@ -59,7 +59,7 @@ impl Database {
         let lsn = append(stream, &encode_base(&base))?;
         state.begun = Some((lsn, base));
         let is_new = old.is_none();
-        leave(stream, Note { is_new, ..Note::at(&new, 0, new.checksum, lsn) });
+        leave(stream, StreamHeader { is_new, ..StreamHeader::at(&new, 0, new.checksum, lsn) });
         Ok(())
     }
 }
@@ -75,21 +75,21 @@ fn empty_durably(wal: Real) -> Result<(), Failure> {
 /// The generations that the file may show after a power cut once it begins again over `old`.
 fn stale_after(
     stream: &Stream,
-    note: &Note,
+    shared: &StreamHeader,
     old: &Header,
     wal: Real,
     begun: &Option<(u64, Base)>,
 ) -> Result<Vec<Stale>, Failure> {
-    let is_known = note.salts == old.salts && !note.is_new;
-    let mut frames = if is_known { note.logged } else { 0 };
+    let is_known = shared.salts == old.salts && !shared.is_new;
+    let mut frames = if is_known { shared.logged } else { 0 };
     while let Some(frame) = frame_header(old, wal, frames + 1)?
         && frame.salts == old.salts
     {
         frames += 1;
     }
-    let mut stale = match base_of(stream, note, begun) {
+    let mut stale = match base_of(stream, shared, begun) {
         Some(base) if is_known && base.salts == old.salts => base.stale,
-        // What it holds was never in the log, or nobody knows: now it is durable.
+        // Its frames were never in the log, or that is unknown. Now they are durable.
         _ => {
             sync_header(wal)?;
             Vec::new()
@@ -103,15 +103,15 @@ fn stale_after(
     Ok(stale)
 }
 
-/// The base that the note names, if it is durable. One that this process appended is not read back: that takes all
-/// records behind it, too.
-fn base_of(stream: &Stream, note: &Note, begun: &Option<(u64, Base)>) -> Option<Base> {
+/// The base that the stream header names, if it is durable. One that this process appended is not read back: that takes all
+/// records after it, too.
+fn base_of(stream: &Stream, shared: &StreamHeader, begun: &Option<(u64, Base)>) -> Option<Base> {
     if let Some((lsn, base)) = begun
-        && *lsn == note.base_lsn
+        && *lsn == shared.base_lsn
     {
         return (stream.end() > Lsn(*lsn)).then(|| base.clone());
     }
-    let record = stream.read_from(Lsn(note.base_lsn)).ok()?.next_record().ok()??;
+    let record = stream.read_from(Lsn(shared.base_lsn)).ok()?.next_record().ok()??;
     match Record::parse(&record.payload) {
         Ok(Record::Base(base)) => Some(base),
         _ => None,

@@ -1,17 +1,18 @@
-//! The end of a WAL: its last connection removed it, or a process goes while others stay.
+//! The end of a WAL: its last connection removed it, or a process leaves while others stay (rule
+//! 6).
 
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::frames::read::{Files, read_header};
 use crate::frames::scan::Scan;
 use crate::real::file::{Opened, Real};
-use crate::stream::lease::{Lease, close, find_note};
-use crate::stream::note::Found;
+use crate::stream::header::SharedHeader;
+use crate::stream::lease::{Lease, close, find_header};
 use crate::wal::durable::{make_durable, real_sync};
 use log::Lsn;
 
 impl Database {
-    /// After the last connection has brought everything home and removed the WAL, durably.
+    /// The last connection has checkpointed everything and removed the WAL, durably.
     pub fn wal_removed(&self) -> Result<(), Failure> {
         let closed = self.with_stream(|stream| {
             let _lease = Lease::take(stream)?;
@@ -20,17 +21,18 @@ impl Database {
         closed.map_or(Ok(()), |()| Ok(()))
     }
 
-    /// When this process has the database open no more and others may: what is logged becomes durable
-    /// in the WAL itself, so that nothing depends on the log while nobody here uses it.
+    /// This process has closed the database; others may have it open. Makes the logged frames durable in
+    /// the WAL itself, so that nothing depends on the log while this process does not use it.
     pub fn left(&self, main: Real) -> Result<(), Failure> {
         let state = self.state();
         let Some((_, stream)) = &state.service else { return Ok(()) };
-        if !has_frames(find_note(stream)?) {
+        if !has_frames(find_header(stream)?) {
             return Ok(());
         }
-        // Before the WAL is opened: whoever begins a generation needs it, and the file is the note's.
+        // The lease comes before the WAL is opened. A process needs it to begin a generation, so the file
+        // stays that of the stream header.
         let _lease = Lease::take(stream)?;
-        let found = find_note(stream)?;
+        let found = find_header(stream)?;
         if !has_frames(found) {
             return Ok(());
         }
@@ -40,30 +42,30 @@ impl Database {
         };
         let wal = opened.real();
         let (header, count) = match found {
-            Found::Note(note) => match read_header(wal)? {
-                Some(header) if header.salts == note.salts => (header, note.logged),
+            SharedHeader::Whole(shared) => match read_header(wal)? {
+                Some(header) if header.salts == shared.salts => (header, shared.logged),
                 // SQLite ends a generation when the database has all of it durably.
                 _ => {
                     real_sync(wal)?;
                     return close(stream);
                 }
             },
-            // Whoever died may have logged more than SQLite counts.
-            Found::Torn | Found::Nothing => match Scan::read(wal)? {
+            // The process that died may have logged more than SQLite counts.
+            SharedHeader::Torn | SharedHeader::Unset => match Scan::read(wal)? {
                 Some(scan) => (scan.header, scan.committed()),
                 None => return Ok(()),
             },
         };
-        let note = make_durable(stream, &header, Files { main, wal }, count)?;
-        Ok(stream.sync(Lsn(note.last_lsn))?)
+        let shared = make_durable(stream, &header, Files { main, wal }, count)?;
+        Ok(stream.sync(Lsn(shared.last_lsn))?)
     }
 }
 
 /// Whether frames of the WAL may be in the log alone.
-fn has_frames(found: Found) -> bool {
+fn has_frames(found: SharedHeader) -> bool {
     match found {
-        Found::Note(note) => note.has_frames,
-        Found::Torn => true,
-        Found::Nothing => false,
+        SharedHeader::Whole(shared) => shared.has_frames,
+        SharedHeader::Torn => true,
+        SharedHeader::Unset => false,
     }
 }

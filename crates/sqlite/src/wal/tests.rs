@@ -52,7 +52,7 @@ struct World {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Committed,
-    /// Its frames are in the file, and nobody syncs them.
+    /// Its frames are in the file, without a sync.
     RolledBack,
     /// It was synced, and its process failed before SQLite counted it.
     NotCounted,
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// The pages as SQLite sees them behind `frames`.
+    /// The pages as SQLite sees them after `frames`.
     fn newest(&self, frames: &[Version], page: u32) -> Vec<u8> {
         let found = frames.iter().rev().find(|version| version.page == page);
         found.map_or_else(|| self.home[page as usize - 1].clone(), |found| found.bytes.clone())

@@ -1,5 +1,11 @@
-//! What whoever wrote a database's stream last leaves for the next, in the 64 bytes of shared memory that the
-//! log keeps with a stream. Zeros after a restart of the machine, which is how recovery knows.
+//! The header of a database's stream: what the last writer leaves for the next one, in 64 bytes of shared memory.
+//!
+//! The log keeps these bytes with the stream. They are to a stream what the WAL-index header is to a WAL: all writers
+//! share them, and a restart of the machine makes them zeros, which is how recovery knows that it is due. (The log
+//! calls them the stream's note, and does not know what they mean.)
+//!
+//! A writer changes them only with the stream's lease. A reader needs no lock: the bytes have a CRC32C, so a header that
+//! is being written, or whose writer died, is found torn.
 
 use log::NOTE_BYTES;
 
@@ -7,7 +13,7 @@ use crate::format::wal::{Checksum, Salts};
 
 /// Everything as of the last record. Written under the stream's lease only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Note {
+pub struct StreamHeader {
     /// The generation that the log knows; zeros: none.
     pub salts: Salts,
     /// Frames of it that are logged or durable in the file.
@@ -24,32 +30,33 @@ pub struct Note {
     /// A sync of the file failed: the disk may lack what was written before it for good, and no sync says anything of
     /// that until it is written again.
     pub is_unsynced: bool,
-    /// There are frames behind the base.
+    /// Records of frames follow the base.
     pub has_frames: bool,
     /// A period of transactions of pages has begun (`batch`).
     pub has_pages: bool,
     /// Pages of the last of them are being written to the database, or a sync of it failed: it may have any of them in
     /// part, and replay is due.
     pub is_applying: bool,
-    /// CRC of the database's header behind the last of them.
-    pub front_crc: u32,
-    /// LSN before which nothing counts: of the base, or what a record *home* behind it says.
+    /// CRC of the database header after the last of them.
+    pub database_header_crc: u32,
+    /// LSN before which no record counts: that of the base, or the one in a later record *home*.
     pub base_lsn: u64,
     /// LSN of the last record.
     pub last_lsn: u64,
-    /// Behind it. When the stream goes on, whoever appended there died before leaving a note.
+    /// The LSN after it. If the stream goes on beyond it, the process that appended there died before it left
+    /// a header.
     pub end_lsn: u64,
 }
 
-/// What a stream's 64 bytes say.
+/// What the 64 bytes hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
-    /// The machine was restarted, or nobody ever wrote: recovery is due.
-    Nothing,
-    /// Somebody died while writing it: nothing is known, but the files are as they were left.
+pub enum SharedHeader {
+    /// Zeros: the machine was restarted, or no process ever wrote. Recovery is due.
+    Unset,
+    /// A process died while it wrote them, or is writing them now. Nothing is known; the files are as they were left.
     Torn,
-    /// A note.
-    Note(Note),
+    /// A header.
+    Whole(StreamHeader),
 }
 
 const DIRTY: u32 = 2;
@@ -59,8 +66,8 @@ const PAGES: u32 = 16;
 const APPLYING: u32 = 32;
 const UNSYNCED: u32 = 64;
 
-impl Note {
-    /// The bytes to leave.
+impl StreamHeader {
+    /// The bytes.
     pub fn to_bytes(self) -> [u8; NOTE_BYTES] {
         let mut bytes = [0; NOTE_BYTES];
         let flag = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
@@ -80,24 +87,24 @@ impl Note {
         bytes[40..48].copy_from_slice(&self.end_lsn.to_le_bytes());
         bytes[48..52].copy_from_slice(&self.checksum[0].to_le_bytes());
         bytes[52..56].copy_from_slice(&self.checksum[1].to_le_bytes());
-        bytes[56..60].copy_from_slice(&self.front_crc.to_le_bytes());
+        bytes[56..60].copy_from_slice(&self.database_header_crc.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[4..]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 
-    /// What the bytes of a stream say.
-    pub fn find(bytes: &[u8; NOTE_BYTES]) -> Found {
+    /// Reads the bytes.
+    pub fn read(bytes: &[u8; NOTE_BYTES]) -> SharedHeader {
         if bytes.iter().all(|byte| *byte == 0) {
-            return Found::Nothing;
+            return SharedHeader::Unset;
         }
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"));
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
         if u32_at(0) != crc32c::crc32c(&bytes[4..]) {
-            return Found::Torn;
+            return SharedHeader::Torn;
         }
         let flags = u32_at(4);
-        Found::Note(Note {
+        SharedHeader::Whole(StreamHeader {
             salts: bytes[8..16].try_into().expect("eight"),
             logged: u32_at(16),
             page_bytes: u32_at(20),
@@ -108,7 +115,7 @@ impl Note {
             has_pages: flags & PAGES != 0,
             is_applying: flags & APPLYING != 0,
             is_unsynced: flags & UNSYNCED != 0,
-            front_crc: u32_at(56),
+            database_header_crc: u32_at(56),
             base_lsn: u64_at(24),
             last_lsn: u64_at(32),
             end_lsn: u64_at(40),
@@ -122,8 +129,8 @@ mod tests {
 
     #[test]
     fn a_note_is_read_back_and_a_torn_one_is_known() {
-        assert_eq!(Note::find(&[0; NOTE_BYTES]), Found::Nothing);
-        let note = Note {
+        assert_eq!(StreamHeader::read(&[0; NOTE_BYTES]), SharedHeader::Unset);
+        let shared = StreamHeader {
             salts: *b"saltsalt",
             logged: 7,
             page_bytes: 4096,
@@ -133,15 +140,21 @@ mod tests {
             has_pages: true,
             is_applying: true,
             is_unsynced: true,
-            front_crc: 8,
+            database_header_crc: 8,
             base_lsn: 1 << 40,
             last_lsn: 3,
-            ..Note::default()
+            ..StreamHeader::default()
         };
-        let mut bytes = note.to_bytes();
-        assert_eq!(Note::find(&bytes), Found::Note(note));
+        let mut bytes = shared.to_bytes();
+        assert_eq!(StreamHeader::read(&bytes), SharedHeader::Whole(shared));
         bytes[17] ^= 1;
-        assert_eq!(Note::find(&bytes), Found::Torn);
-        assert!(matches!(Note::find(&Note::default().to_bytes()), Found::Note(_)), "not zeros");
+        assert_eq!(StreamHeader::read(&bytes), SharedHeader::Torn);
+        assert!(
+            matches!(
+                StreamHeader::read(&StreamHeader::default().to_bytes()),
+                SharedHeader::Whole(_)
+            ),
+            "not zeros"
+        );
     }
 }
