@@ -44,7 +44,7 @@ pub use self::log::{Log, names_socket};
 pub use client::ConnectOptions;
 pub use directory::look::Look;
 pub use directory::options::Options;
-pub use error::{LogError, Result};
+pub use error::{Effect, LogError, Result};
 pub use format::record::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
 pub use host::{Settings, StreamMeta};
 pub use orphans::{Orphan, Outcome, collect_orphans};

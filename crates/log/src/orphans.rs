@@ -17,10 +17,10 @@ use rustix::fs::FlockOperation;
 use crate::directory::incarnation::{
     Content, content_of, is_memory_of, is_named_as_ours, remove_memory,
 };
-use crate::directory::served::refuse_if_served;
+use crate::directory::served::serving_socket;
 use crate::directory::slots::Slots;
 use crate::media::files::{at, within};
-use crate::{Log, Options, Result};
+use crate::{Log, LogError, Options, Result};
 
 /// Shared memory of a log, or its directory on NVRAM, and what was done with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,10 +67,10 @@ pub fn collect_orphans(
     let mut found = Vec::new();
     for path in paths {
         let is_given_up = given_up.iter().any(|named| named.file_name() == path.file_name());
-        let outcome = match outcome_of(&path) {
-            Ok(Outcome::Kept { .. }) | Err(_) if is_given_up => give_up(&path, &is_open)?,
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::Kept { why: error.to_string() },
+        let kept = |error: LogError| Outcome::Kept { why: error.to_string() };
+        let outcome = match outcome_of(&path).unwrap_or_else(kept) {
+            Outcome::Kept { .. } if is_given_up => give_up(&path, &is_open)?,
+            outcome => outcome,
         };
         found.push(Orphan { path, outcome });
     }
@@ -93,7 +93,7 @@ fn outcome_of(path: &Path) -> Result<Outcome> {
         }
         Err(e) => return Err(at(&log)(e)),
     };
-    let is_joined = refuse_if_served(&root).is_err() || Slots::open(&root)?.is_joined(None);
+    let is_joined = serving_socket(&root)?.is_some() || Slots::open(&root)?.is_joined(None);
     // A client waits for the next daemon, and goes on appending meanwhile.
     if is_joined || has_client(&folder)? {
         return Ok(Outcome::InUse);

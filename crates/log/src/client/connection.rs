@@ -17,7 +17,9 @@ use zerocopy::IntoBytes;
 use crate::backend::LogBackend;
 use crate::directory::options::Options;
 use crate::engine::writer::Sizes;
-use crate::wire::protocol::{DATA_BYTES_MAX, Kind, REPLY_BYTES, Reply, Request, accepted};
+use crate::wire::protocol::{
+    DATA_BYTES_MAX, Kind, REPLY_BYTES, Reply, Request, accepted, accepted_again,
+};
 use crate::wire::transport;
 use crate::{LogError, Result};
 
@@ -183,15 +185,11 @@ impl Client {
         loop {
             match self.try_call(request) {
                 Ok((reply, files)) => {
-                    let accepted = accepted(reply);
-                    if is_again
-                        && request.kind == Kind::Remove
-                        && matches!(accepted, Err(LogError::NotFound(_)))
-                    {
-                        // The daemon did it before it was gone.
-                        return Ok((Reply::default(), Vec::new()));
-                    }
-                    return Ok((accepted?, files));
+                    let answer = match is_again {
+                        true => accepted_again(request.kind, reply),
+                        false => accepted(reply),
+                    };
+                    return Ok((answer?, files));
                 }
                 Err(e) => Self::wait_or_fail(&self.socket, &self.options, begin, e)?,
             }

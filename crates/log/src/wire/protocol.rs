@@ -251,6 +251,7 @@ pub(crate) fn refusal(error: &LogError) -> Reply {
         }
         LogError::Incompatible(text) => (status::INCOMPATIBLE, [0; 2], text.clone()),
         LogError::Usage(text) => (status::USAGE, [0; 2], text.clone()),
+        LogError::WrongProcess => (status::USAGE, [0; 2], error.to_string()),
         LogError::NotFound(text) => (status::NOT_FOUND, [0; 2], text.clone()),
         LogError::Denied(text) => (status::DENIED, [0; 2], text.clone()),
         LogError::Daemon(text) => (status::DAEMON, [0; 2], text.clone()),
@@ -289,6 +290,15 @@ pub(crate) fn accepted(reply: Reply) -> Result<Reply> {
         status::NO_ROOM => LogError::NoRoom(text()),
         _ => LogError::Daemon(text()),
     })
+}
+
+/// The same, of a request that a daemon may have carried out before it died. A stream that is not there any more was
+/// removed by that daemon.
+pub(crate) fn accepted_again(kind: Kind, reply: Reply) -> Result<Reply> {
+    match (kind, accepted(reply)) {
+        (Kind::Remove, Err(LogError::NotFound(_))) => Ok(Reply::default()),
+        (_, answered) => answered,
+    }
 }
 
 /// What comes before each record of an answer.
