@@ -84,11 +84,11 @@ impl Service {
 
     /// Brings home what is sound of a lane that its client, who is gone, has spoiled, and frees its chunks. It
     /// stays refused until somebody decides.
-    pub(crate) fn settle_spoiled(&self, lane: &Arc<Lane>) -> Result<()> {
+    pub(crate) fn recover_spoiled(&self, lane: &Arc<Lane>) -> Result<()> {
         self.alone(lane, || {
-            let settled = self.recover_whole_records(lane);
+            let recovered = self.recover_whole_records(lane);
             lane.abort_spoiled();
-            settled
+            recovered
         })
     }
 

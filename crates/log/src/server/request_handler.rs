@@ -76,7 +76,7 @@ impl RequestHandler {
             let Some(_writer) = lane.writer.try_lock() else { continue };
             if lane.is_spoiled() {
                 // Not while its client is there, and again if it fails.
-                let _ = self.service.settle_spoiled(&lane);
+                let _ = self.service.recover_spoiled(&lane);
             } else if lane.check().is_ok() && self.service.end_remote(&lane).is_ok() {
                 // Latched in the lane and reported to whoever takes the lease next.
                 let _ = self.service.drain(&lane);

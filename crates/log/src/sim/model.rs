@@ -78,7 +78,7 @@ impl StreamModel {
 
     /// A new writer was told that the stream ends at `end`: an append in doubt was published or was not. The error
     /// says what is wrong.
-    pub(super) fn settle(&mut self, end: u64, now: u64) -> Result<(), String> {
+    pub(super) fn resolve_doubt(&mut self, end: u64, now: u64) -> Result<(), String> {
         let doubt = self.doubt.take();
         if end == self.end() {
             return Ok(());

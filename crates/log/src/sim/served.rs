@@ -178,7 +178,7 @@ impl Served {
                 self.holders[index] = Some(client);
                 let now = self.machine.now();
                 let stream = self.model.live(name).expect("it was opened");
-                stream.settle(position.0, now)?;
+                stream.resolve_doubt(position.0, now)?;
                 // Whatever was there was drained.
                 stream.acknowledged.push((position.0, now));
                 Ok(true)
@@ -368,7 +368,7 @@ impl Served {
                 Ok::<_, String>((read_all(&lane)?, lane.words.appended()))
             });
             let (found, end) = found.map_err(text)?.expect("nobody is doomed")?;
-            stream.settle(end, now)?;
+            stream.resolve_doubt(end, now)?;
             let first = stream.records.partition_point(|record| record.lsn < found.head);
             let known = &stream.records[first..];
             if found.count() != known.len() || !known.iter().all(|record| found.has(record)) {
