@@ -1,5 +1,8 @@
-//! Where a service lives: its directory, its memory, its group log, and who else is there. Real
-//! (`directory`) or simulated, so that the whole service runs in a crash enumeration.
+//! What a service runs on: its directory, its shared memory, its group log, and the other processes
+//! that use it.
+//!
+//! `directory` implements it for real. `sim` implements it in memory, so that the whole service
+//! runs in a crash enumeration.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

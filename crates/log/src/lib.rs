@@ -1,9 +1,10 @@
 //! A log: durable appends for programs that keep their files on any file system.
 //!
-//! A log is a directory with *streams*. A [`Stream`] is a named sequence of records. One process at a time writes it, any
-//! number of processes read it. [`Stream::append`] copies a record to shared memory, which survives the end of the process.
-//! [`Stream::sync`] makes it survive a power cut; all callers that wait share one write to the disk. With NVRAM an append
-//! is durable when it returns.
+//! A log is a directory with *streams*. A [`Stream`] is a named sequence of records. One process at
+//! a time writes it, any number of processes read it. [`Stream::append`] copies a record to shared
+//! memory, which survives the end of the process. [`Stream::sync`] makes it survive a power cut;
+//! all callers that wait share one write to the disk. With NVRAM an append is durable when it
+//! returns.
 //!
 //! # Append, sync, read back
 //!

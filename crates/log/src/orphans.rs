@@ -1,10 +1,13 @@
-//! Shared memory that killed processes left, brought home and removed.
+//! Shared memory that killed processes left: its records are brought to the log files, and it is
+//! removed.
 //!
-//! Records that were appended and not synced are in shared memory only, and a process that is killed must not lose them.
-//! So memory is removed in one way only: the log that it belongs to is opened and closed, which brings everything to
-//! the log files and releases the memory. Memory whose log cannot be opened stays: the log's directory may be on a file
-//! system that is not mounted, or may have been moved. A directory on NVRAM stays in any case. The user may name what
-//! is to be given up.
+//! Records that were appended and not synced are only in shared memory, and the kill of a process
+//! must not lose them. So there is one way to remove such memory: open its log and close it, which
+//! brings all records to the log files.
+//!
+//! Memory stays if its log cannot be opened: the log's directory may be on a file system that is
+//! not mounted, or may have been moved. A directory on NVRAM always stays. The user may name memory
+//! that is removed with all that it holds.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -1,7 +1,8 @@
 //! A value that only the process that made it may use.
 //!
-//! A forked process has a copy of the memory and shares locks and sockets with its parent, but it has none of the parent's
-//! threads. If it used the copy, other processes would take it for its parent.
+//! A forked process has a copy of the memory and shares locks and sockets with its parent, but it
+//! has none of the parent's threads. If it used the copy, other processes would take it for its
+//! parent.
 
 use std::mem;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Where a client's writer gets its chunks: asked for by a thread before they are needed.
+//! A thread that asks the daemon for chunks before a client's writer needs them.
 //!
-//! The writer says when it has filled a quarter of its last chunk. When it was faster than the thread
-//! nevertheless, the thread asks for more at once from then on.
+//! The writer announces the next chunk when it has filled a quarter of its last one. If the writer
+//! needs a chunk that has not arrived, the thread asks for twice as many from then on.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

@@ -1,7 +1,7 @@
 //! Requests to a daemon: its connections, and what happens while the daemon is away.
 //!
-//! While the daemon is away, requests are sent again for a bounded time. A daemon keeps nothing between two requests, so
-//! the next daemon can answer as well as the first.
+//! While the daemon is away, requests are sent again for a bounded time. A daemon keeps nothing
+//! between two requests, so the next daemon can answer as well as the first.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;

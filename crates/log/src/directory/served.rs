@@ -1,8 +1,8 @@
 //! Whether a daemon serves a directory.
 //!
-//! A daemon locks the file `DIR/daemon`, in which its socket is named, as long as it lives. Both this
-//! and joining happen under the service's lock, so a directory is either a daemon's or of the
-//! processes that open it themselves.
+//! A daemon locks the file `DIR/daemon` while it lives. The file has the path of its socket. The
+//! daemon takes the lock, and other processes join, under the service's lock. So either one daemon
+//! uses a directory, or processes that opened it.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};

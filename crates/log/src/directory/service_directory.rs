@@ -14,8 +14,8 @@
 //! NVRAM/onejournal-UUID/    owner, chunk-NNNN
 //! ```
 //!
-//! The memory outlives the processes, not the machine. When it is there a new process joins and goes on; when
-//! it is not, the service is recovered from what is durable.
+//! The memory outlives the processes, not the machine. When it is there a new process joins and
+//! goes on; when it is not, the service is recovered from what is durable.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! Who uses a service's directory: its lock, and one file a process, locked while that lives.
+//! The processes that use a service's directory: its lock, and a file for each process, locked
+//! while the process lives.
 
 use device::{Access, Folder, ForkClosed};
 use rustix::fs::FlockOperation;

@@ -1,12 +1,12 @@
-//! The flush worker's work: from the chunks to the log files.
+//! A drain: brings records from the chunks to the log files.
 //!
-//! 1. Read what is durable and not drained yet, record by record; a record that is none stops the
-//!    stream for good.
-//! 2. Write it to the log file, many records at once; one sync for all of them.
+//! 1. Read the records that are durable and not drained, one after the other. Bytes that are no
+//!    record abort the stream.
+//! 2. Write them to the log file, many records at a time, with one sync for all of them.
 //! 3. Move `drained`, then free the chunks below it.
 //!
-//! On ordinary memory the same, with what is not durable yet: a drain is then also a sync, and
-//! cheaper than the group log for a lot of bytes.
+//! Where lanes are ordinary memory, a drain also takes records that are not durable yet. It is then
+//! a sync too, and for many bytes a cheaper one than the group log.
 
 use std::time::Duration;
 

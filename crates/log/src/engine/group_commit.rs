@@ -1,10 +1,13 @@
-//! Group commit: one device write makes durable what any number of processes wait for. Only where
-//! lanes are ordinary memory.
+//! Group commit: one device write makes the records of many processes durable. Only where lanes are
+//! ordinary memory.
 //!
-//! One leader writes at a time (`gather` says for whom it waits), so an entry that is found behind one that is not valid proves damage.
+//! One leader writes at a time. So a valid entry after an invalid one proves damage. `gather`
+//! decides how long it waits.
 //!
-//! Invariants: a piece is written once its bytes can change no more (below `appended`), and read while
-//! the drainer's word is held, so that its chunk is not allocated to another.
+//! Invariants:
+//!
+//! 1. A piece consists of bytes below `appended`, which do not change any more.
+//! 2. A piece is read while its leader is the lane's drainer, so its chunk is not freed meanwhile.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! One stream's lane as a process sees it: its words, its chunks, its log files.
+//! One stream's lane as a process has it open: its words, its chunks, its log files.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Leases and chunks for clients of the daemon.
 //!
-//! A lease begins with a lane that is drained and holds no chunk, and with words of its own. It ends when its
-//! client says so or is gone; then its words are looked at for the last time, and what its client
-//! stored behind its last record is nothing.
+//! A lease begins with a lane that is drained and has no chunk, and with a copy of the words for
+//! the client. It ends when the client releases it or its process ends. The daemon then reads the
+//! copy for the last time. Bytes that the client stored after its last published record are
+//! dropped.
 
 use std::fs::File;
 use std::sync::Arc;

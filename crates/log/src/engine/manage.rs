@@ -1,4 +1,4 @@
-//! What is done with streams as a whole, for a process that serves their directory.
+//! Operations on whole streams and on the whole service: salvage, repair, closing, counters.
 
 use std::sync::Arc;
 

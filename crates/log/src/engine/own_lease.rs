@@ -1,4 +1,4 @@
-//! Leases of this process: its writers, and what whoever had a lease before left.
+//! Leases of this process: its writers, and the repair of a lane whose last writer died.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,10 +1,11 @@
-//! One process's part in a service: the streams it has open. The leases it holds are in `own_lease`, the
-//! chunks it allocates itself in `pool`.
+//! The streams that this process has open. `own_lease` has the leases that it holds, `pool` the
+//! chunks that it allocates.
 //!
 //! # Who may do what
 //!
-//! Every process that serves the directory may drain any stream and lead any group commit; who does it
-//! now stands in a word (`words`), and is replaced when it dies. Appending needs the stream's lease.
+//! Each process that serves the directory may drain any stream and lead any group commit. A word
+//! names the process that does it now (`words`). When that process dies, the next one replaces it.
+//! An append needs the stream's lease.
 //!
 //! Locks, in this order: `lanes`, then those of a lane.
 

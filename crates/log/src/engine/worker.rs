@@ -1,7 +1,8 @@
-//! The flush worker: a thread of each process that drains while nobody waits.
+//! The flush worker: a thread of each serving process that drains lanes in the background.
 //!
-//! It drains a lane that has so many chunks (high watermark), that has been idle for a moment, or, when
-//! most of the pool is allocated, any lane; and the lanes that dead processes left behind.
+//! It drains a lane that has many chunks (the high watermark), and a lane that was idle for a
+//! moment. When most of the pool is allocated it drains every lane. It also drains the lanes of
+//! processes that died.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Walking the records of a span of a stream, and telling its torn end from damage.
+//! Walks the records of a span of a stream, and tells a torn end from damage.
 
 use crate::format::record::{ALIGN_BYTES, HEADER_BYTES, Header, Identity};
 use crate::{Lsn, Result};

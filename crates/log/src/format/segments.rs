@@ -5,9 +5,10 @@
 //! 000000000001f3a8.seg   | header          | records from LSN 0x1f3a8  | zeros |
 //! ```
 //!
-//! A file begins with a whole record; its name and its header say at which LSN. The files follow each
-//! other without a gap, and all but the last are durable before the next one is made. Room is
-//! reserved when a file is made: 1 MiB for the first, then twice as much as before, up to the limit.
+//! A file begins with a whole record; its name and its header say at which LSN. The files follow
+//! each other without a gap, and all but the last are durable before the next one is made. Room is
+//! reserved when a file is made: 1 MiB for the first, then twice as much as before, up to the
+//! limit.
 
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::sync::Arc;

@@ -1,5 +1,8 @@
-//! Clients that mean harm: messages that are none, and garbage in the words and chunks of their own lanes.
-//! The daemon stays, and other streams have what was appended to them. Seeded; a failure prints the seed.
+//! Hostile clients: messages that are no requests, and garbage in the words and chunks of their own
+//! lanes.
+//!
+//! The daemon goes on, and other streams keep their records. The tests are seeded; a failure prints
+//! the seed.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

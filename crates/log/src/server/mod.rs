@@ -1,20 +1,23 @@
-//! The daemon: one process serves a directory to many that do not trust each other.
+//! The daemon: one process serves a directory to many processes that do not trust each other.
 //!
-//! A thread for each connection, so that those who sync at once share a group commit; a thread that
-//! accepts; one that ends the leases of clients that are gone; and the flush worker.
+//! Its threads: one for each connection, so that clients that sync at the same time share a group
+//! commit; one that accepts; one that ends the leases of clients that are gone; and the flush
+//! worker.
 //!
 //! # What is believed
 //!
-//! Nothing that a client says. Its user and groups come from the kernel; its lane's words are taken over only
-//! where they can be true (`lane`), its chunks are read as a file that may be cut (`chunk_file`), every record is
-//! checked when it is drained. A lane that holds something else is aborted, and no other. The
-//! daemon keeps nothing of a connection but its user, so a client costs a thread and a descriptor, of which
-//! there are so many and no more ([`Limits`]).
+//! Nothing that a client says. The kernel names its user and groups. Its words are taken over only
+//! where they can be true (`words`). Its chunks are read as files that may be cut (`chunk_file`).
+//! Each record is checked when it is drained. A lane that fails a check is aborted, and no other
+//! lane.
+//!
+//! The daemon keeps only the user of a connection. So a client costs a thread and a descriptor, and
+//! [`Limits`] bounds their number.
 //!
 //! # When it ends
 //!
-//! Clients keep their mappings; on NVRAM they go on appending. Words, tables and leases lie in memory that
-//! outlives the daemon, and the next one goes on with them.
+//! Clients keep their mappings; on NVRAM they go on appending. Words, tables and leases are in
+//! memory that outlives the daemon. The next daemon goes on with them.
 
 mod access;
 mod connection;

@@ -1,4 +1,4 @@
-//! The daemon without its socket: what answers requests, and what is looked after between them.
+//! The daemon without its socket: the state behind the answers, and the work between requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;

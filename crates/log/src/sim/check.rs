@@ -1,4 +1,4 @@
-//! What has to be there after a crash.
+//! Checks that after a crash everything is there that has to be.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

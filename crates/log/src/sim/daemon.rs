@@ -1,4 +1,4 @@
-//! The daemon of a simulated machine, which may die in the middle of anything; then the next one is started.
+//! The daemon of a simulated machine. It may die at any step; then the next one is started.
 
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;

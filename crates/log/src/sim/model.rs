@@ -1,4 +1,4 @@
-//! What was appended, acknowledged, truncated and removed, and when.
+//! The model: which records were appended, acknowledged, truncated and removed, and when.
 
 use std::collections::{BTreeMap, BTreeSet};
 

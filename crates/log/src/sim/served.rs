@@ -1,4 +1,5 @@
-//! Random operations of clients and their daemon between two power cuts of the machine: any of them may die at any step.
+//! Random operations of clients and their daemon between two power cuts of the machine: any of them
+//! may die at any step.
 
 use std::rc::Rc;
 use std::sync::Arc;
