@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
+use super::appended::{Appended, payload};
 use super::check::read_all;
 use super::client::Client;
 use super::daemon::{DAEMON, Daemon};
 use super::host::Machine;
-use super::model::{Appended, Model, Span, StreamModel, payload};
+use super::model::{Model, Span, StreamModel};
 use super::workload::NAMES;
 use crate::format::record::record_bytes;
 use crate::mortal::{self, Name};

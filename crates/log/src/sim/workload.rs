@@ -6,8 +6,9 @@ use std::time::Duration;
 use device::{Fault, Operation};
 use fastrand::Rng;
 
+use super::appended::{Appended, payload};
 use super::host::{Machine, SimHost};
-use super::model::{Appended, Model, Span, StreamModel, payload};
+use super::model::{Model, Span, StreamModel};
 use crate::engine::lane::Lane;
 use crate::engine::recovery::recover_service;
 use crate::engine::service::Service;
