@@ -1,4 +1,4 @@
-//! What a log and its streams do, whoever serves the log's directory.
+//! The operations of a log and its streams, for both ways to serve the log's directory.
 //!
 //! [`Log`](crate::Log) and [`Stream`](crate::Stream) hold these traits and do not know which
 //! implementation they have:

@@ -74,7 +74,7 @@ fn fetch_chunks(client: &Client, ahead: &Ahead, first: u64, count: u32) -> Resul
     files.into_iter().zip(first..).map(map).collect()
 }
 
-/// Starts the thread that asks for chunks. It ends when nobody can send to it any more.
+/// Starts the thread that asks for chunks. It ends when its last sender is dropped.
 pub(super) fn start_fetcher(client: Weak<Client>) -> Sender<Arc<Ahead>> {
     let (sender, wanted) = channel::<Arc<Ahead>>();
     let body = move || {

@@ -23,7 +23,7 @@ use crate::wire::protocol::{
 use crate::wire::transport;
 use crate::{LogError, Result};
 
-/// How long an answer may take: longer than the daemon waits for a chunk.
+/// Upper bound for the time of an answer. It is longer than the daemon waits for a chunk.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 /// Connections that are kept for later.
 const IDLE_COUNT_MAX: usize = 8;
@@ -178,7 +178,7 @@ impl Client {
         }
     }
 
-    /// What is answered to a request, by this daemon or the next.
+    /// The answer to a request, from this daemon or the next one.
     pub(super) fn call(&self, request: &Request) -> Result<(Reply, Vec<OwnedFd>)> {
         let begin = Instant::now();
         let mut is_again = false;
@@ -209,7 +209,7 @@ impl Client {
                     self.keep(connection);
                     return Ok(answer);
                 }
-                // Of a daemon that is gone.
+                // The connection of a daemon that is gone.
                 Err(Unanswered::Gone(e)) if e.kind() != ErrorKind::WouldBlock => {}
                 Err(e) => return Err(e),
             }
@@ -230,7 +230,7 @@ impl Client {
         }
     }
 
-    /// Tells the daemon something that it finds out by itself otherwise.
+    /// Sends a hint. Without it the daemon finds out by itself, later.
     pub(super) fn tell(&self, request: &Request) {
         let _ = self.try_call(request);
     }

@@ -123,7 +123,7 @@ impl Service {
                 self.control.set_pending(index);
                 continue;
             }
-            // A lane that cannot be opened or read is the trouble of whoever waits for it.
+            // If a lane cannot be opened or read, the stream that waits for it gets the error.
             let Ok(Some(lane)) = self.lane_at(index) else { continue };
             if let Ok(Some(piece)) = self.take_piece(&lane) {
                 taken_bytes += piece.bytes.len();
@@ -155,7 +155,7 @@ impl Service {
         let end = words.wanted().min(words.appended());
         let count = end.saturating_sub(lsn);
         if count > PIECE_BYTES_MAX {
-            // More than whoever waits for it may have asked for: its own drain makes it durable.
+            // Too much for an entry: the drain of the stream that waits makes it durable.
             return Ok(None);
         }
         let read = copy_whole_records(lane, lsn, lsn + count);
@@ -192,7 +192,7 @@ impl Service {
             let lane = match self.lane_of(stream) {
                 Ok(Some(lane)) => lane,
                 Ok(None) => continue,
-                // Its log files are damaged, which is nobody else's trouble. Who has it open may go on.
+                // Its log files are damaged. Other streams, and a process that has it open, go on.
                 Err(LogError::Damaged { .. } | LogError::Incompatible(_)) => {
                     self.quarantine_unread(stream)?;
                     continue;
@@ -210,7 +210,7 @@ impl Service {
                 if lane.check().is_ok() {
                     return Err(e);
                 }
-                // Its files cannot be written, which is nobody else's trouble.
+                // Its files cannot be written. Other streams go on.
                 self.quarantine_synced(&lane)?;
             }
         }
@@ -273,7 +273,7 @@ impl Service {
         begun.map(drop)
     }
 
-    /// After a failed write nobody is told success any more.
+    /// After a failed write no caller gets success any more.
     fn latched(&self, written: Result<()>) -> Result<()> {
         if let Err(e) = &written {
             tracing::error!("group log: {e}");

@@ -72,7 +72,7 @@ impl Rounds {
         let is_tight = self.service.allocated_count() * 4 >= pool * 3;
         for lane in self.service.open_lanes() {
             if self.wants_drain(&lane, is_tight) {
-                // Latched in the lane, or tried again; reported to whoever appends or syncs.
+                // Latched in the lane, or tried again; reported to the next append or sync.
                 let _ = self.service.drain(&lane);
             }
         }
@@ -101,7 +101,7 @@ impl Rounds {
         }
         let is_idle = since.elapsed() >= IDLE;
         if undrained_bytes == 0 {
-            // Nothing to write; but an idle lane's last chunk is somebody else's if need be.
+            // Nothing to write. But when the pool is tight, the last chunk of an idle lane is freed.
             return is_tight && is_idle && !lane.words.chunks().is_empty();
         }
         let high = LANE_CHUNKS_HIGH as u64 * self.service.host.settings().chunk_bytes;

@@ -40,7 +40,7 @@ pub(crate) struct Sizes {
     pub(crate) pool_bytes: u64,
 }
 
-/// The end of a lane, held by whoever has the lease.
+/// The end of a lane, for its lessee.
 pub(crate) struct Writer {
     identity: Identity,
     words: LaneWords,

@@ -75,7 +75,7 @@ impl Raw {
     }
 }
 
-/// A lane in the hands of somebody who knows what lies where.
+/// A lane of a hostile client that knows the layout.
 struct Lane {
     raw: Raw,
     identity: Identity,
@@ -200,7 +200,7 @@ fn append(stream: &Stream, payload: &[u8]) -> Lsn {
     }
 }
 
-/// Somebody whose records have to stay as they are.
+/// A client whose records must stay as they are.
 struct Innocent {
     stream: Stream,
     count: u64,

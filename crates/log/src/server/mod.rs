@@ -164,7 +164,7 @@ impl Drop for Server {
     }
 }
 
-/// The socket at `path`, in the place of one that nobody listens at any more.
+/// The socket at `path`. Replaces a socket that no process listens at any more.
 fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => {
@@ -179,7 +179,7 @@ fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     }
     let socket = transport::socket()?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    // Before anybody can connect.
+    // Before a client can connect.
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
@@ -196,7 +196,7 @@ fn accept(connections: &Arc<Connections>, is_ending: &AtomicBool, listener: &Own
             Ok(socket) => connections.begin(socket),
             Err(e) => {
                 tracing::warn!("accepting a connection: {e}");
-                // Out of descriptors, for example: somebody has to leave first.
+                // Out of descriptors, for example: a client has to leave first.
                 std::thread::sleep(TICK);
             }
         }
