@@ -38,7 +38,7 @@ impl From<LogError> for Failure {
             LogError::Full { .. } | LogError::NoRoom(_) => -5,
             LogError::Damaged { .. } => -6,
             LogError::Incompatible(_) => -7,
-            LogError::Usage(_) | LogError::TooLarge { .. } => EUSAGE,
+            LogError::Usage(_) | LogError::TooLarge { .. } | LogError::WrongProcess => EUSAGE,
             LogError::NotFound(_) => -9,
             LogError::Denied(_) => -10,
             LogError::Daemon(_) => -11,

@@ -117,7 +117,7 @@ enum LogCommand {
 pub fn failed(error: LogError) -> CliError {
     let code = match error {
         LogError::Damaged { .. } => error::UNCORRECTED,
-        LogError::Usage(_) | LogError::TooLarge { .. } => error::USAGE,
+        LogError::Usage(_) | LogError::TooLarge { .. } | LogError::WrongProcess => error::USAGE,
         _ => error::OPERATIONAL,
     };
     CliError { text: error.to_string(), code }

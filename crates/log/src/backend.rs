@@ -1,6 +1,7 @@
-//! What a log and its streams do, whoever serves the log's directory.
+//! The operations of a log and its streams, for both ways to serve the log's directory.
 //!
-//! [`Log`](crate::Log) and [`Stream`](crate::Stream) hold these traits and do not know which implementation they have:
+//! [`Log`](crate::Log) and [`Stream`](crate::Stream) hold these traits and do not know which
+//! implementation they have:
 //!
 //! - `embedded`: this process opened the directory and serves it itself.
 //! - `client`: a daemon serves the directory, and this process is connected to its socket.

@@ -1,8 +1,9 @@
-//! Universal sequence numbers from a clock that all processes of the machine share.
+//! Universal sequence numbers (USN) from a clock that all processes of the machine share.
 //!
-//! `CLOCK_MONOTONIC` is one clock for all processors: what is read after something was acknowledged
-//! is not smaller than what was read before. It starts anew with the machine, so the service adds a
-//! base; the base is the limit that the service before has kept durably and never reached.
+//! `CLOCK_MONOTONIC` is one clock for all processors: a value that is read after an acknowledgement
+//! is not smaller than one that was read before it. The clock starts anew with the machine, so the
+//! service adds a base. The base is the limit that the previous incarnation stored durably and
+//! never reached.
 
 use rustix::time::{ClockId, clock_gettime};
 

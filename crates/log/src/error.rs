@@ -70,6 +70,9 @@ pub enum LogError {
     /// The caller asked for what cannot be: a name, a size, a position.
     #[error("{0}")]
     Usage(String),
+    /// The process was forked from the one that opened the log.
+    #[error("it was opened by the process that this one was forked from; open the log again here")]
+    WrongProcess,
     /// What was asked for is not there.
     #[error("{0}")]
     NotFound(String),
@@ -81,7 +84,35 @@ pub enum LogError {
     Daemon(String),
 }
 
+/// What a caller may conclude from an error. [`LogError::effect`] tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing happened. The same call may succeed later: try again.
+    NothingYet,
+    /// Nothing happened, and the same call will fail again until something else is changed.
+    Refused,
+    /// The call had no effect, and the stream or its service takes nothing until it is repaired or opened again.
+    Stopped,
+    /// The call may have taken effect or not. Read the stream to find out, or make the call again if that does no harm.
+    Unknown,
+}
+
 impl LogError {
+    /// What the failed call has done.
+    pub fn effect(&self) -> Effect {
+        match self {
+            LogError::Busy(_) | LogError::Full { .. } | LogError::NoRoom(_) => Effect::NothingYet,
+            LogError::TooLarge { .. }
+            | LogError::Incompatible(_)
+            | LogError::Usage(_)
+            | LogError::WrongProcess
+            | LogError::NotFound(_)
+            | LogError::Denied(_) => Effect::Refused,
+            LogError::Aborted(_) | LogError::Damaged { .. } => Effect::Stopped,
+            LogError::Io(_) | LogError::System { .. } | LogError::Daemon(_) => Effect::Unknown,
+        }
+    }
+
     /// An error of the system, `what` being what was tried.
     pub fn system(what: impl Into<String>, source: impl Into<std::io::Error>) -> LogError {
         LogError::System { what: what.into(), source: Arc::new(source.into()) }

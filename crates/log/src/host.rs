@@ -1,5 +1,8 @@
-//! Where a service lives: its directory, its memory, its group log, and who else is there. Real
-//! (`directory`) or simulated, so that the whole service runs in a crash enumeration.
+//! What a service runs on: its directory, its shared memory, its group log, and the other processes
+//! that use it.
+//!
+//! `directory` implements it for real. `sim` implements it in memory, so that the whole service
+//! runs in a crash enumeration.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -93,7 +96,7 @@ pub(crate) trait Host: Send + Sync {
         Err(LogError::Incompatible(format!("chunk {index} cannot be given to a client")))
     }
 
-    /// Makes the chunk's file as long as it should be, if whoever was handed it made it longer. Whether it was.
+    /// Cuts the chunk's file to its length, if a client made it longer. Whether it was longer.
     fn shorten_chunk(&self, _index: usize) -> Result<bool> {
         Ok(false)
     }
@@ -133,8 +136,8 @@ pub(crate) trait Host: Send + Sync {
     /// Makes a stream, durably. Another process may have made it meanwhile: then it is that one.
     fn create_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<StreamMeta>;
 
-    /// Makes sure that a stream that was found, or was not, is there or is not after a power cut too: whoever made or
-    /// removed it may have died just before that was so.
+    /// Makes the presence or absence of a stream durable. The process that made or removed it may have
+    /// died before it was.
     fn keep_stream(&self, name: &StreamName) -> Result<()>;
 
     /// Removes a stream; when this returns it stays removed. Its chunks are the caller's affair.
@@ -149,6 +152,6 @@ pub(crate) trait Host: Send + Sync {
     /// Keeps the limit of USNs, durably.
     fn keep_usn_limit(&self, limit: u64) -> Result<()>;
 
-    /// Holds the service's lock while `f` runs: nobody else opens, makes or removes streams.
+    /// Holds the service's lock while `f` runs. No other process opens, makes or removes streams then.
     fn locked(&self, f: &mut dyn FnMut() -> Result<()>) -> Result<()>;
 }

@@ -15,22 +15,23 @@ use crate::stream::Stream;
 use crate::types::RecordBatch;
 use crate::{LogError, LogStat, Lsn, Record, Result, StreamName};
 
-/// A service that this process takes part in, or uses through its daemon.
+/// An open log: a directory that this process serves, or that a daemon serves for it.
 ///
-/// It belongs to the process that opened it. In one that is forked from that, whatever is done with it or with its
-/// streams fails, and dropping it does nothing: a forked process opens the log again.
+/// It belongs to the process that opened it. In a forked process every call on it or on its streams
+/// fails with [`LogError::WrongProcess`], and a drop does nothing. A forked process opens the log
+/// again.
 pub struct Log {
     backend: Owned<Box<dyn LogBackend>>,
 }
 
 impl Log {
-    /// Joins the service in the directory `path`. When there is none it is made with `options`; the
-    /// first to join after a restart of the machine recovers it. When the path names a daemon's socket
-    /// ([`names_socket`]), as [`Log::connect`].
+    /// Opens the log in the directory `path`. If there is none, makes it with `options`. The first
+    /// process that opens it after a restart of the machine recovers it. If the path names a daemon's
+    /// socket ([`names_socket`]), this is [`Log::connect`].
     ///
     /// # Errors
-    /// While a daemon serves the directory; the error names its socket. [`LogError::Daemon`] when no daemon answers
-    /// at the socket, and no log is made instead.
+    /// [`LogError::Daemon`] while a daemon serves the directory; the error names its socket. Also if no
+    /// daemon answers at the socket; no log is made instead.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Log> {
         Log::new(open_backend(path.as_ref(), options)?)
     }
@@ -40,7 +41,7 @@ impl Log {
         Log::connect_with(socket, &ConnectOptions::default())
     }
 
-    /// Connects to the daemon that listens at `socket`; what happens when it is gone is said by `options`.
+    /// Connects to the daemon that listens at `socket`. The options say what to do when it is gone.
     pub fn connect_with(socket: impl AsRef<Path>, options: &ConnectOptions) -> Result<Log> {
         Log::new(client::connect(socket.as_ref(), options, open_backend)?)
     }
@@ -50,22 +51,22 @@ impl Log {
         Ok(Log { backend: Owned::new(backend, mark) })
     }
 
-    /// Ends this process's part: brings all that it appended to the log files and lets others write its streams.
-    /// The last process to close the log, with no stream of it open any more, leaves nothing in shared memory. A log
-    /// that is dropped instead leaves what it appended in shared memory for the next one.
+    /// Brings all records that this process appended to the log files, and lets other processes write
+    /// its streams. The last process that closes the log, with none of its streams open, removes the
+    /// shared memory. A log that is dropped instead leaves its records there for the next process.
     ///
     /// # Errors
-    /// What could not be brought home stays where it was, as if the log had been dropped.
+    /// Records that could not be written stay in shared memory, as if the log had been dropped.
     pub fn close(self) -> Result<()> {
         self.backend.take().map_or(Ok(()), |backend| backend.close())
     }
 
-    /// Names the service: 32 hexadecimal digits, random when it was made.
+    /// Names the log: 32 hexadecimal digits, random when it was made.
     pub fn uuid(&self) -> &str {
         self.backend.look().uuid()
     }
 
-    /// What survives after an append that was synced.
+    /// What a synced append survives.
     pub fn durability(&self) -> Durability {
         self.backend.look().durability()
     }
@@ -86,32 +87,34 @@ impl Log {
         Ok(stream.map(|stream| Stream::new(self.backend.with(stream))))
     }
 
-    /// The names of all streams, sorted; of a daemon's, those that the user may open.
+    /// The names of all streams, sorted. A daemon names those that the user may open.
     pub fn stream_names(&self) -> Result<Vec<StreamName>> {
         self.backend.get()?.stream_names()
     }
 
-    /// Removes a stream and all it holds, durably; what is in memory only is not written first. Fails
-    /// while another process writes it.
+    /// Removes a stream with all its records, durably. Fails while another process writes it.
     pub fn remove_stream(&self, name: &str) -> Result<()> {
         self.backend.get()?.remove_stream(&name.parse()?)
     }
 
-    /// Records in the log files of a stream that need not be sound, from the one at `from` on or from
-    /// the first, about a megabyte of them; and where the next one begins, or would. No record: nothing
-    /// more can be read.
+    /// Reads the log files of a stream that may be damaged: about a mebibyte of records from the one at
+    /// `from` on, or from the first, and where the next one begins. Without records nothing more can be
+    /// read.
     pub fn salvage(&self, name: &str, from: Lsn) -> Result<(Vec<Record>, Lsn)> {
         let RecordBatch { records, next } = self.backend.get()?.salvage(&name.parse()?, from)?;
         Ok((records, next))
     }
 
-    /// Gives up what is damaged of a stream and all behind it, so that it can be used again; where it
-    /// ends now. Somebody's decision, never made by itself. Fails while anybody writes it.
+    /// Discards the damaged part of a stream and all records after it, so that the stream can be used
+    /// again. Returns where it ends now. The log never does this by itself.
+    ///
+    /// # Errors
+    /// [`LogError::Busy`] while a process writes the stream.
     pub fn discard_damaged(&self, name: &str) -> Result<Lsn> {
         self.backend.get()?.discard_damaged(&name.parse()?)
     }
 
-    /// Counters of the service; zeros when its daemon does not answer.
+    /// Counters of the log. Zeros when its daemon does not answer.
     pub fn stat(&self) -> LogStat {
         let asked = self.backend.get().and_then(|backend| backend.stat());
         asked.unwrap_or_else(|_| self.backend.look().known_stat())
@@ -127,15 +130,15 @@ fn open_backend(path: &Path, options: &Options) -> Result<Box<dyn LogBackend>> {
     Ok(Box::new(EmbeddedLog::open(path, options)?))
 }
 
-/// Whether a daemon is meant: a path that ends in `socket`, `NAME.sock` or `NAME.socket`. Its name tells, as
-/// there is no socket while no daemon runs, and a log that is made in its place would be another one.
+/// Whether a path names a daemon's socket: it ends in `socket`, `NAME.sock` or `NAME.socket`. The
+/// name decides, because no socket is there while no daemon runs.
 pub fn names_socket(path: impl AsRef<Path>) -> bool {
     let path = path.as_ref();
     let is_end = |end: &std::ffi::OsStr| end == "sock" || end == "socket";
     path.file_name().is_some_and(|name| name == "socket") || path.extension().is_some_and(is_end)
 }
 
-/// The same, refusing what its name and its kind say differently.
+/// The same. An error if what is there contradicts its name.
 fn is_socket(path: &Path) -> Result<bool> {
     let found = std::fs::metadata(path).map(|found| found.file_type());
     let is_named = names_socket(path);

@@ -1,10 +1,13 @@
-//! Shared memory that killed processes left, brought home and removed.
+//! Shared memory that killed processes left: its records are brought to the log files, and it is
+//! removed.
 //!
-//! Records that were appended and not synced are in shared memory only, and a process that is killed must not lose them.
-//! So memory is removed in one way only: the log that it belongs to is opened and closed, which brings everything to
-//! the log files and releases the memory. Memory whose log cannot be opened stays: the log's directory may be on a file
-//! system that is not mounted, or may have been moved. A directory on NVRAM stays in any case. The user may name what
-//! is to be given up.
+//! Records that were appended and not synced are only in shared memory, and the kill of a process
+//! must not lose them. So there is one way to remove such memory: open its log and close it, which
+//! brings all records to the log files.
+//!
+//! Memory stays if its log cannot be opened: the log's directory may be on a file system that is
+//! not mounted, or may have been moved. A directory on NVRAM always stays. The user may name memory
+//! that is removed with all that it holds.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -17,10 +20,10 @@ use rustix::fs::FlockOperation;
 use crate::directory::incarnation::{
     Content, content_of, is_memory_of, is_named_as_ours, remove_memory,
 };
-use crate::directory::served::refuse_if_served;
+use crate::directory::served::serving_socket;
 use crate::directory::slots::Slots;
 use crate::media::files::{at, within};
-use crate::{Log, Options, Result};
+use crate::{Log, LogError, Options, Result};
 
 /// Shared memory of a log, or its directory on NVRAM, and what was done with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,10 +70,10 @@ pub fn collect_orphans(
     let mut found = Vec::new();
     for path in paths {
         let is_given_up = given_up.iter().any(|named| named.file_name() == path.file_name());
-        let outcome = match outcome_of(&path) {
-            Ok(Outcome::Kept { .. }) | Err(_) if is_given_up => give_up(&path, &is_open)?,
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::Kept { why: error.to_string() },
+        let kept = |error: LogError| Outcome::Kept { why: error.to_string() };
+        let outcome = match outcome_of(&path).unwrap_or_else(kept) {
+            Outcome::Kept { .. } if is_given_up => give_up(&path, &is_open)?,
+            outcome => outcome,
         };
         found.push(Orphan { path, outcome });
     }
@@ -93,7 +96,7 @@ fn outcome_of(path: &Path) -> Result<Outcome> {
         }
         Err(e) => return Err(at(&log)(e)),
     };
-    let is_joined = refuse_if_served(&root).is_err() || Slots::open(&root)?.is_joined(None);
+    let is_joined = serving_socket(&root)?.is_some() || Slots::open(&root)?.is_joined(None);
     // A client waits for the next daemon, and goes on appending meanwhile.
     if is_joined || has_client(&folder)? {
         return Ok(Outcome::InUse);

@@ -1,5 +1,8 @@
-//! What belongs to one process. A process that was forked from it has a copy of its memory and shares its locks and
-//! sockets, but has none of its threads: it would be taken for the other, by the others and by itself.
+//! A value that only the process that made it may use.
+//!
+//! A forked process has a copy of the memory and shares locks and sockets with its parent, but it
+//! has none of the parent's threads. If it used the copy, other processes would take it for its
+//! parent.
 
 use std::mem;
 use std::sync::Arc;
@@ -8,7 +11,7 @@ use device::ForkMark;
 
 use crate::{LogError, Result};
 
-/// Something that only the process that made it may use. A forked one gets an error, and dropping it does nothing there.
+/// A value that only the process that made it may use. A forked process gets an error, and a drop there does nothing.
 pub(crate) struct Owned<T> {
     /// `None` only while it is dropped.
     inner: Option<T>,
@@ -20,27 +23,27 @@ impl<T> Owned<T> {
         Owned { inner: Some(inner), mark }
     }
 
-    /// To use it.
+    /// The value, for any use. An error in a forked process.
     #[inline]
     pub(crate) fn get(&self) -> Result<&T> {
-        if self.mark.is_ours() { Ok(self.look()) } else { Err(forked()) }
+        if self.mark.is_ours() { Ok(self.look()) } else { Err(LogError::WrongProcess) }
     }
 
     /// The same, for a change.
     pub(crate) fn get_mut(&mut self) -> Result<&mut T> {
         match &mut self.inner {
             Some(inner) if self.mark.is_ours() => Ok(inner),
-            _ => Err(forked()),
+            _ => Err(LogError::WrongProcess),
         }
     }
 
-    /// To look at what changes nothing and waits for nobody, in any process.
+    /// Read-only view in any process. The caller takes no lock and does not wait.
     #[inline]
     pub(crate) fn look(&self) -> &T {
         self.inner.as_ref().expect("until it is dropped")
     }
 
-    /// To end it. `None` in a forked process.
+    /// Takes the value out, to end it. `None` in a forked process.
     pub(crate) fn take(mut self) -> Option<T> {
         let inner = self.inner.take().expect("until it is dropped");
         if self.mark.is_ours() {
@@ -50,7 +53,7 @@ impl<T> Owned<T> {
         None
     }
 
-    /// Something else of the same process.
+    /// Another value of the same process.
     pub(crate) fn with<U>(&self, inner: U) -> Owned<U> {
         Owned::new(inner, self.mark.clone())
     }
@@ -68,10 +71,4 @@ impl<T> Drop for Owned<T> {
             mem::forget(self.inner.take());
         }
     }
-}
-
-fn forked() -> LogError {
-    let what =
-        "it was opened by the process that this one was forked from; open the log again here";
-    LogError::Usage(what.into())
 }

@@ -1,9 +1,11 @@
 //! The service on simulated media: random workloads, the power cut at every event, recovery, and a
 //! comparison with a model. A failure names what replays it.
 
+mod appended;
 mod check;
 mod client;
 mod daemon;
+mod found;
 mod host;
 mod left_behind;
 mod media;

@@ -1,4 +1,4 @@
-//! Where the tests of what is inside have a service: its directory and its memory.
+//! A log in temporary directories, for the unit tests.
 
 use std::ops::Deref;
 use std::path::PathBuf;

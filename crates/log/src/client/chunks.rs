@@ -1,7 +1,7 @@
-//! Where a client's writer gets its chunks: asked for by a thread before they are needed.
+//! A thread that asks the daemon for chunks before a client's writer needs them.
 //!
-//! The writer says when it has filled a quarter of its last chunk. When it was faster than the thread
-//! nevertheless, the thread asks for more at once from then on.
+//! The writer announces the next chunk when it has filled a quarter of its last one. If the writer
+//! needs a chunk that has not arrived, the thread asks for twice as many from then on.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -74,7 +74,7 @@ fn fetch_chunks(client: &Client, ahead: &Ahead, first: u64, count: u32) -> Resul
     files.into_iter().zip(first..).map(map).collect()
 }
 
-/// Starts the thread that asks for chunks. It ends when nobody can send to it any more.
+/// Starts the thread that asks for chunks. It ends when its last sender is dropped.
 pub(super) fn start_fetcher(client: Weak<Client>) -> Sender<Arc<Ahead>> {
     let (sender, wanted) = channel::<Arc<Ahead>>();
     let body = move || {

@@ -1,7 +1,7 @@
 //! Requests to a daemon: its connections, and what happens while the daemon is away.
 //!
-//! While the daemon is away, requests are sent again for a bounded time. A daemon keeps nothing between two requests, so
-//! the next daemon can answer as well as the first.
+//! While the daemon is away, requests are sent again for a bounded time. A daemon keeps nothing
+//! between two requests, so the next daemon can answer as well as the first.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -17,11 +17,13 @@ use zerocopy::IntoBytes;
 use crate::backend::LogBackend;
 use crate::directory::options::Options;
 use crate::engine::writer::Sizes;
-use crate::wire::protocol::{DATA_BYTES_MAX, Kind, REPLY_BYTES, Reply, Request, accepted};
+use crate::wire::protocol::{
+    DATA_BYTES_MAX, Kind, REPLY_BYTES, Reply, Request, accepted, accepted_again,
+};
 use crate::wire::transport;
 use crate::{LogError, Result};
 
-/// How long an answer may take: longer than the daemon waits for a chunk.
+/// Upper bound for the time of an answer. It is longer than the daemon waits for a chunk.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 /// Connections that are kept for later.
 const IDLE_COUNT_MAX: usize = 8;
@@ -176,22 +178,18 @@ impl Client {
         }
     }
 
-    /// What is answered to a request, by this daemon or the next.
+    /// The answer to a request, from this daemon or the next one.
     pub(super) fn call(&self, request: &Request) -> Result<(Reply, Vec<OwnedFd>)> {
         let begin = Instant::now();
         let mut is_again = false;
         loop {
             match self.try_call(request) {
                 Ok((reply, files)) => {
-                    let accepted = accepted(reply);
-                    if is_again
-                        && request.kind == Kind::Remove
-                        && matches!(accepted, Err(LogError::NotFound(_)))
-                    {
-                        // The daemon did it before it was gone.
-                        return Ok((Reply::default(), Vec::new()));
-                    }
-                    return Ok((accepted?, files));
+                    let answer = match is_again {
+                        true => accepted_again(request.kind, reply),
+                        false => accepted(reply),
+                    };
+                    return Ok((answer?, files));
                 }
                 Err(e) => Self::wait_or_fail(&self.socket, &self.options, begin, e)?,
             }
@@ -211,7 +209,7 @@ impl Client {
                     self.keep(connection);
                     return Ok(answer);
                 }
-                // Of a daemon that is gone.
+                // The connection of a daemon that is gone.
                 Err(Unanswered::Gone(e)) if e.kind() != ErrorKind::WouldBlock => {}
                 Err(e) => return Err(e),
             }
@@ -232,7 +230,7 @@ impl Client {
         }
     }
 
-    /// Tells the daemon something that it finds out by itself otherwise.
+    /// Sends a hint. Without it the daemon finds out by itself, later.
     pub(super) fn tell(&self, request: &Request) {
         let _ = self.try_call(request);
     }

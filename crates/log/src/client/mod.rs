@@ -1,5 +1,5 @@
-//! The log when a daemon serves its directory. The lanes that this process writes are mapped here. For all else the
-//! daemon is asked.
+//! The log when a daemon serves its directory. The lanes that this process writes are mapped here.
+//! For all else the daemon is asked.
 //!
 //! An append needs the daemon only for the next chunk, which a thread asks for before it is needed.
 

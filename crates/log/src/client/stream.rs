@@ -233,16 +233,15 @@ impl StreamBackend for RemoteStream {
     }
 
     fn release(&self) {
-        let lease = {
-            let mut access = self.access.lock();
-            if let Some(stream) = &access.fallback {
-                stream.release();
-            }
-            access.lease.take()
-        };
-        if let Some(lease) = lease {
+        // Locked until the daemon has answered. A thread that appends meanwhile would ask for the lease
+        // too early, and find the stream busy.
+        let mut access = self.access.lock();
+        if let Some(stream) = &access.fallback {
+            stream.release();
+        }
+        if let Some(lease) = access.lease.take() {
             let token = lease.ahead.token;
-            // The lock goes first: the daemon looks for it.
+            // The lock of the file goes first: the daemon looks for it.
             drop(lease);
             self.client.tell(&Request { token, ..self.request(Kind::Release) });
         }

@@ -1,16 +1,19 @@
 //! Which shared memory, and which directory on NVRAM, belong to a log's directory.
 //!
-//! An *incarnation* of a service is the time for which its shared memory exists. `DIR/life` names the memory: its random
-//! name, the boot of the machine, and the log's directory by device, inode and time of birth. Three things follow:
+//! An *incarnation* of a service is the time for which its shared memory exists. `DIR/life` names
+//! the memory: its random name, the boot of the machine, and the log's directory by device, inode
+//! and time of birth. Three things follow:
 //!
 //! - A copy of a directory gets memory of its own.
 //! - Memory that outlived the machine on a disk is not used.
 //! - A process with another `memory` option uses the memory that is there.
 //!
-//! `DIR/life` is not synced. After a power cut it may hold anything, and the memory that it named is gone.
+//! `DIR/life` is not synced. After a power cut it may hold anything, and the memory that it named
+//! is gone.
 //!
-//! A directory on NVRAM is named by the log's UUID, which a copy of the log has, too. So it has a file `owner` with the
-//! log's directory. The shared memory has a file `log` with the path of DIR, for `orphans`.
+//! A directory on NVRAM is named by the log's UUID, which a copy of the log has, too. So it has a
+//! file `owner` with the log's directory. The shared memory has a file `log` with the path of DIR,
+//! for `orphans`.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

@@ -1,4 +1,5 @@
-//! A log's directory, looked at from outside: nothing is joined, locked or changed.
+//! A read-only look at a log's directory from outside: takes no lock, joins nothing, changes
+//! nothing.
 
 use std::path::{Path, PathBuf};
 

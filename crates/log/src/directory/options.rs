@@ -17,13 +17,13 @@ pub(crate) const SETTINGS: &str = "service.json";
 /// Version of the layout.
 pub(crate) const FORMAT: u32 = 1;
 
-/// How a service is made. An existing one keeps what it was made with.
+/// How a log is made. An existing log keeps the options that it was made with.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Directory on NVRAM for the lanes, any number of logs; `None`: lanes are ordinary memory, and syncs share a group
-    /// log on the directory's disk.
+    /// Directory on NVRAM for the lanes; many logs may share it. `None`: lanes are ordinary memory, and
+    /// syncs share a group log on the directory's disk.
     pub nvram: Option<PathBuf>,
-    /// What the NVRAM is to be called, when that is less than `power`. Refused without `nvram`.
+    /// What the NVRAM survives, if that is less than `power`. Refused without `nvram`.
     pub durability: Option<Durability>,
     /// Size of the pool in bytes (64 MiB).
     pub pool_bytes: u64,
@@ -31,12 +31,12 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Size of the group log in bytes (16 MiB).
     pub group_bytes: u64,
-    /// Directory for the shared memory, when there is none yet (`/dev/shm`): a tmpfs.
+    /// Directory for new shared memory, on a tmpfs (`/dev/shm`).
     pub memory: PathBuf,
     /// How long an append of this process waits for a chunk when the pool is full (10 s).
     pub full_wait: Duration,
-    /// User and group of whoever owns what the log is for. The log may be that user's instead of this process's, and what
-    /// root makes of it is. `None`: it has to be this process's user's.
+    /// User and group that may own the log instead of this process's user, for example the owner of a
+    /// database. What root makes of the log belongs to them. `None`: only this process's user.
     pub owner: Option<(u32, u32)>,
 }
 

@@ -1,12 +1,13 @@
 //! Whether a daemon serves a directory.
 //!
-//! A daemon locks the file `DIR/daemon`, in which its socket is named, as long as it lives. Both this
-//! and joining happen under the service's lock, so a directory is either a daemon's or of the
-//! processes that open it themselves.
+//! A daemon locks the file `DIR/daemon` while it lives. The file has the path of its socket. The
+//! daemon takes the lock, and other processes join, under the service's lock. So either one daemon
+//! uses a directory, or processes that opened it.
 
+use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 use device::{Access, Folder, ForkClosed};
 use rustix::fs::FlockOperation;
@@ -42,19 +43,24 @@ impl Drop for Serving {
     }
 }
 
-/// An error that names the socket while a daemon serves the directory.
-pub(crate) fn refuse_if_served(root: &Folder) -> Result<()> {
+/// The socket of the daemon that serves the directory. `None`: no daemon does.
+pub(crate) fn serving_socket(root: &Folder) -> Result<Option<PathBuf>> {
     let mut file = match root.file(DAEMON, Access::ReadOnly) {
         Ok(file) => file,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(within(root, DAEMON)(e)),
     };
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
-        return Ok(());
+        return Ok(None);
     }
     let mut socket = Vec::new();
     file.read_to_end(&mut socket).map_err(within(root, DAEMON))?;
-    let socket = String::from_utf8_lossy(&socket);
-    let directory = root.path().display();
+    Ok(Some(OsString::from_vec(socket).into()))
+}
+
+/// An error that names the socket while a daemon serves the directory.
+pub(crate) fn refuse_if_served(root: &Folder) -> Result<()> {
+    let Some(socket) = serving_socket(root)? else { return Ok(()) };
+    let (directory, socket) = (root.path().display(), socket.display());
     Err(LogError::Daemon(format!("one serves {directory}: connect to its socket, {socket}")))
 }

@@ -14,8 +14,8 @@
 //! NVRAM/onejournal-UUID/    owner, chunk-NNNN
 //! ```
 //!
-//! The memory outlives the processes, not the machine. When it is there a new process joins and goes on; when
-//! it is not, the service is recovered from what is durable.
+//! The memory outlives the processes, not the machine. When it is there a new process joins and
+//! goes on; when it is not, the service is recovered from what is durable.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -127,7 +127,7 @@ impl ServiceDirectory {
             None => {
                 let device = open_group(&root, settings.group_bytes, may_hold)?;
                 if !is_new && newest_header(&device)?.is_none() {
-                    // Somebody made it anew. The lanes hold all that is not drained.
+                    // It was made anew. The lanes hold all records that are not drained.
                     control.mark_group_unsure();
                 }
                 Some(device)
@@ -174,7 +174,7 @@ impl ServiceDirectory {
         if is_alone() && joined_count() == before {
             // Without this one the rest is nothing, wherever this ends.
             self.memory.remove(CONTROL).map_err(within(&self.memory, CONTROL))?;
-            // Whoever waits for the lock makes new memory, and must find nobody who uses this one.
+            // A process that waits for the lock makes new memory. It must not see this process as a user.
             self.has_left.store(true, Ordering::Release);
             rustix::fs::flock(&self.slot, FlockOperation::Unlock)
                 .map_err(|e| within(&self.root, "clients")(e.into()))?;
@@ -476,7 +476,7 @@ impl Drop for ServiceDirectory {
         if self.nvram.is_some() || self.has_left.load(Ordering::Acquire) {
             return;
         }
-        // Not waited for: whoever has it is joining, and will use the chunks.
+        // Does not wait: the process that has the lock is joining and will use the chunks.
         let Ok(Some(_lock)) = Lock::take_if_free(&self.root) else { return };
         if self.slots.is_joined(self.client.slot()) {
             return;

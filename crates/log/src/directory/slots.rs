@@ -1,4 +1,5 @@
-//! Who uses a service's directory: its lock, and one file a process, locked while that lives.
+//! The processes that use a service's directory: its lock, and a file for each process, locked
+//! while the process lives.
 
 use device::{Access, Folder, ForkClosed};
 use rustix::fs::FlockOperation;
@@ -22,7 +23,7 @@ impl Lock {
         Ok(Lock { _file: file })
     }
 
-    /// `None`: somebody has it.
+    /// `None`: another process has it.
     pub(crate) fn take_if_free(root: &Folder) -> Result<Option<Lock>> {
         let file = root.file(LOCK, Access::ReadOnly).map_err(within(root, LOCK))?;
         let file = ForkClosed::new(file);
@@ -41,7 +42,7 @@ impl Slots {
         make_folder(root, "clients").map(Slots)
     }
 
-    /// Takes the first slot that nobody has.
+    /// Takes the first free slot.
     pub(crate) fn take(&self, control: &Control) -> Result<(Client, ForkClosed)> {
         for slot in 0..CLIENT_COUNT_MAX {
             let file = ForkClosed::new(open_or_make(&self.0, &name_of(slot), 0)?);
@@ -68,7 +69,7 @@ impl Slots {
         (0..CLIENT_COUNT_MAX).filter(|slot| Some(*slot) != own).any(|slot| self.is_taken(slot))
     }
 
-    /// Whether a process has the slot. It has if nobody can say.
+    /// Whether a process has the slot. Also true if that cannot be found out.
     pub(crate) fn is_taken(&self, slot: usize) -> bool {
         match self.0.file(&name_of(slot), Access::ReadOnly) {
             Ok(file) => rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err(),

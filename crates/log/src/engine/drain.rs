@@ -1,12 +1,12 @@
-//! The flush worker's work: from the chunks to the log files.
+//! A drain: brings records from the chunks to the log files.
 //!
-//! 1. Read what is durable and not drained yet, record by record; a record that is none stops the
-//!    stream for good.
-//! 2. Write it to the log file, many records at once; one sync for all of them.
+//! 1. Read the records that are durable and not drained, one after the other. Bytes that are no
+//!    record abort the stream.
+//! 2. Write them to the log file, many records at a time, with one sync for all of them.
 //! 3. Move `drained`, then free the chunks below it.
 //!
-//! On ordinary memory the same, with what is not durable yet: a drain is then also a sync, and
-//! cheaper than the group log for a lot of bytes.
+//! Where lanes are ordinary memory, a drain also takes records that are not durable yet. It is then
+//! a sync too, and for many bytes a cheaper one than the group log.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl Drainer<'_> {
 
 impl Drop for Drainer<'_> {
     fn drop(&mut self) {
-        // Of a thread that panics the word stays: whoever claims it next puts the lane in order first.
+        // A thread that panics keeps the word. The next drainer puts the lane in order first.
         if !std::thread::panicking() {
             self.claim.release();
         }
@@ -55,11 +55,11 @@ impl Service {
         self.drain_claimed(lane, &drainer).inspect_err(|e| lane.abort_after(e))
     }
 
-    /// Makes this caller the one who takes bytes out of the lane, if nobody is.
+    /// Makes the caller the drainer of the lane, if it has none.
     ///
-    /// The word is shared with whoever writes the lane. That a thread of this process drains is known here,
-    /// so a word that says so while none does means nothing: nobody can make this process wait for
-    /// itself.
+    /// The lane's writer can write the word, too. This process knows which of its threads drain. So if
+    /// the word names this process and none of them drains, the word is ignored, and the writer cannot
+    /// make this process wait for itself.
     pub(crate) fn claim_drainer<'a>(&self, lane: &'a Lane) -> Option<Drainer<'a>> {
         let alone = lane.draining.try_lock()?;
         let me = self.host.client();
@@ -74,7 +74,7 @@ impl Service {
         self.full_wait + Duration::from_micros(pool_bytes.saturating_mul(1_000_000) >> 20)
     }
 
-    /// Waits until nobody else takes bytes out of the lane; an error when whoever does that does not go on.
+    /// Waits until this process is the drainer. An error if the present drainer makes no progress.
     pub(crate) fn wait_for_drainer<'a>(&self, lane: &'a Lane) -> Result<Drainer<'a>> {
         let progress = || self.control.drain_bytes();
         let mut stall = StallTimeout::new(self.stall_limit(), progress());
@@ -95,7 +95,7 @@ impl Service {
         let end = lane.words.appended();
         lane.words.check()?;
         if begin < end {
-            // Whoever died while it drained may have left a file that this process has not seen.
+            // A drainer that died may have made a file that this process has not seen.
             lane.look_again();
             let written = copy_records(lane, begin, end)?;
             if !broken::is(Broken::DrainedBeforeSync) {
@@ -104,20 +104,19 @@ impl Service {
             self.control.count_drain(written);
             drainer.claim.mark_drained(end);
             if self.host.nvram().is_none() {
-                // Somebody may wait for a group commit of the same bytes.
+                // A stream may wait for a group commit of the same bytes.
                 self.control.advance_epoch();
             }
         }
         self.free_drained(lane)
     }
 
-    /// Frees the chunks below `drained`; the one that is filled just now too, when the
-    /// lane has nobody who writes.
+    /// Frees the chunks below `drained`. If the lane has no writer, frees the last chunk, too.
     fn free_drained(&self, lane: &Lane) -> Result<()> {
         let drained = lane.words.drained();
         let chunk_bytes = self.host.settings().chunk_bytes;
         let me = self.host.client().for_a_moment();
-        // A client of the daemon has its lease whoever serves the directory now.
+        // A client of the daemon keeps its lease when another process serves the directory.
         let is_remote = lane.words.remote().is_some();
         let take = || lane.words.claim_lessee(me, |held| self.is_dead(held));
         let before = if is_remote { None } else { take() };

@@ -1,11 +1,14 @@
-//! A group commit's leader waits for those who will come at once.
+//! How long the leader of a group commit waits for more streams.
 //!
-//! A group commit wakes all who waited for it. The first of them to commit again would lead the next one for itself
-//! alone, and all others would wait for a second device write: two writes where one is enough. So a leader
-//! waits until as many streams wait as took part in the last entry or waited behind it; half of what a
-//! write has lately taken is the most it waits. Who writes alone never waits: nobody is expected then.
+//! A group commit wakes all streams that waited for it. Without a wait, the first of them to commit
+//! again would lead the next commit for itself alone, and all others would wait for a second device
+//! write.
 //!
-//! Nothing but speed depends on these words, so they need not agree with each other.
+//! The leader waits until as many streams wait as were in the last entry or arrived meanwhile. It
+//! waits for at most half of the time that a device write has lately taken. A stream that commits
+//! alone never waits, because none is expected.
+//!
+//! Only speed depends on these words, so they need not agree with each other.
 
 use std::time::{Duration, Instant};
 

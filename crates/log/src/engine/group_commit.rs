@@ -1,10 +1,13 @@
-//! Group commit: one device write makes durable what any number of processes wait for. Only where
-//! lanes are ordinary memory.
+//! Group commit: one device write makes the records of many processes durable. Only where lanes are
+//! ordinary memory.
 //!
-//! One leader writes at a time (`gather` says for whom it waits), so an entry that is found behind one that is not valid proves damage.
+//! One leader writes at a time. So a valid entry after an invalid one proves damage. `gather`
+//! decides how long it waits.
 //!
-//! Invariants: a piece is written once its bytes can change no more (below `appended`), and read while
-//! the drainer's word is held, so that its chunk is not allocated to another.
+//! Invariants:
+//!
+//! 1. A piece consists of bytes below `appended`, which do not change any more.
+//! 2. A piece is read while its leader is the lane's drainer, so its chunk is not freed meanwhile.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -120,7 +123,7 @@ impl Service {
                 self.control.set_pending(index);
                 continue;
             }
-            // A lane that cannot be opened or read is the trouble of whoever waits for it.
+            // If a lane cannot be opened or read, the stream that waits for it gets the error.
             let Ok(Some(lane)) = self.lane_at(index) else { continue };
             if let Ok(Some(piece)) = self.take_piece(&lane) {
                 taken_bytes += piece.bytes.len();
@@ -152,7 +155,7 @@ impl Service {
         let end = words.wanted().min(words.appended());
         let count = end.saturating_sub(lsn);
         if count > PIECE_BYTES_MAX {
-            // More than whoever waits for it may have asked for: its own drain makes it durable.
+            // Too much for an entry: the drain of the stream that waits makes it durable.
             return Ok(None);
         }
         let read = copy_whole_records(lane, lsn, lsn + count);
@@ -189,7 +192,7 @@ impl Service {
             let lane = match self.lane_of(stream) {
                 Ok(Some(lane)) => lane,
                 Ok(None) => continue,
-                // Its log files are damaged, which is nobody else's trouble. Who has it open may go on.
+                // Its log files are damaged. Other streams, and a process that has it open, go on.
                 Err(LogError::Damaged { .. } | LogError::Incompatible(_)) => {
                     self.quarantine_unread(stream)?;
                     continue;
@@ -207,7 +210,7 @@ impl Service {
                 if lane.check().is_ok() {
                     return Err(e);
                 }
-                // Its files cannot be written, which is nobody else's trouble.
+                // Its files cannot be written. Other streams go on.
                 self.quarantine_synced(&lane)?;
             }
         }
@@ -270,7 +273,7 @@ impl Service {
         begun.map(drop)
     }
 
-    /// After a failed write nobody is told success any more.
+    /// After a failed write no caller gets success any more.
     fn latched(&self, written: Result<()>) -> Result<()> {
         if let Err(e) = &written {
             tracing::error!("group log: {e}");

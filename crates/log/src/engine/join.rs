@@ -1,4 +1,5 @@
-//! How a process joins a service: it opens the directory, and recovers the service if its shared memory is new.
+//! How a process joins a service: it opens the directory, and recovers the service if its shared
+//! memory is new.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! One stream's lane as a process sees it: its words, its chunks, its log files.
+//! One stream's lane as a process has it open: its words, its chunks, its log files.
 
 use std::sync::Arc;
 
@@ -100,8 +100,8 @@ impl Lane {
         self.host.control().chunk_owner(index) == Some(self.identity().stream)
     }
 
-    /// The spans that lie in chunks, by ordinal. The table is its writer's to change: what names a
-    /// chunk of somebody else, or a span that no stream can have, is left out.
+    /// The spans that are in chunks, by ordinal. The writer can change the table, so entries of chunks
+    /// that the stream does not own, and of spans that no stream can have, are left out.
     pub(crate) fn chunks(&self) -> Vec<(u64, usize)> {
         let settings = self.host.settings();
         let mut chunks = self.words.chunks();
@@ -113,7 +113,7 @@ impl Lane {
         chunks
     }
 
-    /// Refuses words that contradict each other, which whoever had the lease before may have left.
+    /// Refuses words that contradict each other. The previous lessee may have left them.
     pub(crate) fn check_words(&self, usn_limit: u64) -> Result<()> {
         match self.words.is_plausible(self.host.settings().pool_bytes(), usn_limit) {
             true => Ok(()),
@@ -229,7 +229,7 @@ impl Lane {
         self.words.abort(Abort::Lane);
     }
 
-    /// Whether the lane itself was found wrong, which is its writer's doing and nobody else's trouble.
+    /// Whether the lane itself was found wrong. Its writer did that; other streams go on.
     pub(crate) fn is_spoiled(&self) -> bool {
         self.words.aborted() == Some(Abort::Lane)
     }

@@ -1,8 +1,9 @@
 //! Leases and chunks for clients of the daemon.
 //!
-//! A lease begins with a lane that is drained and holds no chunk, and with words of its own. It ends when its
-//! client says so or is gone; then its words are looked at for the last time, and what its client
-//! stored behind its last record is nothing.
+//! A lease begins with a lane that is drained and has no chunk, and with a copy of the words for
+//! the client. It ends when the client releases it or its process ends. The daemon then reads the
+//! copy for the last time. Bytes that the client stored after its last published record are
+//! dropped.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ impl Service {
     /// Gives the stream's lease to a client of user `uid`.
     pub(crate) fn lease_out(&self, lane: &Arc<Lane>, uid: u32) -> Result<Grant> {
         lane.check()?;
-        // Held while the lease changes; nobody in a daemon writes a stream itself.
+        // Held while the lease changes. A daemon writes no stream itself.
         let writer = lane.writer.lock();
         if writer.is_some() {
             return Err(LogError::Busy(lane.name.to_string()));
@@ -39,7 +40,7 @@ impl Service {
         };
         lane.words.release_lessee();
         adopted?;
-        // Nobody has the lease: this frees the last chunk too.
+        // No process has the lease, so this frees the last chunk, too.
         self.drain(lane)?;
         self.claim_lessee(lane)?;
         self.grant(lane, uid).inspect_err(|_| {
@@ -165,7 +166,7 @@ impl Service {
         Ok(())
     }
 
-    /// The lane of the stream; `None`: it is of nobody any more, or damaged: its opener will hear it.
+    /// The lane of the stream. `None`: the stream is removed or damaged. Its next opener gets the error.
     fn lane_if_sound(&self, stream: StreamId) -> Result<Option<Arc<Lane>>> {
         match self.lane_of(stream) {
             Err(LogError::Damaged { .. } | LogError::Incompatible(_)) => Ok(None),
@@ -188,7 +189,7 @@ mod tests {
         let (_, service) = &test_dir.join();
         let lane = &make_lane(service, "a");
         let first = service.lease_out(lane, 0).expect("lease");
-        // Somebody who pulls has got so far when another gets the lease.
+        // A thread that pulls is here when another client gets the lease.
         let its_words = lane.remote().expect("words").expect("leased");
         drop(first.words);
         let second = service.lease_out(lane, 0).expect("lease");

@@ -1,4 +1,4 @@
-//! What is done with streams as a whole, for a process that serves their directory.
+//! Operations on whole streams and on the whole service: salvage, repair, closing, counters.
 
 use std::sync::Arc;
 
@@ -62,7 +62,8 @@ impl Service {
         Ok(end)
     }
 
-    /// Runs `f` under the service's lock while nobody writes or drains the lane, which has no client.
+    /// Runs `f` under the service's lock. This process is the lessee and the drainer meanwhile. An
+    /// error if a client has the lane.
     fn alone<T>(&self, lane: &Lane, f: impl FnOnce() -> Result<T>) -> Result<T> {
         if lane.remote()?.map_or(Ok(false), |remote| remote.is_alive())? {
             return Err(LogError::Busy(lane.name.to_string()));
@@ -82,13 +83,13 @@ impl Service {
         done.expect("it was run")
     }
 
-    /// Brings home what is sound of a lane that its client, who is gone, has spoiled, and frees its chunks. It
-    /// stays refused until somebody decides.
-    pub(crate) fn settle_spoiled(&self, lane: &Arc<Lane>) -> Result<()> {
+    /// Brings the sound records of a spoiled lane to the log files, and frees its chunks. Its client
+    /// is gone. The stream stays refused until the user discards the rest.
+    pub(crate) fn recover_spoiled(&self, lane: &Arc<Lane>) -> Result<()> {
         self.alone(lane, || {
-            let settled = self.recover_whole_records(lane);
+            let recovered = self.recover_whole_records(lane);
             lane.abort_spoiled();
-            settled
+            recovered
         })
     }
 
@@ -153,7 +154,7 @@ impl Service {
         Ok(true)
     }
 
-    /// Closes streams that nobody uses, so that `keep_count` are left open.
+    /// Closes unused streams, so that `keep_count` are left open.
     pub(crate) fn forget_idle(&self, keep_count: usize) {
         self.retain_lanes(keep_count, |lane| {
             let words = &lane.words;

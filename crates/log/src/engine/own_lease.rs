@@ -1,4 +1,4 @@
-//! Leases of this process: its writers, and what whoever had a lease before left.
+//! Leases of this process: its writers, and the repair of a lane whose last writer died.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ impl Service {
         }
         let allocator = LaneAllocator { service: self, lane };
         let done = f(writer.as_mut().expect("leased"), &allocator)?;
-        // Nobody else finds what was appended to words that are lost.
+        // No other process finds records that were appended to lost words.
         lane.words.check()?;
         Ok(done)
     }
@@ -33,7 +33,7 @@ impl Service {
         self.end_remote(lane)?;
         let before = self.claim_lessee(lane)?;
         self.take_over(lane, before).inspect_err(|_| {
-            // Whoever takes it next has to look at what this one could not.
+            // The next lessee has to look at the chunks that this one could not.
             lane.words.set_suspect(true);
             lane.words.release_lessee();
         })
@@ -85,7 +85,7 @@ impl Service {
         before != Client::NOBODY || lane.words.is_suspect()
     }
 
-    /// Takes over the lane of somebody who died.
+    /// Takes over the lane of a process that died.
     pub(crate) fn adopt(&self, lane: &Lane) -> Result<()> {
         let _drainer = self.wait_for_drainer(lane)?;
         self.tidy(lane)

@@ -81,7 +81,7 @@ impl Service {
         if self.control.chunk_holder(index) == holder {
             return Ok(());
         }
-        // Who dies in the middle leaves a file whose name may be gone after a power cut: it is nobody's.
+        // A process that dies here leaves a file whose name may be gone after a power cut. No table names it.
         self.control.begin_replacing(index);
         self.host.replace_chunk(index)?;
         self.control.set_chunk_holder(index, holder);

@@ -1,4 +1,4 @@
-//! Reading what is durable of a stream, many records at a time.
+//! Reads the durable records of a stream, many at a time.
 
 use crate::engine::lane::{Anywhere, Lane};
 use crate::format::scan::Records;

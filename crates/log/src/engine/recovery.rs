@@ -1,21 +1,25 @@
-//! After a restart: from what the medium holds to lanes that are ready.
+//! Recovery: makes the lanes ready from what the medium holds after a restart.
 //!
-//! The service (first process, no words in memory):
-//! 1. USNs go on behind the limit that was kept.
-//! 2. Chunks on NVRAM say which stream they were allocated to; each stream's table gets them. Where lanes are
-//!    ordinary memory, the group log says which records were acknowledged and may not be in the log
-//!    files: those streams are recovered at once, then the group log begins a new incarnation. What it has of a stream that
-//!    is refused goes to that stream's quarantine.
+//! The first process recovers the service when its shared memory is new:
 //!
-//! A stream, when it is first opened:
-//! 1. Its records are walked from the beginning of its last log file. What a chunk or a piece of the
-//!    group log covers is taken from there: the file may hold half of it.
-//! 2. Behind the last whole record: nothing that proves damage, or the stream is refused.
-//! 3. What was covered is written to the log files, the rest of the last file becomes zeros, one sync.
-//! 4. The chunks are freed.
+//! 1. USNs go on after the stored limit.
+//! 2. On NVRAM, each chunk says which stream it was allocated to, and is entered in that stream's
+//!    table. On ordinary memory, the group log has records that were acknowledged and may not be in
+//!    the log files. Their streams are recovered at once. Records of a stream that is refused go to
+//!    its quarantine. Then the group log begins a new incarnation.
 //!
-//! Each step may be cut and done again: nothing is freed before all of it is in the log files. A
-//! stream's recovery reads no other stream's data.
+//! A process recovers a stream when it first opens it:
+//!
+//! 1. Walk the records from the beginning of the last log file. Where a chunk or a piece of the
+//!    group log covers a span, take the bytes from there, because the file may hold only a part of
+//!    them.
+//! 2. Look at the bytes after the last whole record. If they prove damage, refuse the stream.
+//! 3. Write the covered records to the log files, make the rest of the last file zeros, and sync
+//!    once.
+//! 4. Free the chunks.
+//!
+//! Each step may be cut and done again, because nothing is freed before its records are in the log
+//! files. The recovery of a stream reads no other stream's data.
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
-//! One process's part in a service: the streams it has open. The leases it holds are in `own_lease`, the
-//! chunks it allocates itself in `pool`.
+//! The streams that this process has open. `own_lease` has the leases that it holds, `pool` the
+//! chunks that it allocates.
 //!
 //! # Who may do what
 //!
-//! Every process that serves the directory may drain any stream and lead any group commit; who does it
-//! now stands in a word (`words`), and is replaced when it dies. Appending needs the stream's lease.
+//! Each process that serves the directory may drain any stream and lead any group commit. A word
+//! names the process that does it now (`words`). When that process dies, the next one replaces it.
+//! An append needs the stream's lease.
 //!
 //! Locks, in this order: `lanes`, then those of a lane.
 
@@ -109,16 +110,16 @@ impl Service {
     /// Removes the stream `name`, of which `meta` was found.
     pub(crate) fn remove_named(&self, name: &StreamName, meta: Option<StreamMeta>) -> Result<()> {
         let Some(meta) = meta else {
-            // Somebody who asks again what a process that died had begun takes this for a success.
+            // A client that asks again after its daemon died takes this for a success.
             self.host.keep_stream(name)?;
             return Err(LogError::NotFound(format!("there is no stream {name}")));
         };
         self.remove(&self.lane(name, &meta)?)
     }
 
-    /// Removes the stream: from the moment its directory is gone its chunks are nobody's.
+    /// Removes the stream. From the moment its directory is gone, it owns no chunks.
     pub(crate) fn remove(&self, lane: &Arc<Lane>) -> Result<()> {
-        // Nobody appends, drains or leads with it meanwhile.
+        // No process appends, drains or leads with it meanwhile.
         let removed = self.with_writer(lane, |_, _| {
             let drainer = self.wait_for_drainer(lane)?;
             self.host.remove_stream(&lane.name, &lane.meta)?;
@@ -211,7 +212,7 @@ impl Service {
 
     /// Says that the records before `lsn` are not wanted any more.
     pub(crate) fn truncate_before(&self, lane: &Lane, lsn: Lsn) -> Result<()> {
-        // After a failed write nobody knows which files are whole: none is removed.
+        // After a failed write it is not known which files are whole: none is removed.
         lane.check()?;
         lane.pull()?;
         let end = Lsn(lane.words.appended());
@@ -416,7 +417,7 @@ mod tests {
         assert_eq!(sound.read_from(sound.head()).expect("reader").count(), 400);
         let error = log.stream("damaged").err().expect("damaged").to_string();
         assert!(error.contains("damaged"), "{error}");
-        // A decision of somebody makes it usable again.
+        // The user's decision makes it usable again.
         log.discard_damaged("damaged").expect("given up");
         sound.append(b"again").and_then(|lsn| sound.sync(lsn)).expect("as ever");
     }

@@ -1,4 +1,5 @@
-//! How long a process waits for another one that lives and makes no progress, for example because it was stopped.
+//! How long a process waits for another one that lives and makes no progress, for example because
+//! it was stopped.
 
 use std::time::{Duration, Instant};
 

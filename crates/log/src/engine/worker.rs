@@ -1,7 +1,8 @@
-//! The flush worker: a thread of each process that drains while nobody waits.
+//! The flush worker: a thread of each serving process that drains lanes in the background.
 //!
-//! It drains a lane that has so many chunks (high watermark), that has been idle for a moment, or, when
-//! most of the pool is allocated, any lane; and the lanes that dead processes left behind.
+//! It drains a lane that has many chunks (the high watermark), and a lane that was idle for a
+//! moment. When most of the pool is allocated it drains every lane. It also drains the lanes of
+//! processes that died.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -71,7 +72,7 @@ impl Rounds {
         let is_tight = self.service.allocated_count() * 4 >= pool * 3;
         for lane in self.service.open_lanes() {
             if self.wants_drain(&lane, is_tight) {
-                // Latched in the lane, or tried again; reported to whoever appends or syncs.
+                // Latched in the lane, or tried again; reported to the next append or sync.
                 let _ = self.service.drain(&lane);
             }
         }
@@ -100,7 +101,7 @@ impl Rounds {
         }
         let is_idle = since.elapsed() >= IDLE;
         if undrained_bytes == 0 {
-            // Nothing to write; but an idle lane's last chunk is somebody else's if need be.
+            // Nothing to write. But when the pool is tight, the last chunk of an idle lane is freed.
             return is_tight && is_idle && !lane.words.chunks().is_empty();
         }
         let high = LANE_CHUNKS_HIGH as u64 * self.service.host.settings().chunk_bytes;

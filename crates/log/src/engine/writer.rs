@@ -1,13 +1,13 @@
-//! Appending to a lane: copy, persist, publish. No system call, and no lock that another client
-//! could hold.
+//! Appends to a lane: copy, persist, publish. Without a system call, and without a lock that
+//! another process could hold.
 //!
 //! ```text
 //! chunks:   | ... record | record | header, payload -> |      zeros
-//!                                 ^ position = appended word, moved when the record is persistent
+//!                                 ^ position = the word `appended`; moves when the record is persistent
 //! ```
 //!
-//! The same code runs in an embedded service and in a client of the daemon: where a chunk comes from is
-//! the [`ChunkAllocator`]'s affair.
+//! An embedded service and a client of the daemon run the same code. The [`ChunkAllocator`] gives
+//! them their chunks.
 
 use crate::broken::{self, Broken};
 use crate::format::chunk::{LaneChunk, parts};
@@ -40,7 +40,7 @@ pub(crate) struct Sizes {
     pub(crate) pool_bytes: u64,
 }
 
-/// The end of a lane, held by whoever has the lease.
+/// The end of a lane, for its lessee.
 pub(crate) struct Writer {
     identity: Identity,
     words: LaneWords,

@@ -1,14 +1,15 @@
-//! A chunk of the pool: one span of a stream, in memory that the writer maps.
+//! A chunk of the pool: the memory for one span of a stream, which the writer maps.
 //!
 //! ```text
-//! | header 4 KiB: whose, which span | data: bytes [ordinal * data_bytes, (ordinal + 1) * data_bytes) |
+//! | header 4 KiB: stream, span | data: bytes [ordinal * data_bytes, (ordinal + 1) * data_bytes) |
 //! ```
 //!
-//! Each chunk is a file of its own, so that a client can be handed exactly its own. A chunk is zeros
-//! before it gets its header, so nothing of its earlier use can be read or taken for a record.
+//! Each chunk is a file of its own, so the daemon can give a client exactly its own chunks. A chunk
+//! becomes zeros before it gets its header, so no byte of its earlier use can be read or taken for
+//! a record.
 //!
-//! A stream that goes on in the middle of a span gets a chunk for it that holds nothing of what was
-//! stored before: the header says from which LSN on it counts.
+//! A stream may get a chunk in the middle of a span. The chunk then holds nothing of the records
+//! before. Its header has the LSN from which on it counts.
 
 use std::sync::Arc;
 

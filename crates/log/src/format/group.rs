@@ -1,4 +1,4 @@
-//! The group log's layout: what one device write for many streams looks like, and how it is read.
+//! The group log's layout: the bytes of one device write for many streams.
 //!
 //! ```text
 //! | header A 4 KiB | header B 4 KiB | entry | entry | entry | zeros, or entries of an earlier round |
@@ -8,12 +8,15 @@
 //!         then for each piece LSN u64, stream u32, length u32; then the pieces' bytes; zeros to the step
 //! ```
 //!
-//! The newest valid header says which sequence number the entry behind the headers has; entries follow
-//! each other with consecutive numbers. A piece is whole records. When the area is full, every stream
-//! is drained to its log files, a header says that the next number begins at the front, and the
-//! area is used anew. A header's salt is in the CRC of all its entries, and random for each incarnation
-//! of the service, so nothing of an earlier incarnation is taken for an entry. The step is the sector of the
-//! device that the entries are written to; they may be read on one with other sectors.
+//! The newest valid header has the sequence number of the first entry. Entries follow each other with
+//! consecutive numbers. A piece consists of whole records.
+//!
+//! When the area is full, every stream is drained to its log files. Then a new header says that the
+//! next number begins at the front, and the area is used anew.
+//!
+//! The salt of the header is in the CRC of all its entries, and is random for each incarnation of
+//! the service. So no byte of an earlier incarnation is taken for an entry. The step is the sector
+//! size of the device that the entries were written to. A device with other sectors can read them.
 
 use device::{AlignedBuf, BlockDevice};
 use zerocopy::little_endian::{U32, U64};

@@ -1,7 +1,9 @@
-//! The quarantine of a stream: records that were synced through the group log and that its log files cannot take.
+//! The quarantine of a stream: records that were synced through the group log and that its log
+//! files cannot take.
 //!
-//! The log files are damaged or cannot be written, and the group log begins again without these records. They go to a
-//! file `kept` beside the log files. Until the stream is recovered they count as part of the group log.
+//! The log files are damaged or cannot be written, and the group log begins again without these
+//! records. They go to a file `kept` beside the log files. Until the stream is recovered they count
+//! as part of the group log.
 
 use device::FileStore;
 use zerocopy::little_endian::{U32, U64};

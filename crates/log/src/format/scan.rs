@@ -1,4 +1,4 @@
-//! Walking the records of a span of a stream, and telling its torn end from damage.
+//! Walks the records of a span of a stream, and tells a torn end from damage.
 
 use crate::format::record::{ALIGN_BYTES, HEADER_BYTES, Header, Identity};
 use crate::{Lsn, Result};
@@ -92,7 +92,7 @@ impl<'a, B: Bytes> Records<'a, B> {
         while let Some(header) = next {
             let end = self.at + header.record_bytes() as u64;
             let payload_end = self.at + (HEADER_BYTES + header.payload_bytes) as u64;
-            // Whoever wrote the lane need not have left zeros there.
+            // The writer of the lane need not have left zeros there.
             self.window[offset(payload_end)..offset(end)].fill(0);
             self.at = end;
             let at_hand = &self.window[offset(end)..];

@@ -5,9 +5,10 @@
 //! 000000000001f3a8.seg   | header          | records from LSN 0x1f3a8  | zeros |
 //! ```
 //!
-//! A file begins with a whole record; its name and its header say at which LSN. The files follow each
-//! other without a gap, and all but the last are durable before the next one is made. Room is
-//! reserved when a file is made: 1 MiB for the first, then twice as much as before, up to the limit.
+//! A file begins with a whole record; its name and its header say at which LSN. The files follow
+//! each other without a gap, and all but the last are durable before the next one is made. Room is
+//! reserved when a file is made: 1 MiB for the first, then twice as much as before, up to the
+//! limit.
 
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::sync::Arc;
@@ -99,7 +100,7 @@ pub(crate) struct Segments {
     list: Vec<Segment>,
     /// Whether the last file, its header and its name, is known to be durable: another process may have made it, and
     /// died before it was.
-    is_settled: bool,
+    is_last_durable: bool,
 }
 
 impl Segments {
@@ -121,7 +122,7 @@ impl Segments {
         identity: Identity,
         limit_bytes: u64,
     ) -> Segments {
-        Segments { store, identity, limit_bytes, list: Vec::new(), is_settled: false }
+        Segments { store, identity, limit_bytes, list: Vec::new(), is_last_durable: false }
     }
 
     /// Gives up the first file whose header is damaged and all behind it. A stream that has no other keeps its position.
@@ -179,7 +180,7 @@ impl Segments {
             match self.open_one(first) {
                 Ok(Some(segment)) => {
                     self.list.push(segment);
-                    self.is_settled = false;
+                    self.is_last_durable = false;
                 }
                 Ok(None) if index + 1 == firsts.len() => {}
                 Ok(None) => {
@@ -259,7 +260,7 @@ impl Segments {
 
     /// As [`Segments::write`], in the file that holds `at`.
     pub(crate) fn write_again(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
-        if !self.is_settled {
+        if !self.is_last_durable {
             // Records without a header would be taken for damage.
             self.sync()?;
         }
@@ -291,7 +292,7 @@ impl Segments {
         file.sync()?;
         self.store.sync_names()?;
         self.list.push(Segment { first, file, room_bytes });
-        self.is_settled = true;
+        self.is_last_durable = true;
         Ok(())
     }
 
@@ -299,10 +300,10 @@ impl Segments {
     pub(crate) fn sync(&mut self) -> Result<()> {
         let Some(last) = self.list.last() else { return Ok(()) };
         last.file.sync()?;
-        if !self.is_settled && !broken::is(Broken::FoundFileNotSettled) {
+        if !self.is_last_durable && !broken::is(Broken::FoundFileNotSettled) {
             self.store.sync_names()?;
         }
-        self.is_settled = true;
+        self.is_last_durable = true;
         Ok(())
     }
 
@@ -388,7 +389,7 @@ impl Segments {
         if !broken::is(Broken::HeadNotDurable) {
             self.keep_head_durably(head)?;
         }
-        if !self.is_settled {
+        if !self.is_last_durable {
             self.sync()?;
         }
         self.remove_first(count)

@@ -1,5 +1,7 @@
-//! A chunk that a client maps, as whoever serves the directory sees it: through its file. A client may
-//! make the file shorter; then zeros are read, where a load from a mapping would end the process.
+//! A chunk that a client maps, as the serving process reads it: through its file.
+//!
+//! A client may make the file shorter. Reads after the end return zeros; a load from a mapping
+//! would end the process.
 
 use std::fs::File;
 use std::io;

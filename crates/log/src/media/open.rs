@@ -1,4 +1,5 @@
-//! What a service's records lie on: chunk files on NVRAM, or the group log on the directory's disk.
+//! Opens the medium of a service's records: chunk files on NVRAM, or the group log on the
+//! directory's disk.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};

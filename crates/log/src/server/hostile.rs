@@ -1,5 +1,8 @@
-//! Clients that mean harm: messages that are none, and garbage in the words and chunks of their own lanes.
-//! The daemon stays, and other streams have what was appended to them. Seeded; a failure prints the seed.
+//! Hostile clients: messages that are no requests, and garbage in the words and chunks of their own
+//! lanes.
+//!
+//! The daemon goes on, and other streams keep their records. The tests are seeded; a failure prints
+//! the seed.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -72,7 +75,7 @@ impl Raw {
     }
 }
 
-/// A lane in the hands of somebody who knows what lies where.
+/// A lane of a hostile client that knows the layout.
 struct Lane {
     raw: Raw,
     identity: Identity,
@@ -197,7 +200,7 @@ fn append(stream: &Stream, payload: &[u8]) -> Lsn {
     }
 }
 
-/// Somebody whose records have to stay as they are.
+/// A client whose records must stay as they are.
 struct Innocent {
     stream: Stream,
     count: u64,

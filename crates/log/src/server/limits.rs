@@ -14,7 +14,7 @@ pub struct Limits {
     /// Bytes of records that a new stream may keep; 0: any number. Its log files take more, because
     /// whole ones are freed: one file and 4 MiB at most.
     pub stream_bytes: u64,
-    /// Streams that are kept open while nobody uses them (256).
+    /// Unused streams that are kept open (256).
     pub idle_stream_count: usize,
 }
 

@@ -1,20 +1,23 @@
-//! The daemon: one process serves a directory to many that do not trust each other.
+//! The daemon: one process serves a directory to many processes that do not trust each other.
 //!
-//! A thread for each connection, so that those who sync at once share a group commit; a thread that
-//! accepts; one that ends the leases of clients that are gone; and the flush worker.
+//! Its threads: one for each connection, so that clients that sync at the same time share a group
+//! commit; one that accepts; one that ends the leases of clients that are gone; and the flush
+//! worker.
 //!
 //! # What is believed
 //!
-//! Nothing that a client says. Its user and groups come from the kernel; its lane's words are taken over only
-//! where they can be true (`lane`), its chunks are read as a file that may be cut (`chunk_file`), every record is
-//! checked when it is drained. A lane that holds something else is aborted, and no other. The
-//! daemon keeps nothing of a connection but its user, so a client costs a thread and a descriptor, of which
-//! there are so many and no more ([`Limits`]).
+//! Nothing that a client says. The kernel names its user and groups. Its words are taken over only
+//! where they can be true (`words`). Its chunks are read as files that may be cut (`chunk_file`).
+//! Each record is checked when it is drained. A lane that fails a check is aborted, and no other
+//! lane.
+//!
+//! The daemon keeps only the user of a connection. So a client costs a thread and a descriptor, and
+//! [`Limits`] bounds their number.
 //!
 //! # When it ends
 //!
-//! Clients keep their mappings; on NVRAM they go on appending. Words, tables and leases lie in memory that
-//! outlives the daemon, and the next one goes on with them.
+//! Clients keep their mappings; on NVRAM they go on appending. Words, tables and leases are in
+//! memory that outlives the daemon. The next daemon goes on with them.
 
 mod access;
 mod connection;
@@ -161,7 +164,7 @@ impl Drop for Server {
     }
 }
 
-/// The socket at `path`, in the place of one that nobody listens at any more.
+/// The socket at `path`. Replaces a socket that no process listens at any more.
 fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => {
@@ -176,7 +179,7 @@ fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     }
     let socket = transport::socket()?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    // Before anybody can connect.
+    // Before a client can connect.
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
@@ -193,7 +196,7 @@ fn accept(connections: &Arc<Connections>, is_ending: &AtomicBool, listener: &Own
             Ok(socket) => connections.begin(socket),
             Err(e) => {
                 tracing::warn!("accepting a connection: {e}");
-                // Out of descriptors, for example: somebody has to leave first.
+                // Out of descriptors, for example: a client has to leave first.
                 std::thread::sleep(TICK);
             }
         }

@@ -1,4 +1,4 @@
-//! The daemon without its socket: what answers requests, and what is looked after between them.
+//! The daemon without its socket: the state behind the answers, and the work between requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Drop for Promise<'_> {
 }
 
 impl RequestHandler {
-    /// Takes over what the daemon before left. Before anybody is served.
+    /// Takes over the leases of the previous daemon. Call it before the first client is served.
     pub(crate) fn new(service: Arc<Service>, limits: Limits) -> Result<RequestHandler> {
         service.take_over_remotes()?;
         Ok(RequestHandler { service, limits, made: Made::default(), promised: Mutex::default() })
@@ -64,7 +64,8 @@ impl RequestHandler {
         lanes.iter().filter(is_theirs).map(|lane| lane.words.chunks().len()).sum()
     }
 
-    /// Ends the leases of clients that are gone, frees what others took too much, and closes streams that nobody uses.
+    /// Ends the leases of clients that are gone, cuts files that clients made longer, and closes
+    /// streams that are not used.
     pub(crate) fn tend(&self) {
         for lane in self.service.open_lanes() {
             if lane.words.remote().is_none() {
@@ -76,9 +77,9 @@ impl RequestHandler {
             let Some(_writer) = lane.writer.try_lock() else { continue };
             if lane.is_spoiled() {
                 // Not while its client is there, and again if it fails.
-                let _ = self.service.settle_spoiled(&lane);
+                let _ = self.service.recover_spoiled(&lane);
             } else if lane.check().is_ok() && self.service.end_remote(&lane).is_ok() {
-                // Latched in the lane and reported to whoever takes the lease next.
+                // Latched in the lane and reported to the next lessee.
                 let _ = self.service.drain(&lane);
             }
         }

@@ -1,4 +1,4 @@
-//! What the daemon does for a request.
+//! Carries out the requests of clients.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -1,48 +1,15 @@
-//! What has to be there after a crash.
+//! Checks that after a crash everything is there that has to be.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::appended::{Appended, payload};
+use super::found::{FoundRecord, FoundStream, FoundStreams};
 use super::host::Machine;
-use super::model::{Appended, BEFORE, Model, Presence, StreamModel, payload};
+use super::model::{BEFORE, Model, Presence, StreamModel};
 use super::workload::Process;
 use crate::engine::lane::{Anywhere, Lane};
-use crate::format::record::record_bytes;
 use crate::format::scan::Records;
 use crate::{Lsn, Usn};
-
-/// One stream as it was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FoundStream {
-    pub(super) head: u64,
-    records: Vec<FoundRecord>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct FoundRecord {
-    lsn: u64,
-    usn: Usn,
-    payload: Vec<u8>,
-}
-
-impl FoundStream {
-    pub(super) fn has(&self, record: &Appended) -> bool {
-        let found = self.records.binary_search_by_key(&record.lsn, |record| record.lsn);
-        found.is_ok_and(|at| self.records[at].payload == payload(record.number, record.len_bytes))
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.records.len()
-    }
-
-    pub(super) fn end(&self) -> u64 {
-        let last = self.records.last();
-        last.map_or(self.head, |record| record.lsn + record_bytes(record.payload.len()) as u64)
-    }
-}
-
-/// All streams as they were found.
-pub(super) type FoundStreams = BTreeMap<String, FoundStream>;
 
 /// Recovers what a crash at `moment` left, and compares it. The error says what is wrong.
 pub(super) fn check(
@@ -149,14 +116,4 @@ pub(super) fn model_of(found: &FoundStreams, before: &Model) -> Model {
         model.streams.push(new);
     }
     model
-}
-
-impl FoundStream {
-    /// An error unless this is `before` with one record more.
-    pub(super) fn follows(&self, before: &FoundStream) -> Result<(), String> {
-        let is_longer = self.records.len() == before.records.len() + 1
-            && self.records.starts_with(&before.records)
-            && self.records.windows(2).all(|pair| pair[0].usn < pair[1].usn);
-        if is_longer { Ok(()) } else { Err("the record that was appended is not there".into()) }
-    }
 }

@@ -1,4 +1,5 @@
-//! A client of the simulated daemon. Its writer is the real one; it dies between two steps of its own.
+//! A client of the simulated daemon. Its writer is the real one; it dies between two steps of its
+//! own.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

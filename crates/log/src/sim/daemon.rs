@@ -1,4 +1,4 @@
-//! The daemon of a simulated machine, which may die in the middle of anything; then the next one is started.
+//! The daemon of a simulated machine. It may die at any step; then the next one is started.
 
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use super::host::{Machine, SimHost};
 use super::media::ChunkFile;
+use crate::Result;
 use crate::engine::service::Service;
 use crate::host::Host;
 use crate::mortal::{self, Death, Name};
 use crate::server::Limits;
 use crate::server::request_handler::RequestHandler;
-use crate::wire::protocol::{Reply, Request, accepted};
+use crate::wire::protocol::{Reply, Request, accepted, accepted_again};
 use crate::wire::transport::Peer;
-use crate::{LogError, Result};
 
 pub(super) const DAEMON: Name = Name(0);
 
@@ -47,15 +47,15 @@ impl Daemon {
         loop {
             self.machine.take_handed();
             if let Some((reply, files)) = self.run(|handler| handler.answer(peer, request))? {
-                let removed_before =
-                    is_again && request.kind == crate::wire::protocol::Kind::Remove;
-                return match accepted(reply) {
-                    Err(LogError::NotFound(_)) if removed_before => {
-                        Ok(Answer { reply: Reply::default(), files, chunks: Vec::new() })
-                    }
-                    Err(e) => Err(e),
-                    Ok(reply) => Ok(Answer { reply, files, chunks: self.machine.take_handed() }),
+                let reply = match is_again {
+                    true => accepted_again(request.kind, reply),
+                    false => accepted(reply),
                 };
+                return reply.map(|reply| Answer {
+                    reply,
+                    files,
+                    chunks: self.machine.take_handed(),
+                });
             }
             is_again = true;
         }

@@ -1,4 +1,5 @@
-//! A machine that only exists in memory: its media, what its processes share, and a process's part.
+//! A simulated machine: its media, the memory that its processes share, and one process's view of
+//! both.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;

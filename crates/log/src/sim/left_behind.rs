@@ -1,4 +1,4 @@
-//! What dead, failing and hostile processes leave in the shared words, case by case.
+//! What dead, failing and hostile processes leave in the shared words: one test for each case.
 
 use std::sync::Arc;
 

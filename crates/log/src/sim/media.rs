@@ -1,4 +1,5 @@
-//! The machine's media as its processes reach them, which may die before each access, and in the middle of a store.
+//! The media of a simulated machine. A process may die before each access, and in the middle of a
+//! store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

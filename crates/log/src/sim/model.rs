@@ -1,8 +1,9 @@
-//! What was appended, acknowledged, truncated and removed, and when.
+//! The model: which records were appended, acknowledged, truncated and removed, and when.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::check::FoundStream;
+use super::appended::{Appended, payload};
+use super::found::FoundStream;
 
 /// When something was done, by the machine's clock. It had begun before a crash at a moment behind
 /// `begin`, and had returned before one behind `end`.
@@ -14,18 +15,6 @@ pub(super) struct Span {
 
 /// Long ago.
 pub(super) const BEFORE: Span = Span { begin: 0, end: 0 };
-
-#[derive(Debug, Clone)]
-pub(super) struct Appended {
-    pub(super) lsn: u64,
-    pub(super) end: u64,
-    /// Its place in the order of all appends, which chooses its bytes too.
-    pub(super) number: u64,
-    pub(super) len_bytes: usize,
-    pub(super) begun: u64,
-    /// All before it was acknowledged when it was appended.
-    pub(super) follows_durable: bool,
-}
 
 /// One stream, from when it was made to when it was removed.
 #[derive(Debug, Clone)]
@@ -78,7 +67,7 @@ impl StreamModel {
 
     /// A new writer was told that the stream ends at `end`: an append in doubt was published or was not. The error
     /// says what is wrong.
-    pub(super) fn settle(&mut self, end: u64, now: u64) -> Result<(), String> {
+    pub(super) fn resolve_doubt(&mut self, end: u64, now: u64) -> Result<(), String> {
         let doubt = self.doubt.take();
         if end == self.end() {
             return Ok(());
@@ -163,17 +152,4 @@ impl Model {
         }
         names
     }
-}
-
-/// The bytes of record `number`.
-pub(super) fn payload(number: u64, len_bytes: usize) -> Vec<u8> {
-    let mut rng = fastrand::Rng::with_seed(number);
-    let mut bytes = vec![0; len_bytes];
-    // Zeros too: a record may look like room that nothing was written to.
-    match rng.u8(..8) {
-        0 => {}
-        1 => bytes.iter_mut().step_by(97).for_each(|byte| *byte = rng.u8(..)),
-        _ => rng.fill(&mut bytes),
-    }
-    bytes
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use fastrand::Rng;
 use onejournal_testing::Survival;
 
-use super::check::{FoundStreams, check, model_of, read_all};
+use super::check::{check, model_of, read_all};
+use super::found::FoundStreams;
 use super::host::{Images, Machine, Traces};
 use super::model::Model;
 use super::served::Served;

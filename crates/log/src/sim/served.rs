@@ -1,15 +1,17 @@
-//! Random operations of clients and their daemon between two power cuts of the machine: any of them may die at any step.
+//! Random operations of clients and their daemon between two power cuts of the machine: any of them
+//! may die at any step.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use fastrand::Rng;
 
+use super::appended::{Appended, payload};
 use super::check::read_all;
 use super::client::Client;
 use super::daemon::{DAEMON, Daemon};
 use super::host::Machine;
-use super::model::{Appended, Model, Span, StreamModel, payload};
+use super::model::{Model, Span, StreamModel};
 use super::workload::NAMES;
 use crate::format::record::record_bytes;
 use crate::mortal::{self, Name};
@@ -178,7 +180,7 @@ impl Served {
                 self.holders[index] = Some(client);
                 let now = self.machine.now();
                 let stream = self.model.live(name).expect("it was opened");
-                stream.settle(position.0, now)?;
+                stream.resolve_doubt(position.0, now)?;
                 // Whatever was there was drained.
                 stream.acknowledged.push((position.0, now));
                 Ok(true)
@@ -368,7 +370,7 @@ impl Served {
                 Ok::<_, String>((read_all(&lane)?, lane.words.appended()))
             });
             let (found, end) = found.map_err(text)?.expect("nobody is doomed")?;
-            stream.settle(end, now)?;
+            stream.resolve_doubt(end, now)?;
             let first = stream.records.partition_point(|record| record.lsn < found.head);
             let known = &stream.records[first..];
             if found.count() != known.len() || !known.iter().all(|record| found.has(record)) {

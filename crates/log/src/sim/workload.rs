@@ -7,8 +7,9 @@ use device::Operation;
 use fastrand::Rng;
 use onejournal_testing::Fault;
 
+use super::appended::{Appended, payload};
 use super::host::{Machine, SimHost};
-use super::model::{Appended, Model, Span, StreamModel, payload};
+use super::model::{Model, Span, StreamModel};
 use crate::engine::lane::Lane;
 use crate::engine::recovery::recover_service;
 use crate::engine::service::Service;

@@ -1,9 +1,12 @@
-//! What a client and the daemon say to each other, over a socket that keeps messages apart.
+//! Requests and answers between a client and the daemon, over a socket that keeps messages apart.
 //!
-//! A request is 160 bytes, always; its answer 128 bytes and data behind them, in more messages if it is long. The daemon keeps nothing of a
-//! client between two requests, so that a client may send one again, to the same daemon or to the next:
-//! each can be carried out twice. What a client must not do is told apart by what it shows (its user, by
-//! the kernel; the token of its lease). `docs/format/log-protocol.md` has the table.
+//! A request has 160 bytes. An answer has 128 bytes and data after them, in several messages if it
+//! is long.
+//!
+//! The daemon keeps nothing of a client between two requests, and each request can be carried out
+//! twice. So a client may send a request again, to the same daemon or to the next one. The daemon
+//! decides by two proofs what a client may do: its user, which the kernel names, and the token of
+//! its lease. `docs/format/log-protocol.md` has the table.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -251,6 +254,7 @@ pub(crate) fn refusal(error: &LogError) -> Reply {
         }
         LogError::Incompatible(text) => (status::INCOMPATIBLE, [0; 2], text.clone()),
         LogError::Usage(text) => (status::USAGE, [0; 2], text.clone()),
+        LogError::WrongProcess => (status::USAGE, [0; 2], error.to_string()),
         LogError::NotFound(text) => (status::NOT_FOUND, [0; 2], text.clone()),
         LogError::Denied(text) => (status::DENIED, [0; 2], text.clone()),
         LogError::Daemon(text) => (status::DAEMON, [0; 2], text.clone()),
@@ -289,6 +293,15 @@ pub(crate) fn accepted(reply: Reply) -> Result<Reply> {
         status::NO_ROOM => LogError::NoRoom(text()),
         _ => LogError::Daemon(text()),
     })
+}
+
+/// The same, of a request that a daemon may have carried out before it died. A stream that is not there any more was
+/// removed by that daemon.
+pub(crate) fn accepted_again(kind: Kind, reply: Reply) -> Result<Reply> {
+    match (kind, accepted(reply)) {
+        (Kind::Remove, Err(LogError::NotFound(_))) => Ok(Reply::default()),
+        (_, answered) => answered,
+    }
 }
 
 /// What comes before each record of an answer.

@@ -1,4 +1,4 @@
-//! Which process holds a word.
+//! The process that holds a word, and how a word is claimed.
 
 use super::memory::Memory;
 

@@ -1,12 +1,13 @@
-//! The words of a lane that a client of the daemon maps, as whoever serves the directory sees them.
+//! The copy of a lane's words that a client of the daemon maps, as the serving process reads it.
 //!
-//! Laid out as the lane's own words (`words`), of which they are a copy from when the lease was given.
-//! From then on the client changes them as it likes, and what it says is taken over only where it can
-//! be true (`report`).
+//! The copy is made when the lease is given, with the layout of the lane's own words. From then on
+//! the client may write anything to it. `report` decides what is taken over.
 //!
-//! They are read from their file and never mapped here: a client may make the file shorter, and a load
-//! behind its end would end the process. The file is locked by the client's descriptor, which goes with the
-//! client, whoever serves the directory then; so a lease ends with the process that has it.
+//! The serving process reads the file and never maps it. A client may make the file shorter, and a
+//! load after its end would end the process.
+//!
+//! The client's descriptor holds a lock on the file. The lock ends with the client's process, and
+//! so does the lease, also while no daemon runs.
 
 use std::fs::File;
 use std::io;

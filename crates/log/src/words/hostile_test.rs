@@ -1,7 +1,7 @@
 //! Arbitrary values in the words that a client or an earlier process may write, as a property.
 //!
-//! Whatever the words hold, the daemon's calls return after a bounded number of reads, with an error or with a value that is
-//! inside the lane and its chunks.
+//! Whatever the words hold, the daemon's calls return after a bounded number of reads, with an
+//! error or with a value that is inside the lane and its chunks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;

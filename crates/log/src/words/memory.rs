@@ -1,7 +1,7 @@
-//! The memory of the words, and the only place of the crate that names an `Ordering`.
+//! The memory of the words: every access to a shared word goes through an operation of this module.
 //!
-//! In tests the words can be those of a model checker (`model`), which explores what a weakly ordered machine may
-//! do. The code above is the same.
+//! In tests the words can be those of a model checker (`model`), which explores what a weakly
+//! ordered machine may do. The code above this module is the same.
 //!
 //! | operation | ordering | for |
 //! |---|---|---|

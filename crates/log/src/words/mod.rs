@@ -1,7 +1,8 @@
-//! What processes share in memory: the words of the service ([`Control`]) and of each lane ([`LaneWords`]).
+//! What processes share in memory: the words of the service ([`Control`]) and of each lane
+//! ([`LaneWords`]).
 //!
-//! This module owns the protocol. Its methods are named after what a process does (claim, publish, mark, free), each
-//! memory ordering is in `memory`, and no other module sees an atomic.
+//! This module owns the protocol. Its methods are named after what a process does (claim, publish,
+//! mark, free), each memory ordering is in `memory`, and no other module sees an atomic.
 //!
 //! # Words of the service, changed by the processes that serve the directory
 //!
@@ -17,8 +18,9 @@
 //!
 //! # Words of a lane, also written by its writer, which need not be trusted
 //!
-//! `drained <= synced <= appended`, all ends of records. Below `drained` the log files hold the stream durably. Below
-//! `synced` it is durable (on NVRAM: below `appended`). Below `appended` it is in the chunks.
+//! `drained <= synced <= appended`, all ends of records. Below `drained` the log files hold the
+//! stream durably. Below `synced` it is durable (on NVRAM: below `appended`). Below `appended` it
+//! is in the chunks.
 //!
 //! | word | changed by |
 //! |---|---|
@@ -31,23 +33,26 @@
 //!
 //! # Which pairs of accesses carry data
 //!
-//! 1. The lessee stores records, then publishes `appended`. A leader or drainer reads `appended`, then the records.
+//! 1. The lessee stores records, then publishes `appended`. A leader or drainer reads `appended`,
+//!    then the records.
 //! 2. A holder releases a claim. The next one claims it and sees all that the former did.
-//! 3. The drainer marks `drained`, then frees the chunk. A process that allocates takes the chunk, then stores other records in it. A
-//!    reader that saw these bytes sees `drained` beyond them, and reads the log file instead.
+//! 3. The drainer marks `drained`, then frees the chunk. A process that allocates takes the chunk,
+//!    then stores other records in it. A reader that saw these bytes sees `drained` beyond them,
+//!    and reads the log file instead.
 //! 4. A waiter sets `wanted` and its pending bit. The leader that takes the bit sees `wanted`.
 //! 5. A waiter and a waker agree on one of them seeing the other (`memory`).
 //!
-//! `model_test` runs each of them under a weak memory model, also with a holder that dies at any step.
+//! `model_test` runs each of them under a weak memory model, also with a holder that dies at any
+//! step.
 //!
 //! # Lost words
 //!
-//! A process that may write the files of the words may also make them shorter. The words are zeros of this process
-//! then, and `check` is an error.
+//! A process that may write the files of the words may also make them shorter. The words are zeros
+//! of this process then, and `check` is an error.
 //!
-//! A client of the daemon never sees these words. It has a copy of its own (`client_copy`). The process that serves the
-//! directory takes over `appended` from the copy if that can be true (`report`). `hostile_test` checks with arbitrary
-//! words that nothing else gets through.
+//! A client of the daemon never sees these words. It has a copy of its own (`client_copy`). The
+//! process that serves the directory takes over `appended` from the copy if that can be true
+//! (`report`). `hostile_test` checks with arbitrary words that nothing else gets through.
 
 mod client;
 pub(crate) mod client_copy;

@@ -1,8 +1,8 @@
-//! Words of the model checker `loom`, which runs a test with every order in which a weakly ordered machine may let its
-//! threads see each other's accesses.
+//! Words of the model checker `loom`, which runs a test with every order in which a weakly ordered
+//! machine may let its threads see each other's accesses.
 //!
-//! Only inside `loom::model`. A process that [dies](ModelWords::dying) runs on as a ghost: what it does after its last
-//! step changes nothing.
+//! Only inside `loom::model`. A process that [dies](ModelWords::dying) runs on as a ghost: what it
+//! does after its last step changes nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;

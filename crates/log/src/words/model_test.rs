@@ -1,5 +1,5 @@
-//! The protocol of the shared words under a weak memory model; each pair of accesses that carries data (`words`), and
-//! each with an ordering taken away, which must be found.
+//! The protocol of the shared words under a weak memory model; each pair of accesses that carries
+//! data (`words`), and each with an ordering taken away, which must be found.
 //!
 //! Records are relaxed atomics here: a plain access that no ordering protects.
 

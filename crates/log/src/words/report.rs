@@ -1,8 +1,8 @@
 //! What a client of the daemon reports of its lane, and what of that is believed.
 //!
-//! A client may write any value into any word of its copy at any time, also between two reads of this module. So each
-//! word is read a bounded number of times, and what was read is judged, never the word itself. `hostile_test` holds this
-//! module against arbitrary words.
+//! A client may write any value into any word of its copy at any time, also between two reads of
+//! this module. So each word is read a bounded number of times, and what was read is judged, never
+//! the word itself. `hostile_test` holds this module against arbitrary words.
 
 use std::sync::atomic::{Ordering, fence};
 
