@@ -33,6 +33,7 @@ use log::{Log, Stream};
 use crate::Failure;
 use crate::database::Database;
 use crate::doubt::doubt;
+use crate::faults::{self, Fault};
 use crate::home;
 use crate::note::{Found, Note};
 use crate::real::{Opened, Real};
@@ -134,7 +135,7 @@ impl Background {
             database.synced(upto, synced);
             (opened, is_good)
         };
-        state.job = thread.spawn(work).ok().map(Job::Running);
+        state.job = thread.spawn(faults::carry(work)).ok().map(Job::Running);
     }
 
     /// Waits for the job that is under way, when the process's last connection goes.
@@ -199,8 +200,7 @@ impl State {
 }
 
 fn sync(opened: &mut Opened) -> Result<(), Failure> {
-    #[cfg(feature = "canary")]
-    if crate::canary::is(crate::canary::Broken::SkipsHomeSync) {
+    if faults::is(Fault::SkipsHomeSync) {
         return Ok(());
     }
     COUNTERS.background_sync();
@@ -210,11 +210,7 @@ fn sync(opened: &mut Opened) -> Result<(), Failure> {
 impl Database {
     /// A sync that began when the pages of the records before `upto` were in the page cache has ended.
     pub(crate) fn synced(&self, upto: u64, synced: Result<(), Failure>) {
-        #[cfg(feature = "canary")]
-        let synced = match crate::canary::is(crate::canary::Broken::IgnoresSyncError) {
-            true => Ok(()),
-            false => synced,
-        };
+        let synced = if faults::is(Fault::IgnoresSyncError) { Ok(()) } else { synced };
         let told = match &synced {
             Ok(()) => self.with_log(|log, stream| self.came_home(log, stream, upto)),
             Err(_) => {
@@ -246,11 +242,7 @@ impl Database {
         if !note.has_pages || note.is_applying || note.base_lsn >= upto {
             return Ok(());
         }
-        #[cfg(feature = "canary")]
-        let upto = match crate::canary::is(crate::canary::Broken::HomeCoversLater) {
-            true => note.end_lsn,
-            false => upto,
-        };
+        let upto = if faults::is(Fault::HomeCoversLater) { note.end_lsn } else { upto };
         let last_lsn = append(stream, &home::encode(upto))?;
         leave(stream, Note { base_lsn: upto, last_lsn, ..note });
         Ok(())
@@ -278,11 +270,9 @@ impl Database {
     pub(crate) fn sync_home(&self, stream: &Stream, main: Real) -> Result<(), Failure> {
         COUNTERS.database_sync();
         main.sync().inspect_err(|_| {
-            #[cfg(feature = "canary")]
-            if crate::canary::is(crate::canary::Broken::IgnoresSyncError) {
-                return;
+            if !faults::is(Fault::IgnoresSyncError) {
+                let _ = doubt(stream);
             }
-            let _ = doubt(stream);
         })
     }
 }

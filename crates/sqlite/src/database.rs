@@ -13,6 +13,7 @@ use log::{Log, LogError, Lsn, Stream};
 
 use crate::Failure;
 use crate::background::Background;
+use crate::faults::{self, Fault};
 use crate::ffi::SQLITE_IOERR_FSYNC;
 use crate::note::{Found, Note};
 use crate::pending::Pending;
@@ -160,11 +161,7 @@ impl Database {
             }
             Some(old) => stale_after(stream, &note, &old, files.wal, &state.begun)?,
         };
-        #[cfg(feature = "canary")]
-        let stale = match crate::canary::is(crate::canary::Broken::ForgetsStale) {
-            true => Vec::new(),
-            false => stale,
-        };
+        let stale = if faults::is(Fault::ForgetsStale) { Vec::new() } else { stale };
         let base = Base {
             kind: Kind::Begin,
             salts: new.salts,
@@ -350,8 +347,7 @@ fn log_frames(
     versions.catch_up(header, files.wal, note)?;
     let record = versions.encode(header, files, note, tail)?;
     let Tail { last, checksum, .. } = *tail;
-    #[cfg(feature = "canary")]
-    if crate::canary::is(crate::canary::Broken::SkipsAppend) {
+    if faults::is(Fault::SkipsAppend) {
         return Ok(leave(stream, Note { logged: last, checksum, ..*note }));
     }
     let lsn = append(stream, &record)?;

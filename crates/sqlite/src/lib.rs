@@ -86,11 +86,10 @@
 mod aside;
 pub mod background;
 mod batch;
-#[cfg(feature = "canary")]
-pub mod canary;
 mod database;
 mod doubt;
 mod failure;
+mod faults;
 pub mod ffi;
 mod file;
 #[cfg(test)]
@@ -118,6 +117,10 @@ mod tail;
 mod test_load;
 mod versions;
 mod vfs;
+
+/// Mistakes of the extension, for tests that check their checks.
+#[cfg(feature = "canary")]
+pub use faults::Fault;
 mod volume;
 mod wal;
 mod wal_file;

@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Failure;
 use crate::database::{Files, frame_header};
+use crate::faults::{self, Fault};
 use crate::note::Note;
 use crate::pending::Pending;
 use crate::real::Real;
@@ -90,8 +91,7 @@ impl Versions {
         if self.salts != header.salts || self.upto > note.logged {
             return Ok(false);
         }
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::TrustsVersions) {
+        if faults::is(Fault::TrustsVersions) {
             return Ok(true);
         }
         if self.upto == note.logged {

@@ -11,6 +11,7 @@ use super::replay::is_due;
 use crate::Failure;
 use crate::background;
 use crate::database::Database;
+use crate::faults::{self, Fault};
 use crate::note::{Found, Note};
 use crate::real::Real;
 use crate::stat::COUNTERS;
@@ -59,11 +60,7 @@ impl Database {
         transaction.extend(main)?;
         let record = transaction.record(main)?;
         let lsn = append(stream, &record)?;
-        #[cfg(feature = "canary")]
-        let is_synced = !crate::canary::is(crate::canary::Broken::SkipsRecordSync);
-        #[cfg(not(feature = "canary"))]
-        let is_synced = true;
-        if is_synced {
+        if !faults::is(Fault::SkipsRecordSync) {
             stream.sync(Lsn(lsn)).map_err(Failure::from)?;
         }
         let front_crc = transaction.behind.crc;
@@ -126,8 +123,7 @@ impl Database {
 
     /// Rule 2: makes the database durable as it is, and that its journals are done with.
     fn make_durable_home(&self, stream: &Stream, main: Real) -> Result<(), Failure> {
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::SkipsPeriodSync) {
+        if faults::is(Fault::SkipsPeriodSync) {
             return Ok(());
         }
         self.sync_home(stream, main)?;
@@ -166,8 +162,7 @@ impl Database {
             if !matches!(Note::find(&stream.note()?), Found::Note(note) if note.has_pages) {
                 return Ok(());
             }
-            #[cfg(feature = "canary")]
-            if crate::canary::is(crate::canary::Broken::SkipsRelease) {
+            if faults::is(Fault::SkipsRelease) {
                 return Ok(());
             }
             self.sync_home(stream, main)?;

@@ -10,6 +10,7 @@ use super::commit::{CommitError, Committed};
 use super::held::Held;
 use crate::Failure;
 use crate::database::Database;
+use crate::faults::{self, Fault};
 use crate::ffi::*;
 use crate::real::Real;
 use crate::vfs::{loaded, tell};
@@ -199,8 +200,7 @@ impl Connection {
     /// them already, and their checksum is of every 200th byte: what a power cut leaves of them would be rolled back. So
     /// the front stays zeros until they are durable (rule 7).
     pub fn write_journal(&mut self, at: u64, bytes: &[u8]) -> Result<Then, Failure> {
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::CountsJournalEarly) {
+        if faults::is(Fault::CountsJournalEarly) {
             return Ok(Then::Below);
         }
         let (true, Some(journal)) = (self.is_journal_unsynced, self.journal) else {

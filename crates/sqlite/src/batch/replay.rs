@@ -13,6 +13,7 @@ use super::front::Front;
 use super::record::{Head, Page, pages};
 use crate::Failure;
 use crate::database::Database;
+use crate::faults::{self, Fault};
 use crate::note::{Found, Note};
 use crate::real::Real;
 use crate::recovery::{conflict, page_at, read_live};
@@ -51,8 +52,7 @@ impl Database {
                 }
             }
         })?;
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::SkipsReplay) {
+        if faults::is(Fault::SkipsReplay) {
             return Ok(false);
         }
         Ok(found.unwrap_or(false))

@@ -1,49 +1,34 @@
-//! Faults that can be switched on, to see the crash checks fail.
+//! The mistakes that the extension can make on purpose, so that crash checks can be seen to find them.
 
-use std::sync::atomic::{AtomicU8, Ordering};
-
-/// A fault.
+/// A mistake of the extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Broken {
-    /// None.
-    Nothing = 0,
+pub enum Fault {
     /// A commit is not logged.
-    SkipsAppend = 1,
+    SkipsAppend,
     /// Recovery applies the deltas of a page in the wrong order, and does not compare the result.
-    AppliesBackwards = 2,
+    AppliesBackwards,
     /// A generation begins without saying which ones the disk may still show.
-    ForgetsStale = 3,
+    ForgetsStale,
     /// What is remembered of a generation is not held against its frames.
-    TrustsVersions = 4,
+    TrustsVersions,
     /// The chain of checksums of what was kept of a transaction is not followed.
-    TrustsPending = 5,
+    TrustsPending,
     /// A transaction of pages is acknowledged before its record is durable.
-    SkipsRecordSync = 6,
+    SkipsRecordSync,
     /// A period begins without the database being durable.
-    SkipsPeriodSync = 7,
+    SkipsPeriodSync,
     /// Others write to the database while the log holds transactions for it.
-    SkipsRelease = 8,
+    SkipsRelease,
     /// What a process that died wrote in part stays so.
-    SkipsReplay = 9,
+    SkipsReplay,
     /// A journal behind a refused batch counts before it is durable.
-    CountsJournalEarly = 10,
+    CountsJournalEarly,
     /// The log says that the database holds transactions durably that it was not synced with.
-    SkipsHomeSync = 11,
+    SkipsHomeSync,
     /// The log says so of all transactions, and not of those before the sync.
-    HomeCoversLater = 12,
+    HomeCoversLater,
     /// A sync that failed is taken for one that did not.
-    IgnoresSyncError = 13,
+    IgnoresSyncError,
 }
 
-static BROKEN: AtomicU8 = AtomicU8::new(0);
-
-/// Switches a fault on.
-pub fn break_it(broken: Broken) {
-    BROKEN.store(broken as u8, Ordering::SeqCst);
-}
-
-/// Whether a fault is on.
-pub(crate) fn is(broken: Broken) -> bool {
-    BROKEN.load(Ordering::SeqCst) == broken as u8
-}
+fault::switches!(Fault, cfg!(feature = "canary"));
