@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use device::BlockDevice;
 
-use crate::broken::{self, Broken};
+use crate::faults::{self, Fault};
 use crate::group::{ENTRIES_AT, Piece, RawHeader, encode_entry, table_room, write_header};
 use crate::kept;
 use crate::lane::Lane;
@@ -132,7 +132,7 @@ impl Service {
             return Ok(());
         }
         let begin = Instant::now();
-        if !broken::is(Broken::ToldBeforeWritten) {
+        if !faults::is(Fault::ToldBeforeWritten) {
             self.write_entry(&pieces)?;
         }
         self.gathered(pieces.len(), begin);

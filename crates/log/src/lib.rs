@@ -13,13 +13,13 @@
 //!
 //! It must not know SQLite, LevelDB, or volumes.
 
-mod broken;
 mod chunk;
 mod chunk_file;
 mod client;
 mod clock;
 mod drain;
 mod error;
+mod faults;
 mod files;
 #[cfg(test)]
 mod format_page;
@@ -36,7 +36,6 @@ mod log;
 mod look;
 mod manage;
 mod media;
-mod mortal;
 mod options;
 mod orphans;
 mod own_lease;

@@ -19,8 +19,8 @@
 
 use std::sync::Arc;
 
-use crate::broken::{self, Broken};
 use crate::chunk::{DATA_OFFSET, Loan};
+use crate::faults::{self, Fault};
 use crate::group::{self, Piece};
 use crate::kept;
 use crate::lane::Lane;
@@ -42,7 +42,7 @@ pub(crate) fn recover_service(service: &Service) -> Result<()> {
     let next = limit
         .checked_add(crate::service::USN_STEP)
         .ok_or_else(|| LogError::Incompatible(format!("no USN is left behind {limit}")))?;
-    if !broken::is(Broken::UsnLimitNotKept) {
+    if !faults::is(Fault::UsnLimitNotKept) {
         host.keep_usn_limit(next)?;
     }
     control.set_usn_limit(next);
@@ -139,7 +139,7 @@ impl Service {
                 what: "its chunks contradict each other".into(),
             });
         }
-        if !broken::is(Broken::FoundStreamNotKept) {
+        if !faults::is(Fault::FoundStreamNotKept) {
             self.host.keep_stream(&lane.name)?;
         }
         let mut files = lane.files.lock();
@@ -225,7 +225,7 @@ fn covers<'a>(
         let Some(loan) = Loan::read(&*memory)? else { continue };
         let begin = ordinal * chunk_bytes;
         let mut at = loan.first.clamp(begin, begin + chunk_bytes);
-        if broken::is(Broken::ChunkCountsFromItsBegin) {
+        if faults::is(Fault::ChunkCountsFromItsBegin) {
             at = begin;
         }
         let mut bytes = vec![0; usize::try_from(begin + chunk_bytes - at).expect("fits memory")];

@@ -16,7 +16,7 @@ use device::{FileStore, StoredFile};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::broken::{self, Broken};
+use crate::faults::{self, Fault};
 use crate::record::Identity;
 use crate::scan::Bytes;
 use crate::{LogError, Result};
@@ -299,7 +299,7 @@ impl Segments {
     pub(crate) fn sync(&mut self) -> Result<()> {
         let Some(last) = self.list.last() else { return Ok(()) };
         last.file.sync()?;
-        if !self.is_settled && !broken::is(Broken::FoundFileNotSettled) {
+        if !self.is_settled && !faults::is(Fault::FoundFileNotSettled) {
             self.store.sync_names()?;
         }
         self.is_settled = true;
@@ -385,7 +385,7 @@ impl Segments {
             self.keep_head(head)?;
             return Ok(());
         }
-        if !broken::is(Broken::HeadNotDurable) {
+        if !faults::is(Fault::HeadNotDurable) {
             self.keep_head_durably(head)?;
         }
         if !self.is_settled {

@@ -9,8 +9,8 @@
 //! The same code runs in an embedded service and in a client of the daemon: where a chunk comes from is
 //! the [`Lender`]'s affair.
 
-use crate::broken::{self, Broken};
 use crate::chunk::{Lent, parts};
+use crate::faults::{self, Fault};
 use crate::record::{FOLLOWS_UNSYNCED, HEADER_BYTES, Identity, PAYLOAD_BYTES_MAX, record_bytes};
 use crate::words::{Appender, LaneWords};
 use crate::{LogError, Lsn, Result, Usn, clock};
@@ -93,7 +93,7 @@ impl Writer {
             self.store(at, &header, payload, is_alone)?;
             at += record_bytes(payload.len()) as u64;
         }
-        if self.is_nvram && !is_alone && !broken::is(Broken::BatchNotPersisted) {
+        if self.is_nvram && !is_alone && !faults::is(Fault::BatchNotPersisted) {
             for chunk in &self.chunks {
                 chunk.memory.persist()?;
             }
@@ -108,8 +108,8 @@ impl Writer {
             true => self.position,
             false => self.words.synced(),
         };
-        let follows_unsynced = (durable < at || broken::is(Broken::AlwaysFollowsUnsynced))
-            && !broken::is(Broken::NeverFollowsUnsynced);
+        let follows_unsynced = (durable < at || faults::is(Fault::AlwaysFollowsUnsynced))
+            && !faults::is(Fault::NeverFollowsUnsynced);
         if follows_unsynced { FOLLOWS_UNSYNCED } else { 0 }
     }
 

@@ -8,15 +8,15 @@ use std::time::Duration;
 use super::host::{Machine, SimHost};
 use super::media::ChunkFile;
 use crate::host::Host;
-use crate::mortal::{self, Death, Name};
 use crate::protocol::{Reply, Request, accepted};
 use crate::server::Limits;
 use crate::server::desk::Desk;
 use crate::service::Service;
 use crate::transport::Peer;
 use crate::{LogError, Result};
+use fault::crash::{self, Crash, ProcessId};
 
-pub(super) const DAEMON: Name = Name(0);
+pub(super) const DAEMON: ProcessId = ProcessId(0);
 
 /// The daemon, or none when it died.
 pub(super) struct Daemon {
@@ -65,7 +65,7 @@ impl Daemon {
         self.start()?;
         let done = {
             let process = self.process.borrow();
-            mortal::run_as(DAEMON, || f(&process.as_ref().expect("started").desk))
+            crash::run_process(DAEMON, || f(&process.as_ref().expect("started").desk))
         };
         if done.is_err() {
             self.kill();
@@ -78,9 +78,9 @@ impl Daemon {
             let host = self.machine.process();
             let limits = Limits { user_chunk_count: Some(16), ..Limits::default() };
             let service = Service::new(host.clone(), Duration::from_millis(200));
-            match mortal::run_as(DAEMON, || Desk::new(Arc::new(service), limits)) {
+            match crash::run_process(DAEMON, || Desk::new(Arc::new(service), limits)) {
                 Ok(desk) => *self.process.borrow_mut() = Some(Process { host, desk: desk? }),
-                Err(Death) => host.die(),
+                Err(Crash) => host.die(),
             }
         }
         Ok(())
