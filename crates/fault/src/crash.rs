@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// A simulated process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Process(pub usize);
+pub struct ProcessId(pub usize);
 
 /// The payload of a crash's panic: the process has crashed.
 #[derive(Debug)]
@@ -19,9 +19,9 @@ pub struct Crash;
 
 thread_local! {
     /// The process whose code this thread runs.
-    static RUNNING: Cell<Option<Process>> = const { Cell::new(None) };
+    static RUNNING: Cell<Option<ProcessId>> = const { Cell::new(None) };
     /// The process that will crash, and how many of its crash points it passes before.
-    static CRASHING: Cell<Option<(Process, u64)>> = const { Cell::new(None) };
+    static CRASHING: Cell<Option<(ProcessId, u64)>> = const { Cell::new(None) };
 }
 
 /// A moment at which the running process may crash.
@@ -48,12 +48,12 @@ pub fn crash() -> ! {
 }
 
 /// Lets a process crash after it has passed so many crash points; `None`: no process crashes.
-pub fn crash_after(crashing: Option<(Process, u64)>) {
+pub fn crash_after(crashing: Option<(ProcessId, u64)>) {
     CRASHING.set(crashing);
 }
 
 /// Runs `f` as code of `process`. An error: the process has crashed.
-pub fn run_process<T>(process: Process, f: impl FnOnce() -> T) -> Result<T, Crash> {
+pub fn run_process<T>(process: ProcessId, f: impl FnOnce() -> T) -> Result<T, Crash> {
     let before = RUNNING.replace(Some(process));
     let done = catch_unwind(AssertUnwindSafe(f));
     RUNNING.set(before);
@@ -76,12 +76,12 @@ mod tests {
                 passed.set(passed.get() + 1);
             }
         };
-        crash_after(Some((Process(1), 3)));
-        run_process(Process(0), walk).expect("another process");
+        crash_after(Some((ProcessId(1), 3)));
+        run_process(ProcessId(0), walk).expect("another process");
         assert_eq!(passed.replace(0), 5);
-        run_process(Process(1), walk).expect_err("this one");
+        run_process(ProcessId(1), walk).expect_err("this one");
         assert_eq!(passed.replace(0), 3);
-        run_process(Process(1), walk).expect("once");
+        run_process(ProcessId(1), walk).expect("once");
         walk();
     }
 }

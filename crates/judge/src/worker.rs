@@ -197,14 +197,13 @@ pub fn run() -> Result<(), String> {
 /// Builds the fault into the extension that the environment names.
 #[cfg(feature = "canary")]
 fn break_extension() -> Result<(), String> {
-    use onejournal_sqlite::canary::{Broken, break_it};
-    let broken = match std::env::var("ONEJOURNAL_JUDGE_BROKEN").as_deref() {
-        Err(_) | Ok("nothing") => Broken::Nothing,
-        Ok("skips-append") => Broken::SkipsAppend,
-        Ok("skips-record-sync") => Broken::SkipsRecordSync,
+    use onejournal_sqlite::Fault;
+    match std::env::var("ONEJOURNAL_JUDGE_BROKEN").as_deref() {
+        Err(_) | Ok("nothing") => {}
+        Ok("skips-append") => fault::for_process(Fault::SkipsAppend),
+        Ok("skips-record-sync") => fault::for_process(Fault::SkipsRecordSync),
         Ok(other) => return Err(format!("no fault {other}")),
-    };
-    break_it(broken);
+    }
     Ok(())
 }
 

@@ -148,18 +148,17 @@
 //! The crate must not know SQLite, LevelDB, or volumes.
 
 mod backend;
-mod broken;
 mod client;
 mod clock;
 mod directory;
 mod embedded;
 mod engine;
 mod error;
+mod faults;
 mod format;
 mod host;
 mod log;
 mod media;
-mod mortal;
 mod orphans;
 mod owned;
 mod server;

@@ -14,7 +14,7 @@ mod run;
 mod served;
 mod workload;
 
-use crate::broken::{self, Broken};
+use crate::faults::Fault;
 use run::{ANYTHING, Effort, FAULTS, Medium, NARROW, SERVED, run};
 
 /// A number from the environment.
@@ -63,7 +63,7 @@ fn nothing_is_lost_when_clients_or_their_daemon_die() {
 /// Each way to break the engine is seen by the checks above.
 #[test]
 fn every_canary_is_caught() {
-    use Broken::*;
+    use Fault::*;
     let canaries = [
         (Medium::Memory, DrainedBeforeSync),
         (Medium::Nvram, DrainedBeforeSync),
@@ -80,16 +80,16 @@ fn every_canary_is_caught() {
         (Medium::Memory, HeadNotDurable),
         (Medium::Nvram, BatchNotPersisted),
     ];
-    for (medium, broken) in canaries {
-        let effort = if broken == ChunkNotZeroed { NARROW } else { ANYTHING };
-        expect_caught(medium, effort, broken, 1);
+    for (medium, fault) in canaries {
+        let effort = if fault == ChunkNotZeroed { NARROW } else { ANYTHING };
+        expect_caught(medium, effort, fault, 1);
     }
 }
 
 /// The same for the daemon.
 #[test]
 fn every_canary_of_the_daemon_is_caught() {
-    use Broken::*;
+    use Fault::*;
     let canaries = [
         (Medium::Nvram, LivingLeaseEnded, 1),
         (Medium::Memory, LivingLeaseEnded, 1),
@@ -99,16 +99,16 @@ fn every_canary_of_the_daemon_is_caught() {
         (Medium::Memory, FoundStreamNotKept, 41),
         (Medium::Nvram, FoundFileNotSettled, 272),
     ];
-    for (medium, broken, first_seed) in canaries {
-        expect_caught(medium, SERVED, broken, first_seed);
+    for (medium, fault, first_seed) in canaries {
+        expect_caught(medium, SERVED, fault, first_seed);
     }
 }
 
-fn expect_caught(medium: Medium, effort: Effort, broken: Broken, first_seed: u64) {
+fn expect_caught(medium: Medium, effort: Effort, fault: Fault, first_seed: u64) {
     let find = || (first_seed..first_seed + 200).find_map(|seed| found_by(medium, effort, seed));
-    let found = broken::with(broken, find);
-    let found = found.unwrap_or_else(|| panic!("{medium:?}, {broken:?}: nobody noticed"));
-    println!("{broken:?}: {found}");
+    let found = fault::with(fault, find);
+    let found = found.unwrap_or_else(|| panic!("{medium:?}, {fault:?}: nobody noticed"));
+    println!("{fault:?}: {found}");
 }
 
 /// What is wrong with the seed; an operation that fails is wrong too.

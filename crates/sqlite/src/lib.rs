@@ -133,13 +133,12 @@
 //! database's `LogState`; the table of logs; the stream's lease.
 
 mod batch;
-#[cfg(feature = "canary")]
-pub mod canary;
 mod counters;
 mod database;
 mod databases;
 mod entry;
 mod failure;
+mod faults;
 pub mod ffi;
 mod format;
 mod frames;
@@ -155,6 +154,10 @@ mod test_load;
 mod vfs;
 mod volume;
 mod wal;
+
+/// Mistakes of the extension, for tests that check their checks.
+#[cfg(feature = "canary")]
+pub use faults::Fault;
 
 #[doc(hidden)]
 pub use batch::background;

@@ -157,12 +157,10 @@ fn a_failed_sync_is_told_and_nothing_is_lost() {
 #[cfg(feature = "canary")]
 #[test]
 fn the_faults_are_found() {
-    use onejournal_sqlite::canary::{Broken, break_it};
+    use onejournal_sqlite::Fault;
     let _alone = alone();
     for fails in ALL {
-        break_it(Broken::IgnoresSyncError);
-        let found = losses(fails);
-        break_it(Broken::Nothing);
+        let found = fault::with(Fault::IgnoresSyncError, || losses(fails));
         assert!(found > 0, "{fails:?}");
     }
 }

@@ -157,10 +157,7 @@ fn whole_transactions_are_found() {
 #[cfg(feature = "canary")]
 #[test]
 fn the_fault_is_found() {
-    use onejournal_sqlite::canary::{Broken, break_it};
-    break_it(Broken::SkipsReplay);
-    let found = enumerate();
-    break_it(Broken::Nothing);
+    let found = fault::with(onejournal_sqlite::Fault::SkipsReplay, enumerate);
     println!("{found:?}");
     assert!(found.is_err());
 }

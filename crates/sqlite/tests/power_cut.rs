@@ -390,23 +390,21 @@ fn nor_with_transactions_that_are_records() {
 #[cfg(feature = "canary")]
 #[test]
 fn the_faults_are_found() {
-    use onejournal_sqlite::canary::{Broken, break_it};
+    use onejournal_sqlite::Fault;
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
     let faults = [
-        (About::Wal, Broken::SkipsAppend),
-        (About::Wal, Broken::AppliesBackwards),
-        (About::Wal, Broken::ForgetsStale),
-        (About::Rollback, Broken::SkipsRecordSync),
-        (About::Rollback, Broken::SkipsPeriodSync),
-        (About::Rollback, Broken::SkipsRelease),
-        (About::Rollback, Broken::SkipsHomeSync),
-        (About::Rollback, Broken::HomeCoversLater),
+        (About::Wal, Fault::SkipsAppend),
+        (About::Wal, Fault::AppliesBackwards),
+        (About::Wal, Fault::ForgetsStale),
+        (About::Rollback, Fault::SkipsRecordSync),
+        (About::Rollback, Fault::SkipsPeriodSync),
+        (About::Rollback, Fault::SkipsRelease),
+        (About::Rollback, Fault::SkipsHomeSync),
+        (About::Rollback, Fault::HomeCoversLater),
     ];
-    for (about, broken) in faults {
-        break_it(broken);
-        let found = search(about, 600, 1);
-        break_it(Broken::Nothing);
-        println!("{broken:?}: {found:?}");
-        assert!(found.is_err(), "{broken:?} was not found");
+    for (about, fault) in faults {
+        let found = fault::with(fault, || search(about, 600, 1));
+        println!("{fault:?}: {found:?}");
+        assert!(found.is_err(), "{fault:?} was not found");
     }
 }

@@ -61,18 +61,34 @@ fn is_claimed(device: u64, whole: Option<u64>, root: Root) -> bool {
     let mounts = || own_mounts().unwrap_or_default().into_iter();
     let is_it = |number: u64| number == device || Some(number) == whole;
     let is_mounted = || mounts().find(|entry| is_it(entry.device_number()));
-    match open_node(device, OFlags::RDONLY | OFlags::EXCL) {
-        Ok(_) => false,
-        // Of a file, a process of ours has a lock; when it was killed, its mount may still be there,
-        // for as long as other programs have files open on it.
-        Err(_)
-            if matches!(root, Root::File { .. })
-                && (is_served(device) || whole.is_some_and(is_served)) =>
-        {
+    let is_on_file = matches!(root, Root::File { .. });
+    let is_on_served = || is_on_file && (is_served(device) || whole.is_some_and(is_served));
+    match try_exclusive(device) {
+        Exclusive::Free => false,
+        // The process that serves the mount has a lock on the file. After it was killed, its mount may
+        // remain for as long as other programs have files open on it.
+        Exclusive::Taken | Exclusive::Unknown if is_on_served() => {
             is_mounted().is_some_and(|mounted| !mounted.is_volume())
         }
-        Err(Errno::BUSY) if !has_partitions(device) => true,
-        Err(_) => is_mounted().is_some(),
+        Exclusive::Taken if !has_partitions(device) => true,
+        Exclusive::Taken | Exclusive::Unknown => is_mounted().is_some(),
+    }
+}
+
+/// Whether a device can be had exclusively.
+enum Exclusive {
+    Free,
+    /// The device, or a partition of it, is open exclusively.
+    Taken,
+    /// The attempt failed for another reason, such as a missing permission.
+    Unknown,
+}
+
+fn try_exclusive(device: u64) -> Exclusive {
+    match open_node(device, OFlags::RDONLY | OFlags::EXCL) {
+        Ok(_) => Exclusive::Free,
+        Err(Errno::BUSY) => Exclusive::Taken,
+        Err(_) => Exclusive::Unknown,
     }
 }
 

@@ -47,10 +47,24 @@ pub(crate) fn publish_use(disk: &Backing, access: Access) -> io::Result<OwnedFd>
     Ok(file)
 }
 
-/// Whether somebody has published that he uses a part of `disk` in a way that excludes `access`.
-/// `own`: the caller has published it, too, by this file; a lock on the disk's own file counts then.
-pub(crate) fn is_used(disk: &Backing, access: Access, own: Option<&Stat>) -> io::Result<bool> {
-    let locks = locks()?;
+/// What `/proc/locks` says of the use of a disk.
+#[derive(Debug)]
+pub(crate) enum Use {
+    /// No process has published a use that excludes the caller's.
+    None,
+    /// A process has published such a use.
+    Excluding,
+    /// `/proc/locks` cannot be read.
+    Unknown(io::Error),
+}
+
+/// Finds a published use of a part of `disk` that excludes `access`. `own`: the file by which the caller
+/// has published its own use; a lock on the disk's own file excludes the caller then, too.
+pub(crate) fn find_use(disk: &Backing, access: Access, own: Option<&Stat>) -> Use {
+    let locks = match locks() {
+        Ok(locks) => locks,
+        Err(error) => return Use::Unknown(error),
+    };
     let name = name_of(disk);
     let own = own.map(|stat| Root::File { device: stat.st_dev, inode: stat.st_ino });
     let published = locks.iter().filter(|lock| lock.is_at(name)).map(Lock::root);
@@ -60,8 +74,9 @@ pub(crate) fn is_used(disk: &Backing, access: Access, own: Option<&Stat>) -> io:
     }
     let excludes = |lock: &&Lock| access == Access::ReadWrite || lock.is_write;
     let mut spans = locks.iter().filter(excludes).filter(|lock| lock.start < NAMES_FROM);
-    Ok(spans
-        .any(|lock| roots.iter().any(|root| lock.is_on(&Backing { root: *root, ..disk.clone() }))))
+    let is_part =
+        |lock: &Lock| roots.iter().any(|root| lock.is_on(&Backing { root: *root, ..disk.clone() }));
+    if spans.any(is_part) { Use::Excluding } else { Use::None }
 }
 
 fn name_of(disk: &Backing) -> u64 {
@@ -93,16 +108,19 @@ mod tests {
     fn a_published_use_is_seen_while_it_lasts_and_where_it_overlaps() {
         let inode = u64::from(std::process::id()) << 32 | 1; // no other test's
         let (read, write) = (Access::ReadOnly, Access::ReadWrite);
-        let used = |access, start, end| {
-            is_used(&backing(inode, start, end), access, None).expect("/proc/locks")
+        let used = |access, start, end| match find_use(&backing(inode, start, end), access, None) {
+            Use::None => false,
+            Use::Excluding => true,
+            Use::Unknown(error) => panic!("/proc/locks: {error}"),
         };
         let writer = publish_use(&backing(inode, 100, 200), write).expect("publish");
         assert!(used(write, 0, 101) && used(read, 199, u64::MAX));
         assert!(!used(write, 0, 100) && !used(write, 200, u64::MAX));
         let own = rustix::fs::fstat(&writer).expect("stat");
-        let others = is_used(&backing(inode, 0, u64::MAX), write, Some(&own));
-        assert!(!others.expect("/proc/locks"));
-        assert!(!is_used(&backing(inode + 1, 0, u64::MAX), write, None).expect("/proc/locks"));
+        let others = find_use(&backing(inode, 0, u64::MAX), write, Some(&own));
+        assert!(matches!(others, Use::None), "{others:?}");
+        let another = find_use(&backing(inode + 1, 0, u64::MAX), write, None);
+        assert!(matches!(another, Use::None), "{another:?}");
         drop(writer);
         assert!(!used(write, 0, u64::MAX));
         let _reader = publish_use(&backing(inode, 0, u64::MAX), read).expect("publish");

@@ -26,8 +26,9 @@ use rustix::fs::{FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Getter, Opcode};
 
+use super::published::{self, Use};
 use super::range_lock::lock_range;
-use super::{in_use, other_users, published};
+use super::{in_use, other_users};
 use crate::access::Access;
 use crate::below::backing::{Backing, Root};
 use crate::below::kind::Kind;
@@ -154,12 +155,12 @@ fn refuse_published(
         Some(Lock::Published(fd)) => Some(rustix::fs::fstat(fd).map_err(|e| errno(path, e))?),
         _ => None,
     };
-    match published::is_used(backing, access, own.as_ref()) {
-        Ok(true) => Err(busy(path, backing, None)),
-        Ok(false) => Ok(()),
-        // Without /proc those who can lock the file are kept away at least.
-        Err(_) if own.is_none() => Ok(()),
-        Err(error) => {
+    match (published::find_use(backing, access, own.as_ref()), own) {
+        (Use::Excluding, _) => Err(busy(path, backing, None)),
+        (Use::None, _) => Ok(()),
+        // The lock on the file excludes at least the processes that can open the file.
+        (Use::Unknown(_), None) => Ok(()),
+        (Use::Unknown(error), Some(_)) => {
             let why = format!("whether it is in use cannot be found out: /proc/locks: {error}");
             Err(refused(path, io::ErrorKind::ResourceBusy, why))
         }

@@ -152,9 +152,9 @@ impl Disk {
             return write_all(self.fd.as_fd(), offset, data, ReadWriteFlags::empty());
         }
         if self.dsync.load(Ordering::Relaxed) {
-            match write_all(self.fd.as_fd(), offset, data, ReadWriteFlags::DSYNC) {
-                Err(e) if is_unsupported(&e) => self.dsync.store(false, Ordering::Relaxed),
-                written => return written,
+            match write_dsync(self.fd.as_fd(), offset, data)? {
+                DsyncWrite::Durable => return Ok(()),
+                DsyncWrite::NotSupported => self.dsync.store(false, Ordering::Relaxed),
             }
         }
         self.write_one_request(offset, data).unwrap_or_else(|| {
@@ -290,9 +290,22 @@ impl BlockDevice for Disk {
     }
 }
 
-/// Errors by which a kernel says that it does not know `RWF_DSYNC`, before it has written.
-fn is_unsupported(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::OPNOTSUPP | Errno::NOSYS))
+/// What became of a write with `RWF_DSYNC`.
+enum DsyncWrite {
+    /// The data are durable.
+    Durable,
+    /// The kernel does not know `RWF_DSYNC`. It says so before it writes.
+    NotSupported,
+}
+
+fn write_dsync(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> io::Result<DsyncWrite> {
+    match write_all(fd, offset, data, ReadWriteFlags::DSYNC) {
+        Ok(()) => Ok(DsyncWrite::Durable),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(DsyncWrite::NotSupported),
+            _ => Err(error),
+        },
+    }
 }
 
 /// Repeated only after EINTR, which says that the call was interrupted by a signal and not

@@ -84,7 +84,7 @@ pub(super) fn start_fetcher(client: Weak<Client>) -> Sender<Arc<Ahead>> {
         }
     };
     // Without it every chunk is asked for when it is needed.
-    let _ = std::thread::Builder::new().name("log-chunks".into()).spawn(body);
+    let _ = std::thread::Builder::new().name("log-chunks".into()).spawn(crate::faults::carry(body));
     sender
 }
 

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use device::sync::MutexGuard;
 
-use crate::broken::{self, Broken};
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
 use crate::engine::stall::StallTimeout;
+use crate::faults::{self, Fault};
 use crate::format::scan::{Bytes, Records};
 use crate::words::DrainerClaim;
 use crate::{LogError, Lsn, Result};
@@ -98,7 +98,7 @@ impl Service {
             // A drainer that died may have made a file that this process has not seen.
             lane.look_again();
             let written = copy_records(lane, begin, end)?;
-            if !broken::is(Broken::DrainedBeforeSync) {
+            if !faults::is(Fault::DrainedBeforeSync) {
                 lane.with_files(|segments| segments.sync())?;
             }
             self.control.count_drain(written);
@@ -128,7 +128,7 @@ impl Service {
         let mut freed = Ok(());
         for (ordinal, index) in lane.chunks() {
             let is_drained = (ordinal + 1) * chunk_bytes <= drained
-                || (broken::is(Broken::ChunkGivenBackEarly) && ordinal * chunk_bytes < drained);
+                || (faults::is(Fault::ChunkGivenBackEarly) && ordinal * chunk_bytes < drained);
             if is_idle || is_drained {
                 freed = freed.and_then(|()| self.free_chunk(lane, ordinal, index));
             }

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use device::BlockDevice;
 
-use crate::broken::{self, Broken};
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
 use crate::engine::stall::StallTimeout;
+use crate::faults::{self, Fault};
 use crate::format::group::{ENTRIES_AT, Piece, RawHeader, encode_entry, table_room, write_header};
 use crate::format::quarantine;
 use crate::words::GroupPosition;
@@ -135,7 +135,7 @@ impl Service {
             return Ok(());
         }
         let begin = Instant::now();
-        if !broken::is(Broken::ToldBeforeWritten) {
+        if !faults::is(Fault::ToldBeforeWritten) {
             self.write_entry(&pieces)?;
         }
         self.gathered(pieces.len(), begin);

@@ -8,9 +8,9 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use crate::broken::{self, Broken};
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
+use crate::faults::{self, Fault};
 use crate::{LogError, Result, StreamId};
 
 /// What a client gets.
@@ -64,13 +64,13 @@ impl Service {
     /// Ends the lease of a client that is gone; an error while it is not.
     pub(crate) fn end_remote(&self, lane: &Lane) -> Result<()> {
         let Some(remote) = lane.remote()? else { return Ok(()) };
-        if remote.is_alive()? && !broken::is(Broken::LivingLeaseEnded) {
+        if remote.is_alive()? && !faults::is(Fault::LivingLeaseEnded) {
             return Err(LogError::Busy(lane.name.to_string()));
         }
-        if !broken::is(Broken::LastWordsNotTaken) {
+        if !faults::is(Fault::LastWordsNotTaken) {
             lane.pull().inspect_err(|e| lane.abort_after(e))?;
         }
-        if broken::is(Broken::DeadClientsChunksFreed) {
+        if faults::is(Fault::DeadClientsChunksFreed) {
             let mut chunks = lane.chunks().into_iter();
             chunks.try_for_each(|(ordinal, index)| self.free_chunk(lane, ordinal, index))?;
         }

@@ -23,9 +23,9 @@
 
 use std::sync::Arc;
 
-use crate::broken::{self, Broken};
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
+use crate::faults::{self, Fault};
 use crate::format::chunk::{Allocation, DATA_OFFSET};
 use crate::format::group::{self, Piece};
 use crate::format::quarantine;
@@ -46,7 +46,7 @@ pub(crate) fn recover_service(service: &Service) -> Result<()> {
     let next = limit
         .checked_add(crate::engine::service::USN_STEP)
         .ok_or_else(|| LogError::Incompatible(format!("no USN is left behind {limit}")))?;
-    if !broken::is(Broken::UsnLimitNotKept) {
+    if !faults::is(Fault::UsnLimitNotKept) {
         host.keep_usn_limit(next)?;
     }
     control.set_usn_limit(next);
@@ -145,7 +145,7 @@ impl Service {
                 what: "its chunks contradict each other".into(),
             });
         }
-        if !broken::is(Broken::FoundStreamNotKept) {
+        if !faults::is(Fault::FoundStreamNotKept) {
             self.host.keep_stream(&lane.name)?;
         }
         let mut files = lane.files.lock();
@@ -231,7 +231,7 @@ fn covers<'a>(
         let Some(allocation) = Allocation::read(&*memory)? else { continue };
         let begin = ordinal * chunk_bytes;
         let mut at = allocation.first.clamp(begin, begin + chunk_bytes);
-        if broken::is(Broken::ChunkCountsFromItsBegin) {
+        if faults::is(Fault::ChunkCountsFromItsBegin) {
             at = begin;
         }
         let mut bytes = vec![0; usize::try_from(begin + chunk_bytes - at).expect("fits memory")];

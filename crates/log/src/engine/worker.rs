@@ -42,7 +42,8 @@ impl Worker {
                 rounds.round();
             }
         };
-        let thread = std::thread::Builder::new().name("log-flush".into()).spawn(run);
+        let thread =
+            std::thread::Builder::new().name("log-flush".into()).spawn(crate::faults::carry(run));
         let thread = thread.map_err(|e| LogError::system("starting the flush worker", e))?;
         Ok(Worker { service, is_ending, thread: Some(thread) })
     }

@@ -9,7 +9,7 @@
 //! An embedded service and a client of the daemon run the same code. The [`ChunkAllocator`] gives
 //! them their chunks.
 
-use crate::broken::{self, Broken};
+use crate::faults::{self, Fault};
 use crate::format::chunk::{LaneChunk, parts};
 use crate::format::record::{
     FOLLOWS_UNSYNCED, HEADER_BYTES, Identity, PAYLOAD_BYTES_MAX, record_bytes,
@@ -100,7 +100,7 @@ impl Writer {
             self.store(at, &header, payload, is_alone)?;
             at += record_bytes(payload.len()) as u64;
         }
-        if self.is_nvram && !is_alone && !broken::is(Broken::BatchNotPersisted) {
+        if self.is_nvram && !is_alone && !faults::is(Fault::BatchNotPersisted) {
             for chunk in &self.chunks {
                 chunk.memory.persist()?;
             }
@@ -115,8 +115,8 @@ impl Writer {
             true => self.position,
             false => self.words.synced(),
         };
-        let follows_unsynced = (durable < at || broken::is(Broken::AlwaysFollowsUnsynced))
-            && !broken::is(Broken::NeverFollowsUnsynced);
+        let follows_unsynced = (durable < at || faults::is(Fault::AlwaysFollowsUnsynced))
+            && !faults::is(Fault::NeverFollowsUnsynced);
         if follows_unsynced { FOLLOWS_UNSYNCED } else { 0 }
     }
 

@@ -17,7 +17,7 @@ use device::Nvram;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::broken::{self, Broken};
+use crate::faults::{self, Fault};
 use crate::format::record::Identity;
 use crate::{Result, StreamId};
 
@@ -85,7 +85,7 @@ impl Allocation {
 
     /// Makes the chunk zeros and, when those are durable, allocates it.
     pub(crate) fn write(&self, chunk: &dyn Nvram) -> Result<()> {
-        if !broken::is(Broken::ChunkNotZeroed) {
+        if !faults::is(Fault::ChunkNotZeroed) {
             write_zeros(chunk, 0)?;
         }
         Ok(chunk.write_durable(0, &[self.seal().as_bytes()])?)

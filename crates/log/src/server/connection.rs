@@ -67,7 +67,7 @@ impl Connections {
             connections.end(number);
         };
         let builder = std::thread::Builder::new().name("log-client".into());
-        match builder.stack_size(STACK_BYTES).spawn(body) {
+        match builder.stack_size(STACK_BYTES).spawn(crate::faults::carry(body)) {
             // The thread waits for the table before it ends.
             Ok(thread) => {
                 table.open.insert(number, Open { socket, uid, thread: Some(thread) });

@@ -111,7 +111,8 @@ impl Server {
     }
 
     fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
-        let thread = std::thread::Builder::new().name(name.into()).spawn(body);
+        let thread =
+            std::thread::Builder::new().name(name.into()).spawn(crate::faults::carry(body));
         self.threads.push(thread.map_err(|e| LogError::system("starting a thread", e))?);
         Ok(())
     }

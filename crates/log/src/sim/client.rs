@@ -14,15 +14,15 @@ use crate::engine::writer::{ChunkAllocator, Sizes, Writer};
 use crate::format::chunk::LaneChunk;
 use crate::format::record::Identity;
 use crate::host::Settings;
-use crate::mortal::{self, Death, Name};
 use crate::wire::protocol::{FILES_MAX, Kind, Request, parse_records};
 use crate::wire::transport::Peer;
 use crate::words::LaneWords;
 use crate::{Lsn, Record, Result, StreamId};
+use fault::crash::{self, Crash, ProcessId};
 
 /// A client and the leases it holds.
 pub(super) struct Client {
-    pub(super) name: Name,
+    pub(super) name: ProcessId,
     daemon: Rc<Daemon>,
     settings: Settings,
     leases: BTreeMap<String, Lease>,
@@ -44,15 +44,15 @@ fn peer() -> Peer {
 }
 
 impl Client {
-    pub(super) fn new(name: Name, daemon: Rc<Daemon>, settings: Settings) -> Client {
+    pub(super) fn new(name: ProcessId, daemon: Rc<Daemon>, settings: Settings) -> Client {
         Client { name, daemon, settings, leases: BTreeMap::new() }
     }
 
     /// Runs `f` as this client; `None`: it died, and its leases with it.
     pub(super) fn live<T>(&mut self, f: impl FnOnce(&mut Client) -> T) -> Option<T> {
-        match mortal::run_as(self.name, || f(self)) {
+        match crash::run_process(self.name, || f(self)) {
             Ok(done) => Some(done),
-            Err(Death) => {
+            Err(Crash) => {
                 self.leases.clear();
                 None
             }
@@ -65,9 +65,9 @@ impl Client {
     }
 
     pub(super) fn ask(&self, request: &Request) -> Result<Answer> {
-        mortal::step();
+        crash::crash_point();
         let answer = self.daemon.ask(&peer(), request);
-        mortal::step();
+        crash::crash_point();
         answer
     }
 

@@ -10,13 +10,13 @@ use super::media::ChunkFile;
 use crate::Result;
 use crate::engine::service::Service;
 use crate::host::Host;
-use crate::mortal::{self, Death, Name};
 use crate::server::Limits;
 use crate::server::request_handler::RequestHandler;
 use crate::wire::protocol::{Reply, Request, accepted, accepted_again};
 use crate::wire::transport::Peer;
+use fault::crash::{self, Crash, ProcessId};
 
-pub(super) const DAEMON: Name = Name(0);
+pub(super) const DAEMON: ProcessId = ProcessId(0);
 
 /// The daemon, or none when it died.
 pub(super) struct Daemon {
@@ -66,7 +66,7 @@ impl Daemon {
         self.start()?;
         let done = {
             let process = self.process.borrow();
-            mortal::run_as(DAEMON, || f(&process.as_ref().expect("started").handler))
+            crash::run_process(DAEMON, || f(&process.as_ref().expect("started").handler))
         };
         if done.is_err() {
             self.kill();
@@ -79,11 +79,11 @@ impl Daemon {
             let host = self.machine.process();
             let limits = Limits { user_chunk_count: Some(16), ..Limits::default() };
             let service = Service::new(host.clone(), Duration::from_millis(200));
-            match mortal::run_as(DAEMON, || RequestHandler::new(Arc::new(service), limits)) {
+            match crash::run_process(DAEMON, || RequestHandler::new(Arc::new(service), limits)) {
                 Ok(handler) => {
                     *self.process.borrow_mut() = Some(Process { host, handler: handler? })
                 }
-                Err(Death) => host.die(),
+                Err(Crash) => host.die(),
             }
         }
         Ok(())

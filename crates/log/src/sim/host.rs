@@ -18,7 +18,7 @@ use crate::format::chunk::DATA_OFFSET;
 use crate::host::{Host, Settings, StreamMeta};
 use crate::words::client_copy::{RemoteWords, leases_in, make_remote_words};
 use crate::words::{Client, Control, LaneWords};
-use crate::{Result, StreamId, StreamName, mortal};
+use crate::{Result, StreamId, StreamName, faults};
 
 /// Longest file.
 const FILE_BYTES_MAX: u64 = 2 << 20;
@@ -345,9 +345,9 @@ impl Host for SimHost {
         let file = write_text(&store, &index.to_string(), &slot.to_string())?;
         machine.slots.lock().insert(index, slot);
         machine.chunks.lock().insert(index, Arc::new(new));
-        mortal::step();
+        faults::crash_point();
         sync_text(&store, &*file)?;
-        mortal::step();
+        faults::crash_point();
         old.cut();
         Ok(())
     }

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use device::{BlockDevice, Durability, FileStore, MappedNvram, Nvram, Result, StoredFile};
 use onejournal_testing::{SimDevice, SimNvram};
 
-use crate::mortal;
+use fault::crash;
 
 /// Goes on with a store of `data`, of which whoever dies in the middle stores the first half.
-fn store_mortally(data: &[u8], store: impl Fn(&[u8]) -> Result<()>) -> Result<()> {
-    if mortal::is_last_step() {
+fn store_or_crash(data: &[u8], store: impl Fn(&[u8]) -> Result<()>) -> Result<()> {
+    if crash::crashes_here() {
         // It is dead already: nobody hears of an error.
         let _ = store(&data[..data.len() / 2]);
-        mortal::die();
+        crash::crash();
     }
     store(data)
 }
@@ -28,9 +28,9 @@ impl<S: FileStore> FileStore for Directory<S> {
     }
 
     fn create(&self, name: &str, len_bytes: u64) -> Result<Box<dyn StoredFile>> {
-        mortal::step();
+        crash::crash_point();
         let file = self.0.create(name, len_bytes)?;
-        mortal::step();
+        crash::crash_point();
         Ok(Box::new(File(file)))
     }
 
@@ -39,14 +39,14 @@ impl<S: FileStore> FileStore for Directory<S> {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        mortal::step();
+        crash::crash_point();
         self.0.remove(name)?;
-        mortal::step();
+        crash::crash_point();
         Ok(())
     }
 
     fn sync_names(&self) -> Result<()> {
-        mortal::step();
+        crash::crash_point();
         self.0.sync_names()
     }
 }
@@ -63,12 +63,12 @@ impl StoredFile for File {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        mortal::step();
+        crash::crash_point();
         self.0.write(offset, data)
     }
 
     fn sync(&self) -> Result<()> {
-        mortal::step();
+        crash::crash_point();
         self.0.sync()
     }
 }
@@ -94,19 +94,19 @@ impl BlockDevice for Disk {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        mortal::step();
+        crash::crash_point();
         self.0.write(offset, data)
     }
 
     fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
-        mortal::step();
+        crash::crash_point();
         self.0.write_durable(offset, data)?;
-        mortal::step();
+        crash::crash_point();
         Ok(())
     }
 
     fn flush(&self) -> Result<()> {
-        mortal::step();
+        crash::crash_point();
         self.0.flush()
     }
 }
@@ -178,11 +178,11 @@ impl Nvram for ChunkFile {
 
     fn store(&self, offset: u64, data: &[u8]) -> Result<()> {
         let Some((medium, at)) = self.at(offset, data.len()) else { return Ok(()) };
-        store_mortally(data, |data| medium.store(at, data))
+        store_or_crash(data, |data| medium.store(at, data))
     }
 
     fn persist(&self) -> Result<()> {
-        mortal::step();
+        crash::crash_point();
         match &self.bytes {
             Bytes::Part { all, .. } => all.persist(),
             Bytes::Own(own) => own.persist(),
@@ -192,13 +192,13 @@ impl Nvram for ChunkFile {
     fn write_durable(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
         let len_bytes = pieces.iter().map(|piece| piece.len()).sum();
         let Some((medium, at)) = self.at(offset, len_bytes) else { return Ok(()) };
-        if mortal::is_last_step() {
+        if crash::crashes_here() {
             let all = pieces.concat();
             let _ = medium.store(at, &all[..all.len() / 2]);
-            mortal::die();
+            crash::crash();
         }
         medium.write_durable(at, pieces)?;
-        mortal::step();
+        crash::crash_point();
         Ok(())
     }
 }

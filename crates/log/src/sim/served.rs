@@ -14,9 +14,9 @@ use super::host::Machine;
 use super::model::{Model, Span, StreamModel};
 use super::workload::NAMES;
 use crate::format::record::record_bytes;
-use crate::mortal::{self, Name};
 use crate::wire::protocol::{Kind, Request};
 use crate::{LogError, Lsn};
+use fault::crash::{self, ProcessId};
 
 const CLIENT_COUNT: usize = 3;
 
@@ -46,7 +46,7 @@ impl Served {
         payload_bytes_max: usize,
     ) -> Served {
         let daemon = Rc::new(Daemon::new(machine.clone()));
-        let client = |n| Client::new(Name(n + 1), daemon.clone(), machine.settings.clone());
+        let client = |n| Client::new(ProcessId(n + 1), daemon.clone(), machine.settings.clone());
         let clients = (0..CLIENT_COUNT).map(client).collect();
         let holders = [None; NAMES.len()];
         Served { machine, daemon, clients, holders, model, rng, payload_bytes_max }
@@ -57,9 +57,9 @@ impl Served {
         for number in 0..step_count {
             let (client, index) = (self.rng.usize(..CLIENT_COUNT), self.rng.usize(..NAMES.len()));
             let step = self.rng.u8(..100);
-            self.doom(client);
+            self.choose_crash(client);
             let done = self.step(client, index, step);
-            mortal::doom(None);
+            crash::crash_after(None);
             let name = NAMES[index];
             done.map_err(|e| format!("step {number}, {step} of client {client} on {name}: {e}"))?;
         }
@@ -70,10 +70,10 @@ impl Served {
     }
 
     /// Somebody will die during the next step, now and then.
-    fn doom(&mut self, client: usize) {
+    fn choose_crash(&mut self, client: usize) {
         let most = 1 << self.rng.u8(..11);
         let steps = self.rng.u64(..most);
-        mortal::doom(match self.rng.u8(..8) {
+        crash::crash_after(match self.rng.u8(..8) {
             0 | 1 => Some((DAEMON, steps)),
             2 => Some((self.clients[client].name, steps)),
             _ => None,
@@ -369,7 +369,7 @@ impl Served {
                 let lane = lane.map_err(text)?;
                 Ok::<_, String>((read_all(&lane)?, lane.words.appended()))
             });
-            let (found, end) = found.map_err(text)?.expect("nobody is doomed")?;
+            let (found, end) = found.map_err(text)?.expect("no process crashes")?;
             stream.resolve_doubt(end, now)?;
             let first = stream.records.partition_point(|record| record.lsn < found.head);
             let known = &stream.records[first..];

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use device::SharedWords;
 
-use crate::broken::{self, Broken};
-use crate::{LogError, Result, mortal};
+use crate::faults::{self, Fault};
+use crate::{LogError, Result};
 
 #[cfg(test)]
 use super::model::ModelWords;
@@ -36,7 +36,7 @@ enum Backing {
 /// Runs an operation on the atomic at an index, whichever kind it is.
 macro_rules! at {
     ($memory:expr, $index:expr, $word:ident => $operation:expr) => {{
-        mortal::step();
+        faults::crash_point();
         match &$memory.0 {
             Backing::Mapped(words) => {
                 let $word = words.word($index);
@@ -94,12 +94,12 @@ impl Memory {
     }
 
     pub(super) fn get(&self, index: usize) -> u64 {
-        let order = if broken::is(Broken::WordsReadRelaxed) { Relaxed } else { Acquire };
+        let order = if faults::is(Fault::WordsReadRelaxed) { Relaxed } else { Acquire };
         at!(self, index, word => word.load(order))
     }
 
     pub(super) fn set(&self, index: usize, value: u64) {
-        let order = if broken::is(Broken::WordsWrittenRelaxed) { Relaxed } else { Release };
+        let order = if faults::is(Fault::WordsWrittenRelaxed) { Relaxed } else { Release };
         at!(self, index, word => word.store(value, order));
     }
 
@@ -110,7 +110,7 @@ impl Memory {
         from: u64,
         to: u64,
     ) -> std::result::Result<u64, u64> {
-        let (order, failed) = match broken::is(Broken::ClaimsRelaxed) {
+        let (order, failed) = match faults::is(Fault::ClaimsRelaxed) {
             true => (Relaxed, Relaxed),
             false => (AcqRel, Acquire),
         };
@@ -119,7 +119,7 @@ impl Memory {
 
     /// Makes the word `value` unless it is larger; what it was.
     pub(super) fn raise(&self, index: usize, value: u64) -> u64 {
-        let order = if broken::is(Broken::WordsWrittenRelaxed) { Relaxed } else { AcqRel };
+        let order = if faults::is(Fault::WordsWrittenRelaxed) { Relaxed } else { AcqRel };
         at!(self, index, word => word.fetch_max(value, order))
     }
 
@@ -203,7 +203,7 @@ impl Memory {
 
     /// Orders all accesses of this thread before it before all those after it.
     pub(super) fn fence(&self) {
-        if broken::is(Broken::WaitersUnfenced) {
+        if faults::is(Fault::WaitersUnfenced) {
             return;
         }
         fence(self.is_mapped(), SeqCst);
@@ -211,14 +211,14 @@ impl Memory {
 
     /// Orders the reads of this thread before it before all its accesses after it.
     pub(super) fn fence_reads(&self) {
-        if !broken::is(Broken::ReadsUnfenced) {
+        if !faults::is(Fault::ReadsUnfenced) {
             fence(self.is_mapped(), Acquire);
         }
     }
 
     /// Orders the accesses of this thread before it before its writes after it.
     pub(super) fn fence_writes(&self) {
-        if !broken::is(Broken::WritesUnfenced) {
+        if !faults::is(Fault::WritesUnfenced) {
             fence(self.is_mapped(), Release);
         }
     }

@@ -15,7 +15,7 @@ use super::lane::at as lane_at;
 use super::model::{Lifespan, ModelWords};
 use super::{Client, Control, LaneWords, after_reads, before_writes};
 use crate::StreamId;
-use crate::broken::{self, Broken};
+use crate::faults::Fault;
 
 /// Bytes of a record.
 const RECORD: u64 = 64;
@@ -42,9 +42,9 @@ fn explore(f: impl Fn() + Sync + Send + 'static) {
     builder.check(f);
 }
 
-/// Whether the exploration of `f` with the engine broken finds a failure.
-fn finds(broken: Broken, f: impl Fn() + Sync + Send + 'static) -> bool {
-    broken::with(broken, || catch_unwind(AssertUnwindSafe(|| explore(f))).is_err())
+/// Whether the exploration of `f` with that fault finds a failure.
+fn finds(fault: Fault, f: impl Fn() + Sync + Send + 'static) -> bool {
+    fault::with(fault, || catch_unwind(AssertUnwindSafe(|| explore(f))).is_err())
 }
 
 fn append(words: &LaneWords, end: u64) {
@@ -272,8 +272,8 @@ fn a_leader_may_die(first_steps: usize) {
 #[test]
 fn published_records_are_seen() {
     explore(a_published_record_is_seen);
-    assert!(finds(Broken::WordsWrittenRelaxed, a_published_record_is_seen));
-    assert!(finds(Broken::WordsReadRelaxed, a_published_record_is_seen));
+    assert!(finds(Fault::WordsWrittenRelaxed, a_published_record_is_seen));
+    assert!(finds(Fault::WordsReadRelaxed, a_published_record_is_seen));
 }
 
 #[test]
@@ -284,23 +284,23 @@ fn leases_change_hands_also_from_the_dead() {
     }
     let lives = || a_lease_changes_hands(usize::MAX);
     explore(lives);
-    assert!(finds(Broken::ClaimsRelaxed, lives));
-    assert!(finds(Broken::WordsWrittenRelaxed, lives));
+    assert!(finds(Fault::ClaimsRelaxed, lives));
+    assert!(finds(Fault::WordsWrittenRelaxed, lives));
 }
 
 #[test]
 fn chunks_are_used_again() {
     explore(a_chunk_is_used_again);
-    for broken in [Broken::ReadsUnfenced, Broken::WritesUnfenced, Broken::ClaimsRelaxed] {
-        assert!(finds(broken, a_chunk_is_used_again), "{broken:?}");
+    for fault in [Fault::ReadsUnfenced, Fault::WritesUnfenced, Fault::ClaimsRelaxed] {
+        assert!(finds(fault, a_chunk_is_used_again), "{fault:?}");
     }
 }
 
 #[test]
 fn streams_share_commits() {
     explore(streams_share_a_commit);
-    assert!(finds(Broken::WaitersUnfenced, streams_share_a_commit));
-    assert!(finds(Broken::WordsWrittenRelaxed, streams_share_a_commit));
+    assert!(finds(Fault::WaitersUnfenced, streams_share_a_commit));
+    assert!(finds(Fault::WordsWrittenRelaxed, streams_share_a_commit));
 }
 
 #[test]

@@ -39,6 +39,7 @@ use crate::counters::COUNTERS;
 use crate::database::Database;
 use crate::database::background::Job;
 use crate::failure::Failure;
+use crate::faults::{self, Fault};
 use crate::format::home;
 use crate::messages::tell;
 use crate::real::file::{Opened, Real};
@@ -113,7 +114,7 @@ impl Database {
             database.synced(upto, synced);
             (opened, is_good)
         };
-        state.job = thread.spawn(work).ok().map(Job::Running);
+        state.job = thread.spawn(faults::carry(work)).ok().map(Job::Running);
     }
 
     /// Waits for the job that is under way, when the process's last connection goes.
@@ -156,8 +157,7 @@ impl Database {
 }
 
 fn sync(opened: &mut Opened) -> Result<(), Failure> {
-    #[cfg(feature = "canary")]
-    if crate::canary::is(crate::canary::Broken::SkipsHomeSync) {
+    if faults::is(Fault::SkipsHomeSync) {
         return Ok(());
     }
     COUNTERS.background_sync();
@@ -167,11 +167,7 @@ fn sync(opened: &mut Opened) -> Result<(), Failure> {
 impl Database {
     /// A sync that began when the pages of the records before `upto` were in the page cache has ended.
     pub(crate) fn synced(&self, upto: u64, synced: Result<(), Failure>) {
-        #[cfg(feature = "canary")]
-        let synced = match crate::canary::is(crate::canary::Broken::IgnoresSyncError) {
-            true => Ok(()),
-            false => synced,
-        };
+        let synced = if faults::is(Fault::IgnoresSyncError) { Ok(()) } else { synced };
         let told = match &synced {
             Ok(()) => self.with_log(|log, stream| self.came_home(log, stream, upto)),
             Err(_) => {
@@ -203,11 +199,7 @@ impl Database {
         if !shared.has_pages || shared.is_applying || shared.base_lsn >= upto {
             return Ok(());
         }
-        #[cfg(feature = "canary")]
-        let upto = match crate::canary::is(crate::canary::Broken::HomeCoversLater) {
-            true => shared.end_lsn,
-            false => upto,
-        };
+        let upto = if faults::is(Fault::HomeCoversLater) { shared.end_lsn } else { upto };
         let last_lsn = append(stream, &home::encode(upto))?;
         leave(stream, StreamHeader { base_lsn: upto, last_lsn, ..shared });
         Ok(())
@@ -235,11 +227,9 @@ impl Database {
     pub(crate) fn sync_home(&self, stream: &Stream, main: Real) -> Result<(), Failure> {
         COUNTERS.database_sync();
         main.sync().inspect_err(|_| {
-            #[cfg(feature = "canary")]
-            if crate::canary::is(crate::canary::Broken::IgnoresSyncError) {
-                return;
+            if !faults::is(Fault::IgnoresSyncError) {
+                let _ = doubt(stream);
             }
-            let _ = doubt(stream);
         })
     }
 }

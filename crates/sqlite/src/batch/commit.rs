@@ -11,6 +11,7 @@ use crate::batch::background;
 use crate::counters::COUNTERS;
 use crate::database::Database;
 use crate::failure::Failure;
+use crate::faults::{self, Fault};
 use crate::format::database_header::DatabaseHeader;
 use crate::format::pages::{Head, Writer};
 use crate::real::file::Real;
@@ -65,11 +66,7 @@ impl Database {
         transaction.extend(main)?;
         let record = transaction.record(main)?;
         let lsn = append(stream, &record)?;
-        #[cfg(feature = "canary")]
-        let is_synced = !crate::canary::is(crate::canary::Broken::SkipsRecordSync);
-        #[cfg(not(feature = "canary"))]
-        let is_synced = true;
-        if is_synced {
+        if !faults::is(Fault::SkipsRecordSync) {
             stream.sync(Lsn(lsn)).map_err(Failure::from)?;
         }
         let database_header_crc = transaction.behind.crc;
@@ -133,8 +130,7 @@ impl Database {
 
     /// Rule 2: makes the database durable as it is, and that its journals are done with.
     fn make_durable_home(&self, stream: &Stream, main: Real) -> Result<(), Failure> {
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::SkipsPeriodSync) {
+        if faults::is(Fault::SkipsPeriodSync) {
             return Ok(());
         }
         self.sync_home(stream, main)?;
@@ -173,8 +169,7 @@ impl Database {
             if !matches!(StreamHeader::read(&stream.note()?), SharedHeader::Whole(shared) if shared.has_pages) {
                 return Ok(());
             }
-            #[cfg(feature = "canary")]
-            if crate::canary::is(crate::canary::Broken::SkipsRelease) {
+            if faults::is(Fault::SkipsRelease) {
                 return Ok(());
             }
             self.sync_home(stream, main)?;

@@ -12,6 +12,7 @@ use super::commit::{CommitError, Committed};
 use super::held::HeldPages;
 use crate::database::Database;
 use crate::failure::Failure;
+use crate::faults::{self, Fault};
 use crate::ffi::*;
 use crate::frames::wal_index::WalIndex;
 use crate::messages::tell;
@@ -202,8 +203,7 @@ impl Connection {
     /// them already, and their checksum is of every 200th byte: what a power cut leaves of them would be rolled back. So
     /// the header stays zeros until they are durable (rule 7).
     pub fn write_journal(&mut self, at: u64, bytes: &[u8]) -> Result<Then, Failure> {
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::CountsJournalEarly) {
+        if faults::is(Fault::CountsJournalEarly) {
             return Ok(Then::Below);
         }
         let (true, Some(journal)) = (self.is_journal_unsynced, self.journal) else {

@@ -12,6 +12,7 @@ use log::{Log, Stream};
 use crate::counters::COUNTERS;
 use crate::database::Database;
 use crate::failure::{Conflict, Damage, Failure};
+use crate::faults::{self, Fault};
 use crate::format::database_header::DatabaseHeader;
 use crate::format::page::page_at;
 use crate::format::pages::{Batches, Head, Page, pages};
@@ -47,8 +48,7 @@ impl Database {
                 }
             }
         })?;
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::SkipsReplay) {
+        if faults::is(Fault::SkipsReplay) {
             return Ok(false);
         }
         Ok(found.unwrap_or(false))

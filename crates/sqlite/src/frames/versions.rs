@@ -16,6 +16,7 @@ use std::ops::RangeInclusive;
 use rustc_hash::FxHashMap;
 
 use crate::failure::Failure;
+use crate::faults::{self, Fault};
 use crate::format::frames::{FramesHead, FramesWriter};
 use crate::format::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header, Salts};
 use crate::frames::pending::Pending;
@@ -98,8 +99,7 @@ impl Versions {
         if self.salts != header.salts || self.upto > shared.logged {
             return Ok(false);
         }
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::TrustsVersions) {
+        if faults::is(Fault::TrustsVersions) {
             return Ok(true);
         }
         if self.upto == shared.logged {

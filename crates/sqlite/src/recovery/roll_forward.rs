@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::failure::Failure;
+use crate::faults::{self, Fault};
 use crate::format::frames::Frame;
 use crate::format::page::page_at;
 use crate::format::wal::FRAME_HEADER_BYTES;
@@ -67,8 +68,7 @@ impl Plan {
 impl Steps {
     /// The frame that has the last version, if the log has it.
     pub fn last<'a>(&self, logged: &'a [Logged<'a>]) -> Option<&'a Frame<'a>> {
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::AppliesBackwards) {
+        if faults::is(Fault::AppliesBackwards) {
             return None;
         }
         self.logged.last().map(|index| &logged[*index].1)
@@ -93,10 +93,8 @@ impl Steps {
                 main.read(page_at(page, plan.page_bytes), &mut version)?;
             }
         }
-        #[cfg_attr(not(feature = "canary"), expect(unused_mut, reason = "the canary turns it"))]
         let mut order = self.logged.clone();
-        #[cfg(feature = "canary")]
-        if crate::canary::is(crate::canary::Broken::AppliesBackwards) {
+        if faults::is(Fault::AppliesBackwards) {
             order.reverse();
         }
         for index in &order {

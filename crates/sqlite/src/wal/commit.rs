@@ -6,6 +6,7 @@ use log::{Lsn, Stream};
 use crate::counters::COUNTERS;
 use crate::database::{Database, LogState};
 use crate::failure::Failure;
+use crate::faults::{self, Fault};
 use crate::format::wal::{FRAME_HEADER_BYTES, HEADER_BYTES, Header};
 use crate::frames::pending::Pending;
 use crate::frames::read::{Files, frame_header, read_header};
@@ -140,8 +141,7 @@ fn log_frames(
     versions.catch_up(header, files.wal, shared)?;
     let record = versions.encode(header, files, shared, tail)?;
     let Tail { last, checksum, .. } = *tail;
-    #[cfg(feature = "canary")]
-    if crate::canary::is(crate::canary::Broken::SkipsAppend) {
+    if faults::is(Fault::SkipsAppend) {
         return Ok(Some(leave(stream, StreamHeader { logged: last, checksum, ..*shared })));
     }
     let Some(lsn) = append_if_it_fits(stream, &record)? else { return Ok(None) };

@@ -4,6 +4,7 @@ use log::{Lsn, Stream};
 
 use crate::database::Database;
 use crate::failure::Failure;
+use crate::faults::{self, Fault};
 use crate::format::base::{Base, Kind, Stale, encode_base};
 use crate::format::record::Record;
 use crate::format::wal::Header;
@@ -42,11 +43,7 @@ impl Database {
             }
             Some(old) => stale_after(stream, &shared, &old, files.wal, &state.begun)?,
         };
-        #[cfg(feature = "canary")]
-        let stale = match crate::canary::is(crate::canary::Broken::ForgetsStale) {
-            true => Vec::new(),
-            false => stale,
-        };
+        let stale = if faults::is(Fault::ForgetsStale) { Vec::new() } else { stale };
         let base = Base {
             kind: Kind::Begin,
             salts: new.salts,

@@ -309,15 +309,13 @@ fn what_is_logged_gives_what_the_file_holds_whoever_wrote_between() {
 #[cfg(feature = "canary")]
 #[test]
 fn caches_that_trust_themselves_are_found() {
-    use crate::canary::{Broken, break_it};
+    use crate::faults::Fault;
     let home = home();
     let _first = World::new(&home, u64::MAX);
-    for broken in [Broken::TrustsVersions, Broken::TrustsPending] {
-        break_it(broken);
+    for fault in [Fault::TrustsVersions, Fault::TrustsPending] {
         let is_found = |seed| std::panic::catch_unwind(|| run(&home, seed)).is_err();
-        let found = (0..1000).find(|seed| is_found(*seed));
-        break_it(Broken::Nothing);
-        assert!(found.is_some(), "{broken:?} was not found");
-        println!("{broken:?}: seed {found:?}");
+        let found = fault::with(fault, || (0..1000).find(|seed| is_found(*seed)));
+        assert!(found.is_some(), "{fault:?} was not found");
+        println!("{fault:?}: seed {found:?}");
     }
 }

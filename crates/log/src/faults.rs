@@ -1,9 +1,9 @@
-//! Ways to break the engine on purpose: the crash enumeration has to find each of them. In tests only;
-//! elsewhere nothing is broken.
+//! The mistakes that the engine can make on purpose, so that the crash enumeration can be seen to find them.
+//! Only unit tests of this crate can switch them on.
 
-/// What is broken.
+/// A mistake of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub(crate) enum Fault {
     /// A drain says that the log files hold the stream before they were synced.
     DrainedBeforeSync,
     /// A chunk is freed while it holds records that were not drained.
@@ -48,27 +48,4 @@ pub(crate) enum Broken {
     WritesUnfenced,
 }
 
-/// Whether this is broken now, in this thread.
-#[cfg(not(test))]
-pub(crate) const fn is(_: Broken) -> bool {
-    false
-}
-
-#[cfg(test)]
-thread_local! {
-    static NOW: std::cell::Cell<Option<Broken>> = const { std::cell::Cell::new(None) };
-}
-
-#[cfg(test)]
-pub(crate) fn is(broken: Broken) -> bool {
-    NOW.get() == Some(broken)
-}
-
-/// Breaks this thread's engine while `f` runs.
-#[cfg(test)]
-pub(crate) fn with<T>(broken: Broken, f: impl FnOnce() -> T) -> T {
-    NOW.set(Some(broken));
-    let done = f();
-    NOW.set(None);
-    done
-}
+fault::switches!(Fault, cfg!(test));
