@@ -20,11 +20,11 @@
 //!
 //! Three rules hold at the border between C and Rust:
 //!
-//! 1. Every function runs inside [`error::guard`]. A panic becomes `ONEJOURNAL_EBUG`. An error
+//! 1. Every function runs inside `error::guard`. A panic becomes `ONEJOURNAL_EBUG`. An error
 //!    becomes its number, and its message is kept for the thread.
-//! 2. A handle is a box that begins with a magic word ([`handle`]). Streams and cursors keep their
+//! 2. A handle is a box that begins with a magic word (`handle`). Streams and cursors keep their
 //!    log alive, so handles may be closed in any order.
-//! 3. Pointers become references only in [`argument`] and [`handle`]. These check what can be
+//! 3. Pointers become references only in `argument` and `handle`. These check what can be
 //!    checked; the header asks the caller for the rest.
 
 mod argument;
