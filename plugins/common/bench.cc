@@ -1,3 +1,5 @@
+// The benchmark of both plug-ins; see bench.h.
+
 #include "bench.h"
 
 #include <stdlib.h>

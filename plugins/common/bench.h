@@ -1,4 +1,4 @@
-// fillsync: synchronous puts of random keys, without the plugin and with it, in one process, block by block in turn.
+// The benchmark of both plug-ins, fillsync: synchronous puts of random keys, in turns without and with the plug-in.
 
 #ifndef ONEJOURNAL_PLUGINS_COMMON_BENCH_H_
 #define ONEJOURNAL_PLUGINS_COMMON_BENCH_H_

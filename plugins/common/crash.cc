@@ -1,3 +1,5 @@
+// The crash test of both plug-ins; see crash.h.
+
 #include "crash.h"
 
 #include <fcntl.h>

@@ -1,11 +1,11 @@
-// What must hold after a crash: the database is the one after some operation, none that was acknowledged is missing,
-// and none was invented.
+// The crash test of both plug-ins: after a crash the database is in the state after some operation, no acknowledged
+// operation is missing, and none was invented.
 //
 // A child process writes until it is killed at a random moment. Operation i of life L is one batch: a put or a deletion
-// that follows from i and L, and "last" = i. So what is found says which operation was the last, and all of the
-// contents follow. Two shared words say how far the child was acknowledged at all, and synced. After the end
-// of the process everything acknowledged must be there; after the loss of all that was not durable (the log's shared
-// memory is removed, which is what a power cut does to it), what was synced.
+// that is computed from i and L, and "last" = i. So "last" tells which operation was the last, and the whole contents
+// can be computed from it. The child shares two words with its parent: the last acknowledged and the last synced
+// operation. After the end of the process every acknowledged operation must be there. After a power cut, which is
+// simulated by removing the log's shared memory, every synced one must be.
 
 #ifndef ONEJOURNAL_PLUGINS_COMMON_CRASH_H_
 #define ONEJOURNAL_PLUGINS_COMMON_CRASH_H_

@@ -1,4 +1,4 @@
-// A database as the tests and the benchmark of both plugins see it.
+// The interface to a database that the tests and the benchmark of both plug-ins use.
 
 #ifndef ONEJOURNAL_PLUGINS_COMMON_DATABASE_H_
 #define ONEJOURNAL_PLUGINS_COMMON_DATABASE_H_

@@ -1,3 +1,5 @@
+// The tests of files and directories of both plug-ins; see files.h.
+
 #include "files.h"
 
 #include <algorithm>

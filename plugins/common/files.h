@@ -1,4 +1,4 @@
-// What both plugins must do with files and directories, seen through the database.
+// Tests of both plug-ins: what they must do with files and directories, seen through the database.
 
 #ifndef ONEJOURNAL_PLUGINS_COMMON_FILES_H_
 #define ONEJOURNAL_PLUGINS_COMMON_FILES_H_

@@ -10,7 +10,7 @@
 
 namespace onejournal {
 
-// Where the log is, and how it is made when there is none; what is 0 or empty has onejournal_log.h's default.
+// Where the log is, and how it is made if it does not exist. 0 or empty means the default of onejournal_log.h.
 struct LogOptions {
   std::string path;
   std::string nvram;

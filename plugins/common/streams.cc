@@ -1,3 +1,5 @@
+// Streams in place of log files; see streams.h for the format.
+
 #include "streams.h"
 
 #include <fcntl.h>

@@ -1,11 +1,12 @@
-// The logs of databases as streams of the log service: what the LevelDB and the RocksDB plugin share.
+// Streams of the log service in place of a database's log files. The LevelDB and the RocksDB plug-in share this.
 //
-// A file NNNNNN.log or MANIFEST-NNNNNN in directory DIR is the stream TAG.NNNNNN.log: its bytes are the payloads of the
-// stream's records, one behind the other. TAG is 32 random hexadecimal digits, kept in DIR/.onejournal with the identity
-// of the log, so that a database may be moved, and is refused with another log. A name that has no stream is an ordinary
-// file: a database that was made without the plugin goes on with it.
+// A file NNNNNN.log or MANIFEST-NNNNNN in directory DIR is the stream TAG.NNNNNN.log. The content of the file is the
+// payloads of the stream's records, one after the other. TAG is 32 random hexadecimal digits. The file DIR/.onejournal
+// holds it, with the identity of the log. So a database may be moved, and it is refused with another log. A name
+// without a stream is an ordinary file. So a database that was made without the plug-in can be used with it.
 //
-// Everything here may be used by several threads; one writer or reader by one at a time, but for Writer::Sync.
+// Threads: several threads may use everything here. One writer or reader is used by one thread at a time, except for
+// Writer::Sync.
 
 #ifndef ONEJOURNAL_PLUGINS_COMMON_STREAMS_H_
 #define ONEJOURNAL_PLUGINS_COMMON_STREAMS_H_

@@ -1,4 +1,4 @@
-// What a synchronous put costs with LevelDB's own files and with streams.
+// Measures the cost of a synchronous put with LevelDB's own files and with streams.
 
 #include "../common/bench.h"
 

@@ -1,4 +1,4 @@
-// LevelDB killed at random moments: crash_test [ROUNDS [SEED]].
+// Kills LevelDB at random moments and checks what is left: crash_test [ROUNDS [SEED]].
 
 #include "../common/crash.h"
 

@@ -1,4 +1,4 @@
-// LevelDB for the tests and the benchmark.
+// The interface to LevelDB for the tests and the benchmark.
 
 #include "../common/database.h"
 

@@ -1,10 +1,15 @@
 // A LevelDB Env whose logs and MANIFESTs are streams.
 //
-// LevelDB's own Env makes the names in a directory durable when a MANIFEST is synced: the tables that the MANIFEST names
-// must be there after a crash. So does this one. It also does so before it removes a stream, because that is durable
-// at once, while the table that took the log's place, or the CURRENT that names another MANIFEST, may be a name in
-// memory only. A log is made durable when it is closed, which LevelDB does when the next one begins: else a
-// synchronous put in the new log could survive what went before it in the old. CURRENT itself stays a file: it is replaced by renaming, once each time a database is opened.
+// Three moments make something durable besides a sync of a log:
+//
+// 1. When a MANIFEST is synced, the names in its directory become durable, because the tables that it names must be
+//    there after a crash. LevelDB's own Env does this, too.
+// 2. Before a stream is removed, the names in the directory become durable. The removal is durable at once, and the
+//    table that replaces the log, or the CURRENT that names another MANIFEST, might be in memory only.
+// 3. When a log is closed, it becomes durable. LevelDB closes a log when it begins the next one. Otherwise a synchronous
+//    put in the new log could survive a power cut that earlier puts in the old log do not.
+//
+// CURRENT is an ordinary file. LevelDB replaces it by renaming, once each time a database is opened.
 
 #include <leveldb/slice.h>
 

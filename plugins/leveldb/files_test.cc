@@ -1,4 +1,4 @@
-// What LevelDB sees of its directory, and what it does there besides writing logs.
+// Tests what LevelDB sees of its directory, and what it does there besides writing logs.
 
 #include "../common/files.h"
 

@@ -1,4 +1,4 @@
-// RocksDB for the tests and the benchmark.
+// The interface to RocksDB for the tests and the benchmark.
 
 #include "../common/database.h"
 

@@ -1,8 +1,8 @@
 // A RocksDB FileSystem whose logs and MANIFESTs are streams.
 //
-// RocksDB syncs directories itself where order matters: CURRENT and the tables that a MANIFEST names are durable before a
-// log or an older MANIFEST is removed. It collects what it writes in buffers of its own, so an append here is an append to
-// the stream.
+// RocksDB syncs directories itself where order matters: before it removes a log or an older MANIFEST, CURRENT and the
+// tables that a MANIFEST names are durable. It buffers its writes itself, so each append here is an append to the
+// stream.
 
 #include <ctime>
 #include <utility>

@@ -1,4 +1,4 @@
-// What RocksDB sees of its directory, and what it does there besides writing logs.
+// Tests what RocksDB sees of its directory, and what it does there besides writing logs.
 
 #include "../common/files.h"
 

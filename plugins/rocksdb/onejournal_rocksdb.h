@@ -15,7 +15,7 @@
 //   std::shared_ptr<rocksdb::FileSystem> fs;
 //   rocksdb::FileSystem::CreateFromString(rocksdb::ConfigOptions(), "onejournal:///var/lib/app/log", &fs);
 //
-// with options behind a question mark, as in onejournal:///var/lib/app/log?nvram=/mnt/pmem/app&pool_bytes=134217728;
+// with options after a question mark, as in onejournal:///var/lib/app/log?nvram=/mnt/pmem/app&pool_bytes=134217728;
 // they are nvram, memory, pool_bytes and durability (power, reboot, process).
 //
 // COMPILING   c++ app.cc $(pkg-config --cflags --libs onejournal-rocksdb)

@@ -1,4 +1,4 @@
-//! Arguments from C, and results to it.
+//! Turns arguments from C into Rust values, and results into C's out-parameters.
 
 use std::ffi::{CStr, c_char, c_void};
 

@@ -1,4 +1,4 @@
-//! Calls with a cursor.
+//! The functions of the C interface that take a cursor.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Numbers and words for what went wrong.
+//! Error numbers of the C interface, and the last message of each thread.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};

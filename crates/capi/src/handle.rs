@@ -1,4 +1,4 @@
-//! Handles: boxes that C holds, each beginning with a magic word that tells what it is and that it is open.
+//! Handles: boxes that C holds. Each begins with a magic word, which says what it is and that it is open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,7 +60,7 @@ pub(crate) unsafe fn borrow<'a, T: Kind>(handle: *const Handle<T>) -> Result<&'a
 ///
 /// # Safety
 ///
-/// As [`borrow`]'s; and nobody else uses the handle from now on.
+/// As [`borrow`]'s. No other code uses the handle from now on.
 pub(crate) unsafe fn take<T: Kind>(handle: *mut Handle<T>) -> Result<Option<T>> {
     if handle.is_null() {
         return Ok(None);
@@ -71,7 +71,7 @@ pub(crate) unsafe fn take<T: Kind>(handle: *mut Handle<T>) -> Result<Option<T>> 
     if magic.compare_exchange(T::MAGIC, 0, Ordering::AcqRel, Ordering::Acquire).is_err() {
         return Err(refuse::<T>());
     }
-    // SAFETY: it began with the magic word, so it came from `give`, and whoever closes it after us is refused.
+    // SAFETY: it began with the magic word, so it came from `give`, and a second close is refused.
     Ok(Some(unsafe { Box::from_raw(handle) }.value))
 }
 

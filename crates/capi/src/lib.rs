@@ -1,13 +1,31 @@
-//! The log service for C and C++. What each function does stands in `include/onejournal_log.h`.
+//! The log service for C and C++: `libonejournal_log.so` and `onejournal_log.h`.
 //!
-//! Three rules hold the border:
+//! # COMPILING
 //!
-//! 1. Every function runs inside [`error::guard`]: a panic becomes `ONEJOURNAL_EBUG`, an error its number and
-//!    a message for the thread.
-//! 2. A handle is a box that begins with a magic word ([`handle`]); streams and cursors keep their log alive, so
-//!    handles may be closed in any order.
-//! 3. Pointers become references in [`argument`] and [`handle`] only, checked for what can be checked; the rest is
-//!    what the header asks of the caller.
+//! `cargo build --release -p onejournal-capi` makes the library. A program includes
+//! `onejournal_log.h` and is linked with `-lonejournal_log`; where OneJournal is installed,
+//! `pkg-config --cflags --libs onejournal` gives both.
+//!
+//! # LOADING
+//!
+//! The library needs no initialization. Its SONAME is `libonejournal_log.so.0`.
+//!
+//! # USING
+//!
+//! `examples/append.c` is a whole program: it opens a log and a stream, appends, syncs, and reads
+//! the records back. `include/onejournal_log.h` says what each function does; `docs/how-to/c.md` is
+//! the guide.
+//!
+//! # NOTES
+//!
+//! Three rules hold at the border between C and Rust:
+//!
+//! 1. Every function runs inside `error::guard`. A panic becomes `ONEJOURNAL_EBUG`. An error
+//!    becomes its number, and its message is kept for the thread.
+//! 2. A handle is a box that begins with a magic word (`handle`). Streams and cursors keep their
+//!    log alive, so handles may be closed in any order.
+//! 3. Pointers become references only in `argument` and `handle`. These check what can be
+//!    checked; the header asks the caller for the rest.
 
 mod argument;
 mod cursor;

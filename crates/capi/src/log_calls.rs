@@ -1,4 +1,4 @@
-//! Calls with a log.
+//! The functions of the C interface that take a log.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! From C's options to ours.
+//! Turns `onejournal_log_options` into the log's options.
 
 use std::ffi::c_char;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Calls with a stream.
+//! The functions of the C interface that take a stream.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;

@@ -56,7 +56,11 @@ fn act(place: &Place, uid: u32, step: &str, more: &[(&str, &str)]) -> Output {
     let program = tempfile::tempdir().expect("directory");
     permit(program.path(), 0o755);
     let copy = program.path().join("act");
-    std::fs::copy(std::env::current_exe().expect("this program"), &copy).expect("copy");
+    // A child copies it. A file that this process had open for writing could be inherited by a child that another test
+    // starts at the same time, and running the copy would fail with "text file busy".
+    let program_path = std::env::current_exe().expect("this program");
+    let copied = Command::new("cp").args([&program_path, &copy]).status().expect("cp");
+    assert!(copied.success(), "copy");
     let mut command = Command::new(&copy);
     command.args(["--exact", step, "--ignored", "--nocapture"]).current_dir("/").uid(uid).gid(uid);
     place.tell(&mut command);

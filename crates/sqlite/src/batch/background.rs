@@ -15,7 +15,7 @@
 //!    began.
 //! 2. A process has at most one sync of a database under way. The sync uses a file of its own,
 //!    opened through the VFS below. No sync begins if that file cannot be opened, if the path leads
-//!    to another file by now, or if no thread can be started. At [`PERIOD_BYTES_MAX`] a committer
+//!    to another file by now, or if no thread can be started. At `PERIOD_BYTES_MAX` a committer
 //!    syncs the database itself.
 //! 3. A failed sync is not tried again, because the kernel may have dropped what it could not
 //!    write. The stream header says that replay is due: the next connection that locks the database
