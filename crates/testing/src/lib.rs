@@ -1,5 +1,5 @@
 //! Simulated media, for tests: block devices, NVRAM and files that lose in a power cut all that real
-//! ones may lose.
+//! ones may lose; and the comparison of structs with the pages of `docs/format`.
 //!
 //! The product does not link this crate. Tests and the crates that check the product (`sim`, `fuzz`,
 //! `judge`) do. The lists of what a medium promises are in the crate `device`, where the product can cite
@@ -8,10 +8,12 @@
 
 mod block;
 mod files;
+mod format_page;
 mod nvram;
 mod power_cut;
 
 pub use block::{Cursor, Event, SimDevice, Trace};
 pub use files::{FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles};
+pub use format_page::{Fields, FormatPage};
 pub use nvram::{NvramCursor, NvramEvent, NvramTrace, SimNvram};
 pub use power_cut::{CursorOf, Fault, Image, SimClock, Survival, TraceOf, Volatile};

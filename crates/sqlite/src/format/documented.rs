@@ -1,6 +1,8 @@
 //! A test of `docs/format/sqlite.md`: its tables give the offset, size and value of every field
 //! that the encoders write.
 
+use onejournal_testing::FormatPage;
+
 use crate::format::base::{Base, Kind, Stale, encode_base};
 use crate::format::frames::{FramesHead, FramesWriter};
 use crate::format::home;
@@ -8,23 +10,11 @@ use crate::format::page::Form;
 use crate::format::pages;
 use crate::format::wal::FrameHeader;
 
-const PAGE: &str = include_str!("../../../../docs/format/sqlite.md");
-
-/// The rows of the table under the heading; the first, or the one that begins with `first`.
-fn table(heading: &str, first: &str) -> Vec<Vec<String>> {
-    let (_, section) = PAGE.split_once(&format!("\n{heading}\n")).expect("the heading is there");
-    section
-        .lines()
-        .skip_while(|line| !line.starts_with(&format!("| {first} |")))
-        .take_while(|line| line.starts_with('|'))
-        .skip(2)
-        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_string()).collect())
-        .collect()
-}
+const PAGE: FormatPage = FormatPage::new(include_str!("../../../../docs/format/sqlite.md"));
 
 /// Asserts that the fields of the table are in `bytes` with these values, without gaps, to the end.
 fn assert_fields(heading: &str, bytes: &[u8], values: &[(&str, u64)]) {
-    let rows = table(heading, "offset");
+    let rows = PAGE.table_from(heading, "| offset |");
     assert_eq!(rows.len(), values.len(), "{heading}");
     let mut end = 0;
     for (row, (name, value)) in rows.iter().zip(values) {
@@ -76,7 +66,7 @@ fn a_base_is_that_of_the_page() {
         assert_fields("## Base", &bytes[8..40], &fields);
         let fields = [("salts", u64::from_le_bytes([7; 8])), ("frames", 9)];
         assert_fields("### Stale", &bytes[40..], &fields);
-        let row = &table("## Header", "kind")[number as usize - 1];
+        let row = &PAGE.table_from("## Header", "| kind |")[number as usize - 1];
         assert_eq!(row[..3], [number.to_string(), format!("`{name}`"), "base".into()]);
     }
 }
@@ -122,7 +112,7 @@ fn frames_are_those_of_the_page() {
     ];
     assert_fields("### Frame", &bytes[41..62], &fields);
     assert_eq!(bytes[62..], noise());
-    assert_eq!(table("## Header", "kind")[4][..3], ["6", "`frames`", "frames"]);
+    assert_eq!(PAGE.table_from("## Header", "| kind |")[4][..3], ["6", "`frames`", "frames"]);
 }
 
 #[test]
@@ -154,7 +144,7 @@ fn pages_are_those_of_the_page() {
         ("bytes", 512),
     ];
     assert_fields("### Page", &bytes[32..45], &fields);
-    assert_eq!(table("## Header", "kind")[3][..3], ["5", "`pages`", "pages"]);
+    assert_eq!(PAGE.table_from("## Header", "| kind |")[3][..3], ["5", "`pages`", "pages"]);
 }
 
 #[test]
@@ -162,12 +152,12 @@ fn home_is_that_of_the_page() {
     let bytes = home::encode(SALTS);
     header(u64::from(home::KIND), &bytes);
     assert_fields("## Home", &bytes[8..], &[("upto", SALTS)]);
-    assert_eq!(table("## Header", "kind")[5][..3], ["7", "`home`", "home"]);
+    assert_eq!(PAGE.table_from("## Header", "| kind |")[5][..3], ["7", "`home`", "home"]);
 }
 
 #[test]
 fn the_forms_are_those_of_the_page() {
-    let rows = table("## Forms", "form");
+    let rows = PAGE.table_from("## Forms", "| form |");
     let known: Vec<Form> = (0..=u8::MAX).filter_map(Form::from_number).collect();
     assert_eq!(rows.len(), known.len());
     for (row, form) in rows.iter().zip(known) {
