@@ -27,10 +27,10 @@ const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 /// How the daemon starts its guard.
 #[derive(Debug, Default)]
-pub struct ByProcess(Mutex<State>);
+pub struct ByProcess(Mutex<Watch>);
 
 #[derive(Debug, Default)]
-enum State {
+enum Watch {
     #[default]
     NotNeededYet,
     /// The thread lives as long as the guard.
@@ -43,16 +43,16 @@ impl Guard for ByProcess {
     fn watch(&self, device: (u32, u32)) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
-            State::Watched(thread) if !thread.is_finished() => return,
-            State::None => return,
+            Watch::Watched(thread) if !thread.is_finished() => return,
+            Watch::None => return,
             _ => {}
         }
         *state = start(device).map_or_else(
             |error| {
                 tracing::warn!("no guard: {error}. If this process is killed, it may have to be ended by umount -f");
-                State::None
+                Watch::None
             },
-            State::Watched,
+            Watch::Watched,
         );
     }
 }

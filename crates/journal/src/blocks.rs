@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use device::AlignedBuf;
 
-use crate::cache::{Cache, Found};
+use crate::cache::{Cache, Cached};
 use crate::home::Home;
 use crate::{BLOCK_BYTES, BlockRef, HomeBlock, Result};
 
@@ -29,8 +29,8 @@ impl Blocks {
     pub(crate) fn read(&self, block: HomeBlock) -> Result<BlockRef> {
         loop {
             let ticket = match self.cache.find(block) {
-                Found::Version(version) => return Ok(version),
-                Found::Nothing(ticket) => ticket,
+                Cached::Version(version) => return Ok(version),
+                Cached::Nothing(ticket) => ticket,
             };
             let mut buf = AlignedBuf::zeroed(BLOCK_BYTES);
             self.home.read(block, &mut buf)?;

@@ -54,7 +54,7 @@ pub(crate) struct Cache {
 }
 
 /// What the cache has of a block.
-pub(crate) enum Found {
+pub(crate) enum Cached {
     /// The newest version.
     Version(BlockRef),
     /// Nothing. The ticket is for filling it after the device was read.
@@ -85,11 +85,11 @@ impl Cache {
     }
 
     /// What is known of the block.
-    pub(crate) fn find(&self, block: HomeBlock) -> Found {
+    pub(crate) fn find(&self, block: HomeBlock) -> Cached {
         let mut shard = self.shard(block).lock();
         match shard.entries.get(&block) {
-            Some(entry) => Found::Version(entry.block.clone()),
-            None => Found::Nothing(FillTicket(*shard.change_count(block))),
+            Some(entry) => Cached::Version(entry.block.clone()),
+            None => Cached::Nothing(FillTicket(*shard.change_count(block))),
         }
     }
 

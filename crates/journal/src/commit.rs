@@ -34,7 +34,7 @@ use crate::home::Home;
 use crate::in_place::{InPlace, WriteOut};
 use crate::limits::Limits;
 use crate::record::{self, Contents, Encoded, Encoding, RecordBuf};
-use crate::regions::Place;
+use crate::regions::RecordSpan;
 use crate::ring::Ring;
 use crate::running::{Committing, InPlaceCount, InPlaceEnd, Running};
 use crate::stats::Counters;
@@ -251,7 +251,7 @@ impl Committer {
         &self,
         transaction: &Committing,
         record_buf: &'a mut RecordBuf,
-    ) -> Result<(Encoded<'a>, Place)> {
+    ) -> Result<(Encoded<'a>, RecordSpan)> {
         let Parts { context, ring, .. } = &self.parts;
         let no_revokes = BTreeSet::new();
         let revokes =
@@ -309,7 +309,12 @@ impl Committer {
     }
 
     /// Phase 4: the record becomes durable.
-    fn write(&self, transaction: &Committing, place: &Place, encoded: &Encoded<'_>) -> Result<()> {
+    fn write(
+        &self,
+        transaction: &Committing,
+        place: &RecordSpan,
+        encoded: &Encoded<'_>,
+    ) -> Result<()> {
         if faults::is(Fault::HomeBeforeCommit) {
             for (block, logged) in &transaction.blocks {
                 self.parts.home.write(*block, logged.version.as_ref())?;

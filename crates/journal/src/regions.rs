@@ -51,7 +51,7 @@ struct Region {
 
 /// Where a record goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RecordSpan {
     /// In the space.
     pub offset: u64,
     /// Where the record ends.
@@ -161,7 +161,7 @@ impl Regions {
 
     /// Free or active → active: gives the committing transaction's record of `record_bytes` a place after the
     /// last record.
-    pub(crate) fn reserve(&mut self, record_bytes: u64) -> Place {
+    pub(crate) fn reserve(&mut self, record_bytes: u64) -> RecordSpan {
         let tid = self.committing.as_ref().expect("a transaction is being committed").tid;
         let (step_bytes, region_bytes) = (self.header.step_bytes as u64, self.header.region_bytes);
         assert!(self.placed.is_none(), "{tid} has a place already, or the one before is not done");
@@ -180,7 +180,7 @@ impl Regions {
         region.head_bytes += record_bytes;
         self.placed = Some(tid);
         let (offset, end_offset) = (start + head_bytes, start + head_bytes + record_bytes);
-        Place { offset, end_offset, is_reached: self.is_reached(end_offset) }
+        RecordSpan { offset, end_offset, is_reached: self.is_reached(end_offset) }
     }
 
     /// A record of so many bytes must not go to the active region: it is filled, has no room, or has records

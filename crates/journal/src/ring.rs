@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::faults::{self, Fault};
 use crate::format::REGIONS_OFFSET;
 use crate::header::Header;
-use crate::regions::{Place, Regions};
+use crate::regions::{RecordSpan, Regions};
 use crate::stats::Counters;
 use crate::{Result, Space};
 
@@ -76,7 +76,7 @@ impl Ring {
     }
 
     /// Writes a record to its place and returns when it is durable.
-    pub(crate) fn write_record(&self, place: &Place, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write_record(&self, place: &RecordSpan, bytes: &[u8]) -> Result<()> {
         let len_bytes = bytes.len() as u64;
         assert!(place.offset >= REGIONS_OFFSET, "a record is in a region");
         assert!(place.end_offset - place.offset == len_bytes, "a record fills its place");

@@ -84,7 +84,7 @@ enum Step {
 
 /// What is found at a place where the next transaction could be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum RecordKind {
     /// The transaction that is expected.
     Expected,
     /// It, but not readable by this version.
@@ -95,13 +95,15 @@ enum Found {
 
 /// The whole decision of the scan. `here`: at the end of the last record; `next`: at the start of
 /// the next region; `later`: a record of the expected or a later transaction follows.
-fn decide(here: Found, next: Found, later: bool) -> Step {
+fn decide(here: RecordKind, next: RecordKind, later: bool) -> Step {
     match (here, next, later) {
-        (Found::Expected, _, _) => Step::Take,
-        (Found::Unknown, _, _) => Step::Unknown,
-        (Found::Nothing, Found::Expected | Found::Unknown, _) => Step::GoToNextRegion,
-        (Found::Nothing, Found::Nothing, true) => Step::Damaged,
-        (Found::Nothing, Found::Nothing, false) => Step::EndOfHistory,
+        (RecordKind::Expected, _, _) => Step::Take,
+        (RecordKind::Unknown, _, _) => Step::Unknown,
+        (RecordKind::Nothing, RecordKind::Expected | RecordKind::Unknown, _) => {
+            Step::GoToNextRegion
+        }
+        (RecordKind::Nothing, RecordKind::Nothing, true) => Step::Damaged,
+        (RecordKind::Nothing, RecordKind::Nothing, false) => Step::EndOfHistory,
     }
 }
 
@@ -132,16 +134,16 @@ impl Reader<'_> {
             scan.end_offset = self.header.region_offset(region_index) + at as u64;
             let here = self.decode(&region[at..], scan.end_offset);
             let next_index = (region_index + 1) % self.header.region_count;
-            let mut next = Found::Nothing;
+            let mut next = RecordKind::Nothing;
             let mut later = None;
             let found_here = classify(&here, expected);
-            if found_here == Found::Nothing {
+            if found_here == RecordKind::Nothing {
                 if regions_left > 0 && at > 0 {
                     let read: &Rc<_> = next_region.insert(self.regions.read(next_index)?);
                     let offset = self.header.region_offset(next_index);
                     next = classify(&self.decode(read, offset), expected);
                 }
-                if next == Found::Nothing {
+                if next == RecordKind::Nothing {
                     later = self.find_later(expected, region_index, at, regions_left)?;
                 }
             }
@@ -211,11 +213,11 @@ impl Reader<'_> {
     }
 }
 
-fn classify(decoded: &Decoded, expected: Tid) -> Found {
+fn classify(decoded: &Decoded, expected: Tid) -> RecordKind {
     match decoded {
-        Decoded::Record(record) if record.tid == expected => Found::Expected,
-        Decoded::Unknown(tid, _) if *tid == expected => Found::Unknown,
-        _ => Found::Nothing,
+        Decoded::Record(record) if record.tid == expected => RecordKind::Expected,
+        Decoded::Unknown(tid, _) if *tid == expected => RecordKind::Unknown,
+        _ => RecordKind::Nothing,
     }
 }
 
@@ -226,7 +228,7 @@ mod tests {
     /// Every combination of the decision, in one table.
     #[test]
     fn the_decision_table() {
-        use Found::*;
+        use RecordKind::*;
         let table = [
             (Expected, Expected, true, Step::Take),
             (Expected, Expected, false, Step::Take),

@@ -13,7 +13,7 @@ use fastrand::Rng;
 
 use crate::case::{Case, Cut, How};
 use crate::crash::{Cursor, Fault, Survival, Trace};
-use crate::history::{Found, History};
+use crate::history::{History, Survivor};
 use crate::host::Programs;
 use crate::mark::{Mark, Moment};
 use crate::run::Run;
@@ -285,7 +285,7 @@ impl<'r> Session<'r> {
         images: &[onejournal_testing::Image],
         cut: &Cut,
         is_read: bool,
-    ) -> Result<Vec<Found>, String> {
+    ) -> Result<Vec<Survivor>, String> {
         match cut.how {
             How::Mount => self.stand.mount(images, cut.sector_bytes, is_read),
             _ => self.stand.fsck(images, cut.sector_bytes, is_read),

@@ -47,7 +47,7 @@ fn load_extension() {
 
 /// Where a database is.
 #[derive(Clone, Copy)]
-pub struct Place<'p> {
+pub struct DatabasePlace<'p> {
     pub dir: &'p Path,
     /// The log that the URI names.
     pub log: Option<&'p Path>,
@@ -55,14 +55,14 @@ pub struct Place<'p> {
     pub owner: usize,
 }
 
-impl<'p> Place<'p> {
+impl<'p> DatabasePlace<'p> {
     /// A database with one owner, and without a log that is named.
-    pub fn of(dir: &'p Path) -> Place<'p> {
-        Place { dir, log: None, owner: 0 }
+    pub fn of(dir: &'p Path) -> DatabasePlace<'p> {
+        DatabasePlace { dir, log: None, owner: 0 }
     }
 }
 
-fn connect(place: Place<'_>, how: &Database) -> rusqlite::Result<Connection> {
+fn connect(place: DatabasePlace<'_>, how: &Database) -> rusqlite::Result<Connection> {
     load_extension();
     let mut uri = format!("file:{}?vfs={}", place.dir.join(NAME).display(), how.vfs);
     if let Some(log) = place.log {
@@ -85,7 +85,7 @@ fn text(error: rusqlite::Error) -> String {
 
 impl Client {
     /// Makes the tables of an owner, with no transactions.
-    pub fn make(place: Place<'_>, how: &Database) -> Result<(), String> {
+    pub fn make(place: DatabasePlace<'_>, how: &Database) -> Result<(), String> {
         let connection = connect(place, how).map_err(text)?;
         let pragma = format!("pragma journal_mode={}", how.journal_mode);
         let mode: String = connection.query_row(&pragma, [], |row| row.get(0)).map_err(text)?;
@@ -105,7 +105,7 @@ impl Client {
     }
 
     /// Opens it.
-    pub fn open(place: Place<'_>, how: &Database) -> Result<Client, String> {
+    pub fn open(place: DatabasePlace<'_>, how: &Database) -> Result<Client, String> {
         let connection = connect(place, how).map_err(text)?;
         let pragma = format!("pragma journal_mode={}", how.journal_mode);
         connection.query_row(&pragma, [], |_| Ok(())).map_err(text)?;
@@ -165,7 +165,7 @@ impl Client {
 
 /// The transactions of the owner in a database, which is sound. It is looked at in a copy, without the extension: what a crash
 /// leaves is brought to an end by writing.
-pub fn count(place: Place<'_>, how: &Database) -> Result<u64, String> {
+pub fn count(place: DatabasePlace<'_>, how: &Database) -> Result<u64, String> {
     let copy = tempfile::Builder::new().prefix("onejournal-judge-").tempdir_in("/dev/shm");
     let copy = copy.map_err(|e| e.to_string())?;
     let dir = place.dir;
@@ -176,7 +176,7 @@ pub fn count(place: Place<'_>, how: &Database) -> Result<u64, String> {
             fs::copy(file.path(), copy.path().join(file.file_name())).map_err(|e| context(&e))?;
         }
     }
-    let place = Place { dir: copy.path(), log: None, ..place };
+    let place = DatabasePlace { dir: copy.path(), log: None, ..place };
     let client = Client::open(place, &Database { vfs: "unix", ..*how })?;
     client.count().map_err(|e| context(&e))
 }
@@ -195,7 +195,7 @@ mod tests {
             cache_pages: 10,
         };
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::of(dir.path());
+        let place = DatabasePlace::of(dir.path());
         Client::make(place, &how).unwrap();
         assert_eq!(count(place, &how), Ok(0));
         let mut client = Client::open(place, &how).unwrap();

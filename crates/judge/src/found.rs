@@ -5,9 +5,9 @@ use std::path::Path;
 use sim::calls::read_tree;
 use tempfile::TempDir;
 
-use crate::database::{self, Place};
+use crate::database::{self, DatabasePlace};
 use crate::hands::{database_dir, record_file, tree_dir};
-use crate::history::Found;
+use crate::history::Survivor;
 use crate::postgres;
 use crate::rig::USER;
 use crate::scenario::{Actor, Scenario};
@@ -15,7 +15,7 @@ use crate::script::places;
 
 /// What there is on a mounted volume.
 pub enum Read {
-    Found(Vec<Found>),
+    Survivors(Vec<Survivor>),
     /// A copy of a cluster of PostgreSQL: programs have to look at it, which are not started while files of the mount are open.
     Cluster(TempDir),
 }
@@ -26,26 +26,27 @@ impl Read {
         if scenario.has_server() {
             return postgres::copy(root).map(Read::Cluster).map_err(|e| format!("copying: {e}"));
         }
-        read(root, scenario).map(Read::Found)
+        read(root, scenario).map(Read::Survivors)
     }
 
     /// What each actor has made.
-    pub fn found(self, scenario: &Scenario) -> Result<Vec<Found>, String> {
+    pub fn found(self, scenario: &Scenario) -> Result<Vec<Survivor>, String> {
         match self {
-            Read::Found(found) => Ok(found),
+            Read::Survivors(found) => Ok(found),
             Read::Cluster(copy) => postgres::count_all(copy.path(), scenario.actors.len()),
         }
     }
 }
 
 /// Reads what each actor has made.
-pub fn read(root: &Path, scenario: &Scenario) -> Result<Vec<Found>, String> {
+pub fn read(root: &Path, scenario: &Scenario) -> Result<Vec<Survivor>, String> {
     (0..scenario.actors.len()).map(|actor| read_actor(root, scenario, actor)).collect()
 }
 
-fn read_actor(root: &Path, scenario: &Scenario, actor: usize) -> Result<Found, String> {
+fn read_actor(root: &Path, scenario: &Scenario, actor: usize) -> Result<Survivor, String> {
     if let Actor::Database(how) = scenario.actors[actor] {
-        return database::count(Place::of(&database_dir(root, actor)), how).map(Found::Count);
+        return database::count(DatabasePlace::of(&database_dir(root, actor)), how)
+            .map(Survivor::Count);
     }
     if !scenario.actors[actor].has_tree() {
         let path = record_file(root, scenario, actor);
@@ -54,7 +55,7 @@ fn read_actor(root: &Path, scenario: &Scenario, actor: usize) -> Result<Found, S
         if bytes.len() != places.file_bytes() {
             return Err(format!("{} has {} bytes", path.display(), bytes.len()));
         }
-        return Ok(Found::Slots(places.cut_out(&bytes)));
+        return Ok(Survivor::Slots(places.cut_out(&bytes)));
     }
     let dir = tree_dir(root, actor);
     let mut tree = read_tree(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
@@ -67,5 +68,5 @@ fn read_actor(root: &Path, scenario: &Scenario, actor: usize) -> Result<Found, S
             (entry.uid, entry.gid) = (0, 0);
         }
     }
-    Ok(Found::Tree(tree))
+    Ok(Survivor::Tree(tree))
 }

@@ -13,7 +13,7 @@ use sim::calls::Calls;
 use sim::op::Op;
 
 use crate::command::{spawn, without_children};
-use crate::database::{Client, Place};
+use crate::database::{Client, DatabasePlace};
 use crate::mark::{Mark, Moment};
 use crate::postgres;
 use crate::scenario::{Actor, Scenario};
@@ -54,7 +54,7 @@ pub fn prepare(root: &Path, scenario: &Scenario) -> io::Result<()> {
         if let Actor::Database(how) = kind {
             let dir = database_dir(root, actor);
             std::fs::DirBuilder::new().create(&dir)?;
-            Client::make(Place::of(&dir), how).map_err(io::Error::other)?;
+            Client::make(DatabasePlace::of(&dir), how).map_err(io::Error::other)?;
             File::open(&dir)?.sync_all()?;
             continue;
         }
@@ -151,7 +151,7 @@ pub fn open(root: &Path, scenario: &Scenario, actor: usize) -> io::Result<Hands>
         Actor::Mapped => Records::Mapped(Mapping::start(&path)?),
         Actor::Database(how) => {
             let dir = database_dir(root, actor);
-            let client = Client::open(Place::of(&dir), how);
+            let client = Client::open(DatabasePlace::of(&dir), how);
             return Ok(Hands::Database(client.map_err(io::Error::other)?));
         }
         Actor::Postgres => {

@@ -19,7 +19,7 @@ use sim::tree::Tree;
 use crate::contents;
 use crate::mark::{Mark, Moment};
 use crate::scenario::{Promise, Scenario};
-use crate::script::{self, Covers, State, Step};
+use crate::script::{self, ActorState, Covers, Step};
 
 /// A state of an actor.
 pub struct Stage {
@@ -27,7 +27,7 @@ pub struct Stage {
     pub begin: usize,
     /// The event with which that ended; `usize::MAX` if it did not.
     pub end: usize,
-    pub state: State,
+    pub state: ActorState,
     print: u64,
     /// The step, for people.
     pub what: String,
@@ -54,7 +54,7 @@ pub struct History {
 }
 
 /// What is found on a volume of one actor.
-pub enum Found {
+pub enum Survivor {
     Tree(Tree),
     Slots(Vec<u8>),
     Count(u64),
@@ -75,7 +75,7 @@ impl History {
     pub fn new(
         scenario: &Scenario,
         steps: &[Vec<Step>],
-        from: &[State],
+        from: &[ActorState],
         events: &[Event],
         first: usize,
     ) -> Result<History, String> {
@@ -120,7 +120,7 @@ impl History {
     }
 
     /// Judges what is found of each actor after a cut; the stages that it is.
-    pub fn judge(&self, found: &[Found], cut: usize) -> Result<Vec<usize>, String> {
+    pub fn judge(&self, found: &[Survivor], cut: usize) -> Result<Vec<usize>, String> {
         let floors = self.floors(cut);
         let mut chosen = Vec::new();
         for (actor, found) in found.iter().enumerate() {
@@ -136,7 +136,7 @@ impl History {
     /// Actors whose state is a part of the history, not only of a file.
     fn is_ordered(&self, actor: usize) -> bool {
         self.is_whole() && !self.is_mapped(actor)
-            || matches!(self.stages[actor][0].state, State::Tree(_))
+            || matches!(self.stages[actor][0].state, ActorState::Tree(_))
     }
 
     /// Contents are a part of the states.
@@ -145,12 +145,12 @@ impl History {
     }
 
     fn is_mapped(&self, actor: usize) -> bool {
-        !self.shares[actor] && matches!(self.stages[actor][0].state, State::Slots(_))
+        !self.shares[actor] && matches!(self.stages[actor][0].state, ActorState::Slots(_))
     }
 
     fn in_one_order(
         &self,
-        found: &[Found],
+        found: &[Survivor],
         cut: usize,
         chosen: &mut [usize],
     ) -> Result<(), String> {
@@ -180,7 +180,7 @@ impl History {
     fn candidates<'f>(
         &'f self,
         actor: usize,
-        found: &'f Found,
+        found: &'f Survivor,
         cut: usize,
     ) -> impl Iterator<Item = usize> + 'f {
         let wanted = print_found(self.promise, found);
@@ -200,18 +200,18 @@ impl History {
         &self,
         actor: usize,
         stage: usize,
-        found: &Found,
+        found: &Survivor,
         cut: usize,
     ) -> Result<(), String> {
         let stages = &self.stages[actor];
         let begun = stages.iter().take_while(|stage| stage.begin < cut).count();
         match (found, &stages[stage].state) {
-            (Found::Slots(bytes), _) if !self.is_ordered(actor) => {
+            (Survivor::Slots(bytes), _) if !self.is_ordered(actor) => {
                 let floor = self.floors(cut)[actor].0;
                 let versions: Vec<_> = stages[floor..begun].iter().map(records).collect();
                 contents::check(bytes, &versions)
             }
-            (Found::Tree(tree), State::Tree(model)) if !self.is_whole() => {
+            (Survivor::Tree(tree), ActorState::Tree(model)) if !self.is_whole() => {
                 for (path, entry) in &tree.entries {
                     let path = String::from_utf8_lossy(path);
                     let Ok(id) = model.find(&path) else { continue };
@@ -222,8 +222,8 @@ impl History {
                     let versions: Vec<_> = stages[floor..begun]
                         .iter()
                         .filter_map(|stage| match &stage.state {
-                            State::Tree(model) => model.content(id),
-                            State::Slots(_) | State::Count(_) => None,
+                            ActorState::Tree(model) => model.content(id),
+                            ActorState::Slots(_) | ActorState::Count(_) => None,
                         })
                         .collect();
                     contents::check(entry.content.bytes(), &versions)
@@ -281,7 +281,7 @@ impl History {
         floors.max().unwrap_or(0)
     }
 
-    fn explain(&self, actor: usize, found: &Found, cut: usize, floor: &(usize, &str)) -> String {
+    fn explain(&self, actor: usize, found: &Survivor, cut: usize, floor: &(usize, &str)) -> String {
         let wanted = print_found(self.promise, found);
         let stages = &self.stages[actor];
         let begun = stages.iter().take_while(|stage| stage.begin < cut).count();
@@ -301,24 +301,24 @@ impl History {
     }
 
     /// The differences from the stage that looks most like it.
-    fn nearest(&self, actor: usize, found: &Found, floor: usize, begun: usize) -> String {
+    fn nearest(&self, actor: usize, found: &Survivor, floor: usize, begun: usize) -> String {
         let stages = self.stages[actor][..begun].iter().enumerate().skip(floor);
         match found {
-            Found::Slots(bytes) => {
+            Survivor::Slots(bytes) => {
                 let versions: Vec<_> =
                     self.stages[actor][floor..begun].iter().map(records).collect();
                 contents::check(bytes, &versions)
                     .err()
                     .unwrap_or_else(|| "each byte is of a state, but not all of one".to_owned())
             }
-            Found::Count(count) => format!("{count} transactions or records"),
-            Found::Tree(tree) => {
+            Survivor::Count(count) => format!("{count} transactions or records"),
+            Survivor::Tree(tree) => {
                 let texts = stages.filter_map(|(index, stage)| match &stage.state {
-                    State::Tree(model) => {
+                    ActorState::Tree(model) => {
                         let text = tree.differences(&model.tree(), ["volume", "model"], 6);
                         Some((text.len(), index, text))
                     }
-                    State::Slots(_) | State::Count(_) => None,
+                    ActorState::Slots(_) | ActorState::Count(_) => None,
                 });
                 let (_, index, text) = texts.min().unwrap_or_default();
                 format!("against stage {index} (\"{}\"):\n{text}", self.stages[actor][index].what)
@@ -349,13 +349,13 @@ impl Builder<'_> {
         let promise = self.history.promise;
         let stages = &mut self.history.stages[actor];
         let what = step.to_string();
-        let mut add = |state: State, what: String| {
+        let mut add = |state: ActorState, what: String| {
             let print = print(promise, &state);
             let stage = Stage { begin: time.begin, end: time.end, state, print, what };
             let last = stages.last().expect("there is a first stage");
             let is_new = match &stage.state {
-                State::Tree(_) | State::Count(_) => true,
-                State::Slots(_) => stage.print != last.print,
+                ActorState::Tree(_) | ActorState::Count(_) => true,
+                ActorState::Slots(_) => stage.print != last.print,
             };
             if is_new {
                 stages.push(stage);
@@ -385,8 +385,8 @@ impl Builder<'_> {
     }
 
     /// The newest stage that a sync of the actor's own promises.
-    fn own(&self, covers: Covers, state: &State, step: &Step, now: usize) -> usize {
-        let (Covers::File { id, data_only }, State::Tree(model)) = (covers, state) else {
+    fn own(&self, covers: Covers, state: &ActorState, step: &Step, now: usize) -> usize {
+        let (Covers::File { id, data_only }, ActorState::Tree(model)) = (covers, state) else {
             return now;
         };
         let changes = if data_only { &self.last_data_change } else { &self.last_change };
@@ -425,25 +425,25 @@ fn times(events: &[Event], first: usize, actor_count: usize) -> Vec<Vec<Time>> {
 
 fn records(stage: &Stage) -> &sim::content::Content {
     match &stage.state {
-        State::Slots(records) => records,
-        State::Tree(_) | State::Count(_) => unreachable!("the caller has found records"),
+        ActorState::Slots(records) => records,
+        ActorState::Tree(_) | ActorState::Count(_) => unreachable!("the caller has found records"),
     }
 }
 
 /// What has to be equal: see [`Promise`].
-fn print(promise: Promise, state: &State) -> u64 {
+fn print(promise: Promise, state: &ActorState) -> u64 {
     match state {
-        State::Tree(model) => print_tree(promise, &model.tree()),
-        State::Slots(records) => records.hash(),
-        State::Count(count) => *count,
+        ActorState::Tree(model) => print_tree(promise, &model.tree()),
+        ActorState::Slots(records) => records.hash(),
+        ActorState::Count(count) => *count,
     }
 }
 
-fn print_found(promise: Promise, found: &Found) -> u64 {
+fn print_found(promise: Promise, found: &Survivor) -> u64 {
     match found {
-        Found::Tree(tree) => print_tree(promise, tree),
-        Found::Count(count) => *count,
-        Found::Slots(bytes) => sim::content::Content::new(bytes.clone()).hash(),
+        Survivor::Tree(tree) => print_tree(promise, tree),
+        Survivor::Count(count) => *count,
+        Survivor::Slots(bytes) => sim::content::Content::new(bytes.clone()).hash(),
     }
 }
 

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::case::How;
 use crate::command::spawn;
-use crate::history::Found;
+use crate::history::Survivor;
 use crate::scenario::{LogPlace, Scenario};
 use crate::space::Space;
 use crate::worker::{self, Hand, Worker, log_dir};
@@ -72,9 +72,9 @@ impl Host {
     }
 
     /// What is found by a process that was not there before.
-    pub fn check(&self, scenario: &Scenario, how: How) -> Result<Vec<Found>, String> {
+    pub fn check(&self, scenario: &Scenario, how: How) -> Result<Vec<Survivor>, String> {
         let counts = worker::check(&self.space, &self.programs.worker, scenario, how)?;
-        Ok(counts.into_iter().map(Found::Count).collect())
+        Ok(counts.into_iter().map(Survivor::Count).collect())
     }
 
     /// Ends all programs, and unmounts.

@@ -17,7 +17,7 @@ pub const FIRST_THREAD: u8 = 1;
 /// What is stored whole or not at all.
 pub const WORD_BYTES: u64 = 8;
 
-struct State {
+struct RamState {
     /// What loads see.
     image: Image,
     /// Threads that have stored or fenced, in the order in which they came.
@@ -26,7 +26,7 @@ struct State {
 
 /// The memory.
 pub struct RamNvram {
-    state: Mutex<State>,
+    state: Mutex<RamState>,
     len_bytes: u64,
     recorder: Recorder,
 }
@@ -35,7 +35,7 @@ impl RamNvram {
     /// Memory that durably holds `image`.
     pub fn new(image: Image, recorder: Recorder) -> RamNvram {
         let len_bytes = image.size_bytes();
-        RamNvram { state: Mutex::new(State { image, threads: Vec::new() }), len_bytes, recorder }
+        RamNvram { state: Mutex::new(RamState { image, threads: Vec::new() }), len_bytes, recorder }
     }
 
     /// What loads see.
@@ -49,7 +49,7 @@ impl RamNvram {
     }
 }
 
-impl State {
+impl RamState {
     /// The number of the calling thread in the record.
     fn thread(&mut self) -> u8 {
         let id = thread::current().id();

@@ -16,7 +16,7 @@ use onejournal_testing::Image;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::command::{outcome, run, spawn};
-use crate::history::Found;
+use crate::history::Survivor;
 use crate::rig::{USER, Volume, command};
 
 /// Where Debian has its programs.
@@ -270,9 +270,9 @@ fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Recovers the cluster in the directory `copy`, checks every table and index of it, and counts each actor's transactions.
-pub fn count_all(copy: &Path, actor_count: usize) -> Result<Vec<Found>, String> {
+pub fn count_all(copy: &Path, actor_count: usize) -> Result<Vec<Survivor>, String> {
     let server = Server::start(&copy.join(DIR), copy)?;
-    let counts = (0..actor_count).map(|actor| count(&server, actor).map(Found::Count));
+    let counts = (0..actor_count).map(|actor| count(&server, actor).map(Survivor::Count));
     let counts = counts.collect::<Result<_, _>>()?;
     let mut amcheck = program("pg_amcheck");
     amcheck.args(["-U", NAME, "-d", "postgres", "--heapallindexed", "--parent-check", "-h"]);

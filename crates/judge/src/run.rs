@@ -12,12 +12,12 @@ use crate::command::{run, tool};
 use crate::crash::{Cursor, Fault, Survival, Trace};
 use crate::found;
 use crate::hands::{self, Hands, prepare, work};
-use crate::history::{Found, History};
+use crate::history::{History, Survivor};
 use crate::host::{Host, Programs};
 use crate::postgres::{self, Server};
 use crate::rig::{Drive, Loop, USER, Volume, command, open_to_all, wait_until_free};
 use crate::scenario::{Actor, Attach, Scenario};
-use crate::script::{State, Step, steps};
+use crate::script::{ActorState, Step, steps};
 use crate::served::Served;
 
 /// Size of a volume, and of a journal that is elsewhere.
@@ -88,7 +88,8 @@ impl Run {
         rig.start_server(scenario)?;
         let ready = rig.recorder.len();
         let mut lives = vec![Life { first: ready, ready, from: Vec::new() }];
-        let mut states: Vec<State> = scenario.actors.iter().map(|a| State::first(*a)).collect();
+        let mut states: Vec<ActorState> =
+            scenario.actors.iter().map(|a| ActorState::first(*a)).collect();
         rig.live(scenario, &all_steps(scenario, 0, &states, seed), seed)?;
         if scenario.is_killed {
             let end = rig.recorder.len();
@@ -136,7 +137,7 @@ impl Run {
         cursor.advance_to(cut);
         let base = cursor.crash(Survival::random(&mut rng)).swap_remove(0);
         let second = Run::record_on(programs, scenario, seed, base)?;
-        let found: Vec<Found> = second.start.iter().copied().map(Found::Count).collect();
+        let found: Vec<Survivor> = second.start.iter().copied().map(Survivor::Count).collect();
         let judged = first.judge(&first.histories()?, &found, cut);
         judged.map_err(|why| format!("after a power cut at event {cut}: {why}"))?;
         Ok(second)
@@ -157,7 +158,7 @@ impl Run {
         rig.host = Some(host);
         let is_new = start.iter().all(|count| *count == 0);
         let ready = if is_new && scenario.begins_empty() { mounted } else { rig.recorder.len() };
-        let states: Vec<State> = start.iter().copied().map(State::Count).collect();
+        let states: Vec<ActorState> = start.iter().copied().map(ActorState::Count).collect();
         rig.live(scenario, &all_steps(scenario, 0, &states, seed), seed)?;
         let begin = rig.recorder.len();
         rig.host.take().expect("it was put there").stop()?;
@@ -169,10 +170,10 @@ impl Run {
     }
 
     /// What each actor begins with.
-    fn first_states(&self) -> Vec<State> {
+    fn first_states(&self) -> Vec<ActorState> {
         let state = |(actor, start): (&Actor, &u64)| match actor.counts() {
-            true => State::Count(*start),
-            false => State::first(*actor),
+            true => ActorState::Count(*start),
+            false => ActorState::first(*actor),
         };
         self.scenario.actors.iter().zip(&self.start).map(state).collect()
     }
@@ -196,7 +197,12 @@ impl Run {
     }
 
     /// Judges what is found after a cut, if it promises anything about the content yet.
-    pub fn judge(&self, histories: &[History], found: &[Found], cut: usize) -> Result<(), String> {
+    pub fn judge(
+        &self,
+        histories: &[History],
+        found: &[Survivor],
+        cut: usize,
+    ) -> Result<(), String> {
         let life = self.lives.iter().rposition(|life| life.ready <= cut);
         life.map_or(Ok(()), |life| histories[life].judge(found, cut).map(drop))
     }
@@ -208,12 +214,12 @@ impl Run {
 }
 
 /// What each actor goes on with.
-fn resumed(before: &History, stages: &[usize]) -> Vec<State> {
+fn resumed(before: &History, stages: &[usize]) -> Vec<ActorState> {
     let state = |(actor, stage): (usize, &usize)| before.stages[actor][*stage].state.clone();
-    stages.iter().enumerate().map(state).map(State::reopened).collect()
+    stages.iter().enumerate().map(state).map(ActorState::reopened).collect()
 }
 
-fn all_steps(scenario: &Scenario, life: usize, from: &[State], seed: u64) -> Vec<Vec<Step>> {
+fn all_steps(scenario: &Scenario, life: usize, from: &[ActorState], seed: u64) -> Vec<Vec<Step>> {
     let count = if scenario.nvram { NVRAM_STEP_COUNT } else { STEP_COUNT };
     let of = |(actor, state)| steps(scenario, (actor, life), state, seed, count);
     from.iter().enumerate().map(of).collect()

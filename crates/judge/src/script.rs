@@ -35,7 +35,7 @@ impl fmt::Display for Step {
 
 /// What an actor has made so far.
 #[derive(Clone)]
-pub enum State {
+pub enum ActorState {
     /// Its directory.
     Tree(Box<Model>),
     /// Its records, one after the other.
@@ -44,19 +44,19 @@ pub enum State {
     Count(u64),
 }
 
-impl State {
+impl ActorState {
     /// Before an actor's first step.
-    pub fn first(actor: Actor) -> State {
+    pub fn first(actor: Actor) -> ActorState {
         match actor {
-            Actor::Tree | Actor::Mover => State::Tree(Box::new(Model::empty())),
-            actor if actor.counts() => State::Count(0),
-            _ => State::Slots(Content::new(vec![0; slots::PLACE_COUNT * RECORD_BYTES])),
+            Actor::Tree | Actor::Mover => ActorState::Tree(Box::new(Model::empty())),
+            actor if actor.counts() => ActorState::Count(0),
+            _ => ActorState::Slots(Content::new(vec![0; slots::PLACE_COUNT * RECORD_BYTES])),
         }
     }
 
     /// As it is found when the volume is mounted again: nothing is open.
-    pub fn reopened(mut self) -> State {
-        if let State::Tree(model) = &mut self {
+    pub fn reopened(mut self) -> ActorState {
+        if let ActorState::Tree(model) = &mut self {
             model.close_all();
         }
         self
@@ -76,22 +76,24 @@ pub fn places(scenario: &Scenario, actor: usize) -> Places {
 pub fn steps(
     scenario: &Scenario,
     (actor, life): (usize, usize),
-    from: &State,
+    from: &ActorState,
     seed: u64,
     count: usize,
 ) -> Vec<Step> {
     let seed = seed.wrapping_mul(1000) + (actor * 10 + life) as u64;
     let first_number = u32::try_from(life).expect("few lives") * 10_000;
     match from {
-        State::Tree(_) if scenario.actors[actor] == Actor::Mover => {
+        ActorState::Tree(_) if scenario.actors[actor] == Actor::Mover => {
             moves(seed, first_number, count).into_iter().map(Step::Tree).collect()
         }
-        State::Tree(model) => {
+        ActorState::Tree(model) => {
             let ops = ops_from((**model).clone(), first_number, seed, count);
             ops.into_iter().flat_map(|op| as_calls(op, scenario.by_user)).map(Step::Tree).collect()
         }
-        State::Count(done) => (1..=count as u64).map(|more| Step::Commit(done + more)).collect(),
-        State::Slots(_) => {
+        ActorState::Count(done) => {
+            (1..=count as u64).map(|more| Step::Commit(done + more)).collect()
+        }
+        ActorState::Slots(_) => {
             slots::ops(seed, first_number, count).into_iter().map(Step::Slot).collect()
         }
     }
@@ -166,21 +168,21 @@ pub enum Covers {
 /// What a step does to the model.
 pub struct Effect {
     /// States between the old and the new one that a crash may leave: of a write that is more than one request.
-    pub parts: Vec<State>,
+    pub parts: Vec<ActorState>,
     /// The new state.
-    pub state: State,
+    pub state: ActorState,
     pub changes: Vec<Change>,
     /// An inode that got this path.
     pub moved: Vec<Id>,
 }
 
 /// Does a step on a state; `None` if it fails there.
-pub fn apply(state: &State, step: &Step, places: Places) -> Option<Effect> {
+pub fn apply(state: &ActorState, step: &Step, places: Places) -> Option<Effect> {
     match (state, step) {
-        (State::Tree(model), Step::Tree(op)) => apply_tree(model, op),
-        (State::Slots(records), Step::Slot(op)) => Some(apply_slots(records, op, places)),
-        (State::Count(_), Step::Commit(count)) => {
-            let state = State::Count(*count);
+        (ActorState::Tree(model), Step::Tree(op)) => apply_tree(model, op),
+        (ActorState::Slots(records), Step::Slot(op)) => Some(apply_slots(records, op, places)),
+        (ActorState::Count(_), Step::Commit(count)) => {
+            let state = ActorState::Count(*count);
             Some(Effect { parts: Vec::new(), state, changes: Vec::new(), moved: Vec::new() })
         }
         _ => unreachable!("an actor does steps of its own kind"),
@@ -211,9 +213,9 @@ fn apply_tree(before: &Model, op: &Op) -> Option<Effect> {
         let mut model = before.clone();
         model.apply(op, Some(part)).ok()?;
         model.take_changes();
-        parts.push(State::Tree(Box::new(model)));
+        parts.push(ActorState::Tree(Box::new(model)));
     }
-    Some(Effect { parts, state: State::Tree(Box::new(model)), changes, moved })
+    Some(Effect { parts, state: ActorState::Tree(Box::new(model)), changes, moved })
 }
 
 /// Only files are opened, and only files and directories synced.
@@ -236,7 +238,7 @@ fn apply_slots(before: &Content, op: &SlotOp, places: Places) -> Effect {
         let mut bytes = before.bytes().to_vec();
         let start = place * RECORD_BYTES;
         bytes[start..start + record.len()].copy_from_slice(record);
-        State::Slots(Content::new(bytes))
+        ActorState::Slots(Content::new(bytes))
     };
     let (parts, state) = match op {
         SlotOp::Write { place, tag } => {
@@ -244,16 +246,16 @@ fn apply_slots(before: &Content, op: &SlotOp, places: Places) -> Effect {
             let part = places.first_part(*place).map(|len| with(*place, &record[..len]));
             (part.into_iter().collect(), with(*place, &record))
         }
-        SlotOp::Sync { .. } => (Vec::new(), State::Slots(before.clone())),
+        SlotOp::Sync { .. } => (Vec::new(), ActorState::Slots(before.clone())),
     };
     Effect { parts, state, changes: Vec::new(), moved: Vec::new() }
 }
 
 /// What a step covers that ends well in `state`.
-pub fn covers(actor: Actor, state: &State, step: &Step, has_sync: bool) -> Covers {
+pub fn covers(actor: Actor, state: &ActorState, step: &Step, has_sync: bool) -> Covers {
     match (step, state) {
         (Step::Tree(Op::Sync), _) if has_sync => Covers::Everything,
-        (Step::Tree(Op::Fsync { target, data_only }), State::Tree(model)) => {
+        (Step::Tree(Op::Fsync { target, data_only }), ActorState::Tree(model)) => {
             let found = model.resolve(target);
             found.map_or(Covers::Nothing, |id| Covers::File { id, data_only: *data_only })
         }

@@ -27,7 +27,7 @@ use crate::case::How;
 use crate::command::{outcome, tool, without_children};
 use crate::crash::Trace;
 use crate::found::Read;
-use crate::history::Found;
+use crate::history::Survivor;
 use crate::host::{Host, Programs};
 use crate::memory::RamNvram;
 use crate::ram::RamDisk;
@@ -134,7 +134,7 @@ impl Stand {
     }
 
     /// Checks recovered volumes with `e2fsck -fn`, and reads them through the kernel's ext4 if `is_read`.
-    pub fn look(&mut self, images: &[Image], is_read: bool) -> Result<Vec<Found>, String> {
+    pub fn look(&mut self, images: &[Image], is_read: bool) -> Result<Vec<Survivor>, String> {
         self.load(images)?;
         self.check()?;
         if is_read { self.read() } else { Ok(Vec::new()) }
@@ -155,7 +155,7 @@ impl Stand {
     }
 
     /// Through a mount that is in no namespace: nobody can look at it, copy it, or keep it.
-    fn read(&self) -> Result<Vec<Found>, String> {
+    fn read(&self) -> Result<Vec<Survivor>, String> {
         let options = LoopOptions { read_only: true, autoclear: true, ..LoopOptions::default() };
         let device = LoopDevice::attach(&self.shelves[0].file, options);
         let device = device.map_err(|e| e.to_string())?;
@@ -175,7 +175,7 @@ impl Stand {
         images: &[Image],
         sector_bytes: u32,
         is_read: bool,
-    ) -> Result<Vec<Found>, String> {
+    ) -> Result<Vec<Survivor>, String> {
         self.load(images)?;
         let loops = self.attach(sector_bytes)?;
         let ran = outcome(&mut self.fsck_command(&loops));
@@ -205,7 +205,7 @@ impl Stand {
         images: &[Image],
         sector_bytes: u32,
         is_read: bool,
-    ) -> Result<Vec<Found>, String> {
+    ) -> Result<Vec<Survivor>, String> {
         self.load(images)?;
         let found = self.mount_and_read(sector_bytes, is_read);
         self.shelves.iter_mut().try_for_each(Shelf::reload)?;
@@ -214,7 +214,7 @@ impl Stand {
         Ok(found)
     }
 
-    fn mount_and_read(&self, sector_bytes: u32, is_read: bool) -> Result<Vec<Found>, String> {
+    fn mount_and_read(&self, sector_bytes: u32, is_read: bool) -> Result<Vec<Survivor>, String> {
         let loops = self.attach(sector_bytes)?;
         // The stand is in memory.
         let mut options = vec!["noatime,durability=process".to_owned()];
@@ -250,7 +250,7 @@ impl Stand {
         sector_bytes: u32,
         how: How,
         is_read: bool,
-    ) -> Result<Vec<Found>, String> {
+    ) -> Result<Vec<Survivor>, String> {
         self.load(images)?;
         let loops = self.attach(sector_bytes)?;
         let found = self.open_on(&loops[0], how, is_read);
@@ -261,7 +261,7 @@ impl Stand {
         Ok(found)
     }
 
-    fn open_on(&self, disk: &Loop, how: How, is_read: bool) -> Result<Vec<Found>, String> {
+    fn open_on(&self, disk: &Loop, how: How, is_read: bool) -> Result<Vec<Survivor>, String> {
         let host = Host::start(&disk.path, &self.programs, how == How::Served)?;
         let found = if is_read { host.check(self.scenario, how)? } else { Vec::new() };
         host.stop()?;

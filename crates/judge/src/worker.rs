@@ -19,7 +19,7 @@ use device::sync::Mutex;
 
 use crate::case::How;
 use crate::command::spawn;
-use crate::database::{self, Client, Place};
+use crate::database::{self, Client, DatabasePlace};
 use crate::hands::database_dir;
 use crate::scenario::{Actor, Database, LogPlace, Scenario};
 use crate::space::{ROOT, Space};
@@ -267,7 +267,7 @@ fn open(scenario: &Scenario, actor: usize) -> Result<(Work, u64), String> {
         return Ok((Work::Stream(writer), count));
     };
     let log = (place != LogPlace::Beside).then_some(log.as_path());
-    let place = Place { dir: &dir, log, owner };
+    let place = DatabasePlace { dir: &dir, log, owner };
     let made = dir.join(format!("made{actor}"));
     if !made.exists() {
         make(place, how, &made).map_err(|e| format!("making a database: {e}"))?;
@@ -278,7 +278,7 @@ fn open(scenario: &Scenario, actor: usize) -> Result<(Work, u64), String> {
 }
 
 /// Makes the tables of a database and, when they are durable, the file that says so.
-fn make(place: Place<'_>, how: &Database, made: &Path) -> Result<(), String> {
+fn make(place: DatabasePlace<'_>, how: &Database, made: &Path) -> Result<(), String> {
     let text = |e: std::io::Error| e.to_string();
     fs::create_dir_all(place.dir).map_err(text)?;
     File::open(ROOT).and_then(|root| root.sync_all()).map_err(text)?;
@@ -327,7 +327,7 @@ fn look_at(scenario: &Scenario, actor: usize, is_served: bool) -> Result<u64, St
     let place = scenario.hosted.expect("workers are for these").log;
     let log = log_path(is_served);
     let log = (place != LogPlace::Beside).then_some(log.as_path());
-    let place = Place { dir: &dir, log, owner };
+    let place = DatabasePlace { dir: &dir, log, owner };
     let context = |why: String| format!("database of actor {actor}: {why}");
     let client = Client::open(place, how).map_err(context)?;
     let count = client.count().map_err(context)?;

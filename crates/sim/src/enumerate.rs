@@ -172,7 +172,7 @@ pub fn replay(id: Id, stage: &Stage<'_>) -> Result<Tally, Box<Failure>> {
 }
 
 /// What was found on a recovered volume.
-struct Found {
+struct RecoveredTree {
     tree: Tree,
     print: Fingerprint,
 }
@@ -185,9 +185,9 @@ struct Shared {
     failures: Mutex<Vec<Failure>>,
     tally: Mutex<Tally>,
     /// By digest of the crashed image.
-    crashed: Mutex<HashMap<u64, Arc<Found>>>,
+    crashed: Mutex<HashMap<u64, Arc<RecoveredTree>>>,
     /// By digest of the recovered volume without the inside of the journal.
-    volumes: Mutex<HashMap<u64, Arc<Found>>>,
+    volumes: Mutex<HashMap<u64, Arc<RecoveredTree>>>,
     interner: Mutex<Interner>,
 }
 
@@ -295,7 +295,7 @@ impl<'a> Checker<'a> {
     }
 
     /// e2fsck and the tree of a recovered volume, unless it is known.
-    fn look_at(&mut self, recovered: &Recovered) -> Result<Arc<Found>, String> {
+    fn look_at(&mut self, recovered: &Recovered) -> Result<Arc<RecoveredTree>, String> {
         let formatted = &self.recording.formatted;
         let image = &recovered.images.device;
         let key = digest(image, &formatted.image, &formatted.journal_blocks);
@@ -307,12 +307,12 @@ impl<'a> Checker<'a> {
         let setup = &self.recording.setup;
         let tree = read_back(image, self.sector_bytes, setup, &mut interner)?;
         drop(interner);
-        let found = Arc::new(Found { print: tree.fingerprint(), tree });
+        let found = Arc::new(RecoveredTree { print: tree.fingerprint(), tree });
         lock(&self.shared.volumes).insert(key, found.clone());
         Ok(found)
     }
 
-    fn judge(&self, found: &Found, cut: usize) -> Result<(), String> {
+    fn judge(&self, found: &RecoveredTree, cut: usize) -> Result<(), String> {
         let acked = self.recording.trace.marks_before(cut).next_back().unwrap_or(0);
         let acked = usize::try_from(acked).expect("a count of operations");
         let judged = self.recording.history.judge(&found.tree, found.print, acked);
@@ -330,7 +330,7 @@ impl<'a> Checker<'a> {
     fn check_read_only(
         &self,
         crashed: &Images,
-        found: &Found,
+        found: &RecoveredTree,
         recovered: &Recovered,
     ) -> Result<(), String> {
         let setup = &self.recording.setup;

@@ -15,7 +15,7 @@ pub use detached::{DetachedVolume, detached};
 pub use files::FileCounters;
 pub use logs::{SeenLog, StreamCounters, logs, logs_with_counters};
 #[cfg(test)]
-pub use mounts::State;
+pub use mounts::MountState;
 pub use mounts::{Mounts, SeenMount};
 pub use probe::{Probe, ProbeArgs, Subject, ask_once, run_probe};
 

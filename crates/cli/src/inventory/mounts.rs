@@ -18,7 +18,7 @@ use crate::volumes::backing_file;
 /// How a mount is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum MountState {
     ReadWrite,
     ReadOnly,
     /// Read-only after an error.
@@ -31,15 +31,15 @@ pub enum State {
     Hidden,
 }
 
-impl State {
+impl MountState {
     pub fn name(self) -> &'static str {
         match self {
-            State::ReadWrite => "read-write",
-            State::ReadOnly => "read-only",
-            State::Failed => "failed",
-            State::Dead => "dead",
-            State::Silent => "silent",
-            State::Hidden => "hidden",
+            MountState::ReadWrite => "read-write",
+            MountState::ReadOnly => "read-only",
+            MountState::Failed => "failed",
+            MountState::Dead => "dead",
+            MountState::Silent => "silent",
+            MountState::Hidden => "hidden",
         }
     }
 }
@@ -56,7 +56,7 @@ pub struct SeenMount {
     pub path: PathBuf,
     /// A process of its mount namespace, if that is not ours.
     pub namespace_pid: Option<i32>,
-    pub state: State,
+    pub state: MountState,
     pub pid: Option<i32>,
     /// Empty unless it answered.
     pub counters: Counters,
@@ -122,7 +122,7 @@ fn seen_mount(
     answer: Option<Answer>,
 ) -> SeenMount {
     let silent = Answer {
-        state: State::Silent,
+        state: MountState::Silent,
         pid: None,
         counters: Map::new(),
         error: None,

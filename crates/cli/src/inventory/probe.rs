@@ -16,14 +16,14 @@ use serde_json::{Map, Value};
 
 use super::ANSWER_LIMIT;
 use super::files::{FileCounters, FileNames, files_of};
-use super::mounts::State;
+use super::mounts::MountState;
 use crate::counters::{Counters, cannot_read, parse, read_raw};
 use crate::{CliError, Result, say};
 
 /// What a mount says.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Answer {
-    pub state: State,
+    pub state: MountState,
     pub pid: Option<i32>,
     /// Empty unless it told them.
     pub counters: Map<String, Value>,
@@ -158,16 +158,16 @@ fn ask(path: &Path, name: &[u8]) -> Answer {
     match text.and_then(|text| parse(path, &String::from_utf8_lossy(&text))) {
         Ok(counters) => answer(state_of(&Counters(counters.clone())), counters, None),
         Err(error) => {
-            let state = if is_dead { State::Dead } else { State::Hidden };
+            let state = if is_dead { MountState::Dead } else { MountState::Hidden };
             answer(state, Map::new(), Some(error.text))
         }
     }
 }
 
-fn state_of(counters: &Counters) -> State {
+fn state_of(counters: &Counters) -> MountState {
     match (counters.is_set("read_only"), counters.text("last_error")) {
-        (false, _) => State::ReadWrite,
-        (true, None) => State::ReadOnly,
-        (true, Some(_)) => State::Failed,
+        (false, _) => MountState::ReadWrite,
+        (true, None) => MountState::ReadOnly,
+        (true, Some(_)) => MountState::Failed,
     }
 }

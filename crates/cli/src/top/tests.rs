@@ -12,7 +12,7 @@ use super::view::{Part, View};
 use super::{draw, text};
 use crate::counters::Counters;
 use crate::inventory::{FileCounters, SeenMount};
-use crate::inventory::{SeenLog, State, StreamCounters};
+use crate::inventory::{MountState, SeenLog, StreamCounters};
 
 fn counters(commits: u64) -> Counters {
     let (bytes, fsyncs) = (commits * 10_000, commits * 2);
@@ -40,7 +40,7 @@ fn volume(dir: &str, commits: u64) -> SeenMount {
         device: (0, 0),
         path: dir.into(),
         namespace_pid: None,
-        state: State::ReadWrite,
+        state: MountState::ReadWrite,
         pid: Some(7),
         counters: counters(commits),
         files,

@@ -29,7 +29,7 @@ const NEAR_GROUP_COUNT: u32 = 64;
 const GOOD_AT_GOAL: u32 = 16;
 
 /// A run found in a group.
-struct Found {
+struct FreeRun {
     group: u32,
     desc: GroupDesc,
     /// The bitmap as it is (without what is only passed over), and indexes in it.
@@ -37,7 +37,7 @@ struct Found {
     run: Range<u32>,
 }
 
-impl Found {
+impl FreeRun {
     fn count(&self) -> u32 {
         self.run.end - self.run.start
     }
@@ -79,12 +79,12 @@ impl Op<'_> {
         Ok((start, count))
     }
 
-    fn find_blocks(&self, goal: HomeBlock, wanted: u32) -> Result<Found> {
+    fn find_blocks(&self, goal: HomeBlock, wanted: u32) -> Result<FreeRun> {
         let geometry = &self.facts().geometry;
         let goal = if goal.0 < geometry.block_count { goal } else { HomeBlock(0) };
         let home = geometry.group_of_block(goal);
         let goal_index = (goal.0 - geometry.first_block(home).0) as u32; // below blocks_per_group
-        let mut best: Option<Found> = None;
+        let mut best: Option<FreeRun> = None;
         for step in 0..geometry.group_count {
             let group =
                 ((u64::from(home) + u64::from(step)) % u64::from(geometry.group_count)) as u32;
@@ -104,7 +104,7 @@ impl Op<'_> {
         best.ok_or(Error::NoSpace)
     }
 
-    fn find_in_group(&self, group: u32, goal_index: u32, wanted: u32) -> Result<Option<Found>> {
+    fn find_in_group(&self, group: u32, goal_index: u32, wanted: u32) -> Result<Option<FreeRun>> {
         let volume = self.mounted();
         let desc = read_desc(self, group)?;
         if desc.free_block_count() == 0 {
@@ -114,7 +114,7 @@ impl Op<'_> {
         let usable = self.without_uncommitted(group, &bits);
         let size = volume.facts.geometry.blocks_in_group(group);
         if let Some(run) = run_at_goal(&usable, goal_index, size, wanted) {
-            return Ok(Some(Found { group, desc, bits, run }));
+            return Ok(Some(FreeRun { group, desc, bits, run }));
         }
         let hint = volume.alloc_hints.block_hint(group).min(size);
         let from = if goal_index == 0 { hint } else { goal_index.min(size) };
@@ -126,7 +126,7 @@ impl Op<'_> {
             let before = bitmap::find_run(&usable, 0..from, wanted);
             if length(&before) > length(&behind) { before } else { behind }
         };
-        Ok(run.map(|run| Found { group, desc, bits, run }))
+        Ok(run.map(|run| FreeRun { group, desc, bits, run }))
     }
 
     /// The bitmap with every block set that must not be allocated before a commit.
@@ -150,8 +150,8 @@ impl Op<'_> {
         usable
     }
 
-    fn take_blocks(&mut self, found: Found) -> Result<()> {
-        let Found { group, mut desc, mut bits, run } = found;
+    fn take_blocks(&mut self, found: FreeRun) -> Result<()> {
+        let FreeRun { group, mut desc, mut bits, run } = found;
         let count = run.end - run.start;
         assert!(bitmap::all_are(&bits, run.clone(), false), "allocating a block in use");
         let Some(left) = desc.free_block_count().checked_sub(count) else {

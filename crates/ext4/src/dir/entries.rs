@@ -9,8 +9,8 @@ use journal::HomeBlock;
 use super::block::{self, RawEntry};
 use super::htree;
 use super::leaf::{
-    Found, block_count, check_dots, file_type, insert_into, is_indexed, leaf_is_empty, read_leaf,
-    volume_has_index,
+    FoundEntry, block_count, check_dots, file_type, insert_into, is_indexed, leaf_is_empty,
+    read_leaf, volume_has_index,
 };
 use super::seal::Sealer;
 use crate::error::Result;
@@ -21,7 +21,7 @@ use crate::op::Op;
 use crate::types::{FileKind, InodeNo};
 
 /// Looks a name up (not `.` or `..`, which an index does not hold).
-pub(crate) fn find(source: &impl Source, dir: &Inode, name: &[u8]) -> Result<Option<Found>> {
+pub(crate) fn find(source: &impl Source, dir: &Inode, name: &[u8]) -> Result<Option<FoundEntry>> {
     if is_indexed(dir) {
         return htree::find(source, dir, name);
     }
@@ -29,7 +29,7 @@ pub(crate) fn find(source: &impl Source, dir: &Inode, name: &[u8]) -> Result<Opt
     for logical in 0..block_count(dir)? {
         let (home, block) = read_leaf(source, dir, logical)?;
         if let Some(entry) = block::find(&block, has_tail, name)? {
-            return Ok(Some(Found::new(home, &entry)));
+            return Ok(Some(FoundEntry::new(home, &entry)));
         }
     }
     Ok(None)
@@ -67,7 +67,7 @@ pub(crate) fn insert(
 }
 
 /// Takes an entry out that was found in this state of the directory.
-pub(crate) fn remove(op: &mut Op<'_>, dir: &Inode, found: &Found) -> Result<()> {
+pub(crate) fn remove(op: &mut Op<'_>, dir: &Inode, found: &FoundEntry) -> Result<()> {
     let sealer = Sealer::new(op, dir);
     let block = op.write_block(found.home)?;
     block::remove(block, sealer.has_tail(), found.offset)?;
@@ -79,7 +79,7 @@ pub(crate) fn remove(op: &mut Op<'_>, dir: &Inode, found: &Found) -> Result<()> 
 pub(crate) fn set_target(
     op: &mut Op<'_>,
     dir: &Inode,
-    found: &Found,
+    found: &FoundEntry,
     ino: InodeNo,
     kind: FileKind,
 ) -> Result<()> {
@@ -127,7 +127,7 @@ pub(crate) fn set_parent(op: &mut Op<'_>, dir: &Inode, parent: InodeNo) -> Resul
     if is_indexed(dir) {
         return htree::set_parent(op, dir, parent);
     }
-    let found = Found::new(home, &entry);
+    let found = FoundEntry::new(home, &entry);
     set_target(op, dir, &found, parent, FileKind::Directory)
 }
 

@@ -13,7 +13,7 @@ use journal::{BlockRef, HomeBlock};
 use super::block;
 use super::hash::{NameHash, NameHasher};
 use super::htree_node::{self, MAX_INDIRECT_LEVELS, RootInfo, Shape};
-use super::leaf::{self, Found};
+use super::leaf::{self, FoundEntry};
 use super::seal::Sealer;
 use crate::error::{Error, Result};
 use crate::extent;
@@ -126,7 +126,7 @@ impl<'a, S: Source> Path<'a, S> {
 }
 
 /// Looks a name up.
-pub(crate) fn find(source: &impl Source, dir: &Inode, name: &[u8]) -> Result<Option<Found>> {
+pub(crate) fn find(source: &impl Source, dir: &Inode, name: &[u8]) -> Result<Option<FoundEntry>> {
     let mut hash = 0;
     let mut path = Path::find(source, dir, |hasher| {
         hash = hasher.hash(name).major;
@@ -136,7 +136,7 @@ pub(crate) fn find(source: &impl Source, dir: &Inode, name: &[u8]) -> Result<Opt
     loop {
         let (home, block) = path.leaf()?;
         if let Some(entry) = block::find(&block, has_tail, name)? {
-            return Ok(Some(Found::new(home, &entry)));
+            return Ok(Some(FoundEntry::new(home, &entry)));
         }
         if path.advance()? != Some(hash | 1) {
             return Ok(None);

@@ -20,15 +20,15 @@ const FLAG_UNSIGNED_HASH: u32 = 0x2;
 
 /// An entry that was found, and where it is. Valid until the directory changes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct FoundEntry {
     pub ino: InodeNo,
     pub(crate) home: HomeBlock,
     pub(crate) offset: usize,
 }
 
-impl Found {
-    pub(crate) fn new(home: HomeBlock, entry: &RawEntry) -> Found {
-        Found { ino: InodeNo(entry.ino), home, offset: entry.offset }
+impl FoundEntry {
+    pub(crate) fn new(home: HomeBlock, entry: &RawEntry) -> FoundEntry {
+        FoundEntry { ino: InodeNo(entry.ino), home, offset: entry.offset }
     }
 }
 

@@ -12,6 +12,6 @@ pub(crate) use entries::{find, init, insert, is_empty, parent, remove, set_paren
 pub(crate) use hash::{HashVersion, NameHash, NameHasher};
 pub(crate) use htree::Path;
 pub(crate) use leaf::{
-    Found, block_count, default_hasher, is_indexed, kind_of, read_leaf, volume_has_index,
+    FoundEntry, block_count, default_hasher, is_indexed, kind_of, read_leaf, volume_has_index,
 };
 pub(crate) use seal::Sealer;

@@ -24,7 +24,7 @@ pub(super) trait NodeSource {
 
 /// What a tree says of a logical block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct Neighbours {
     /// The run that holds the block.
     pub at: Option<Run>,
     /// The last run that ends at or before the block (known where the same leaf holds it).
@@ -34,7 +34,7 @@ pub(crate) struct Found {
 }
 
 /// Looks a logical block up.
-pub(crate) fn find(source: &impl NodeSource, root: &Root, logical: u32) -> Result<Found> {
+pub(crate) fn find(source: &impl NodeSource, root: &Root, logical: u32) -> Result<Neighbours> {
     let mut window = WHOLE_FILE;
     let view = check_root(source, root)?;
     if view.head().depth == 0 {
@@ -61,7 +61,7 @@ fn step(view: &NodeView<'_>, window: &mut Window, logical: u32) -> (usize, Child
     (slot, view.child(slot))
 }
 
-fn find_in_leaf(view: &NodeView<'_>, window: &Window, logical: u32) -> Found {
+fn find_in_leaf(view: &NodeView<'_>, window: &Window, logical: u32) -> Neighbours {
     let position = view.position(logical);
     let following = position.map_or(0, |at| at + 1);
     let next = if following < view.head().entry_count {
@@ -75,9 +75,9 @@ fn find_in_leaf(view: &NodeView<'_>, window: &Window, logical: u32) -> Found {
     match last {
         Some(run) if u64::from(logical) < run.end() => {
             let before = position.and_then(|at| at.checked_sub(1)).map(|at| view.run(at));
-            Found { at: last, before, next }
+            Neighbours { at: last, before, next }
         }
-        _ => Found { at: None, before: last, next },
+        _ => Neighbours { at: None, before: last, next },
     }
 }
 

@@ -13,6 +13,6 @@ pub use file_stats::FileStat;
 pub(crate) use file_stats::FileStats;
 pub(crate) use in_core::{InCoreInode, InCoreInodes};
 pub(crate) use mounted::{Mounted, Settings};
-pub(crate) use orphans::{OrphanFile, Orphans, Place, TAIL_OFFSET, check_block, read_slot};
+pub(crate) use orphans::{OrphanFile, OrphanLink, Orphans, TAIL_OFFSET, check_block, read_slot};
 pub(crate) use pending_frees::PendingFrees;
 pub(crate) use totals::Totals;

@@ -54,7 +54,7 @@ pub(crate) struct Table {
 }
 
 /// Where an orphan stands.
-pub(crate) enum Place {
+pub(crate) enum OrphanLink {
     Slot(usize),
     List(Links),
 }
@@ -220,10 +220,10 @@ impl Table {
         next
     }
 
-    pub(crate) fn take(&mut self, ino: InodeNo) -> Place {
+    pub(crate) fn take(&mut self, ino: InodeNo) -> OrphanLink {
         if let Some(slot) = self.slots.remove(&ino) {
             self.empty.push(slot);
-            return Place::Slot(slot);
+            return OrphanLink::Slot(slot);
         }
         let links = self.links.remove(&ino).expect("the caller saw it in the table");
         match links.previous.and_then(|previous| self.links.get_mut(&previous)) {
@@ -233,6 +233,6 @@ impl Table {
         if let Some(next) = links.next.and_then(|next| self.links.get_mut(&next)) {
             next.previous = links.previous;
         }
-        Place::List(links)
+        OrphanLink::List(links)
     }
 }

@@ -12,7 +12,7 @@ use device::sync::Mutex;
 use journal::Tid;
 
 #[derive(Default)]
-struct State {
+struct Waiting {
     /// End and transaction of each freed range, by its start. They do not overlap: a block must
     /// be allocated before it can be freed again.
     ranges: BTreeMap<u64, (u64, Tid)>,
@@ -23,7 +23,7 @@ struct State {
 /// The freed ranges of a volume.
 #[derive(Default)]
 pub(crate) struct PendingFrees {
-    state: Mutex<State>,
+    state: Mutex<Waiting>,
 }
 
 impl PendingFrees {
@@ -61,7 +61,7 @@ impl PendingFrees {
     }
 }
 
-impl State {
+impl Waiting {
     fn expire(&mut self, committed: Tid) {
         while let Some((tid, start)) = self.order.front().copied()
             && tid <= committed

@@ -1,6 +1,6 @@
 //! Names: which are allowed, looking them up, and what the changes of directories share.
 
-use crate::dir::{self, Found};
+use crate::dir::{self, FoundEntry};
 use crate::error::{Error, Result};
 use crate::extent::{self, Target};
 use crate::facts::{Source, ro_compat};
@@ -77,7 +77,7 @@ pub(super) fn find_target(
     source: &impl Source,
     dir: &Inode,
     name: &[u8],
-) -> Result<Option<(Found, Inode)>> {
+) -> Result<Option<(FoundEntry, Inode)>> {
     match dir::find(source, dir, name)? {
         Some(found) => Ok(Some((found, read_target(source, dir, found.ino)?))),
         None => Ok(None),

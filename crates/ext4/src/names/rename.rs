@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::lookup::{self, change_dir, find_target, read_dir_inode};
 use super::make;
 use super::unlink::check_empty;
-use crate::dir::{self, Found};
+use crate::dir::{self, FoundEntry};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::memory::Mounted;
@@ -19,7 +19,7 @@ const CREDITS: usize =
 
 /// One side of a rename.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct NamedEntry<'a> {
     parent: InodeNo,
     name: &'a [u8],
 }
@@ -38,8 +38,8 @@ impl Mounted {
         lookup::check_changeable_name(to_name)?;
         let to_dir = lookup::dir_to_grow(self, to_parent)?;
         let credit_count = CREDITS + lookup::insert_credit_count(&to_dir);
-        let from = Place { parent: from_parent, name: from_name };
-        let to = Place { parent: to_parent, name: to_name };
+        let from = NamedEntry { parent: from_parent, name: from_name };
+        let to = NamedEntry { parent: to_parent, name: to_name };
         let victim = self.with_op(credit_count, |op| rename(op, from, to, how))?;
         if let Some(victim) = victim {
             self.forget(victim, 1);
@@ -51,8 +51,8 @@ impl Mounted {
 /// Does it; returns the replaced inode, which is pinned.
 fn rename(
     op: &mut Op<'_>,
-    from: Place<'_>,
-    to: Place<'_>,
+    from: NamedEntry<'_>,
+    to: NamedEntry<'_>,
     how: RenameHow,
 ) -> Result<Option<InodeNo>> {
     let (from_dir, to_dir) = (read_dir_inode(op, from.parent)?, read_dir_inode(op, to.parent)?);
@@ -90,7 +90,7 @@ fn rename(
 
 /// Puts a whiteout where the moved inode was, if that is wanted. There is room for it in the block that the old entry was
 /// taken from.
-fn leave_whiteout(op: &mut Op<'_>, from: Place<'_>, how: RenameHow) -> Result<()> {
+fn leave_whiteout(op: &mut Op<'_>, from: NamedEntry<'_>, how: RenameHow) -> Result<()> {
     let RenameHow::Whiteout(owner) = how else { return Ok(()) };
     change_dir(op, from.parent, |op, dir| make::insert_whiteout(op, dir, from.name, owner))
 }
@@ -156,9 +156,9 @@ fn remove_name(op: &mut Op<'_>, dir: &Inode, name: &[u8]) -> Result<()> {
 
 fn move_to_free_name(
     op: &mut Op<'_>,
-    from: Place<'_>,
-    to: Place<'_>,
-    (found, moved): (Found, Inode),
+    from: NamedEntry<'_>,
+    to: NamedEntry<'_>,
+    (found, moved): (FoundEntry, Inode),
 ) -> Result<()> {
     let changes_parent = moved.kind() == FileKind::Directory && from.parent != to.parent;
     let (ino, kind) = (moved.ino, moved.kind());
@@ -171,10 +171,10 @@ fn move_to_free_name(
 
 fn replace(
     op: &mut Op<'_>,
-    from: Place<'_>,
-    to: Place<'_>,
-    (_, moved): (Found, Inode),
-    (target_found, mut target): (Found, Inode),
+    from: NamedEntry<'_>,
+    to: NamedEntry<'_>,
+    (_, moved): (FoundEntry, Inode),
+    (target_found, mut target): (FoundEntry, Inode),
 ) -> Result<InodeNo> {
     let is_directory = moved.kind() == FileKind::Directory;
     match (is_directory, target.kind() == FileKind::Directory) {
@@ -199,10 +199,10 @@ fn replace(
 
 fn exchange(
     op: &mut Op<'_>,
-    from: Place<'_>,
-    to: Place<'_>,
-    (moved_found, moved): (Found, Inode),
-    (target_found, target): (Found, Inode),
+    from: NamedEntry<'_>,
+    to: NamedEntry<'_>,
+    (moved_found, moved): (FoundEntry, Inode),
+    (target_found, target): (FoundEntry, Inode),
 ) -> Result<()> {
     let crosses = |inode: &Inode| inode.kind() == FileKind::Directory && from.parent != to.parent;
     let (moved_crosses, target_crosses) = (crosses(&moved), crosses(&target));

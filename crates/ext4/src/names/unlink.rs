@@ -1,7 +1,7 @@
 //! Taking names away.
 
 use super::lookup::{self, change_dir, find_target, read_dir_inode};
-use crate::dir::{self, Found};
+use crate::dir::{self, FoundEntry};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::memory::Mounted;
@@ -62,7 +62,7 @@ impl Mounted {
     }
 }
 
-fn find_removable(op: &Op<'_>, parent: InodeNo, name: &[u8]) -> Result<(Found, Inode)> {
+fn find_removable(op: &Op<'_>, parent: InodeNo, name: &[u8]) -> Result<(FoundEntry, Inode)> {
     let dir = read_dir_inode(op, parent)?;
     let (found, victim) = find_target(op, &dir, name)?.ok_or(Error::NotFound)?;
     lookup::check_removable_from(&dir)?;

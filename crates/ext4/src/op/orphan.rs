@@ -6,7 +6,7 @@ use super::operation::Op;
 use crate::facts::{Source, ro_compat};
 use crate::inode::Inode;
 use crate::layout::orphan::{ORPHAN_MAGIC, ORPHANS_PER_BLOCK, OrphanTail};
-use crate::memory::{Place, TAIL_OFFSET, check_block, read_slot};
+use crate::memory::{OrphanLink, TAIL_OFFSET, check_block, read_slot};
 use crate::{Error, InodeNo, Result};
 
 impl Op<'_> {
@@ -45,8 +45,8 @@ impl Op<'_> {
         }
         self.touched_orphans = true;
         match orphans.with(self, |table| table.take(ino))? {
-            Place::Slot(slot) => self.write_slot(slot, ino, InodeNo(0)),
-            Place::List(links) => {
+            OrphanLink::Slot(slot) => self.write_slot(slot, ino, InodeNo(0)),
+            OrphanLink::List(links) => {
                 inode.raw.i_dtime.set(0);
                 self.store_inode(inode)?;
                 match links.previous {

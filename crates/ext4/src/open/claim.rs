@@ -29,7 +29,7 @@ use std::time::Duration;
 use device::BlockDevice;
 
 use super::feature_bits::FeatureBits;
-use super::found::{Found, find};
+use super::found::{FoundVolume, find};
 use crate::layout::claim::Claim;
 use crate::{Error, Result};
 
@@ -85,7 +85,7 @@ pub fn check_claim(device: &Arc<dyn BlockDevice>, claimant: &Claimant) -> Result
 }
 
 /// The same, of a volume that was found.
-pub(crate) fn check(found: &Found, claimant: &Claimant) -> Result<()> {
+pub(crate) fn check(found: &FoundVolume, claimant: &Claimant) -> Result<()> {
     let whose = claimant.whose(&found.area.claim);
     let claim = found.area.claim.as_ref().ok().and_then(Option::as_ref);
     if found.area.has_our_bits && !claimant.take_over {

@@ -17,7 +17,7 @@ use crate::{Error, InodeNo, Result};
 const ORPHAN_FILE_BLOCK_LIMIT: u64 = 512;
 
 /// What is known of a volume before its journal is open.
-pub(crate) struct Found {
+pub(crate) struct FoundVolume {
     pub(crate) raw: RawVolume,
     pub(crate) superblock: SuperBlock,
     pub(super) is_sound: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Found {
     pub(crate) orphan_file: Option<(OrphanFile, Vec<std::ops::Range<u64>>)>,
 }
 
-impl Found {
+impl FoundVolume {
     /// The feature bits of the volume.
     pub(crate) fn feature_bits(&self) -> FeatureBits {
         FeatureBits::new(self.raw.device.clone(), self.area.jbd2_block)
@@ -34,7 +34,7 @@ impl Found {
 }
 
 /// Reads and checks the superblock, and finds the journal. Writes nothing.
-pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<Found> {
+pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<FoundVolume> {
     let found = read_superblock(&**device)?;
     let superblock = found.superblock.clone();
     if superblock.s_magic.get() != SUPERBLOCK_MAGIC {
@@ -56,7 +56,7 @@ pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<Found> {
     }
     let orphan_file = find_orphan_file(&raw, &superblock)?;
     let FoundSuperBlock { is_sound, is_torn, .. } = found;
-    Ok(Found { raw, superblock, is_sound, is_torn, area, orphan_file })
+    Ok(FoundVolume { raw, superblock, is_sound, is_torn, area, orphan_file })
 }
 
 fn find_orphan_file(

@@ -21,10 +21,10 @@ use journal::{Journal, Options, Space};
 
 use super::claim::{self, Claimant};
 use super::feature_bits::FeatureBits;
-use super::found::{Found, find};
+use super::found::{FoundVolume, find};
 use super::heartbeat::Heartbeat;
 use super::options::OpenOptions;
-use super::place::{self, Place};
+use super::place::{self, JournalPlace};
 use super::raw::RawVolume;
 use super::recover::recover;
 use crate::facts::{Facts, Places, merge, read_desc, ro_compat};
@@ -150,7 +150,7 @@ fn count_free_space(volume: &Mounted) -> Result<()> {
     Ok(())
 }
 
-fn open_read_only(found: Found, options: &OpenOptions) -> Result<Opened> {
+fn open_read_only(found: FoundVolume, options: &OpenOptions) -> Result<Opened> {
     // Nothing is ever written into it: the engine serves only as a cache.
     let memory = Arc::new(MemoryDevice::new(READ_ONLY_JOURNAL_BYTES, 4096));
     let space = Space::new(memory, std::iter::once(0..READ_ONLY_JOURNAL_BYTES as u64).collect())?;
@@ -164,7 +164,7 @@ fn open_read_only(found: Found, options: &OpenOptions) -> Result<Opened> {
     build(found, options, space, engine_options, false)
 }
 
-fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Opened> {
+fn open_writable(found: FoundVolume, options: OpenOptions, crashed: bool) -> Result<Opened> {
     if found.superblock.s_state.get() & STATE_ERROR != 0 {
         let why = "the volume is marked as having errors; run: onejournal fsck -y TARGET";
         return Err(Error::Incompatible(why.into()));
@@ -198,8 +198,8 @@ fn open_writable(found: Found, options: OpenOptions, crashed: bool) -> Result<Op
 /// What the volume will note of a journal elsewhere when `incarnation` has begun. If it was not closed, it
 /// notes both incarnations now: a crash from here on leaves the journal in either.
 fn note_next_incarnation(
-    found: &Found,
-    place: &Place,
+    found: &FoundVolume,
+    place: &JournalPlace,
     incarnation: u64,
 ) -> Result<Option<Elsewhere>> {
     let Some((journal_uuid, was)) = place.elsewhere else { return Ok(None) };
@@ -227,14 +227,14 @@ fn abandon(opened: Opened) {
 }
 
 fn build(
-    found: Found,
+    found: FoundVolume,
     options: &OpenOptions,
     space: Space,
     mut engine_options: Options,
     writable: bool,
 ) -> Result<Opened> {
     let feature_bits = found.feature_bits();
-    let Found { raw, superblock, area, orphan_file, .. } = found;
+    let FoundVolume { raw, superblock, area, orphan_file, .. } = found;
     let RawVolume { device, geometry, checksums, .. } = raw;
     let mut reserved = area.all_runs();
     let orphan_file = orphan_file.map(|(file, runs)| {

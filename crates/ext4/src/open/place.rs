@@ -13,13 +13,13 @@
 
 use journal::{End, Header, JournalError, Label, Medium, Space, space_of};
 
-use super::found::Found;
+use super::found::FoundVolume;
 use super::options::OpenOptions;
 use crate::layout::jbd2::Elsewhere;
 use crate::{Error, Result};
 
 /// The place of a journal.
-pub(crate) struct Place {
+pub(crate) struct JournalPlace {
     pub(crate) space: Space,
     /// UUID of the journal if it is on a medium of its own, and the incarnation that it is in if it has
     /// begun one.
@@ -27,7 +27,7 @@ pub(crate) struct Place {
 }
 
 /// The journal of a volume that was not closed.
-pub(super) fn to_recover(found: &Found, given: Option<&Medium>) -> Result<Space> {
+pub(super) fn to_recover(found: &FoundVolume, given: Option<&Medium>) -> Result<Space> {
     let Some(noted) = found.area.elsewhere else {
         return Ok(found.area.space(found.raw.device.clone())?);
     };
@@ -77,10 +77,10 @@ fn check_incarnation(header: &Header, noted: &Elsewhere) -> Result<()> {
 }
 
 /// The journal that the volume gets now; it has been recovered if that was needed.
-pub(super) fn to_use(found: &Found, options: &OpenOptions) -> Result<Place> {
+pub(super) fn to_use(found: &FoundVolume, options: &OpenOptions) -> Result<JournalPlace> {
     let Some(medium) = &options.journal else {
         let space = found.area.space(found.raw.device.clone())?;
-        return Ok(Place { space, elsewhere: None });
+        return Ok(JournalPlace { space, elsewhere: None });
     };
     let volume_uuid = found.superblock.s_uuid;
     let (label, incarnation) = match label_of(medium, &volume_uuid)? {
@@ -91,7 +91,10 @@ pub(super) fn to_use(found: &Found, options: &OpenOptions) -> Result<Place> {
             (label, None)
         }
     };
-    Ok(Place { space: space_of(medium)?, elsewhere: Some((label.journal_uuid, incarnation)) })
+    Ok(JournalPlace {
+        space: space_of(medium)?,
+        elsewhere: Some((label.journal_uuid, incarnation)),
+    })
 }
 
 /// The volume was closed, or has been recovered: history that this journal still holds is that of
@@ -114,7 +117,7 @@ fn check_nothing_left(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<
 }
 
 /// The journal as it is, to be looked at only.
-pub(super) fn to_look_at(found: &Found, given: Option<&Medium>) -> Result<Space> {
+pub(super) fn to_look_at(found: &FoundVolume, given: Option<&Medium>) -> Result<Space> {
     match given {
         Some(medium) if found.area.elsewhere.is_none() => {
             match label_of(medium, &found.superblock.s_uuid)? {

@@ -2,13 +2,13 @@
 
 use journal::RecoverOptions;
 
-use super::found::Found;
+use super::found::FoundVolume;
 use super::options::OpenOptions;
 use super::place;
 use crate::Result;
 
 /// Brings home what the journal holds.
-pub(crate) fn recover(found: &Found, options: &OpenOptions) -> Result<()> {
+pub(crate) fn recover(found: &FoundVolume, options: &OpenOptions) -> Result<()> {
     let device = &found.raw.device;
     let space = place::to_recover(found, options.journal.as_ref())?;
     let how =

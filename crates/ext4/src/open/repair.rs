@@ -23,7 +23,7 @@ use zerocopy::IntoBytes;
 
 use super::claim;
 use super::feature_bits::{self, OUTER};
-use super::found::{Found, find};
+use super::found::{FoundVolume, find};
 use super::options::{OpenOptions, system_seed};
 use super::raw::{read_block, write_block_cached};
 use super::recover::recover;
@@ -107,7 +107,7 @@ pub fn apply_repair(
 }
 
 /// Is the journal where it was, and its inside unchanged?
-fn same_journal(before: &Found, after: &Found, changed: &BTreeSet<u64>) -> bool {
+fn same_journal(before: &FoundVolume, after: &FoundVolume, changed: &BTreeSet<u64>) -> bool {
     let (old, new) = (&before.area, &after.area);
     let is_inside = |block: &u64| old.all_runs().iter().any(|run| run.contains(block));
     old.jbd2_block == new.jbd2_block

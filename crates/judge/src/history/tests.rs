@@ -20,11 +20,11 @@ fn marks(list: &[(usize, usize, Moment)]) -> Vec<Event> {
 
 fn history(list: &[(usize, usize, Moment)]) -> Result<History, String> {
     let steps: Vec<Vec<Step>> = (0..4).map(|_| (1..=9).map(Step::Commit).collect()).collect();
-    History::new(databases(), &steps, &[0; 4].map(State::Count), &marks(list), 0)
+    History::new(databases(), &steps, &[0; 4].map(ActorState::Count), &marks(list), 0)
 }
 
 fn judged(history: &History, counts: [u64; 4], cut: usize) -> Result<Vec<usize>, String> {
-    history.judge(&counts.map(Found::Count), cut)
+    history.judge(&counts.map(Survivor::Count), cut)
 }
 
 use Moment::{Begin, Done, Refused};
@@ -74,17 +74,18 @@ fn of_an_unaligned_record_the_first_page_may_be_there_and_no_other_part() {
     let places = Places { index: 0, actor_count: 3 };
     let place = (0..6).find(|place| places.first_part(*place).is_some()).unwrap();
     let step = Step::Slot(SlotOp::Write { place, tag: 1 });
-    let from: Vec<State> = scenario.actors.iter().map(|actor| State::first(*actor)).collect();
+    let from: Vec<ActorState> =
+        scenario.actors.iter().map(|actor| ActorState::first(*actor)).collect();
     let steps = vec![vec![step.clone()], vec![], vec![], vec![]];
     let events = marks(&[(0, 0, Begin)]);
     let history = History::new(scenario, &steps, &from, &events, 0).unwrap();
     let found = |kept: usize| {
-        let State::Slots(records) = apply(&from[0], &step, places).unwrap().state else {
+        let ActorState::Slots(records) = apply(&from[0], &step, places).unwrap().state else {
             unreachable!()
         };
         let mut bytes = records.bytes().to_vec();
         bytes[place * RECORD_BYTES + kept..(place + 1) * RECORD_BYTES].fill(0);
-        history.candidates(0, &Found::Slots(bytes), 1).next().is_some()
+        history.candidates(0, &Survivor::Slots(bytes), 1).next().is_some()
     };
     let part = places.first_part(place).unwrap();
     assert!(found(0) && found(part) && found(RECORD_BYTES));

@@ -31,7 +31,7 @@ use crate::power_cut::{
     Fault, Faults, Image, SimClock, Survival, Volatile, flip_bit, write_pieces,
 };
 
-struct State {
+struct DeviceState {
     /// What reads see.
     current: Image,
     cache: Cache,
@@ -46,7 +46,7 @@ struct State {
 
 /// A block device that loses in a power cut all that a real one may lose.
 pub struct SimDevice {
-    state: Mutex<State>,
+    state: Mutex<DeviceState>,
     size_bytes: u64,
     sector_bytes: usize,
 }
@@ -66,7 +66,7 @@ impl SimDevice {
     pub fn from_image(image: Image, sector_bytes: usize) -> Self {
         let size_bytes = image.size_bytes();
         assert!(sector_bytes.is_power_of_two() && size_bytes.is_multiple_of(sector_bytes as u64));
-        let state = State {
+        let state = DeviceState {
             current: image.clone(),
             cache: Cache::new(image),
             event_count: 0,
@@ -173,7 +173,7 @@ impl SimDevice {
     }
 }
 
-impl State {
+impl DeviceState {
     fn record(&mut self, event: Event) {
         self.cache.apply(&event);
         self.trace(event);

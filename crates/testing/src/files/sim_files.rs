@@ -22,10 +22,10 @@ pub(super) const SECTOR_BYTES: usize = 512;
 /// A file system that loses in a power cut all that a real one may lose.
 #[derive(Clone)]
 pub struct SimFiles {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FilesState>>,
 }
 
-struct State {
+struct FilesState {
     names: BTreeMap<String, usize>,
     files: Vec<Arc<FileState>>,
     clock: SimClock,
@@ -49,7 +49,7 @@ impl SimFiles {
 
     /// The files of `image`, all of it durable.
     pub fn from_image(image: FilesImage, clock: &SimClock) -> SimFiles {
-        let mut state = State {
+        let mut state = FilesState {
             names: BTreeMap::new(),
             files: Vec::new(),
             clock: clock.clone(),
@@ -117,7 +117,7 @@ impl SimFiles {
     }
 }
 
-impl State {
+impl FilesState {
     fn used_bytes(&self) -> u64 {
         self.names.values().map(|&file| *self.files[file].len_bytes.lock()).sum()
     }

@@ -37,7 +37,7 @@ use crate::power_cut::{
     Fault, Faults, Image, SimClock, Survival, Volatile, flip_bit, write_pieces,
 };
 
-struct State {
+struct NvramState {
     /// What loads see.
     current: Image,
     cache: Cache,
@@ -54,7 +54,7 @@ struct State {
 
 /// NVRAM that loses in a power cut all that a real one may lose.
 pub struct SimNvram {
-    state: Mutex<State>,
+    state: Mutex<NvramState>,
     len_bytes: u64,
 }
 
@@ -67,7 +67,7 @@ impl SimNvram {
     /// Memory that durably holds `image`. Copies nothing until it is stored to.
     pub fn from_image(image: Image) -> Self {
         let len_bytes = image.size_bytes();
-        let state = State {
+        let state = NvramState {
             current: image.clone(),
             cache: Cache::new(image),
             event_count: 0,
@@ -151,7 +151,7 @@ impl SimNvram {
     }
 }
 
-impl State {
+impl NvramState {
     /// The number of the calling thread.
     fn thread(&mut self) -> usize {
         let id = thread::current().id();

@@ -54,7 +54,7 @@ pub struct Appended {
 }
 
 /// Where all ways have their files and memory, and the daemon of the log service.
-pub struct Place<'a> {
+pub struct LogPlace<'a> {
     lab: &'a Lab,
     disk: PathBuf,
     memory: PathBuf,
@@ -63,9 +63,9 @@ pub struct Place<'a> {
     _teardown: Teardown,
 }
 
-impl<'a> Place<'a> {
+impl<'a> LogPlace<'a> {
     /// The daemon runs; its log is on `running`, its lanes in memory.
-    pub fn new(lab: &'a Lab, running: &Running) -> Result<Place<'a>> {
+    pub fn new(lab: &'a Lab, running: &Running) -> Result<LogPlace<'a>> {
         let disk = running.dir.join("xlog");
         let memory = lab.memory().join(format!("{}-xlog", running.label));
         for dir in [&disk, &memory, &memory.join("nvram")] {
@@ -81,7 +81,7 @@ impl<'a> Place<'a> {
         let daemon = daemon.args(["--durability", "process", "--memory"]).arg(&memory);
         let daemon = daemon.arg("--listen").arg(memory.join("log.socket")).start()?;
         let mut place =
-            Place { lab, disk, memory, daemon: Some(daemon), count: 0, _teardown: teardown };
+            LogPlace { lab, disk, memory, daemon: Some(daemon), count: 0, _teardown: teardown };
         place.wait_for_daemon()?;
         Ok(place)
     }

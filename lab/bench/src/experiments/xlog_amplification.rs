@@ -1,6 +1,6 @@
 //! xLog, figure 4: bytes written to the device for a byte logged, sustained.
 
-use super::xlog::{Place, Way};
+use super::xlog::{LogPlace, Way};
 use super::{Experiment, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
@@ -69,7 +69,7 @@ fn on_device(
 ) -> Result<()> {
     let ext4: [Box<dyn System>; 1] = [Box::new(Ext4::ordered())];
     let running = systems::start(lab, &ext4, &Site::new(device, SIZE_MIB), section)?;
-    let mut place = Place::new(lab, &running[0])?;
+    let mut place = LogPlace::new(lab, &running[0])?;
     let mut rng = scale.rng();
     let mut watch = Watch::begin(lab, &running)?;
     for round in 0..scale.rounds() {

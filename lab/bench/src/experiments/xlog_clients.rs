@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::xlog::{Place, Way};
+use super::xlog::{LogPlace, Way};
 use super::{Experiment, Scale};
 use crate::error::{Error, Result};
 use crate::lab::{Child, Lab, interrupt};
@@ -41,7 +41,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     let devices = scale.devices(&["loop"]);
     let ext4: [Box<dyn System>; 1] = [Box::new(Ext4::ordered())];
     let running = systems::start(lab, &ext4, &Site::new(&devices[0], SIZE_MIB), section)?;
-    let mut place = Place::new(lab, &running[0])?;
+    let mut place = LogPlace::new(lab, &running[0])?;
     let mut watch = Watch::begin(lab, &running)?;
     let (mut one, mut two) = (place.burst_client(Way::Lane)?, place.burst_client(Way::Lane)?);
     let key = Key::case("two clients", CASE);

@@ -11,7 +11,7 @@ use super::layout::{Extent, HEAD_BYTES, Layout, by_client, record_head};
 use crate::error::{Error, Result};
 
 /// What logger and worker share.
-struct State {
+struct RingState {
     extent: Extent,
     number: u64,
     is_ending: bool,
@@ -22,7 +22,7 @@ struct State {
 struct Ring {
     layout: Layout,
     high_bytes: u32,
-    state: Mutex<State>,
+    state: Mutex<RingState>,
     changed: Condvar,
 }
 
@@ -42,7 +42,8 @@ impl Service {
                 File::create(&path).map_err(Error::at(&path))
             })
             .collect::<Result<Vec<_>>>()?;
-        let state = State { extent: Extent::default(), number: 0, is_ending: false, failure: None };
+        let state =
+            RingState { extent: Extent::default(), number: 0, is_ending: false, failure: None };
         let ring = Arc::new(Ring {
             layout,
             high_bytes: size.high_bytes,
@@ -92,7 +93,7 @@ impl Service {
 }
 
 impl Ring {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RingState> {
         self.state.lock().expect("no panic")
     }
 

@@ -67,7 +67,7 @@ struct WriteArgs {
     #[arg(long)]
     records: Option<u64>,
     #[arg(long, value_enum, default_value = "append")]
-    place: Place,
+    place: Destination,
     #[arg(long, value_enum, default_value = "dsync")]
     sync: SyncCall,
     #[arg(long, default_value_t = 1)]
@@ -84,7 +84,7 @@ struct ReadArgs {
 
 /// Where a record goes.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Place {
+enum Destination {
     /// Behind the stream's end
     Append,
     /// Anywhere in the file, which `prepare` made

@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 use serde::Serialize;
 
 use super::pace::Pace;
-use super::{Place, SyncCall, WriteArgs, files};
+use super::{Destination, SyncCall, WriteArgs, files};
 use crate::clients::{nanos, random_bytes, sleep_until};
 use crate::error::{Error, Result};
 use crate::programs::latency::Latency;
@@ -97,7 +97,7 @@ fn open(args: &WriteArgs, number: u32) -> Result<(PathBuf, File)> {
     };
     let file = OpenOptions::new()
         .write(true)
-        .create(args.place == Place::Append)
+        .create(args.place == Destination::Append)
         .custom_flags(flags.bits().cast_signed())
         .open(&path)
         .map_err(Error::at(&path))?;
@@ -159,9 +159,9 @@ impl<'a> Stream<'a> {
     fn place(&mut self, size: u64, index: u64) -> Result<u64> {
         let len_bytes = u64::from(self.args.record_bytes);
         match self.args.place {
-            Place::Append => Ok(size + index * len_bytes),
-            Place::Random if size >= len_bytes => Ok(self.random.u64(0..=size - len_bytes)),
-            Place::Random => {
+            Destination::Append => Ok(size + index * len_bytes),
+            Destination::Random if size >= len_bytes => Ok(self.random.u64(0..=size - len_bytes)),
+            Destination::Random => {
                 let path = self.path.display();
                 Err(Error::other(format!("{path} is smaller than a record: prepare the files")))
             }

@@ -6,13 +6,13 @@ use crate::tpcc::input::Customer;
 
 /// A district.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct District {
     pub warehouse: u32,
     pub district: u32,
 }
 
 /// The number of the customer that is asked for.
-pub fn find(database: &Connection, place: Place, customer: &Customer) -> rusqlite::Result<u32> {
+pub fn find(database: &Connection, place: District, customer: &Customer) -> rusqlite::Result<u32> {
     let name = match customer {
         Customer::Number(number) => return Ok(*number),
         Customer::LastName(name) => name,

@@ -54,12 +54,12 @@ pub fn run(database: &mut Connection, input: &Input, now: i64) -> rusqlite::Resu
             amount_cents,
         } => {
             let payer =
-                customer::Place { warehouse: *customer_warehouse, district: *customer_district };
-            let receiver = customer::Place { warehouse: *warehouse, district: *district };
+                customer::District { warehouse: *customer_warehouse, district: *customer_district };
+            let receiver = customer::District { warehouse: *warehouse, district: *district };
             payment::run(&transaction, receiver, payer, customer, *amount_cents, now)?
         }
         Input::OrderStatus { warehouse, district, customer } => {
-            let place = customer::Place { warehouse: *warehouse, district: *district };
+            let place = customer::District { warehouse: *warehouse, district: *district };
             order_status::run(&transaction, place, customer)?
         }
         Input::Delivery { warehouse, carrier } => {

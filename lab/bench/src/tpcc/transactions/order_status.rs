@@ -3,12 +3,16 @@
 use rusqlite::Connection;
 
 use super::Outcome;
-use super::customer::{self, Place};
+use super::customer::{self, District};
 use crate::tpcc::input::Customer;
 
 /// Reads a customer, the newest of its orders and that order's lines.
-pub fn run(database: &Connection, place: Place, customer: &Customer) -> rusqlite::Result<Outcome> {
-    let Place { warehouse, district } = place;
+pub fn run(
+    database: &Connection,
+    place: District,
+    customer: &Customer,
+) -> rusqlite::Result<Outcome> {
+    let District { warehouse, district } = place;
     let number = customer::find(database, place, customer)?;
     let _balance: i64 = database
         .prepare_cached(

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::Outcome;
-use super::customer::{self, Place};
+use super::customer::{self, District};
 use crate::tpcc::input::Customer;
 
 const DATA_LEN_MAX: usize = 500;
@@ -11,8 +11,8 @@ const DATA_LEN_MAX: usize = 500;
 /// `payer`'s customer pays to the district `receiver`.
 pub fn run(
     database: &Connection,
-    receiver: Place,
-    payer: Place,
+    receiver: District,
+    payer: District,
     customer: &Customer,
     amount_cents: u32,
     now: i64,
@@ -59,8 +59,12 @@ pub fn run(
 }
 
 /// Adds the payment to what warehouse and district took this year; their names, for the history.
-fn receive(database: &Connection, receiver: Place, amount_cents: u32) -> rusqlite::Result<String> {
-    let Place { warehouse, district } = receiver;
+fn receive(
+    database: &Connection,
+    receiver: District,
+    amount_cents: u32,
+) -> rusqlite::Result<String> {
+    let District { warehouse, district } = receiver;
     database
         .prepare_cached("UPDATE warehouse SET w_ytd = w_ytd + ? WHERE w_id = ?")?
         .execute((amount_cents, warehouse))?;
@@ -87,7 +91,7 @@ struct Shown {
     data: String,
 }
 
-fn show(database: &Connection, place: Place, number: u32) -> rusqlite::Result<Shown> {
+fn show(database: &Connection, place: District, number: u32) -> rusqlite::Result<Shown> {
     database
         .prepare_cached(
             "SELECT c_credit, c_data, c_first, c_middle, c_last, c_street_1, c_street_2, c_city, c_state, c_zip,
