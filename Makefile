@@ -34,6 +34,7 @@ lint: setup
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	cd lab && $(CARGO) fmt --all --check
 	cd lab && $(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
 # All experiments and their report: shrunk (under ten minutes), or in full (less than two hours). What is missing of the programs
 # that are compared is left out; scripts/setup-bench installs them.
