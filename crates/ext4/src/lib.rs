@@ -3,6 +3,44 @@
 //! A [`Volume`] is an ext4 file system on a block device, made by `mke2fs`, whose journal is
 //! ours. It must not know FUSE or errno: the same operations run mounted and in the simulator.
 //!
+//! # Example
+//!
+//! An image that is not mounted. `examples/unmounted.rs` is a whole program.
+//!
+//! ```
+//! # use std::{process::Command, sync::Arc};
+//! # use device::{Access, Disk};
+//! # use onejournal_ext4::{InodeNo, NewNode, OpenOptions, Owner, Volume};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let image = directory.path().join("image");
+//! # std::fs::File::create(&image)?.set_len(64 << 20)?;
+//! # let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+//! # let mut mke2fs = Command::new("mke2fs");
+//! # mke2fs.env("PATH", path).args(["-q", "-F", "-t", "ext4", "-b", "4096"]).arg(&image);
+//! # assert!(mke2fs.status()?.success());
+//! let open = || {
+//!     let device = Arc::new(Disk::open(&image, Access::ReadWrite)?);
+//!     Ok::<_, Box<dyn std::error::Error>>(Volume::open(device, OpenOptions::default())?)
+//! };
+//! let volume = open()?;
+//! let owner = Owner::default();
+//! let file = volume.make(InodeNo::ROOT, b"f", NewNode::Regular, 0o644, 0, owner)?;
+//! volume.write(file.ino, 0, b"durable")?;
+//! volume.fsync(file.ino, false)?;
+//! // As after a crash: nothing is brought home, and the next opening recovers.
+//! drop(volume);
+//!
+//! let volume = open()?;
+//! let mut bytes = [0; 7];
+//! volume.read(volume.lookup(InodeNo::ROOT, b"f")?.ino, 0, &mut bytes)?;
+//! assert_eq!(&bytes, b"durable");
+//! // Now the image is an ordinary ext4.
+//! volume.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Storeys
 //!
 //! From the top: `volume`, `open`, `names` and `attr`, `file`, `dir`, `xattr`, `extent`, `alloc`, `op`, `memory`, `inode`,
