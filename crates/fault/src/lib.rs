@@ -13,7 +13,7 @@
 //!         CommitNotDurable,
 //!     }
 //!
-//!     fault::switches!(Fault, cfg!(test));
+//!     onejournal_fault::switches!(Fault, cfg!(test));
 //! }
 //! use faults::Fault;
 //!
@@ -22,7 +22,7 @@
 //! // Where the engine starts a thread:
 //! std::thread::spawn(faults::carry(|| { /* work */ }));
 //! // In a test:
-//! fault::with(Fault::CommitNotDurable, || { /* the check must fail here */ });
+//! onejournal_fault::with(Fault::CommitNotDurable, || { /* the check must fail here */ });
 //! ```
 //!
 //! A fault is on for the thread that called [`with`], until that call returns, and for the threads that
