@@ -8,8 +8,11 @@ endif
 
 .PHONY: build install uninstall demo test bench bench-quick bench-full fuzz fuzz-crashes lint setup clean plugins test-plugins test-sqlite-suite bench-plugins python-wheel book
 
+# What is installed; the other crates only test it.
+PRODUCT := -p onejournal-cli -p onejournal-capi -p onejournal-sqlite
+
 build: setup
-	$(CARGO) build --release
+	$(CARGO) build --release $(PRODUCT)
 
 setup:
 	@scripts/setup
@@ -17,12 +20,12 @@ setup:
 # What `make` (and `make plugins`) built: make install PREFIX=/usr DESTDIR=/tmp/package. scripts/install has the other places.
 PREFIX ?= /usr/local
 PROFILE ?= release
-export PREFIX DESTDIR PROFILE LIBRARIES SBINDIR BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR UNITDIR SYSUSERSDIR
+export PREFIX DESTDIR PROFILE SBINDIR BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR UNITDIR SYSUSERSDIR
 install uninstall:
 	@scripts/install $@
 
 demo: setup
-	@$(CARGO) build --release
+	@$(CARGO) build --release -p onejournal-cli
 	@scripts/demo
 
 test: setup
@@ -82,8 +85,10 @@ test-sqlite-suite: setup
 # The Python package with the SQLite extension, for any Python 3; needs pip, setuptools and wheel.
 PYTHON ?= /usr/bin/python3
 python-wheel: setup
-	@$(PYTHON) -c 'import pip, setuptools, wheel' 2>/dev/null || { echo "python-wheel: $(PYTHON) needs pip, setuptools and wheel. \
-	On Debian or Ubuntu: sudo apt-get install python3-pip" >&2; exit 1; }
+	@# One module each time: Debian's pip, imported first, makes its setuptools fail.
+	@for module in pip setuptools wheel; do $(PYTHON) -c "import $$module" 2>/dev/null || { \
+	echo "python-wheel: $(PYTHON) needs $$module. On Debian or Ubuntu: sudo apt-get install python3-$$module" >&2; \
+	exit 1; }; done
 	$(PYTHON) -m pip wheel --no-deps --no-build-isolation --wheel-dir $(BUILT)/wheels ./plugins/python
 
 # NVRAM: a directory on NVRAM or, to measure without, on a tmpfs. DIR: where the databases are.

@@ -177,6 +177,10 @@ fn what_goes_wrong_in_a_daemon_is_in_syslog() {
     let (ran, lines) = syslog(&scratch, &image, "durability=process,log_level=error", fill);
     ran.refused(8, "not closed");
     // Severity: an error.
-    let is_told = |line: &String| line.starts_with("<27>") && line.contains("No space left");
+    let is_told = |line: &String| {
+        line.starts_with("<27>")
+            && line.contains("No space left")
+            && line.contains("the file system that holds the image is full, not the volume")
+    };
     assert!(lines.iter().any(is_told), "{lines:?}");
 }

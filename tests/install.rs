@@ -5,6 +5,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,7 +20,6 @@ fn make(action: &str, root: &Path, variables: &[(&str, &str)]) -> Ran {
     command.arg(format!("DESTDIR={}", root.display()));
     command.args(variables.iter().map(|(name, value)| format!("{name}={value}")));
     command.env("CARGO_TARGET_DIR", target).env("PROFILE", profile);
-    command.env("LIBRARIES", std::env::current_exe().unwrap().parent().unwrap());
     // Of a `make test` that runs this.
     run(command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"))
 }
@@ -63,6 +63,30 @@ fn a_c_program_is_built_with_pkg_config_from_an_installation() {
         command.env("LD_LIBRARY_PATH", root.join("opt/oj/lib"));
         run(&mut command).good();
     }
+}
+
+/// Each module alone: of the three, imported together, Debian's pip makes setuptools fail.
+#[test]
+fn the_python_package_is_built_where_its_tools_are_and_names_the_one_that_is_missing() {
+    if !can_install() {
+        return;
+    }
+    let place = scratch_dir();
+    let python = place.path().join("python");
+    // A Python with the modules of `$HAS`, of which two cannot be imported in one statement.
+    let script = "#!/bin/sh\ncase \"$2\" in\n*,*) exit 1;;\nimport\\ *) case \" $HAS \" in *\" ${2#import } \"*) ;; *) exit 1;; esac;;\n\
+                  pip) echo \"made: $*\";;\nesac\n";
+    fs::write(&python, script).unwrap();
+    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+    let wheel = |modules: &str| {
+        let mut command = Command::new("make");
+        command.arg("-s").arg("-C").arg(source()).arg("python-wheel");
+        command.arg(format!("PYTHON={}", python.display())).env("HAS", modules);
+        run(command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"))
+    };
+    assert!(wheel("pip setuptools wheel").good().contains("made: -m pip wheel"));
+    wheel("pip setuptools").refused(2, "apt-get install python3-wheel");
+    wheel("setuptools wheel").refused(2, "apt-get install python3-pip");
 }
 
 /// The plug-ins are not built for this test, so it reads the headers: what they include in quotes must be installed, too.
@@ -127,7 +151,7 @@ fn an_installation_is_stripped_complete_and_removed_again() {
     // What is not built is said, and nothing half installed.
     let mut command = Command::new(source().join("scripts/install"));
     command.arg("install").env("DESTDIR", root).env("PROFILE", "none");
-    run(&mut command).refused(1, "run make first");
+    run(&mut command).refused(1, "run cargo build --profile none first");
     assert_eq!(files(root), BTreeSet::new());
 }
 

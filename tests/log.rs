@@ -147,6 +147,46 @@ fn streams_are_listed_printed_followed_and_removed() {
     assert!(daemon.signal(rustix::process::Signal::TERM).success());
     assert!(!daemon.socket().exists());
     assert_eq!(text(&daemon.log_directory(&["cat", "one"])), all);
+    let left = std::fs::read_dir(daemon.memory.path()).expect("memory");
+    let left: Vec<_> = left.map(|entry| entry.expect("entry").file_name()).collect();
+    assert_eq!(left, ["nvram"], "the command has closed the log");
+}
+
+#[test]
+fn a_stream_is_given_to_a_group_while_no_daemon_serves_it() {
+    let mut daemon = Daemon::start();
+    append(&daemon.socket(), "shared", 0..2);
+    let directory = daemon.directory();
+    let permit = |arguments: &[&str]| {
+        let mut program = Command::new(PROGRAM);
+        program.args(["log", "permit", "--dir"]).arg(&directory).args(arguments);
+        program.output().expect("run")
+    };
+    let refused = |arguments: &[&str], why: &str| {
+        let output = permit(arguments);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(why), "{arguments:?}: {error}");
+    };
+    refused(&["--group", "60000", "shared"], "To change this stream, stop it");
+    assert!(daemon.signal(rustix::process::Signal::TERM).success());
+    let known = || -> (u64, u64) {
+        let text = std::fs::read(directory.join("streams/shared/stream.json")).expect("read");
+        let meta: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+        (meta["gid"].as_u64().expect("gid"), meta["mode"].as_u64().expect("mode"))
+    };
+    text(&permit(&["--group", "60000", "shared"]));
+    assert_eq!(known(), (60_000, 0o660));
+    text(&permit(&["--group", "root", "--mode", "640", "shared"]));
+    assert_eq!(known(), (0, 0o640));
+    refused(&["--group", "no-such-group", "shared"], "to make it: groupadd no-such-group");
+    refused(
+        &["--group", "root", "none"],
+        "there is no stream none; to see what there is: onejournal log ls",
+    );
+    refused(&["--group", "root", "--mode", "9", "shared"], "in octal");
+    daemon.serve();
+    append(&daemon.socket(), "shared", 2..3);
+    assert_eq!(text(&daemon.log(&["cat", "shared"])), "record 0\nrecord 1\nrecord 2\n");
 }
 
 #[test]

@@ -124,6 +124,9 @@ _onejournal() {
             onejournal__subcmd__help__subcmd__log,ls)
                 cmd="onejournal__subcmd__help__subcmd__log__subcmd__ls"
                 ;;
+            onejournal__subcmd__help__subcmd__log,permit)
+                cmd="onejournal__subcmd__help__subcmd__log__subcmd__permit"
+                ;;
             onejournal__subcmd__help__subcmd__log,rm)
                 cmd="onejournal__subcmd__help__subcmd__log__subcmd__rm"
                 ;;
@@ -148,6 +151,9 @@ _onejournal() {
             onejournal__subcmd__log,ls)
                 cmd="onejournal__subcmd__log__subcmd__ls"
                 ;;
+            onejournal__subcmd__log,permit)
+                cmd="onejournal__subcmd__log__subcmd__permit"
+                ;;
             onejournal__subcmd__log,rm)
                 cmd="onejournal__subcmd__log__subcmd__rm"
                 ;;
@@ -171,6 +177,9 @@ _onejournal() {
                 ;;
             onejournal__subcmd__log__subcmd__help,ls)
                 cmd="onejournal__subcmd__log__subcmd__help__subcmd__ls"
+                ;;
+            onejournal__subcmd__log__subcmd__help,permit)
+                cmd="onejournal__subcmd__log__subcmd__help__subcmd__permit"
                 ;;
             onejournal__subcmd__log__subcmd__help,rm)
                 cmd="onejournal__subcmd__log__subcmd__help__subcmd__rm"
@@ -378,7 +387,7 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__help__subcmd__log)
-            opts="ls cat tail stat rm discard-damaged gc"
+            opts="ls cat tail stat rm discard-damaged permit gc"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -434,6 +443,20 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__help__subcmd__log__subcmd__ls)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        onejournal__subcmd__help__subcmd__log__subcmd__permit)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -616,7 +639,7 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__log)
-            opts="-h --help ls cat tail stat rm discard-damaged gc help"
+            opts="-h --help ls cat tail stat rm discard-damaged permit gc help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -708,7 +731,7 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__log__subcmd__help)
-            opts="ls cat tail stat rm discard-damaged gc help"
+            opts="ls cat tail stat rm discard-damaged permit gc help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -791,6 +814,20 @@ _onejournal() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        onejournal__subcmd__log__subcmd__help__subcmd__permit)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         onejournal__subcmd__log__subcmd__help__subcmd__rm)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -849,6 +886,32 @@ _onejournal() {
                     return 0
                     ;;
                 --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        onejournal__subcmd__log__subcmd__permit)
+            opts="-h --dir --group --mode --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --group)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mode)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

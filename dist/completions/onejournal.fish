@@ -95,15 +95,16 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l user-conn
 complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l user-chunks -d 'Chunks that each user may hold at a time (default: three quarters of the pool)' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l metrics -d 'Prometheus text at http://ADDRESS:PORT/metrics; loopback addresses only' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -s h -l help -d 'Print help'
-complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -s h -l help -d 'Print help'
-complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "ls" -d 'Print the names of the streams'
-complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "cat" -d 'Print the records of a stream, each with a newline behind it'
-complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "tail" -d 'Print the last records of a stream'
-complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "stat" -d 'Print the counters of the log, or of a stream'
-complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "rm" -d 'Remove a stream and all it holds'
-complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "discard-damaged" -d 'Give up what is damaged of a stream and all behind it, so that it can be written again'
-complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "gc" -d 'Bring home what killed processes left in shared memory, and remove it'
-complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged gc help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged permit gc help" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged permit gc help" -f -a "ls" -d 'Print the names of the streams'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged permit gc help" -f -a "cat" -d 'Print the records of a stream, each with a newline behind it'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged permit gc help" -f -a "tail" -d 'Print the last records of a stream'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged permit gc help" -f -a "stat" -d 'Print the counters of the log, or of a stream'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged permit gc help" -f -a "rm" -d 'Remove a stream and all it holds'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged permit gc help" -f -a "discard-damaged" -d 'Give up what is damaged of a stream and all behind it, so that it can be written again'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged permit gc help" -f -a "permit" -d 'Let a group use a stream through the daemon'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged permit gc help" -f -a "gc" -d 'Bring home what killed processes left in shared memory, and remove it'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fish_seen_subcommand_from ls cat tail stat rm discard-damaged permit gc help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from ls" -l dir -d 'Directory of a log that no daemon serves' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from ls" -l socket -d 'Socket of the daemon' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from ls" -l memory -d 'Directory for the memory that processes share, when there is none yet [default: /dev/shm]' -r -F
@@ -135,6 +136,10 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_se
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from discard-damaged" -l socket -d 'Socket of the daemon' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from discard-damaged" -l memory -d 'Directory for the memory that processes share, when there is none yet [default: /dev/shm]' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from discard-damaged" -s h -l help -d 'Print help'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from permit" -l dir -d 'Directory of the log' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from permit" -l group -d 'Name or number of the group' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from permit" -l mode -d 'Who may read and write: owner, group and others, as the permissions of a file' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from permit" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from gc" -l memory -d 'Where the logs have their shared memory' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from gc" -l force -d 'Remove this directory whatever it holds, if no process uses it' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from gc" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -144,6 +149,7 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_se
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "stat" -d 'Print the counters of the log, or of a stream'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "rm" -d 'Remove a stream and all it holds'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "discard-damaged" -d 'Give up what is damaged of a stream and all behind it, so that it can be written again'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "permit" -d 'Let a group use a stream through the daemon'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "gc" -d 'Bring home what killed processes left in shared memory, and remove it'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "mkfs" -d 'Make an ext4 volume (runs mke2fs with the block and inode size OneJournal needs)'
@@ -168,4 +174,5 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_s
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "stat" -d 'Print the counters of the log, or of a stream'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "rm" -d 'Remove a stream and all it holds'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "discard-damaged" -d 'Give up what is damaged of a stream and all behind it, so that it can be written again'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "permit" -d 'Let a group use a stream through the daemon'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "gc" -d 'Bring home what killed processes left in shared memory, and remove it'

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -99,6 +100,22 @@ enum LogCommand {
         /// Name of the stream
         stream: String,
     },
+    /// Let a group use a stream through the daemon
+    ///
+    /// The daemon must not run meanwhile: stop it, run this as its user, and start it again. Its clients wait and go on.
+    Permit {
+        /// Directory of the log
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+        /// Name or number of the group
+        #[arg(long, value_name = "GROUP")]
+        group: String,
+        /// Who may read and write: owner, group and others, as the permissions of a file
+        #[arg(long, value_name = "MODE", default_value = "660", value_parser = parse_mode)]
+        mode: u32,
+        /// Name of the stream
+        stream: String,
+    },
     /// Bring home what killed processes left in shared memory, and remove it
     ///
     /// Opens and closes each log of this user that no process uses. What cannot be brought to a log's files is kept,
@@ -125,28 +142,67 @@ pub fn failed(error: LogError) -> CliError {
 
 pub fn run(args: &LogArgs) -> Result<u8> {
     match &args.command {
-        LogCommand::Ls { place, json } => list(&open(place)?, *json)?,
+        LogCommand::Ls { place, json } => with_log(place, |log| list(log, *json))?,
         LogCommand::Cat { place, json, from, stream } => {
-            cat(&open(place)?, stream, from.map(Lsn), *json)?;
+            with_log(place, |log| cat(log, stream, from.map(Lsn), *json))?;
         }
         LogCommand::Tail { place, json, count, follow, stream } => {
-            tail(&open(place)?, stream, *count, *follow, *json)?;
+            with_log(place, |log| tail(log, stream, *count, *follow, *json))?;
         }
         LogCommand::Stat { place, json, stream } => {
-            stat(&open(place)?, stream.as_deref(), *json)?;
+            with_log(place, |log| stat(log, stream.as_deref(), *json))?;
         }
         LogCommand::Rm { place, stream } => {
-            let log = open(place)?;
-            log.remove_stream(stream).map_err(|error| log.failed(error))?;
+            with_log(place, |log| log.remove_stream(stream).map_err(|error| log.failed(error)))?;
         }
-        LogCommand::DiscardDamaged { place, stream } => {
-            let log = open(place)?;
+        LogCommand::DiscardDamaged { place, stream } => with_log(place, |log| {
             let end = log.discard_damaged(stream).map_err(|error| log.failed(error))?;
             mention!("{stream} ends at {end}");
-        }
+            Ok(())
+        })?,
+        LogCommand::Permit { dir, group, mode, stream } => permit(dir, stream, group, *mode)?,
         LogCommand::Gc { memory, force } => collect(memory, force)?,
     }
     Ok(0)
+}
+
+/// Permissions in octal.
+pub fn parse_mode(text: &str) -> std::result::Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("give permissions in octal, like 660".into()),
+    }
+}
+
+fn permit(dir: &Path, stream: &str, group: &str, mode: u32) -> Result<()> {
+    let gid = group_number(group)?;
+    let place = format!("--dir {}", dir.display());
+    match log::permit(dir, stream, gid, mode) {
+        Err(error @ LogError::Daemon(_)) => {
+            let error = failed(error);
+            Err(CliError {
+                text: format!("{}. To change this stream, stop it", error.text),
+                ..error
+            })
+        }
+        done => done.map_err(|error| explained(error, &place)),
+    }
+}
+
+/// The number of a group that is given by its name or number.
+fn group_number(group: &str) -> Result<u32> {
+    if let Ok(number) = group.parse() {
+        return Ok(number);
+    }
+    // The C library knows groups that are in no file.
+    let found = Command::new("getent").args(["group", "--", group]).output();
+    let found = found
+        .map_err(|error| CliError::new(format!("getent: {error}; give the group's number")))?;
+    let line = String::from_utf8_lossy(&found.stdout);
+    let number = line.split(':').nth(2).and_then(|number| number.parse().ok());
+    number.ok_or_else(|| {
+        CliError::new(format!("there is no group {group}; to make it: groupadd {group}"))
+    })
 }
 
 fn collect(memory: &Path, force: &[PathBuf]) -> Result<()> {
@@ -193,15 +249,18 @@ impl Deref for Opened {
 
 impl Opened {
     fn failed(&self, error: LogError) -> CliError {
-        let what_to_do = match error {
-            LogError::NotFound(_) => {
-                format!("; to see what there is: onejournal log ls {}", self.place)
-            }
-            _ => String::new(),
-        };
-        let error = failed(error);
-        CliError { text: format!("{}{what_to_do}", error.text), ..error }
+        explained(error, &self.place)
     }
+}
+
+/// The error of a command for one of the log that the options `place` name.
+fn explained(error: LogError, place: &str) -> CliError {
+    let what_to_do = match error {
+        LogError::NotFound(_) => format!("; to see what there is: onejournal log ls {place}"),
+        _ => String::new(),
+    };
+    let error = failed(error);
+    CliError { text: format!("{}{what_to_do}", error.text), ..error }
 }
 
 fn open(place: &Where) -> Result<Opened> {
@@ -226,6 +285,15 @@ fn open(place: &Where) -> Result<Opened> {
     let memory = place.memory.clone().unwrap_or(default.memory.clone());
     let log = Log::open(path, &Options { memory, ..default }).map_err(failed)?;
     Ok(Opened { log, place: format!("--dir {}", path.display()) })
+}
+
+/// Runs a command on a log, and closes it, which removes shared memory that only this process uses.
+fn with_log(place: &Where, command: impl FnOnce(&Opened) -> Result<()>) -> Result<()> {
+    let opened = open(place)?;
+    let done = command(&opened);
+    // Records that cannot be brought to the log files stay in shared memory, where they were before.
+    let _ = opened.log.close();
+    done
 }
 
 fn list(log: &Opened, is_json: bool) -> Result<()> {

@@ -21,7 +21,7 @@ pub struct LogdArgs {
     #[arg(long, value_name = "SOCKET", value_parser = parse_socket)]
     listen: Option<PathBuf>,
     /// Who may connect, as the permissions of the socket
-    #[arg(long, value_name = "MODE", default_value = "666", value_parser = parse_mode)]
+    #[arg(long, value_name = "MODE", default_value = "666", value_parser = log_commands::parse_mode)]
     mode: u32,
     /// Directory on NVRAM for the lanes of a new log
     #[arg(long, value_name = "DIR")]
@@ -65,13 +65,6 @@ fn parse_socket(text: &str) -> std::result::Result<PathBuf, String> {
     match log::names_socket(text) {
         true => Ok(text.into()),
         false => Err("name it socket, NAME.sock or NAME.socket".into()),
-    }
-}
-
-fn parse_mode(text: &str) -> std::result::Result<u32, String> {
-    match u32::from_str_radix(text, 8) {
-        Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err("give permissions in octal, like 660".into()),
     }
 }
 

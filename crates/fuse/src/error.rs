@@ -55,6 +55,12 @@ pub enum MountError {
     /// fusermount3 failed.
     #[error("fusermount3: {0}")]
     Fusermount(String),
+    /// fusermount3 could not open /dev/fuse, and said this.
+    #[error(
+        "fusermount3: {0}; as root, let users open it (chmod 666 /dev/fuse; if it is missing: modprobe fuse), or mount as \
+         root; in a container, give it the device (docker run --device /dev/fuse)"
+    )]
+    FuseDenied(String),
     /// `allow_other` without permission for it.
     #[error("allow_other needs the line user_allow_other in /etc/fuse.conf")]
     NoUserAllowOther,

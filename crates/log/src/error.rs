@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use device::DeviceError;
+use device::{DeviceError, Operation};
 
 use crate::Lsn;
 
@@ -14,7 +14,7 @@ pub type Result<T> = std::result::Result<T, LogError>;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LogError {
     /// The medium failed.
-    #[error("log I/O: {0}")]
+    #[error("log I/O: {0}{step}", step = next_step(.0))]
     Io(Arc<DeviceError>),
     /// Something else of the system failed: a directory, a socket, a lock.
     #[error("{what}: {source}")]
@@ -95,6 +95,16 @@ pub enum Effect {
     Stopped,
     /// The call may have taken effect or not. Read the stream to find out, or make the call again if that does no harm.
     Unknown,
+}
+
+/// What to do after a failed write or flush.
+fn next_step(error: &DeviceError) -> &'static str {
+    match error.operation {
+        Operation::Write | Operation::Flush => {
+            ". What was synced before is not lost. Repair the disk; the error of the next append says how to continue"
+        }
+        Operation::Open | Operation::Read => "",
+    }
 }
 
 impl LogError {

@@ -99,7 +99,7 @@
 //! | [`Denied`](LogError::Denied) | the daemon does not let this user do that | ask the stream's owner |
 //! | [`Incompatible`](LogError::Incompatible) | files of another log or version, or memory that contradicts itself | use the program that wrote them |
 //! | [`Damaged`](LogError::Damaged) | records were durable and cannot be read now | [`Log::salvage`], then [`Log::discard_damaged`] |
-//! | [`Aborted`](LogError::Aborted) | an earlier write failed | close the log and open it again |
+//! | [`Aborted`](LogError::Aborted) | an earlier write failed | repair the disk, then do what the text says: for a stream, [`Log::discard_damaged`] |
 //! | [`Io`](LogError::Io), [`System`](LogError::System) | the medium or the system failed; a sync may have taken effect or not | close the log, open it again and read the end of the stream |
 //! | [`Daemon`](LogError::Daemon) | no daemon answers; the call may have taken effect or not | start the daemon and read the end of the stream |
 //!
@@ -177,6 +177,7 @@ pub use self::log::{Log, names_socket};
 pub use client::ConnectOptions;
 pub use directory::look::Look;
 pub use directory::options::Options;
+pub use directory::permit::permit;
 pub use error::{Effect, LogError, Result};
 pub use format::record::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
 pub use host::{Settings, StreamMeta};

@@ -41,6 +41,11 @@ impl TestDirectory {
         Service::join(&self.path(), &self.options, None).expect("join")
     }
 
+    /// Where its shared memory is.
+    pub(crate) fn memory(&self) -> &std::path::Path {
+        self.memory.path()
+    }
+
     /// How many logs have shared memory.
     pub(crate) fn memory_count(&self) -> usize {
         std::fs::read_dir(self.memory.path()).expect("memory").count()

@@ -68,11 +68,7 @@ fn users_have_their_own_streams_and_what_others_let_them() {
     }
     drop(log);
     server.stop().expect("stop");
-    let path = directory.join("streams/public/stream.json");
-    let mut meta: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(&path).expect("read")).expect("JSON");
-    meta["mode"] = 0o604.into();
-    std::fs::write(&path, meta.to_string()).expect("write");
+    onejournal::permit(&directory, "public", 0, 0o604).expect("no daemon");
     let _server = serve();
     // Where a stranger finds it.
     let program = root.path().join("stranger");
@@ -187,13 +183,7 @@ fn users_of_a_group_use_one_stream_in_turns() {
     std::fs::set_permissions(root.path(), for_all).expect("permissions");
     let program = root.path().join("colleague");
     std::fs::copy(std::env::current_exe().expect("this program"), &program).expect("copy");
-    let permit = |mode: u32| {
-        let path = directory.join("streams/shared/stream.json");
-        let mut meta: serde_json::Value =
-            serde_json::from_slice(&std::fs::read(&path).expect("read")).expect("JSON");
-        (meta["gid"], meta["mode"]) = (GROUP.into(), mode.into());
-        std::fs::write(&path, meta.to_string()).expect("write");
-    };
+    let permit = |mode: u32| onejournal::permit(&directory, "shared", GROUP, mode);
     let colleague = |who: &[&str], may: &str, line: &str| {
         let output = std::process::Command::new("setpriv")
             .args(who)
@@ -219,15 +209,16 @@ fn users_of_a_group_use_one_stream_in_turns() {
     stream.sync(lsn).expect("sync");
     drop((stream, log));
     colleague(&first, "nothing", "");
+    assert!(matches!(permit(0o660), Err(LogError::Daemon(_))), "it has read the permissions");
     server.stop().expect("stop");
-    permit(0o660);
+    permit(0o660).expect("no daemon");
     let server = serve();
     for (who, line) in [(&first, "one"), (&second, "two"), (&first, "three")] {
         colleague(who, "write", line);
     }
     colleague(&other, "nothing", "");
     server.stop().expect("stop");
-    permit(0o640);
+    permit(0o640).expect("no daemon");
     let _server = serve();
     colleague(&second, "read", "four");
     let log = Log::connect(&socket).expect("connect");

@@ -58,7 +58,16 @@ pub struct Disk {
     rings: Option<RingPool>,
     /// Whether `pwritev2(RWF_DSYNC)` is to be used: a file, until a kernel says it cannot.
     dsync: AtomicBool,
+    /// What a write says that finds no room.
+    no_room: &'static str,
 }
+
+/// The same, for each kind of disk.
+const NO_ROOM_FOR_IMAGE: &str = "the file system that holds the image is full, not the volume; free some space there, \
+                                 then unmount and mount again";
+const NO_ROOM_BELOW: &str = "the storage below the block device is full, not the volume; enlarge it, then unmount and \
+                             mount again";
+const NO_ROOM_FOR_FILE: &str = "the file system that holds the file is full; free some space there";
 
 impl Disk {
     /// Opens `path`. Fails when somebody else uses it ("in use"), when it is neither a file
@@ -98,7 +107,22 @@ impl Disk {
         let caches = caches::below(kind, &stat);
         let length = length_of(path, kind, behind, geometry.size_bytes)?;
         let exclusive = Mutex::new(exclusive);
-        Ok(Disk { fd, access, geometry, length, caches, exclusive, _locked: locked, rings, dsync })
+        let no_room = match kind {
+            Kind::File => NO_ROOM_FOR_IMAGE,
+            Kind::Block => NO_ROOM_BELOW,
+        };
+        Ok(Disk {
+            fd,
+            access,
+            geometry,
+            length,
+            caches,
+            exclusive,
+            _locked: locked,
+            rings,
+            dsync,
+            no_room,
+        })
     }
 
     /// The regular file `fd`, open for reading and writing, together with other processes: nobody is kept away, so they
@@ -112,7 +136,8 @@ impl Disk {
         let length = Some(Length::of_itself(geometry.size_bytes));
         let exclusive = Mutex::new(None);
         let (rings, _locked) = (None, None);
-        Ok(Disk { fd, access, geometry, length, caches, exclusive, _locked, rings, dsync })
+        let no_room = NO_ROOM_FOR_FILE;
+        Ok(Disk { fd, access, geometry, length, caches, exclusive, _locked, rings, dsync, no_room })
     }
 
     /// Gives up the claim against the kernel's own users, so that a `fuseblk` mount can claim
@@ -173,7 +198,17 @@ impl Disk {
     fn write_any(&self, offset: u64, data: &[u8], durable: bool) -> Result<()> {
         self.check(Operation::Write, offset, data.len())?;
         self.with_aligned(data, |data| self.write_aligned(offset, data, durable))
-            .map_err(|e| DeviceError::new(Operation::Write, offset, data.len(), e))
+            .map_err(|e| DeviceError::new(Operation::Write, offset, data.len(), self.explained(e)))
+    }
+
+    /// Says which storage is full. A reader of the error may think of the volume on this disk.
+    fn explained(&self, error: io::Error) -> io::Error {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                io::Error::new(error.kind(), format!("{error}: {}", self.no_room))
+            }
+            _ => error,
+        }
     }
 
     fn with_aligned<T>(&self, data: &[u8], write: impl FnOnce(&[u8]) -> T) -> T {
@@ -280,13 +315,14 @@ impl BlockDevice for Disk {
             return Some(Err(DeviceError::new(Operation::Write, offset, data.len(), error)));
         }
         let written = self.with_aligned(data, |data| self.write_one_request(offset, data))?;
-        Some(written.map_err(|e| DeviceError::new(Operation::Write, offset, data.len(), e)))
+        let failed = |e| DeviceError::new(Operation::Write, offset, data.len(), self.explained(e));
+        Some(written.map_err(failed))
     }
 
     fn flush(&self) -> Result<()> {
         sync_data(self.fd.as_fd())
             .and_then(|()| self.check_length())
-            .map_err(|e| DeviceError::new(Operation::Flush, 0, 0, e))
+            .map_err(|e| DeviceError::new(Operation::Flush, 0, 0, self.explained(e)))
     }
 }
 

@@ -297,9 +297,11 @@ fn fusermount_error(message: &str) -> MountError {
     if message.contains("user_allow_other") {
         return MountError::NoUserAllowOther;
     }
-    match message.trim() {
+    let message = message.trim().trim_start_matches("fusermount3: ").to_owned();
+    match message.as_str() {
         "" => MountError::Fusermount("failed without a word".into()),
-        message => MountError::Fusermount(message.trim_start_matches("fusermount3: ").to_owned()),
+        text if text.contains("/dev/fuse") => MountError::FuseDenied(message),
+        _ => MountError::Fusermount(message),
     }
 }
 
@@ -400,5 +402,16 @@ mod tests {
             fusermount_error(text).to_string(),
             "fusermount3: mount failed: Operation not permitted"
         );
+    }
+
+    #[test]
+    fn a_device_that_users_may_not_open_is_explained() {
+        let text = "fusermount3: failed to open /dev/fuse: Permission denied\n";
+        let message = fusermount_error(text).to_string();
+        let (said, advice) = message.split_once("; ").unwrap();
+        assert_eq!(said, "fusermount3: failed to open /dev/fuse: Permission denied");
+        for command in ["modprobe fuse", "chmod 666 /dev/fuse", "docker run --device /dev/fuse"] {
+            assert!(advice.contains(command), "{message}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod incarnation;
 pub(crate) mod look;
 pub(crate) mod options;
+pub(crate) mod permit;
 pub(crate) mod served;
 pub(crate) mod service_directory;
 pub(crate) mod slots;

@@ -51,7 +51,7 @@ use crate::words::{CLIENT_COUNT_MAX, ChunkState, Client, Control, LaneWords, STR
 use crate::{LogError, Result, StreamId, StreamName, clock};
 
 /// What a stream's directory has when there is a stream.
-const META: &str = "stream.json";
+pub(crate) const META: &str = "stream.json";
 const USN_LIMIT: &str = "usn-limit";
 
 /// A service's directory, joined by this process.
@@ -265,7 +265,7 @@ fn lane_name(stream: u32) -> String {
 }
 
 /// What is known of the stream in `folder`; `None`: it is being made, or removed.
-fn meta_in(folder: &Folder) -> Result<Option<StreamMeta>> {
+pub(crate) fn meta_in(folder: &Folder) -> Result<Option<StreamMeta>> {
     let text = folder.read(META).map_err(within(folder, META))?;
     text.map(|text| parse(&folder.at(META), &text)).transpose()
 }

@@ -104,7 +104,11 @@ impl Service {
     fn check_group(&self) -> Result<()> {
         match self.control.is_aborted() {
             false => self.control.check(),
-            true => Err(LogError::Aborted("the group log could not be written".into())),
+            true => Err(LogError::Aborted(
+                "the group log could not be written. Nothing that was synced is lost: repair the disk, end all programs \
+                 that use the log, then run onejournal log gc"
+                    .into(),
+            )),
         }
     }
 

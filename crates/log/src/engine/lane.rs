@@ -193,7 +193,10 @@ impl Lane {
     pub(crate) fn check(&self) -> Result<()> {
         let why = match self.words.aborted() {
             None => return self.words.check(),
-            Some(Abort::Io) => "its log files could not be written",
+            Some(Abort::Io) => {
+                "its log files could not be written. Nothing that was appended is lost: repair the disk, then run \
+                 onejournal log discard-damaged, which brings it to them"
+            }
             Some(Abort::Removed) => "it was removed: open it again, which makes a new one",
             Some(Abort::Lane) => {
                 "its writer's memory is damaged. What is in its log files can be read; to write it again, run \

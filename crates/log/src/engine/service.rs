@@ -434,9 +434,7 @@ mod tests {
             let lsn = service.with_writer(lane, append).expect("append");
             service.sync(lane, lsn).expect("sync");
         }
-        let error = std::io::Error::other("broken");
-        let error = device::DeviceError::new(device::Operation::Write, 0, 0, error);
-        lanes[0].abort_after(&LogError::from(error));
+        lanes[0].abort_after(&refused_write());
         for _ in 0..2 {
             service.empty_group().expect("the failed one is quarantined");
         }
@@ -448,5 +446,61 @@ mod tests {
             assert_eq!(stream.read_from(stream.head()).expect("reader").count(), 1, "{name}");
         }
         assert!(!test_dir.path().join("streams/failed/kept").exists());
+    }
+
+    /// An error of a disk that refuses a write.
+    fn refused_write() -> LogError {
+        let source = std::io::Error::other("broken");
+        device::DeviceError::new(device::Operation::Write, 0, 512, source).into()
+    }
+
+    #[test]
+    fn a_stream_whose_files_failed_says_what_brings_all_of_it_back() {
+        let test_dir = TestDirectory::new();
+        let log = test_dir.open();
+        let stream = log.stream("a").expect("stream");
+        for number in 0..20u32 {
+            stream.append(&number.to_le_bytes()).expect("append");
+        }
+        log.lane("a").abort_after(&refused_write());
+        let error = stream.append(b"x").expect_err("its files failed").to_string();
+        assert!(error.contains("run onejournal log discard-damaged"), "{error}");
+        drop((stream, log));
+        let log = test_dir.open();
+        log.discard_damaged("a").expect("the disk is repaired");
+        let stream = log.stream("a").expect("stream");
+        assert_eq!(stream.read_from(stream.head()).expect("reader").count(), 20);
+        stream.append(b"as ever").and_then(|lsn| stream.sync(lsn)).expect("append");
+    }
+
+    #[test]
+    fn a_group_log_that_failed_says_what_brings_all_of_it_back() {
+        let test_dir = TestDirectory::new();
+        let log = test_dir.open();
+        let stream = log.stream("a").expect("stream");
+        let lsn = stream.append(b"synced").expect("append");
+        stream.sync(lsn).expect("sync");
+        let lsn = stream.append(b"appended").expect("append");
+        log.service().control.abort();
+        let error = stream.sync(lsn).expect_err("the group log failed").to_string();
+        assert!(error.contains("run onejournal log gc"), "{error}");
+        drop((stream, log));
+        let found = crate::collect_orphans(test_dir.memory(), &[], |_| false).expect("look");
+        let [crate::Orphan { outcome: crate::Outcome::BroughtHome(_), .. }] = &*found else {
+            panic!("{found:?}");
+        };
+        let log = test_dir.open();
+        let stream = log.stream("a").expect("stream");
+        assert_eq!(stream.read_from(stream.head()).expect("reader").count(), 2);
+        stream.append(b"as ever").and_then(|lsn| stream.sync(lsn)).expect("append");
+    }
+
+    #[test]
+    fn a_failed_write_says_that_nothing_synced_is_lost() {
+        let error = refused_write().to_string();
+        assert!(error.contains("What was synced before is not lost. Repair the disk"), "{error}");
+        let read =
+            device::DeviceError::new(device::Operation::Read, 0, 512, std::io::Error::other("no"));
+        assert!(LogError::from(read).to_string().ends_with(": no"));
     }
 }

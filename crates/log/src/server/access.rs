@@ -47,15 +47,23 @@ pub(super) fn check(name: &StreamName, meta: &StreamMeta, peer: &Peer, wish: Wis
     match is_trusted(peer.uid) || allows(meta, peer, wish) {
         true => Ok(()),
         false => {
-            let wish = match wish {
+            let advice = match wish {
+                Wish::Own => {
+                    ", and only that user, the daemon's user and root may do that".to_owned()
+                }
+                _ => format!(
+                    ". To let a group in, stop the daemon and run: onejournal log permit --dir DIR --group GROUP {name}, \
+                     where DIR is the directory of the log"
+                ),
+            };
+            let doing = match wish {
                 Wish::Read => "reading",
                 Wish::Write => "writing",
                 Wish::Know => "opening",
                 Wish::Own => "removing or repairing",
             };
             Err(LogError::Denied(format!(
-                "stream {name}: {wish}, as user {}; user {} made it. To permit others, stop the daemon and change owner, \
-                 group or mode in the log's streams/{name}/stream.json",
+                "stream {name}: {doing}, as user {}; user {} made it{advice}",
                 peer.uid, meta.uid
             )))
         }

@@ -355,3 +355,28 @@ fn regression_a_loop_device_whose_file_was_cut_is_written_no_more() {
         assert!(error.contains("was made shorter"), "{error}");
     }
 }
+
+#[test]
+fn an_error_for_want_of_room_says_which_storage_is_full() {
+    let full = || io::Error::from(Errno::NOSPC);
+    let file = backing();
+    let image = Disk::open(file.path(), Access::ReadWrite).expect("open");
+    let error = image.explained(full());
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    let text = error.to_string();
+    assert!(text.starts_with("No space left on device"), "{text}");
+    assert!(
+        text.contains("the file system that holds the image is full, not the volume"),
+        "{text}"
+    );
+    assert_eq!(image.explained(io::Error::other("broken")).to_string(), "broken");
+    drop(image);
+    let shared = Disk::share(file.path(), file.reopen().expect("open").into()).expect("share");
+    let text = shared.explained(full()).to_string();
+    assert!(text.contains("holds the file is full") && !text.contains("volume"), "{text}");
+    drop(shared);
+    let Some(device) = attach(file.as_file()) else { return };
+    let disk = Disk::open(device.path(), Access::ReadWrite).expect("open");
+    let text = disk.explained(full()).to_string();
+    assert!(text.contains("the storage below the block device is full"), "{text}");
+}
