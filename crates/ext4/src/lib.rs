@@ -65,6 +65,8 @@
 
 mod alloc;
 mod attr;
+#[cfg(test)]
+mod bench;
 mod data_mode;
 mod dir;
 mod error;
