@@ -24,6 +24,8 @@ mod flush_limit;
 mod forgets;
 #[cfg(test)]
 mod fuzz_test;
+#[cfg(test)]
+mod harness;
 mod operations;
 mod serve;
 mod spending;

@@ -244,3 +244,36 @@ impl Call<'_, '_> {
         Ok(self.reply.push(&LseekOut { offset })?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ext4::DataMode;
+    use fuse::Answer;
+    use fuse::abi::WriteIn;
+    use zerocopy::IntoBytes;
+
+    use crate::adapter::harness::{adapter, full, serve};
+
+    /// The kernel takes an answer about pages that it writes back for success, however much was written.
+    #[test]
+    fn regression_pages_that_find_no_space_are_an_error() {
+        let adapter = adapter(DataMode::Journal);
+        let (new, rest) = {
+            let volume = adapter.volume.read();
+            let volume = volume.as_ref().unwrap();
+            let (old, new, size_bytes) = full(volume);
+            let size_bytes = Some(size_bytes.saturating_sub(5 * 4096));
+            volume.set_attr(old, &ext4::SetAttr { size_bytes, ..Default::default() }).unwrap();
+            volume.sync().unwrap();
+            (new, vec![8; 1 << 16])
+        };
+        let request = |write_flags| {
+            let write = WriteIn { size: 1 << 16, write_flags, ..WriteIn::default() };
+            [write.as_bytes(), &rest].concat()
+        };
+        let no_space = Answer::Failed(rustix::io::Errno::NOSPC);
+        assert_eq!(serve(&adapter, 16, new, &request(fuse::abi::WRITE_CACHE)), no_space);
+        assert_eq!(serve(&adapter, 16, new, &request(0)), Answer::Done, "a short write is one");
+        adapter.close().unwrap();
+    }
+}

@@ -180,15 +180,12 @@ impl Call<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use device::MemoryDevice;
     use ext4::DataMode;
     use fuse::abi::InHeader;
     use fuse::{Body, Reply};
 
     use super::*;
-    use crate::adapter::fuzz_test::{adapter, image};
+    use crate::adapter::harness::adapter;
 
     /// The mode of a new file in a set-group-ID directory of group 500, made by this caller.
     fn mode_of_program(adapter: &crate::adapter::Adapter, caller: InHeader, mode: u16) -> u16 {
@@ -215,9 +212,7 @@ mod tests {
 
     #[test]
     fn a_program_with_the_group_of_its_directory_is_for_its_members_to_make() {
-        let bytes = std::fs::read(image().path()).unwrap();
-        let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
-        let adapter = adapter(device, DataMode::Auto);
+        let adapter = adapter(DataMode::Auto);
         // Of no process that can be looked at: the groups are not known.
         let caller = |uid, gid| InHeader { uid, gid, ..InHeader::default() };
         assert_eq!(mode_of_program(&adapter, caller(1000, 100), 0o2755), 0o755);
