@@ -94,7 +94,7 @@ impl Sources {
         let copy = system.dir.join("large");
         let write = dd(&self.large, &copy).arg("conv=fsync");
         measure_one(&Key::case(LARGE, "write"), write, system, samples)?;
-        std::fs::write("/proc/sys/vm/drop_caches", "3").map_err(Error::io("drop_caches"))?;
+        crate::lab::drop_caches()?;
         let read = dd(&copy, Path::new("/dev/null"));
         measure_one(&Key::case(LARGE, "read"), read, system, samples)?;
         std::fs::remove_file(&copy).map_err(Error::at(&copy))?;
@@ -116,13 +116,15 @@ fn dd(from: &Path, to: &Path) -> Program {
 
 /// The program's time, and the requests that it takes.
 fn measure_one(key: &Key, program: Program, system: &Running, samples: &mut Samples) -> Result<()> {
-    let (before, start) = (system.fuse_requests()?, Instant::now());
-    program.run()?;
-    samples.add(key, &system.name, TIME, start.elapsed().as_secs_f64());
-    if before.is_some() {
-        samples.count_named(key, &system.name, TIME, 1, &[]);
+    let (seconds, asked) = system.during(|| {
+        let start = Instant::now();
+        program.run()?;
+        Ok(start.elapsed().as_secs_f64())
+    })?;
+    samples.add(key, &system.name, TIME, seconds);
+    if let Some(requests) = asked.fuse_requests {
+        samples.count_named(key, &system.name, TIME, 1, &[("FUSE requests", requests)]);
     }
-    samples.count_requests(key, &system.name, TIME, (before, system.fuse_requests()?));
     Ok(())
 }
 

@@ -104,7 +104,7 @@ fn on_device(
     let mut rng = scale.rng();
     let mut watch = Watch::begin(lab, &running)?;
     for round in 0..scale.rounds() {
-        eprintln!("onejournal-bench: round {} of {} on {device}", round + 1, scale.rounds());
+        scale.say_round(round, device);
         for (case, sync) in EVERY.into_iter().step_by(scale.pick(4, 1)) {
             let key = Key::case(device.to_string(), case);
             // The same for all systems, but other bytes than before: what did not change is no work for a journal of deltas.

@@ -90,7 +90,7 @@ fn on_device(
     let mut watch = Watch::begin(lab, &running)?;
     for round in 0..scale.rounds() {
         for (panel, journal_mode, size) in panels(device, sizes) {
-            eprintln!("onejournal-bench: round {} of {}: {panel}", round + 1, scale.rounds());
+            scale.say_round(round, &panel);
             let case = Case { panel, journal_mode, size };
             case.round(lab, &running, &mut rng, samples)?;
         }
