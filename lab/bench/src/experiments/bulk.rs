@@ -20,7 +20,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "`tar` unpacks a tree of small files and `rm` removes it, each with a sync of the file system behind it; `dd` writes a large \
             file in pieces of 1 MiB with an fsync at the end, and reads it back when no cache holds it. The device is memory behind \
             a loop device: what is measured is the file system, with the requests of the kernel that OneJournal answers. With \
-            *writeback_cache* the kernel collects what is written.",
+            *order=sync* the kernel collects what is written.",
     paper_claim: "",
     goal: "0.7 of the speed of ext4 ordered for the large file, 0.5 for small ones; faster than fuse2fs.",
     run,
@@ -41,7 +41,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         Box::new(OneJournal::new().data("ordered")),
         Box::new(OneJournal::new().without_uring()),
         Box::new(OneJournal::new()),
-        Box::new(OneJournal::new().writeback_cache()),
+        Box::new(OneJournal::new().order_sync()),
     ];
     for device in scale.devices(&["memory"]) {
         let site = Site::new(&device, scale.pick(384, 1536));
@@ -155,7 +155,7 @@ fn judge(section: &mut Section, samples: &Samples, has_fuse2fs: bool) -> Result<
     if has_fuse2fs {
         peers.push((Fuse2fs.name(), 1.0, 1.0));
     }
-    let variants = [ours.clone(), ours.writeback_cache()].map(|ours| ours.name());
+    let variants = [ours.clone(), ours.order_sync()].map(|ours| ours.name());
     for ((peer, small, large), ours) in
         peers.iter().flat_map(|peer| variants.iter().map(move |ours| (peer, ours)))
     {

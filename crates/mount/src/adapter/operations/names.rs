@@ -9,6 +9,7 @@ use crate::adapter::atomic::writes::AtomicSizes;
 use crate::adapter::call::Call;
 use crate::adapter::failure::Outcome;
 use crate::convert::{entry_out, inode_of, kind_of_mode, negative_entry, permissions};
+use crate::session_options::Order;
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
@@ -166,12 +167,51 @@ impl Call<'_, '_> {
         let (parent, new_parent) = (self.ino()?, inode_of(new_parent)?);
         let name = self.body.take_name()?;
         let new_name = self.body.take_name()?;
+        match how {
+            RenameHow::Replace => {
+                self.flush_before_replacing((parent, name), (new_parent, new_name))?
+            }
+            RenameHow::Exchange => {
+                self.flush_before_replacing((parent, name), (new_parent, new_name))?;
+                self.flush_before_replacing((new_parent, new_name), (parent, name))?;
+            }
+            RenameHow::NoReplace | RenameHow::Whiteout(_) => {}
+        }
         Ok(self.volume.rename(parent, name, new_parent, new_name, how)?)
+    }
+
+    /// Programs write a file and rename it over another one, often without a sync and before they close it. After
+    /// a crash the name has the content of one of the two. (ext4 sees to it by `auto_da_alloc`.)
+    fn flush_before_replacing(&self, from: (InodeNo, &[u8]), over: (InodeNo, &[u8])) -> Outcome {
+        if self.adapter.order() == Order::History {
+            return Ok(());
+        }
+        // The kernel holds the locks of both directories.
+        if let (Some(file), Some(_)) = (self.peek(from)?, self.peek(over)?) {
+            self.flush_before_naming(&file)?;
+        }
+        Ok(())
+    }
+
+    /// What has this name, without a lookup of the kernel's.
+    fn peek(&self, (parent, name): (InodeNo, &[u8])) -> ext4::Result<Option<Attr>> {
+        match self.volume.lookup(parent, name) {
+            Ok(attr) => {
+                self.volume.forget(attr.ino, 1);
+                Ok(Some(attr))
+            }
+            Err(Error::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) fn link(&mut self) -> Outcome {
         let link: LinkIn = self.body.take()?;
         let name = self.body.take_name()?;
+        let file = self.volume.get_attr(inode_of(link.oldnodeid)?)?;
+        if file.link_count == 0 {
+            self.flush_before_naming(&file)?;
+        }
         let atomic_sizes = self.atomic_sizes();
         let attr = self.volume.link(inode_of(link.oldnodeid)?, self.ino()?, name)?;
         self.push_entry(&attr, &atomic_sizes)

@@ -27,7 +27,7 @@ fn contenders() -> Vec<Contender> {
         Contender::new(OneJournal::new()),
         Contender::new(nvram()),
         Contender::new(nvram().option("delta=xor-lzo")),
-        Contender::new(nvram().option("writeback_cache")),
+        Contender::new(nvram().option("order=sync")),
         Contender::new(nvram().option("atomic_writes")).only("PERSIST"),
         Contender::new(SqliteExtension(Box::new(nvram()), Log::BesideDatabase)).only("WAL"),
         Contender::new(SqliteExtension(Box::new(Ext4::ordered()), Log::Nvram)),
