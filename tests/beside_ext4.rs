@@ -132,7 +132,7 @@ for f in store, write:
 
 #[test]
 fn pages_that_are_written_back_use_the_space_of_the_files_owner() {
-    for (options, how) in [("", "direct"), ("writeback_cache", "cached")] {
+    for (options, how) in [("", "direct"), ("order=sync", "cached")] {
         let Some(ours) = Ours::new("64M", &["-m", "10"], options) else { return };
         let program = WRITTEN_BACK.replace("sys.argv[2]", &format!("'{how}'"));
         let told = told(&program, &ours.scratch.dir());

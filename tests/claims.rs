@@ -50,11 +50,6 @@ fn readers_refuse(target: &Path) {
     onejournal(["fsck", "-n", text(target)]).refused(OPERATIONAL, "in use");
 }
 
-fn losetup(arguments: &[&str]) -> Loop {
-    let arguments = ["--find", "--show"].iter().chain(arguments);
-    Loop { path: system("losetup", arguments).good().trim().into() }
-}
-
 #[test]
 fn regression_an_image_is_mounted_once_by_whatever_way() {
     let Some(mut scratch) = Scratch::new() else { return };
@@ -67,8 +62,8 @@ fn regression_an_image_is_mounted_once_by_whatever_way() {
     fs::write(&bound, "").unwrap();
     system("mount", ["--bind", text(&image), text(&bound)]).good();
     let _bound = Bound(bound.clone());
-    let (first, second) = (losetup(&[text(&image)]), losetup(&[text(&image)]));
-    let on_loop = losetup(&[text(&second.path)]);
+    let (first, second) = (Loop::with(&[text(&image)]), Loop::with(&[text(&image)]));
+    let on_loop = Loop::with(&[text(&second.path)]);
     let ways =
         [image, link, hard, bound, first.path.clone(), second.path.clone(), on_loop.path.clone()];
     for holder in [0, 2, 3, 4, 6] {
@@ -124,7 +119,7 @@ impl Drop for Bound {
 fn regression_what_the_kernel_has_mounted_through_a_loop_device_is_in_use_by_every_way() {
     let Some(mut scratch) = Scratch::new() else { return };
     let image = scratch.image();
-    let (first, second) = (losetup(&[text(&image)]), losetup(&[text(&image)]));
+    let (first, second) = (Loop::with(&[text(&image)]), Loop::with(&[text(&image)]));
     let kernel = TempMount::new(&["-t", "ext4", text(&first.path)], &scratch.root().join("k"));
     let whose = format!("mounted on {} as ext4 ({})", kernel.dir.display(), first.path.display());
     for way in [&image, &first.path, &second.path] {
@@ -202,13 +197,13 @@ fn partitions_and_spans_exclude_each_other_only_where_they_overlap() {
         return;
     }
     let image = partitioned(&scratch);
-    let disk = losetup(&[text(&image)]);
+    let disk = Loop::with(&[text(&image)]);
     let _partitions = Partitions::of(&disk.path);
     let partition = |number: u32| PathBuf::from(format!("{}p{number}", disk.path.display()));
     let (first, second) = (partition(1), partition(2));
-    let span = |start: &str| losetup(&["--offset", start, "--sizelimit", "64M", text(&image)]);
+    let span = |start: &str| Loop::with(&["--offset", start, "--sizelimit", "64M", text(&image)]);
     let (first_span, second_span) = (span("1M"), span("65M"));
-    let (on_first, on_second) = (losetup(&[text(&first)]), losetup(&[text(&second)]));
+    let (on_first, on_second) = (Loop::with(&[text(&first)]), Loop::with(&[text(&second)]));
     let same = [
         [first.clone(), first_span.path.clone(), on_first.path.clone()],
         [second.clone(), second_span.path.clone(), on_second.path.clone()],
@@ -245,7 +240,7 @@ fn the_file_of_a_loop_device_is_known_without_its_name() {
     let (image, hard, moved) =
         (scratch.image(), scratch.root().join("hard"), scratch.root().join("moved"));
     fs::hard_link(&image, &hard).unwrap();
-    let (first, second) = (losetup(&[text(&image)]), losetup(&[text(&hard)]));
+    let (first, second) = (Loop::with(&[text(&image)]), Loop::with(&[text(&hard)]));
     fs::rename(&image, &moved).unwrap();
     fs::remove_file(&moved).unwrap();
     let file = fs::read_to_string(format!("/sys/block/{}/loop/backing_file", name(&first.path)));
@@ -285,7 +280,7 @@ fn a_claim_holds_across_namespaces() {
         return;
     }
     let image = scratch.image();
-    let device = losetup(&[text(&image)]);
+    let device = Loop::with(&[text(&image)]);
     for holder in [&image, &device.path] {
         scratch.mount_target(holder, "");
         for (hide, way) in [(false, &image), (false, &device.path), (true, &device.path)] {
@@ -305,7 +300,7 @@ fn regression_nobody_gets_a_volume_while_it_is_checked_or_made() {
         return;
     }
     let (image, root) = (scratch.image(), scratch.root());
-    let device = losetup(&[text(&image)]);
+    let device = Loop::with(&[text(&image)]);
     for (tool, command) in [("e2fsck", &["fsck"][..]), ("mke2fs", &["mkfs", "--force"])] {
         let real = system("sh", ["-c", &format!("PATH=$PATH:/usr/sbin command -v {tool}")]).good();
         let real = Path::new(real.trim());

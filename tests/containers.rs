@@ -38,7 +38,7 @@ tell(sorted(os.listdir('dir')))
 
 #[test]
 fn files_without_a_name() {
-    for options in ["", "atomic_writes", "writeback_cache"] {
+    for options in ["", "atomic_writes", "order=sync"] {
         let Some(told) = told_by_both(UNNAMED, "64M", &[], options) else { return };
         assert!(told.contains("again ENOENT"), "{told}");
         assert!(told.contains("exclusive ENOENT"), "{told}");

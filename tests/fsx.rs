@@ -226,13 +226,13 @@ fn a_file_holds_what_its_model_holds_with_ordered_data() {
 }
 
 #[test]
-fn a_file_holds_what_its_model_holds_with_a_writeback_cache() {
-    exercise("commit=1,writeback_cache", 13);
+fn a_file_holds_what_its_model_holds_with_order_sync() {
+    exercise("commit=1,order=sync", 13);
 }
 
 #[test]
-fn a_file_holds_what_its_model_holds_with_ordered_data_and_a_writeback_cache() {
-    exercise("commit=1,data=ordered,writeback_cache", 14);
+fn a_file_holds_what_its_model_holds_with_ordered_data_and_order_sync() {
+    exercise("commit=1,data=ordered,order=sync", 14);
 }
 
 /// Errors that random operations run into; any other one is a failure.

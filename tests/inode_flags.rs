@@ -229,7 +229,7 @@ fn regression_what_was_written_before_a_file_became_immutable_is_there() {
     if !has("chattr") {
         return;
     }
-    for options in ["", "writeback_cache", "threads=2", "atomic_writes"] {
+    for options in ["", "order=sync", "threads=2", "atomic_writes"] {
         let Some(mut scratch) = Scratch::mounted(options) else { return };
         let Some(mut peer) = Peer::new(&scratch.dir()) else { return };
         peer.good(PREPARE);
@@ -265,7 +265,7 @@ fn files_become_immutable_side_by_side() {
     if !has("chattr") {
         return;
     }
-    for options in ["threads=1", "threads=2", "atomic_writes", "writeback_cache"] {
+    for options in ["threads=1", "threads=2", "atomic_writes", "order=sync"] {
         let Some(mut scratch) = Scratch::mounted(options) else { return };
         let Some(mut peer) = Peer::new(&scratch.dir()) else { return };
         peer.good(PREPARE);

@@ -26,11 +26,6 @@ impl OnTmpfs {
     }
 }
 
-fn write_synced(scratch: &Scratch, name: &str) {
-    fs::write(scratch.path(name), name).unwrap();
-    File::open(scratch.path(name)).unwrap().sync_all().unwrap();
-}
-
 fn mount(scratch: &Scratch, options: &str) -> support::Ran {
     let (image, dir) = (scratch.image(), scratch.dir());
     onejournal(["mount", "-o", options, image.to_str().unwrap(), dir.to_str().unwrap()])
@@ -50,7 +45,7 @@ fn a_killed_mount_is_recovered_from_nvram() {
     scratch.mount(&journal.options());
     let home_flushes = scratch.counter("device_flushes");
     for index in 0..20 {
-        write_synced(&scratch, &format!("f{index}"));
+        scratch.write_synced(&format!("f{index}"));
     }
     assert_eq!(scratch.stat()["durability"], "process");
     assert_eq!(scratch.counter("device_flushes"), home_flushes, "no flush of the volume");
@@ -85,7 +80,7 @@ fn fsck_and_dump_take_the_journal() {
     let Some(mut scratch) = Scratch::new() else { return };
     let journal = OnTmpfs::new();
     scratch.mount(&journal.options());
-    write_synced(&scratch, "f");
+    scratch.write_synced("f");
     scratch.kill();
     let (image, path) = (scratch.image(), journal.path.to_str().unwrap());
     let dumped = onejournal(["dump", "--journal", path, image.to_str().unwrap()]).good();
@@ -111,7 +106,7 @@ fn a_small_journal_is_recovered_with_any_number_of_regions() {
     for (regions, by_fsck) in [("2", true), ("2", false), ("3", true), ("3", false)] {
         let name = format!("{regions}-{by_fsck}");
         scratch.mount(&format!("{options},regions={regions}"));
-        write_synced(&scratch, &name);
+        scratch.write_synced(&name);
         scratch.kill();
         let dumped = onejournal(["dump", "--journal", path, text(&scratch.image())]).good();
         assert!(dumped.contains(&format!("regions     {regions} of")), "{dumped}");
@@ -132,7 +127,7 @@ fn a_lost_journal_can_be_given_up() {
     let Some(mut scratch) = Scratch::new() else { return };
     let journal = OnTmpfs::new();
     scratch.mount(&journal.options());
-    write_synced(&scratch, "f");
+    scratch.write_synced("f");
     scratch.kill();
     fs::remove_file(&journal.path).unwrap();
     let image = scratch.image();
@@ -150,12 +145,12 @@ fn an_old_copy_of_the_journal_is_refused() {
     let Some(mut scratch) = Scratch::new() else { return };
     let (journal, copy) = (OnTmpfs::new(), OnTmpfs::new());
     scratch.mount(&journal.options());
-    write_synced(&scratch, "old");
+    scratch.write_synced("old");
     fs::copy(&journal.path, &copy.path).unwrap();
     scratch.umount();
     scratch.mount(&journal.options());
     fs::remove_file(scratch.path("old")).unwrap();
-    write_synced(&scratch, "new");
+    scratch.write_synced("new");
     scratch.kill();
     let (image, path) = (scratch.image(), copy.path.to_str().unwrap());
     mount(&scratch, &copy.options()).refused(8, "old copy");
@@ -177,7 +172,7 @@ fn a_journal_in_a_file_and_on_a_device() {
     let of_device = format!("journal={},commit=300", device.path.display());
     for (options, name) in [(of_file, "a"), (of_device, "b")] {
         scratch.mount(&options);
-        write_synced(&scratch, name);
+        scratch.write_synced(name);
         scratch.kill();
         mount(&scratch, "commit=300").refused(8, "elsewhere");
         scratch.mount(&options);
@@ -219,7 +214,7 @@ fn slower_memory_is_slower_and_a_small_journal_is_reused() {
     scratch.mount(&journal.options()); // Writes the whole journal once, without the latency.
     scratch.remount(&format!("{},regions=2,journal_latency=100000", journal.options()));
     let started = std::time::Instant::now();
-    write_synced(&scratch, "f");
+    scratch.write_synced("f");
     // At least three lines of a tenth of a millisecond.
     assert!(started.elapsed() >= std::time::Duration::from_micros(300));
     scratch.remount(&format!("{},regions=2", journal.options()));
@@ -275,7 +270,7 @@ fn a_journal_on_another_partition_of_the_volumes_disk() {
     onejournal(["mkfs", volume.to_str().unwrap()]).good();
     let options = format!("journal={},commit=300", journal.display());
     scratch.mount_target(&volume, &options);
-    write_synced(&scratch, "f");
+    scratch.write_synced("f");
     scratch.kill();
     scratch.mount_target(&volume, &options);
     assert_eq!(fs::read_to_string(scratch.path("f")).unwrap(), "f");

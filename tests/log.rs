@@ -2,55 +2,44 @@
 
 use std::io::Read;
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use log::{Log, Lsn};
+use onejournal_testing::ServiceDirectories;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_onejournal");
 
 /// A daemon in a directory of its own, with its memory and NVRAM in another.
 struct Daemon {
-    root: tempfile::TempDir,
-    memory: tempfile::TempDir,
+    directories: ServiceDirectories,
     child: Option<Child>,
 }
 
 impl Daemon {
     fn start() -> Daemon {
-        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-        std::fs::create_dir(memory.path().join("nvram")).expect("directory");
-        let mut daemon =
-            Daemon { root: tempfile::tempdir().expect("directory"), memory, child: None };
+        let mut daemon = Daemon { directories: ServiceDirectories::new(), child: None };
         daemon.serve();
         daemon
     }
 
-    fn directory(&self) -> PathBuf {
-        self.root.path().join("log")
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.root.path().join("socket")
-    }
-
     /// Starts the program, and waits until it says that it is ready.
     fn serve(&mut self) {
-        let notify = self.root.path().join("notify");
+        let notify = self.directories.root.path().join("notify");
         let _ = std::fs::remove_file(&notify);
         let told = UnixDatagram::bind(&notify).expect("socket");
         told.set_read_timeout(Some(Duration::from_secs(120))).expect("timeout");
         let child = Command::new(PROGRAM)
             .arg("logd")
             .arg("--dir")
-            .arg(self.directory())
+            .arg(self.directories.log())
             .arg("--listen")
-            .arg(self.socket())
+            .arg(self.directories.socket())
             .arg("--nvram")
-            .arg(self.memory.path().join("nvram"))
+            .arg(self.directories.nvram())
             .args(["--durability", "process", "--pool", "1M", "--memory"])
-            .arg(self.memory.path())
+            .arg(self.directories.memory.path())
             .env("NOTIFY_SOCKET", &notify)
             .spawn()
             .expect("start");
@@ -70,15 +59,15 @@ impl Daemon {
     fn log(&self, arguments: &[&str]) -> Output {
         let (command, rest) = arguments.split_first().expect("a command");
         let mut program = Command::new(PROGRAM);
-        program.args(["log", command, "--socket"]).arg(self.socket()).args(rest);
+        program.args(["log", command, "--socket"]).arg(self.directories.socket()).args(rest);
         program.output().expect("run")
     }
 
     fn log_directory(&self, arguments: &[&str]) -> Output {
         let (command, rest) = arguments.split_first().expect("a command");
         let mut program = Command::new(PROGRAM);
-        program.args(["log", command, "--dir"]).arg(self.directory());
-        program.arg("--memory").arg(self.memory.path()).args(rest);
+        program.args(["log", command, "--dir"]).arg(self.directories.log());
+        program.arg("--memory").arg(self.directories.memory.path()).args(rest);
         program.output().expect("run")
     }
 }
@@ -109,8 +98,8 @@ fn append(socket: &Path, name: &str, numbers: std::ops::Range<u64>) {
 #[test]
 fn streams_are_listed_printed_followed_and_removed() {
     let mut daemon = Daemon::start();
-    append(&daemon.socket(), "one", 0..20);
-    append(&daemon.socket(), "two", 0..3);
+    append(&daemon.directories.socket(), "one", 0..20);
+    append(&daemon.directories.socket(), "two", 0..3);
     assert_eq!(text(&daemon.log(&["ls"])), "one\ntwo\n");
     assert!(text(&daemon.log(&["ls", "--json"])).contains("\"record_count\":20"));
     let all: String = (0..20).map(|number| format!("record {number}\n")).collect();
@@ -123,7 +112,7 @@ fn streams_are_listed_printed_followed_and_removed() {
     assert!(text(&daemon.log(&["stat", "--json", "two"])).contains("\"name\":\"two\""));
     let mut follower = Command::new(PROGRAM)
         .args(["log", "tail", "-f", "-n", "1", "--socket"])
-        .arg(daemon.socket())
+        .arg(daemon.directories.socket())
         .arg("two")
         .stdout(Stdio::piped())
         .spawn()
@@ -135,7 +124,7 @@ fn streams_are_listed_printed_followed_and_removed() {
         assert_eq!(seen, line);
     };
     expect(b"record 2\n");
-    append(&daemon.socket(), "two", 3..5);
+    append(&daemon.directories.socket(), "two", 3..5);
     expect(b"record 3\nrecord 4\n");
     follower.kill().and_then(|()| follower.wait()).expect("end it");
     text(&daemon.log(&["rm", "two"]));
@@ -145,7 +134,7 @@ fn streams_are_listed_printed_followed_and_removed() {
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && error.contains("/socket"), "{error}");
     assert!(daemon.signal(rustix::process::Signal::TERM).success());
-    assert!(!daemon.socket().exists());
+    assert!(!daemon.directories.socket().exists());
     assert_eq!(text(&daemon.log_directory(&["cat", "one"])), all);
     let left = std::fs::read_dir(daemon.memory.path()).expect("memory");
     let left: Vec<_> = left.map(|entry| entry.expect("entry").file_name()).collect();
@@ -192,13 +181,13 @@ fn a_stream_is_given_to_a_group_while_no_daemon_serves_it() {
 #[test]
 fn damage_is_shown_and_given_up() {
     let mut daemon = Daemon::start();
-    append(&daemon.socket(), "d", 0..20);
+    append(&daemon.directories.socket(), "d", 0..20);
     assert!(daemon.signal(rustix::process::Signal::TERM).success());
-    let segment = daemon.directory().join("streams/d/0000000000000000.seg");
+    let segment = daemon.directories.log().join("streams/d/0000000000000000.seg");
     let mut bytes = std::fs::read(&segment).expect("log file");
     bytes[64 + 5 * 32 + 26] ^= 1;
     std::fs::write(&segment, bytes).expect("damage");
-    for entry in std::fs::read_dir(daemon.memory.path()).expect("memory") {
+    for entry in std::fs::read_dir(daemon.directories.memory.path()).expect("memory") {
         let path = entry.expect("entry").path();
         if !path.ends_with("nvram") {
             std::fs::remove_dir_all(path).expect("remove");
@@ -212,22 +201,23 @@ fn damage_is_shown_and_given_up() {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("damaged at LSN 160"), "{error}");
     assert_eq!(text(&daemon.log(&["discard-damaged", "d"])), "d ends at LSN 160\n");
-    append(&daemon.socket(), "d", 5..6);
+    append(&daemon.directories.socket(), "d", 5..6);
     assert_eq!(text(&daemon.log(&["cat", "d"])), format!("{before}record 5\n"));
-    let log = Log::connect(daemon.socket()).expect("connect");
+    let log = Log::connect(daemon.directories.socket()).expect("connect");
     assert_eq!(log.stream("d").expect("stream").head(), Lsn(0));
 }
 
 #[test]
 fn what_cannot_be_is_refused_with_a_sentence() {
     let daemon = Daemon::start();
-    let nowhere = daemon.root.path().join("nowhere");
+    let nowhere = daemon.directories.root.path().join("nowhere");
     let output = Command::new(PROGRAM).args(["log", "ls", "--dir"]).arg(&nowhere).output();
     let output = output.expect("run");
     assert!(String::from_utf8_lossy(&output.stderr).contains("give the directory of the log"));
     assert!(!nowhere.exists());
     assert_eq!(daemon.log(&["cat", "a/b"]).status.code(), Some(16));
-    let output = Command::new(PROGRAM).args(["logd", "--dir"]).arg(daemon.directory()).output();
+    let output =
+        Command::new(PROGRAM).args(["logd", "--dir"]).arg(daemon.directories.log()).output();
     let error = String::from_utf8_lossy(&output.expect("run").stderr).into_owned();
     assert!(error.contains("one serves"), "{error}");
 }
@@ -235,29 +225,31 @@ fn what_cannot_be_is_refused_with_a_sentence() {
 #[test]
 fn what_a_killed_daemon_left_is_brought_home() {
     let mut daemon = Daemon::start();
-    append(&daemon.socket(), "one", 0..3);
+    append(&daemon.directories.socket(), "one", 0..3);
     let gc = |more: &[&str]| {
         let mut program = Command::new(PROGRAM);
-        program.args(["log", "gc", "--memory"]).arg(daemon.memory.path()).args(more);
+        program.args(["log", "gc", "--memory"]).arg(daemon.directories.memory.path()).args(more);
         text(&program.output().expect("run"))
     };
     let used = gc(&[]);
     let path = used.strip_prefix("in use ").expect("in use").trim_end().to_owned();
     // A log that was moved cannot say that it is used; its processes can.
-    let moved = daemon.directory().with_extension("moved");
-    std::fs::rename(daemon.directory(), &moved).expect("moved");
+    let moved = daemon.directories.log().with_extension("moved");
+    std::fs::rename(daemon.directories.log(), &moved).expect("moved");
     let kept = gc(&[]);
     assert!(kept.contains(&format!("--force {path}")), "{kept}");
     assert_eq!(gc(&["--force", &path]), used);
-    std::fs::rename(&moved, daemon.directory()).expect("moved back");
+    std::fs::rename(&moved, daemon.directories.log()).expect("moved back");
     daemon.signal(rustix::process::Signal::KILL);
     let removed = {
         let mut program = Command::new(PROGRAM);
-        program.args(["log", "gc", "--memory"]).arg(daemon.memory.path());
+        program.args(["log", "gc", "--memory"]).arg(daemon.directories.memory.path());
         text(&program.output().expect("run"))
     };
-    let expected =
-        format!("removed {path}: its records are in the log {}\n", daemon.directory().display());
+    let expected = format!(
+        "removed {path}: its records are in the log {}\n",
+        daemon.directories.log().display()
+    );
     assert_eq!((removed, Path::new(&path).exists()), (expected, false));
     assert_eq!(text(&daemon.log_directory(&["cat", "one"])).lines().count(), 3);
 }

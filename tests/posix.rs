@@ -340,7 +340,7 @@ fn scratch_remount_with(scratch: &mut Scratch, file: File, options: &str) {
 
 #[test]
 fn mapped_memory_reaches_the_file() {
-    for options in ["commit=300", "commit=300,data=ordered", "commit=300,writeback_cache"] {
+    for options in ["commit=300", "commit=300,data=ordered", "commit=300,order=sync"] {
         let Some(mut scratch) = Scratch::mounted(options) else { return };
         let Some(mut peer) = Peer::new(&scratch.dir()) else { return };
         fs::write(scratch.path("f"), vec![1; 100_000]).unwrap();
@@ -539,8 +539,8 @@ fn immutable_and_append_only_files() {
 
 /// The kernel writes whole pages back, with what was there before.
 #[test]
-fn append_only_files_with_a_writeback_cache() {
-    let Some(mut scratch) = Scratch::mounted("writeback_cache") else { return };
+fn append_only_files_with_order_sync() {
+    let Some(mut scratch) = Scratch::mounted("order=sync") else { return };
     let path = scratch.path("f");
     fs::write(&path, "x").unwrap();
     system("sync", ["-f", text(&path)]).good();
@@ -555,7 +555,7 @@ fn append_only_files_with_a_writeback_cache() {
     let _ = file.write_at(b"z", 0);
     fails(Errno::PERM, file.sync_all());
     drop(file);
-    scratch.remount("writeback_cache");
+    scratch.remount("order=sync");
     assert_eq!(fs::read(&path).unwrap(), [&b"xappended"[..], &[7; 10_000]].concat());
     system("chattr", ["-a", text(&path)]).good();
     fs::remove_file(&path).unwrap();
@@ -802,7 +802,7 @@ fn past_the_page_cache() {
 /// learn on which CPU its client ran: each waited for the other, until the daemon was killed.
 #[test]
 fn regression_programs_can_be_started_while_files_are_written() {
-    let Some(mut scratch) = Scratch::mounted("writeback_cache") else { return };
+    let Some(mut scratch) = Scratch::mounted("order=sync") else { return };
     let path = scratch.path("f");
     let (sender, receiver) = std::sync::mpsc::channel();
     let starting = std::thread::spawn(move || {

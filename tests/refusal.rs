@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
 use rustix::mount::{MountFlags, mount, unmount};
@@ -37,11 +37,6 @@ fn copy(scratch: &Scratch) -> std::path::PathBuf {
     copy
 }
 
-fn write_synced(scratch: &Scratch, name: &str) {
-    fs::write(scratch.path(name), name).unwrap();
-    File::open(scratch.path(name)).unwrap().sync_all().unwrap();
-}
-
 #[track_caller]
 fn kernel_reads(scratch: &Scratch, target: &Path, name: &str) {
     let device = Loop::attach(target);
@@ -55,7 +50,7 @@ fn kernel_reads(scratch: &Scratch, target: &Path, name: &str) {
 fn a_mounted_volume_is_refused() {
     let Some(mut scratch) = Scratch::mounted("commit=300") else { return };
     everybody_refuses(&scratch, &scratch.image());
-    write_synced(&scratch, "f");
+    scratch.write_synced("f");
     everybody_refuses(&scratch, &scratch.image());
     everybody_refuses(&scratch, &copy(&scratch));
     assert_eq!(fs::read(scratch.path("f")).unwrap(), b"f");
@@ -69,7 +64,7 @@ fn a_mounted_volume_is_refused() {
 fn a_crashed_volume_is_refused_until_it_is_recovered() {
     for options in ["commit=300", "commit=300,data=ordered"] {
         let Some(mut scratch) = Scratch::mounted(options) else { return };
-        write_synced(&scratch, "f");
+        scratch.write_synced("f");
         scratch.kill();
         let image = scratch.image();
         everybody_refuses(&scratch, &image);
@@ -91,7 +86,7 @@ fn a_crashed_volume_whose_journal_is_elsewhere_is_refused_like_any_other() {
     let journal = scratch.root().join("journal");
     let options = format!("commit=300,journal={},journal_size=8M", journal.display());
     scratch.mount(&options);
-    write_synced(&scratch, "f");
+    scratch.write_synced("f");
     everybody_refuses(&scratch, &scratch.image());
     scratch.kill();
     let image = scratch.image();
@@ -109,7 +104,7 @@ fn a_crashed_volume_whose_journal_is_elsewhere_is_refused_like_any_other() {
 fn a_power_cut_at_any_time_of_a_mount_is_refused_or_clean() {
     let Some(mut scratch) = Scratch::mounted("commit=300") else { return };
     for name in ["a", "b", "c"] {
-        write_synced(&scratch, name);
+        scratch.write_synced(name);
         let copy = copy(&scratch);
         everybody_refuses(&scratch, &copy);
         // The daemon lives, so the copy has to be called one.

@@ -119,8 +119,8 @@ fn nothing_acknowledged_is_lost_in_a_storm_with_ordered_data() {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_in_a_storm_with_a_writeback_cache() {
-    storm("writeback_cache", 3, 8);
+fn nothing_acknowledged_is_lost_in_a_storm_with_order_sync() {
+    storm("order=sync", 3, 8);
 }
 
 /// Inserts 60 rows in transactions of its own, some rolled back, while somebody else does the same.

@@ -104,8 +104,8 @@ fn order_is_claimed_where_it_is_true_only() {
         ("commit=300", "auto", 1),
         ("commit=300,data=journal", "journal", 1),
         ("commit=300,data=ordered", "delta", 4),
-        ("commit=300,writeback_cache", "auto", 4),
-        ("commit=300,writeback_cache,data=ordered", "ordered", 4),
+        ("commit=300,order=sync", "auto", 4),
+        ("commit=300,order=sync,data=ordered", "ordered", 4),
     ] {
         let Some(mut scratch) = Scratch::with_size("128M") else { return };
         scratch.mount(options);

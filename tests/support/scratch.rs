@@ -116,6 +116,13 @@ impl Scratch {
         self.dir().join(name)
     }
 
+    /// Makes a file that holds its own name, durably.
+    #[track_caller]
+    pub fn write_synced(&self, name: &str) {
+        fs::write(self.path(name), name).unwrap();
+        fs::File::open(self.path(name)).unwrap().sync_all().unwrap();
+    }
+
     /// Mounts the image.
     #[track_caller]
     pub fn mount(&mut self, options: &str) {
@@ -245,8 +252,13 @@ impl Loop {
 
     #[track_caller]
     pub fn with_sectors(image: &Path, sector_bytes: usize) -> Loop {
-        let bytes = sector_bytes.to_string();
-        let arguments = ["--find", "--show", "--sector-size", &bytes, image.to_str().unwrap()];
+        Loop::with(&["--sector-size", &sector_bytes.to_string(), image.to_str().unwrap()])
+    }
+
+    /// The device that losetup(8) makes of these arguments.
+    #[track_caller]
+    pub fn with(arguments: &[&str]) -> Loop {
+        let arguments = ["--find", "--show"].iter().chain(arguments);
         Loop { path: system("losetup", arguments).good().trim().into() }
     }
 }

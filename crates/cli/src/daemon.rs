@@ -111,7 +111,11 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     // From now on none of them ends the process, which would leave a dead mount.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|error| CliError::new(format!("signals: {error}")))?;
-    let options = SessionOptions { mount: parsed.mount, atomic_writes: parsed.atomic_writes };
+    let options = SessionOptions {
+        mount: parsed.mount,
+        order: parsed.order,
+        atomic_writes: parsed.atomic_writes,
+    };
     let mut session = Session::mount(volume, &source, &args.dir, &options, stat_source)
         .map_err(|error| CliError::new(error.to_string()))?;
     drop(attached);

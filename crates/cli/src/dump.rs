@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::{Access, BlockDevice};
-use ext4::Survey;
+use ext4::{Survey, uuid_text};
 use journal::{End, Record, Scan};
 use serde_json::{Value, json};
 
@@ -120,9 +120,4 @@ fn end_text(end: &End) -> String {
         ),
         End::Unknown { tid, what } => format!("transaction {tid} is not understood: {what}"),
     }
-}
-
-fn uuid_text(uuid: &[u8; 16]) -> String {
-    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }

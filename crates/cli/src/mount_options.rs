@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use device::Durability;
 use ext4::{DataMode, DeltaCodec};
-use mount::{IoUring, MountOptions};
+use mount::{IoUring, MountOptions, Order};
 
 use crate::claimant::TAKE_OVER;
 use crate::journal_path::JournalOptions;
@@ -35,7 +35,10 @@ pub const OPTIONS: &[(&str, &str)] = &[
     ("allow_other", "other users may use the mount (as root the default)"),
     ("default_permissions", "the kernel checks permissions (always on)"),
     ("nosuid, nodev, noexec, noatime", "as for every file system"),
-    ("writeback_cache", "the kernel collects writes"),
+    (
+        "order=history|sync",
+        "history keeps the order of all writes; sync collects them until a sync (history)",
+    ),
     ("atomic_writes", "the ioctls of F2FS, for SQLite with batch atomic writes"),
     ("log_level=error|warn|info|debug", "messages of the daemon, in syslog (info)"),
     ("remount", "changes ro, rw, nosuid, nodev, noexec and their opposites of a mounted volume"),
@@ -69,6 +72,8 @@ pub fn asks_for_help(words: impl IntoIterator<Item = String>) -> bool {
 pub struct Parsed {
     /// For the FUSE side.
     pub mount: MountOptions,
+    /// The order of writes.
+    pub order: Order,
     /// Offers the ioctls for atomic writes.
     pub atomic_writes: bool,
     /// Where file data goes.
@@ -99,6 +104,7 @@ impl Default for Parsed {
     fn default() -> Parsed {
         Parsed {
             mount: MountOptions::default(),
+            order: Order::default(),
             atomic_writes: false,
             data_mode: DataMode::Auto,
             threshold_bytes: 4096,
@@ -219,6 +225,7 @@ fn why_refused(name: &str, value: Option<&str>) -> Option<&'static str> {
             Some("a FUSE mount has no such thing; leave it out")
         }
         ("discard", None) => Some("freed blocks are not trimmed; leave it out"),
+        ("writeback_cache", None) => Some("it is called order=sync here"),
         ("errors", _) => {
             Some("a volume turns read-only after an error; only errors=remount-ro can be had")
         }
@@ -235,11 +242,14 @@ fn check_together(parsed: &Parsed) -> Result<()> {
     if !parsed.atomic_writes {
         return Ok(());
     }
-    let excluded = match (parsed.data_mode, &parsed.mount) {
-        (mode, _) if !mode.is_atomic() => format!("data={}", mode.name()),
-        (_, mount) if mount.writeback_cache => "writeback_cache".into(),
-        (_, mount) if mount.read_only => "ro".into(),
-        _ => return Ok(()),
+    let excluded = if !parsed.data_mode.is_atomic() {
+        format!("data={}", parsed.data_mode.name())
+    } else if parsed.order == Order::Sync {
+        "order=sync".into()
+    } else if parsed.mount.read_only {
+        "ro".into()
+    } else {
+        return Ok(());
     };
     Err(CliError::usage(format!(
         "atomic_writes cannot be had together with {excluded}: leave one of them out"
@@ -265,7 +275,6 @@ fn set_flag(parsed: &mut Parsed, name: &str, value: Option<&str>) -> bool {
         "exec" => mount.noexec = false,
         "noatime" => mount.noatime = true,
         "relatime" => mount.noatime = false,
-        "writeback_cache" => mount.writeback_cache = true,
         "atomic_writes" => parsed.atomic_writes = true,
         _ => return false,
     }
@@ -302,6 +311,10 @@ fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()>
         ("data", Some(text)) => {
             let mode = DataMode::from_name(text);
             parsed.data_mode = mode.ok_or_else(|| bad(&format!("a mode; {}", mode::names())))?;
+        }
+        ("order", text) => {
+            let order = text.and_then(Order::from_name);
+            parsed.order = order.ok_or_else(|| bad("history or sync"))?;
         }
         ("delta", Some("runs")) => parsed.delta_codec = DeltaCodec::Runs,
         ("delta", Some("xor-lzo")) => parsed.delta_codec = DeltaCodec::XorLzo,
@@ -385,6 +398,8 @@ mod tests {
         assert_eq!(parsed.commit_interval, Duration::from_secs(30));
         assert_eq!((parsed.region_count, parsed.mount.thread_count), (8, 2));
         assert_eq!(parsed.metrics.unwrap().port(), 9);
+        assert_eq!(parsed.order, Order::History);
+        assert_eq!(parse_text("order=sync").unwrap().order, Order::Sync);
         assert_eq!((parsed.take_over, parsed.heartbeat_s), (false, 0));
         let parsed = parse_text("takeover,heartbeat=5").unwrap();
         assert_eq!((parsed.take_over, parsed.heartbeat_s), (true, 5));
@@ -430,6 +445,9 @@ mod tests {
             "remount=1",
             "users=x",
             "data=fast",
+            "order",
+            "order=strict",
+            "writeback_cache",
             "commit=0",
             "commit=x",
             "regions=1",
@@ -453,7 +471,7 @@ mod tests {
             let error = parse_text(text).err().unwrap();
             assert!(error.text.contains(name), "{text}: {error}");
         }
-        for other in ["data=ordered", "data=selective", "data=writeback", "writeback_cache", "ro"] {
+        for other in ["data=ordered", "data=selective", "data=writeback", "order=sync", "ro"] {
             let error = parse_text(&format!("atomic_writes,{other}")).err().unwrap();
             assert!(error.text.contains(other), "{error}");
         }

@@ -65,6 +65,8 @@
 
 mod alloc;
 mod attr;
+#[cfg(test)]
+mod bench;
 mod data_mode;
 mod dir;
 mod error;
@@ -90,7 +92,7 @@ pub use layout::claim::Claim;
 pub use memory::FileStat;
 pub use open::{
     Claimant, OpenOptions, Survey, apply_repair, can_be_repaired, check_claim, finish_mkfs,
-    give_up_journal, is_mkfs_under_way, mend_superblock, recover_only,
+    give_up_journal, is_mkfs_under_way, mend_superblock, recover_only, uuid_text,
 };
 pub use types::{
     Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,

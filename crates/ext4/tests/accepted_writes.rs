@@ -9,28 +9,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::Scope;
 use std::time::Duration;
 
-use common::{Image, options};
-use device::{BlockDevice, Durability, MemoryDevice, Operation};
-use onejournal_ext4::{
-    Allocate, DataMode, Error, InodeNo, NewNode, OpenOptions, Owner, Result, SetAttr, Volume,
-};
-use onejournal_testing::{Fault, SimDevice, Survival};
+use common::{Image, make, open_in};
+use device::{BlockDevice, MemoryDevice, Operation};
+use onejournal_ext4::{Allocate, DataMode, Error, InodeNo, Result, SetAttr, Volume};
+use onejournal_testing::{Fault, Layer, Layered, SimDevice, Survival};
 
 const LEN: usize = 256 << 10;
 
-fn open(device: Arc<dyn BlockDevice>, data_mode: DataMode) -> Volume {
-    Volume::open(device, OpenOptions { data_mode, ..options() }).unwrap()
-}
-
 fn simulated(size: &str) -> (Image, Arc<SimDevice>) {
     let image = Image::new(&[], size);
-    let device = Arc::new(SimDevice::from_bytes(&image.bytes(), 512));
+    let device = image.sim_device();
     (image, device)
-}
-
-fn make(volume: &Volume, name: &str) -> InodeNo {
-    let (root, node) = (InodeNo::ROOT, NewNode::Regular);
-    volume.make(root, name.as_bytes(), node, 0o644, 0, Owner::default()).unwrap().ino
 }
 
 fn read(volume: &Volume, ino: InodeNo, len: usize) -> Vec<u8> {
@@ -49,7 +38,7 @@ fn only_byte(volume: &Volume, ino: InodeNo) -> Option<u8> {
 /// The name's file as the next opening finds it after a power cut now.
 fn byte_after_crash(device: &SimDevice) -> Option<u8> {
     let crashed = Arc::new(SimDevice::from_image(device.crash(Survival::Nothing), 512));
-    let volume = open(crashed, DataMode::Ordered);
+    let volume = open_in(crashed, DataMode::Ordered);
     only_byte(&volume, volume.lookup(InodeNo::ROOT, b"file").unwrap().ino)
 }
 
@@ -84,7 +73,7 @@ fn while_accepted<T: Send>(volume: &Volume, ino: InodeNo, work: impl Fn() -> T +
 fn on_new_and_old_blocks(check: impl Fn(&Volume, InodeNo, &SimDevice)) {
     for is_old in [false, true] {
         let (image, device) = simulated("64M");
-        let volume = open(device.clone(), DataMode::Ordered);
+        let volume = open_in(device.clone(), DataMode::Ordered);
         let ino = make(&volume, "file");
         if is_old {
             volume.write(ino, 0, &[1; LEN]).unwrap();
@@ -128,7 +117,7 @@ fn every_kind_of_sync_makes_it_durable() {
 #[test]
 fn regression_a_sync_of_the_volume_waits_for_it_in_writeback_mode() {
     let (_image, device) = simulated("64M");
-    let volume = open(device.clone(), DataMode::Writeback);
+    let volume = open_in(device.clone(), DataMode::Writeback);
     let ino = make(&volume, "file");
     volume.write(ino, 0, &[1; LEN]).unwrap();
     volume.sync().unwrap();
@@ -173,7 +162,7 @@ fn its_blocks_are_not_freed_under_it() {
     ];
     for free in frees {
         let (_image, device) = simulated("16M");
-        let volume = open(device.clone(), DataMode::Ordered);
+        let volume = open_in(device.clone(), DataMode::Ordered);
         let (ino, other, filler) =
             (make(&volume, "file"), make(&volume, "other"), make(&volume, "filler"));
         volume.write(ino, 0, &[1; LEN]).unwrap();
@@ -204,7 +193,7 @@ fn when_the_device_fails_then_no_sync_succeeds_any_more() {
 fn on_failure(sync: impl Fn(&Volume, InodeNo) -> Result<()>) {
     for is_old in [false, true] {
         let (_image, device) = simulated("64M");
-        let volume = open(device.clone(), DataMode::Ordered);
+        let volume = open_in(device.clone(), DataMode::Ordered);
         let ino = make(&volume, "file");
         if is_old {
             volume.write(ino, 0, &[1; LEN]).unwrap();
@@ -222,7 +211,7 @@ fn on_failure(sync: impl Fn(&Volume, InodeNo) -> Result<()>) {
         volume.write(ino, 0, b"more").unwrap_err();
         drop(volume);
         let crashed = Arc::new(SimDevice::from_image(device.crash(Survival::Nothing), 512));
-        let volume = open(crashed, DataMode::Ordered);
+        let volume = open_in(crashed, DataMode::Ordered);
         let expected = if is_old { LEN } else { 0 };
         assert_eq!(read(&volume, ino, 2 * LEN), vec![1; expected]);
     }
@@ -238,8 +227,8 @@ fn regression_when_the_device_fails_then_nobody_reads_what_new_blocks_held() {
         (DataMode::Ordered, true),
     ] {
         let image = Image::on_garbage(&[], 64);
-        let device = Arc::new(SimDevice::from_bytes(&image.bytes(), 512));
-        let volume = open(device.clone(), mode);
+        let device = image.sim_device();
+        let volume = open_in(device.clone(), mode);
         let (ino, other) = (make(&volume, "file"), make(&volume, "other"));
         volume.write(other, 0, &[1; LEN]).unwrap();
         if is_old {
@@ -274,7 +263,7 @@ fn regression_when_the_device_fails_then_nobody_reads_what_new_blocks_held() {
 fn it_is_accepted_once_as_a_whole_or_not_at_all() {
     let accepted = |mode, offset, data: &[u8]| {
         let (_image, device) = simulated("64M");
-        let volume = open(device.clone(), mode);
+        let volume = open_in(device.clone(), mode);
         let ino = make(&volume, "file");
         let mut counts = Vec::new();
         let written =
@@ -297,43 +286,23 @@ fn it_is_accepted_once_as_a_whole_or_not_at_all() {
     assert!(matches!(written, Err(Error::FileTooBig)) && counts.is_empty());
 }
 
-/// A device whose next durable write runs something first.
-struct Hooked {
-    sim: SimDevice,
+/// Runs something before the next durable write.
+struct BeforeDurableWrite {
     is_armed: AtomicBool,
     hook: Box<dyn Fn() + Send + Sync>,
 }
 
-impl BlockDevice for Hooked {
-    fn size_bytes(&self) -> u64 {
-        self.sim.size_bytes()
-    }
-
-    fn sector_bytes(&self) -> usize {
-        self.sim.sector_bytes()
-    }
-
-    fn durability(&self) -> Durability {
-        self.sim.durability()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
-        self.sim.read(offset, buf)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> device::Result<()> {
-        self.sim.write(offset, data)
-    }
-
-    fn write_durable(&self, offset: u64, data: &[u8]) -> device::Result<()> {
+impl Layer for BeforeDurableWrite {
+    fn write_durable(
+        &self,
+        device: &dyn BlockDevice,
+        offset: u64,
+        data: &[u8],
+    ) -> device::Result<()> {
         if self.is_armed.swap(false, Ordering::SeqCst) {
             (self.hook)();
         }
-        self.sim.write_durable(offset, data)
-    }
-
-    fn flush(&self) -> device::Result<()> {
-        self.sim.flush()
+        device.write_durable(offset, data)
     }
 }
 
@@ -350,19 +319,19 @@ fn regression_fdatasync_covers_an_overwrite_behind_the_flush_of_a_commit() {
             in_commit.send(()).unwrap();
             may_go_on.lock().unwrap().recv().unwrap();
         });
-        let sim = SimDevice::from_bytes(&image.bytes(), 512);
-        let device = Arc::new(Hooked { sim, is_armed: AtomicBool::new(false), hook });
-        let volume = open(device.clone(), DataMode::Ordered);
+        let layer = BeforeDurableWrite { is_armed: AtomicBool::new(false), hook };
+        let device = Arc::new(Layered::new(image.sim_device(), layer));
+        let volume = open_in(device.clone(), DataMode::Ordered);
         let ino = make(&volume, "file");
         volume.write(ino, 0, &vec![1; len]).unwrap();
-        device.is_armed.store(true, Ordering::SeqCst);
+        device.layer.is_armed.store(true, Ordering::SeqCst);
         std::thread::scope(|scope| {
             let commit = scope.spawn(|| volume.sync());
             commit_began.recv().unwrap();
             volume.write(ino, 0, &vec![9; len]).unwrap();
             let fdatasync = scope.spawn(|| {
                 volume.fsync(ino, true).unwrap();
-                byte_after_crash(&device.sim)
+                byte_after_crash(&device.device)
             });
             // It shall find the commit under way; coming later it would have an easy task.
             std::thread::sleep(Duration::from_millis(100));

@@ -4,25 +4,14 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Image, options};
-use onejournal_ext4::{
-    Allocate, DataMode, InodeNo, NewNode, OpenOptions, Owner, SetAttr, Volume, XattrFlags,
-};
+use common::{Image, make, open_in, options};
+use onejournal_ext4::{Allocate, DataMode, InodeNo, OpenOptions, SetAttr, Volume, XattrFlags};
 use onejournal_testing::{SimDevice, Survival};
 
 const BLOCK: usize = 4096;
 
-fn open(device: Arc<SimDevice>, data_mode: DataMode) -> Volume {
-    Volume::open(device, OpenOptions { data_mode, ..options() }).unwrap()
-}
-
 fn simulated(arguments: &[&str], size: &str) -> Arc<SimDevice> {
-    Arc::new(SimDevice::from_bytes(&Image::new(arguments, size).bytes(), 512))
-}
-
-fn make(volume: &Volume, name: &str) -> InodeNo {
-    let (root, node) = (InodeNo::ROOT, NewNode::Regular);
-    volume.make(root, name.as_bytes(), node, 0o644, 0, Owner::default()).unwrap().ino
+    Image::new(arguments, size).sim_device()
 }
 
 /// A file whose even blocks are ones, and the others holes.
@@ -49,7 +38,7 @@ fn content(volume: &Volume, name: &str, len: usize) -> Vec<u8> {
 fn regression_a_write_over_many_holes_in_a_nearly_full_transaction() {
     for mode in [DataMode::Journal, DataMode::Delta, DataMode::Auto] {
         let device = simulated(&[], "64M");
-        let volume = open(device.clone(), mode);
+        let volume = open_in(device.clone(), mode);
         let block_count = 32;
         let len = block_count * BLOCK;
         let filler = make(&volume, "filler");
@@ -63,7 +52,7 @@ fn regression_a_write_over_many_holes_in_a_nearly_full_transaction() {
             volume.write(filler, 0, &vec![noise; filled * BLOCK]).unwrap();
             assert_eq!(volume.write(ino, 0, &vec![2; len]).unwrap(), len);
             let image = device.crash(Survival::Nothing);
-            let crashed = open(Arc::new(SimDevice::from_image(image, 512)), mode);
+            let crashed = open_in(Arc::new(SimDevice::from_image(image, 512)), mode);
             let bytes = content(&crashed, &name, len);
             let is_new = bytes.iter().all(|byte| *byte == 2);
             let is_old = bytes
@@ -87,8 +76,7 @@ fn a_mebibyte_over_holes_is_one_operation() {
     for mode in DataMode::ALL {
         let image = Image::new(&["-J", "size=16"], "128M");
         let device = image.device();
-        let volume = Volume::open(device.clone(), OpenOptions { data_mode: mode, ..options() });
-        let volume = volume.unwrap();
+        let volume = open_in(device.clone(), mode);
         let ino = make_sparse(&volume, "sparse", 256);
         volume.sync().unwrap();
         let write = || assert_eq!(volume.write(ino, 0, &[2; 1 << 20]).unwrap(), 1 << 20);
@@ -147,7 +135,7 @@ const CAPABILITY: &[u8] = b"security.capability";
 #[test]
 fn regression_a_file_that_was_cut_has_no_capabilities() {
     let device = simulated(&[], "64M");
-    let volume = open(device.clone(), DataMode::Journal);
+    let volume = open_in(device.clone(), DataMode::Journal);
     let filler = make(&volume, "filler");
     let most = volume.journal().max_credit_count();
     let cut = SetAttr { size_bytes: Some(0), ..SetAttr::default() };
@@ -163,7 +151,7 @@ fn regression_a_file_that_was_cut_has_no_capabilities() {
         assert_eq!(volume.set_attr(ino, &cut).unwrap().size_bytes, 0);
         assert!(volume.get_xattr(ino, CAPABILITY).is_err());
         let image = device.crash(Survival::Nothing);
-        let crashed = open(Arc::new(SimDevice::from_image(image, 512)), DataMode::Journal);
+        let crashed = open_in(Arc::new(SimDevice::from_image(image, 512)), DataMode::Journal);
         let found = crashed.lookup(InodeNo::ROOT, name.as_bytes()).unwrap();
         let is_trusted = crashed.get_xattr(found.ino, CAPABILITY).is_ok();
         assert!(found.size_bytes > 0 || !is_trusted, "{filled} of {most} blocks");

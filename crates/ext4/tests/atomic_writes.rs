@@ -5,16 +5,11 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Image, open, options};
+use common::{Image, make, open, options};
 use device::MemoryDevice;
-use onejournal_ext4::{DataMode, Error, InodeNo, NewNode, OpenOptions, Owner, Volume};
+use onejournal_ext4::{DataMode, Error, InodeNo, OpenOptions, Volume};
 
 const BLOCK: u64 = 4096;
-
-fn make(volume: &Volume) -> InodeNo {
-    let made = volume.make(InodeNo::ROOT, b"f", NewNode::Regular, 0o644, 0, Owner::default());
-    made.unwrap().ino
-}
 
 fn content(volume: &Volume, ino: InodeNo) -> Vec<u8> {
     let size = volume.get_attr(ino).unwrap().size_bytes;
@@ -28,7 +23,7 @@ fn all_pieces_are_one_handle_and_one_commit() {
     let image = Image::new(&[], "64M");
     let device = image.device();
     let volume = open(&device).unwrap();
-    let ino = make(&volume);
+    let ino = make(&volume, "f");
     volume.write(ino, 0, &[1; 10_000]).unwrap();
     volume.sync().unwrap();
     let before = volume.journal().stats();
@@ -57,7 +52,7 @@ fn what_one_transaction_cannot_hold_is_refused_and_leaves_nothing() {
     let image = Image::new(&[], "64M");
     let device = image.device();
     let volume = open(&device).unwrap();
-    let ino = make(&volume);
+    let ino = make(&volume, "f");
     let limit = volume.atomic_block_limit();
     assert!(limit > 100, "only {limit} blocks");
     let at_limit = vec![1; limit * 4096];
@@ -84,7 +79,7 @@ fn pieces_that_make_no_sense_are_refused() {
     let image = Image::new(&[], "64M");
     let device = image.device();
     let volume = open(&device).unwrap();
-    let ino = make(&volume);
+    let ino = make(&volume, "f");
     volume.write_atomic(ino, &[]).unwrap();
     for bad in [&[(0, &b""[..])][..], &[(5, b"x"), (5, b"y")], &[(5, b"x"), (0, b"y")]] {
         assert!(matches!(volume.write_atomic(ino, bad), Err(Error::InvalidArgument)));

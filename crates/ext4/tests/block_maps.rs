@@ -140,7 +140,7 @@ fn kernel_volume(features: &'static [&'static str]) -> Option<(Image, Files)> {
     let image = image_without_extents(features, "48M");
     let mut made = MADE.lock().unwrap();
     let (bytes, files) = made.entry(features).or_insert_with(|| {
-        let mounted = Mounted::new(&image.path()).expect("the kernel mounts a new volume");
+        let mounted = Mounted::new(&image.path(), "rw").expect("the kernel mounts a new volume");
         let files = write_files(&mounted.path(""));
         write_triple(&mounted.path(""));
         write_names(&mounted.path(""));
@@ -230,7 +230,7 @@ fn they_are_changed_and_the_kernel_reads_them() {
         change_names(&volume);
         volume.close().unwrap();
         image.assert_clean(&device);
-        let mounted = Mounted::new(&image.path()).expect("the kernel mounts a clean volume");
+        let mounted = Mounted::new(&image.path(), "rw").expect("the kernel mounts a clean volume");
         for (name, content) in &files {
             assert!(std::fs::read(mounted.path(name)).unwrap() == *content, "{name}");
         }
@@ -401,7 +401,7 @@ fn a_full_volume_is_no_obstacle() {
 #[test]
 fn conversion_is_atomic() {
     let Some((image, files)) = kernel_volume(&[]) else { return };
-    let device = Arc::new(SimDevice::from_bytes(&image.bytes(), 512));
+    let device = image.sim_device();
     let open_sim = |device: Arc<SimDevice>| Volume::open(device, options()).unwrap();
     let volume = open_sim(device.clone());
     let name = "a";

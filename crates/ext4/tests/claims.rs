@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Image, options};
+use common::{Image, has, make_synced, options};
 use device::{BlockDevice, MemoryDevice, Metered};
 use onejournal_ext4::{
     Claim, Claimant, Error, InodeNo, NewNode, OpenOptions, Owner, Survey, Volume,
@@ -38,16 +38,6 @@ fn open<D: BlockDevice + 'static>(
     claimant: impl Into<Option<Claimant>>,
 ) -> onejournal_ext4::Result<Volume> {
     Volume::open(device.clone(), OpenOptions { claimant: claimant.into(), ..options() })
-}
-
-fn make_synced(volume: &Volume, name: &str) {
-    let name = name.as_bytes();
-    volume.make(InodeNo::ROOT, name, NewNode::Regular, 0o644, 0, Owner::default()).unwrap();
-    volume.sync().unwrap();
-}
-
-fn has(volume: &Volume, name: &str) -> bool {
-    volume.lookup(InodeNo::ROOT, name.as_bytes()).is_ok()
 }
 
 /// It is refused, also for reading only, and not written to.
@@ -154,7 +144,7 @@ fn a_claimant_lasts_as_long_as_its_volume_is_open() {
 #[test]
 fn at_any_moment_of_a_mount_a_volume_is_free_or_says_whose_it_is() {
     let image = Image::new(&[], "64M");
-    let device = Arc::new(SimDevice::from_bytes(&image.bytes(), 512));
+    let device = image.sim_device();
     device.start_trace();
     let volume = open(&device, claimant(1, 1, 7)).unwrap();
     make_synced(&volume, "kept");
@@ -197,7 +187,7 @@ fn at_any_moment_of_a_mount_a_volume_is_free_or_says_whose_it_is() {
 #[test]
 fn a_cut_while_taking_over_leaves_one_of_both_claims() {
     let image = Image::new(&[], "64M");
-    let device = Arc::new(SimDevice::from_bytes(&image.bytes(), 512));
+    let device = image.sim_device();
     make_synced(&open(&device, claimant(1, 1, 7)).unwrap(), "kept");
     device.start_trace();
     drop(open(&device, over(claimant(2, 2, 9))).unwrap());

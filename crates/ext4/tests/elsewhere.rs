@@ -4,10 +4,10 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Image, options};
+use common::{Image, has, make_synced, options};
 use device::{BlockDevice, MappedNvram, MemoryDevice, Nvram};
 use journal::Medium;
-use onejournal_ext4::{InodeNo, NewNode, OpenOptions, Owner, Survey, Volume};
+use onejournal_ext4::{InodeNo, OpenOptions, Survey, Volume};
 use onejournal_testing::{SimClock, SimDevice, SimNvram, Survival};
 
 const JOURNAL_BYTES: u64 = 4 << 20;
@@ -40,16 +40,6 @@ fn bytes_of(medium: &Medium) -> Vec<u8> {
         Medium::Nvram(nvram) => nvram.read(0, &mut bytes).unwrap(),
     }
     bytes
-}
-
-fn make_synced(volume: &Volume, name: &str) {
-    let name = name.as_bytes();
-    volume.make(InodeNo::ROOT, name, NewNode::Regular, 0o644, 0, Owner::default()).unwrap();
-    volume.sync().unwrap();
-}
-
-fn has(volume: &Volume, name: &str) -> bool {
-    volume.lookup(InodeNo::ROOT, name.as_bytes()).is_ok()
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{Image, options, run};
+use common::{Image, Mounted, options};
 use device::MemoryDevice;
 use onejournal_ext4::{Error, InodeNo, OpenOptions, Volume};
 
@@ -178,14 +178,9 @@ fn cases(features: &str) -> (Vec<u8>, Vec<Case>) {
 }
 
 /// Does the kernel mount it, read-only?
-fn kernel_mounts(image: &Path, directory: &Path) -> bool {
-    let [image, directory] = [image, directory].map(|path| path.to_str().expect("UTF-8"));
-    let is_mounted = run("mount", &["-o", "loop,ro", image, directory]).status.success();
-    if is_mounted {
-        let unmounted = run("umount", &[directory]);
-        assert!(unmounted.status.success(), "{unmounted:?}");
-    }
-    is_mounted
+fn kernel_mounts(image: &Path) -> bool {
+    let mounted = Mounted::new(image, "ro");
+    mounted.map(Mounted::unmount).is_ok()
 }
 
 /// Opens it in one way, looks at its root, and closes it. What is opened must be usable, and what is
@@ -212,9 +207,9 @@ fn open_as(bytes: &[u8], read_only: bool) -> Result<(), String> {
 
 /// What is wrong with our verdict on one image; and whether the kernel refuses it.
 fn judge(what: &str, bytes: &[u8], directory: &Path) -> (Option<String>, bool) {
-    let (path, mount_point) = (directory.join("image"), directory.join("mounted"));
+    let path = directory.join("image");
     std::fs::write(&path, bytes).expect("room");
-    let theirs = kernel_mounts(&path, &mount_point);
+    let theirs = kernel_mounts(&path);
     let (ours, reading) = (open_as(bytes, false), open_as(bytes, true));
     let wrong = match &ours {
         _ if ours != reading => format!("to write {ours:?}, to read {reading:?}"),

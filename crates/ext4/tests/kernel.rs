@@ -31,7 +31,8 @@ fn the_kernel_and_we_take_turns() {
             volume.close().unwrap();
             image.assert_clean(&device);
 
-            let mounted = Mounted::new(&image.path()).expect("the kernel mounts a clean volume");
+            let mounted =
+                Mounted::new(&image.path(), "rw").expect("the kernel mounts a clean volume");
             assert_eq!(std::fs::read(mounted.path(&name)).unwrap(), name.as_bytes());
             std::fs::write(mounted.path(&format!("theirs{round}")), vec![5; 70_000]).unwrap();
             drop(mounted);
@@ -50,7 +51,7 @@ fn the_kernel_refuses_a_volume_in_use() {
     let volume = open(&device).unwrap();
     image.put(&device.to_bytes());
     let before = image.bytes();
-    assert!(Mounted::new(&image.path()).is_err());
+    assert!(Mounted::new(&image.path(), "rw").is_err());
     assert!(before == image.bytes());
     volume.close().unwrap();
 }
@@ -61,7 +62,7 @@ fn a_volume_in_use_by_the_kernel_is_refused() {
         return;
     }
     let image = Image::new(&[], "64M");
-    let mounted = Mounted::new(&image.path()).expect("the kernel mounts a new volume");
+    let mounted = Mounted::new(&image.path(), "rw").expect("the kernel mounts a new volume");
     std::fs::write(mounted.path("x"), b"x").unwrap();
     assert!(run("sync", &["-f", text(&mounted.path("x"))]).status.success());
     let in_use = image.device();

@@ -8,68 +8,28 @@ use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use onejournal_ext4::{InodeNo, NewNode, Owner, SetAttr, Volume, XattrFlags};
 use rustix::fs::{XattrFlags as KernelFlags, getxattr, setxattr};
+use support::common::{Mounted, can_mount};
 use support::{Image, list, lookup, make};
 
 const ROOT: InodeNo = InodeNo::ROOT;
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// A mounted image; unmounted at the end, whatever happens.
-struct Mounted {
-    point: tempfile::TempDir,
-    is_mounted: bool,
-}
-
-impl Mounted {
-    /// `None` where mounting is not possible, with the reason printed.
-    fn new(image: &Image) -> Option<Mounted> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: mounting a loop device needs root");
-            return None;
-        }
-        let path = image.save();
-        let point = tempfile::tempdir().expect("a mount point");
-        let output = Command::new("mount")
-            .args(["-t", "ext4", "-o", "loop,acl,user_xattr"])
-            .arg(&path)
-            .arg(point.path())
-            .output()
-            .expect("mount(8)");
-        if !output.status.success() {
-            let reason = String::from_utf8_lossy(&output.stderr);
-            // A refused volume is our fault; a missing loop device is not.
-            assert!(!reason.contains("wrong fs type"), "Linux refuses the volume: {reason}");
-            eprintln!("skipped: mount says {reason}");
-            return None;
-        }
-        Some(Mounted { point, is_mounted: true })
+/// `None` where mounting is not possible, with the reason printed.
+fn mount(image: &Image) -> Option<Mounted> {
+    if !can_mount() {
+        return None;
     }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.point.path().join(name)
-    }
-
-    fn unmount(mut self) {
-        assert!(self.try_unmount(), "umount failed");
-    }
-
-    fn try_unmount(&mut self) -> bool {
-        self.is_mounted = false;
-        let status = Command::new("umount").arg(self.point.path()).status();
-        status.is_ok_and(|status| status.success())
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        if self.is_mounted {
-            self.try_unmount();
-        }
-    }
+    let mounted = Mounted::new(&image.save(), "acl,user_xattr");
+    let failed = |reason: &String| {
+        // A refused volume is our fault; a missing loop device is not.
+        assert!(!reason.contains("wrong fs type"), "Linux refuses the volume: {reason}");
+        eprintln!("skipped: mount says {reason}");
+    };
+    mounted.inspect_err(failed).ok()
 }
 
 fn kernel_xattr(path: &Path, name: &str) -> Option<Vec<u8>> {
@@ -111,7 +71,7 @@ fn linux_reads_what_we_wrote() {
         volume.set_xattr(file, name.as_bytes(), &vec![9; len], XattrFlags::Any).unwrap();
     }
     volume.close().unwrap();
-    let Some(mounted) = Mounted::new(&image) else { return };
+    let Some(mounted) = mount(&image) else { return };
     let entries = std::fs::read_dir(mounted.path("dir")).unwrap();
     let found: BTreeSet<String> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -133,7 +93,7 @@ fn linux_reads_what_we_wrote() {
 #[test]
 fn we_go_on_with_a_directory_that_linux_indexed() {
     let image = Image::new(64, &[]);
-    let Some(mounted) = Mounted::new(&image) else { return };
+    let Some(mounted) = mount(&image) else { return };
     let name = |n: usize| format!("{n}-{}", "é".repeat(n % 60));
     std::fs::create_dir(mounted.path("dir")).unwrap();
     std::fs::write(mounted.path("file"), b"").unwrap();
@@ -245,7 +205,7 @@ fn access_lists_as_linux_has_them() {
             chmod: random.u16(..0o1000),
         })
         .collect();
-    let Some(mounted) = Mounted::new(&image) else { return };
+    let Some(mounted) = mount(&image) else { return };
     let expected: Vec<_> = cases.iter().map(|case| case.by_linux(&mounted)).collect();
     mounted.unmount();
     let image = image.loaded();
@@ -265,7 +225,7 @@ fn access_lists_as_linux_has_them() {
 #[test]
 fn an_attribute_block_that_linux_shares_is_copied() {
     let image = Image::new(32, &[]);
-    let Some(mounted) = Mounted::new(&image) else { return };
+    let Some(mounted) = mount(&image) else { return };
     let paths: Vec<PathBuf> = (0..3).map(|n| mounted.path(&format!("f{n}"))).collect();
     for path in &paths {
         std::fs::write(path, b"").unwrap();

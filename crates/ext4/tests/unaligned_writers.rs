@@ -6,8 +6,8 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::{Image, options};
-use onejournal_ext4::{DataMode, InodeNo, NewNode, OpenOptions, Owner, Volume};
+use common::{Image, make, open_in};
+use onejournal_ext4::{DataMode, InodeNo, Volume};
 use onejournal_testing::{SimDevice, Survival};
 
 const WRITER_COUNT: usize = 3;
@@ -24,10 +24,6 @@ fn record(number: u64, len_bytes: usize) -> Vec<u8> {
     bytes[..8].copy_from_slice(&number.to_le_bytes());
     bytes[len_bytes - 8..].copy_from_slice(&number.to_le_bytes());
     bytes
-}
-
-fn open(device: Arc<SimDevice>, data_mode: DataMode) -> Volume {
-    Volume::open(device, OpenOptions { data_mode, ..options() }).unwrap()
 }
 
 /// Writes records into its own slots, which lie between those of the others, until it is told to stop.
@@ -62,12 +58,9 @@ struct How {
 
 /// How many records were found torn in all crashes of a run, and the newest number that was found.
 fn torn_count(data_mode: DataMode, how: &How) -> (usize, u64) {
-    let device = Arc::new(SimDevice::from_bytes(&Image::new(&[], "64M").bytes(), 512));
-    let volume = open(device.clone(), data_mode);
-    let make = |name: &[u8]| {
-        volume.make(InodeNo::ROOT, name, NewNode::Regular, 0o644, 0, Owner::default()).unwrap().ino
-    };
-    let (records, other) = (make(b"records"), make(b"other"));
+    let device = Image::new(&[], "64M").sim_device();
+    let volume = open_in(device.clone(), data_mode);
+    let (records, other) = (make(&volume, "records"), make(&volume, "other"));
     volume.sync().unwrap();
     let run = Run::default();
     let images = std::thread::scope(|scope| {
@@ -91,7 +84,7 @@ fn torn_count(data_mode: DataMode, how: &How) -> (usize, u64) {
     });
     let (mut torn, mut newest) = (0, 0);
     for image in images {
-        let crashed = open(Arc::new(SimDevice::from_image(image, 512)), data_mode);
+        let crashed = open_in(Arc::new(SimDevice::from_image(image, 512)), data_mode);
         let mut bytes = vec![0; usize::try_from(START).unwrap() + SLOT_COUNT * how.len_bytes];
         crashed.read(records, 0, &mut bytes).unwrap();
         for found in bytes[usize::try_from(START).unwrap()..].chunks(how.len_bytes) {

@@ -5,26 +5,21 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Image, options};
-use onejournal_ext4::{Allocate, DataMode, InodeNo, NewNode, OpenOptions, Owner, Volume};
+use common::{Image, make, open_in};
+use onejournal_ext4::{Allocate, DataMode, InodeNo, Volume};
 use onejournal_testing::{SimDevice, Survival};
 
 const LEN: usize = 512 << 10;
 const ZERO: Allocate = Allocate::ZeroRange { keep_size: true };
 
 fn open(device: Arc<SimDevice>) -> Volume {
-    Volume::open(device, OpenOptions { data_mode: DataMode::Auto, ..options() }).unwrap()
-}
-
-fn make(volume: &Volume, name: &str) -> InodeNo {
-    let (root, node) = (InodeNo::ROOT, NewNode::Regular);
-    volume.make(root, name.as_bytes(), node, 0o644, 0, Owner::default()).unwrap().ino
+    open_in(device, DataMode::Auto)
 }
 
 /// A file of `LEN` ones, committed and home, and `extra_len` more.
 fn with_ones(extra_len: usize) -> (Image, Arc<SimDevice>, Volume, InodeNo) {
     let image = Image::new(&[], "64M");
-    let device = Arc::new(SimDevice::from_bytes(&image.bytes(), 512));
+    let device = image.sim_device();
     let volume = open(device.clone());
     let ino = make(&volume, "file");
     volume.write(ino, 0, &vec![1; LEN + extra_len]).unwrap();

@@ -155,13 +155,14 @@ impl Connection {
 
     fn serve(&mut self, server: &impl FileSystem) -> Result<(), MountError> {
         let reading = |errno| MountError::System { what: "reading /dev/fuse", errno };
-        let Some(rings) = self.rings.take() else {
-            return serve_until_unmounted(&self.device, server, self.max_thread_count)
-                .map_err(reading);
+        let rings = self.rings.take();
+        let device = &self.device;
+        let Some(rings) = rings else {
+            return serve_until_unmounted(device, server, self.max_thread_count).map_err(reading);
         };
         std::thread::scope(|scope| {
-            crate::transport::queues::start(rings, scope, server);
-            serve_until_unmounted(&self.device, server, 1).map_err(reading)
+            crate::transport::queues::start(rings, device, scope, server);
+            serve_until_unmounted(device, server, 1).map_err(reading)
         })
     }
 

@@ -87,7 +87,8 @@
 //! [`FileSystem::serve`] is called from several threads at a time. The thread that takes a request
 //! answers it, so a client and its server can share a CPU. The number of threads follows the load,
 //! up to [`MountOptions::thread_count`]. A request that waits for another request (for a FORGET,
-//! for pages that a [`Notifier`] drops) keeps a thread from answering:
+//! for pages that a [`Notifier`] drops) keeps a thread from answering.
+//! [`Reply::block_in_place`] has another thread answer meanwhile. Without it,
 //! [`Connection::waiter_limit`] says how many may wait.
 //!
 //! # Errors and panics
@@ -130,7 +131,7 @@ pub use mounting::attach::{
 };
 pub use notifier::{ByteRange, Dropping, Notifier};
 pub use options::{IoUring, MountOptions, Source};
-pub use reply::{Answer, Reply, SendEarly};
+pub use reply::{Answer, MAX_STAND_IN_COUNT, Reply, SendEarly};
 pub use request::{Body, Request};
 pub use rustix::io::Errno;
 pub use transport::polled::{Polled, Taken};

@@ -26,6 +26,18 @@ pub(crate) const SHORT_REPLY_BYTES: usize = 128;
 /// answer is sent at the end of the request.
 pub type SendEarly<'a> = &'a dyn Fn(&OutHeader, &[u8]) -> bool;
 
+/// How a transport replaces a thread that blocks.
+pub(crate) trait StandIns {
+    /// Another thread answers the requests that the calling one would answer. `false`: there are
+    /// [`MAX_STAND_IN_COUNT`] already, or the thread did not start.
+    fn begin(&self) -> bool;
+    /// The calling thread is back.
+    fn end(&self);
+}
+
+/// More threads than this do not block at a time ([`Reply::block_in_place`]).
+pub const MAX_STAND_IN_COUNT: usize = 64;
+
 /// Payload of an answer, in a buffer of the transport: [`crate::MAX_TRANSFER_BYTES`] long, or 128
 /// bytes for the answer to a large WRITE or SETXATTR.
 pub struct Reply<'a> {
@@ -33,6 +45,7 @@ pub struct Reply<'a> {
     len_bytes: usize,
     /// How to send an answer before the request is done with.
     early: Option<SendEarly<'a>>,
+    stand_ins: Option<&'a dyn StandIns>,
     is_sent: bool,
 }
 
@@ -40,13 +53,32 @@ impl<'a> Reply<'a> {
     /// An empty payload with `room` to grow in.
     #[inline]
     pub fn new(room: &'a mut [u8]) -> Reply<'a> {
-        Reply { room, len_bytes: 0, early: None, is_sent: false }
+        Reply { room, len_bytes: 0, early: None, stand_ins: None, is_sent: false }
     }
 
     /// Lets [`Reply::send_early`] send with `early`. Without, `send_early` does nothing. For
     /// transports, and for tests of a file system.
     pub fn with_early(self, early: SendEarly<'a>) -> Reply<'a> {
         Reply { early: Some(early), ..self }
+    }
+
+    pub(crate) fn with_stand_ins(self, stand_ins: &'a dyn StandIns) -> Reply<'a> {
+        Reply { stand_ins: Some(stand_ins), ..self }
+    }
+
+    /// Runs `wait`, which blocks until the kernel has had an answer to other requests. The
+    /// transport starts a thread for them if no other is free. `None`: [`MAX_STAND_IN_COUNT`]
+    /// threads block already, and `wait` did not run.
+    ///
+    /// Without a transport, in tests of a file system, `wait` just runs.
+    pub fn block_in_place<T>(&self, wait: impl FnOnce() -> T) -> Option<T> {
+        let Some(stand_ins) = self.stand_ins else { return Some(wait()) };
+        if !stand_ins.begin() {
+            return None;
+        }
+        let result = wait();
+        stand_ins.end();
+        Some(result)
     }
 
     /// Forgets the payload.

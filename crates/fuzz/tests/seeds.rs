@@ -110,49 +110,30 @@ fn volume_open() {
 /// What is planted must be found.
 mod canary {
     use super::*;
-    use device::{BlockDevice, Durability, Result};
+    use device::{BlockDevice, Result};
     use onejournal_fuzz::volume_open::{self, Hands};
-    use onejournal_testing::SimDevice;
+    use onejournal_testing::{Layer, Layered};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// A device that, from a number of reads on, does `spoil`.
-    struct Spoiled {
-        device: Arc<SimDevice>,
+    /// Does `spoil` to what is read, with the number of the read.
+    struct Spoil {
         read_count: AtomicU64,
         spoil: fn(u64, &mut [u8]),
     }
 
-    impl BlockDevice for Spoiled {
-        fn size_bytes(&self) -> u64 {
-            self.device.size_bytes()
-        }
-        fn sector_bytes(&self) -> usize {
-            self.device.sector_bytes()
-        }
-        fn durability(&self) -> Durability {
-            self.device.durability()
-        }
-        fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-            self.device.read(offset, buf)?;
+    impl Layer for Spoil {
+        fn read(&self, device: &dyn BlockDevice, offset: u64, buf: &mut [u8]) -> Result<()> {
+            device.read(offset, buf)?;
             (self.spoil)(self.read_count.fetch_add(1, Ordering::Relaxed), buf);
             Ok(())
-        }
-        fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-            self.device.write(offset, data)
-        }
-        fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
-            self.device.write_durable(offset, data)
-        }
-        fn flush(&self) -> Result<()> {
-            self.device.flush()
         }
     }
 
     fn found(spoil: fn(u64, &mut [u8])) -> Option<String> {
         let run = move |input: &[u8]| {
             let wrap = move |device| -> Arc<dyn BlockDevice> {
-                Arc::new(Spoiled { device, read_count: AtomicU64::new(0), spoil })
+                Arc::new(Layered::new(device, Spoil { read_count: AtomicU64::new(0), spoil }))
             };
             volume_open::run(input, &Hands { wrap: &wrap });
         };

@@ -125,7 +125,7 @@ fn a_failed_checkpoint_loses_nothing_that_was_acknowledged() {
 fn who_waits_for_a_free_region_is_told_when_the_checkpoint_fails() {
     let rig = Rig::new();
     let journal = rig.open(Options { background: true, ..quiet() });
-    let gate = &rig.home.inner().writes;
+    let gate = &rig.home_gates().writes;
     gate.close();
     let acknowledged = std::thread::scope(|scope| {
         let writer = scope
@@ -146,7 +146,7 @@ fn who_waits_for_a_free_region_is_told_when_the_checkpoint_fails() {
 fn who_waits_for_a_free_region_is_told_when_something_else_fails() {
     let rig = Rig::new();
     let journal = rig.open(Options { background: true, ..quiet() });
-    let gate = &rig.home.inner().flushes;
+    let gate = &rig.home_gates().flushes;
     gate.close();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| (0..1000).all(|n| journal.sync(put(&journal, n, 1)).is_ok()));
@@ -163,7 +163,7 @@ fn who_waits_for_a_free_region_is_told_when_something_else_fails() {
 fn everyone_who_waits_for_a_failed_commit_gets_an_error() {
     let rig = Rig::new();
     let journal = rig.open(quiet());
-    let gate = &rig.log.inner().durable_writes;
+    let gate = &rig.log_gates().durable_writes;
     gate.close();
     let sync = |block| journal.sync(put(&journal, block, 1));
     let sync = &sync;

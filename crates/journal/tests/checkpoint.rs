@@ -130,7 +130,7 @@ fn a_version_that_is_overwritten_in_the_next_region_is_not_written_home() {
 fn a_commit_stalls_when_all_regions_are_full_and_goes_on_when_one_is_free() {
     let rig = Rig::new();
     let journal = rig.open(Options { background: true, ..quiet() });
-    let gate = &rig.home.inner().writes;
+    let gate = &rig.home_gates().writes;
     gate.close();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -165,7 +165,7 @@ fn a_block_changed_while_its_old_version_goes_home_keeps_the_new_one() {
     let rig = Rig::new();
     let journal = rig.open(quiet());
     commit(&journal, 5, 1);
-    let gate = &rig.home.inner().writes;
+    let gate = &rig.home_gates().writes;
     gate.close();
     std::thread::scope(|scope| {
         let checkpoint = scope.spawn(|| journal.checkpoint().unwrap());

@@ -110,7 +110,7 @@ fn a_reader_keeps_its_version() {
 #[test]
 fn a_record_that_crosses_from_extent_to_extent_is_durable() {
     let rig = Rig::new();
-    let size = rig.log.inner().sim.image().size_bytes();
+    let size = rig.log_sim().image().size_bytes();
     let cut = 8192 + 4 * 4096;
     // The space is the device with its halves exchanged, so they never join.
     let space = Space::new(rig.log.clone(), vec![size - cut..size, 0..size - cut]).unwrap();

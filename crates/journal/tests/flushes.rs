@@ -6,10 +6,11 @@ mod common;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::{Scope, ScopedJoinHandle};
 
-use common::{Gated, HOME_BLOCKS, REGION_BYTES, UUID, filled, put, quiet};
+use common::{Gated, Gates, HOME_BLOCKS, REGION_BYTES, UUID, filled, gated, put, quiet};
 use device::{BlockDevice, Durability, Operation};
-use onejournal_journal::{BLOCK_BYTES, HomeBlock, Journal, JournalError, Space};
+use onejournal_journal::{BLOCK_BYTES, HomeBlock, Journal, JournalError, Result, Space};
 use onejournal_testing::{Fault, SimDevice, Survival};
 
 const HOME_BYTES: u64 = HOME_BLOCKS * BLOCK_BYTES as u64;
@@ -75,9 +76,9 @@ impl Machine {
     fn new(layout: Layout, seed: u64) -> Machine {
         let sim = SimDevice::new(HOME_BYTES + 8192 + 2 * REGION_BYTES, 512);
         sim.set_seed(seed);
-        let device = Gated::new(sim);
-        device.has_no_fua.store(true, Ordering::Relaxed);
-        Machine::on(layout, Arc::new(device))
+        let disk = gated(sim);
+        disk.layer.has_no_fua.store(true, Ordering::Relaxed);
+        Machine::on(layout, Arc::new(disk))
     }
 
     fn on(layout: Layout, disk: Arc<Gated>) -> Machine {
@@ -100,15 +101,31 @@ impl Machine {
         Journal::open(self.home.clone(), self.space.clone(), UUID, quiet()).expect("it opens")
     }
 
-    fn fail_the_next_flush(&self) {
+    fn gates(&self) -> &Gates {
+        &self.disk.layer
+    }
+
+    /// Block 6 is being committed: its record is written, the flush behind it is held back. Meanwhile block
+    /// 7 was written in place. The next flush fails, and is held back before its caller hears of that.
+    fn begin_commit<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        journal: &'scope Journal,
+    ) -> ScopedJoinHandle<'scope, Result<()>> {
+        self.gates().between.close_for(1);
+        self.gates().flush_failed.close();
+        let commit = scope.spawn(|| journal.sync(put(journal, 6, 1)));
+        self.gates().between.wait_for(1);
+        journal.write_in_place(HomeBlock(7), filled(1).as_ref()).unwrap();
         let operation = Operation::Flush;
-        self.disk.sim.inject(Fault { operation, skip_count: 0, forever: false });
+        self.disk.device.inject(Fault { operation, skip_count: 0, forever: false });
+        commit
     }
 
     /// First byte of the block after a power cut now and recovery.
     fn after_a_crash(&self, layout: Layout, block: u64) -> u8 {
-        let image = self.disk.sim.crash(Survival::Nothing);
-        let disk = Arc::new(Gated::new(SimDevice::from_image(image, 512)));
+        let image = self.disk.device.crash(Survival::Nothing);
+        let disk = Arc::new(gated(SimDevice::from_image(image, 512)));
         let Machine { home, space, .. } = Machine::on(layout, disk);
         onejournal_journal::recover(&home, &space, &UUID, &Default::default())
             .expect("it recovers");
@@ -132,25 +149,19 @@ fn a_commit_does_not_believe_its_flush_after_another_one_has_failed() {
         LAYOUTS.into_iter().flat_map(|layout| (0..8).map(move |seed| (layout, seed)))
     {
         let machine = Machine::new(layout, seed);
-        let journal = machine.open();
-        let device = &machine.disk;
-        device.between.close_for(1);
-        device.flush_failed.close();
+        let (journal, gates) = (machine.open(), machine.gates());
         std::thread::scope(|scope| {
-            let sync = scope.spawn(|| journal.sync(put(&journal, 6, 1)));
-            device.between.wait_for(1);
-            journal.write_in_place(HomeBlock(7), filled(1).as_ref()).unwrap();
-            machine.fail_the_next_flush();
+            let sync = machine.begin_commit(scope, &journal);
             let flush = scope.spawn(|| journal.flush_in_place());
-            let_run_until(|| device.flush_failed.holds(1));
-            if !device.flush_failed.holds(1) {
+            let_run_until(|| gates.flush_failed.holds(1));
+            if !gates.flush_failed.holds(1) {
                 // It waits for the commit, so it is the commit's flush that would fail.
-                device.sim.clear_faults();
+                machine.disk.device.clear_faults();
             }
-            device.between.open();
+            gates.between.open();
             let is_acknowledged = sync.join().unwrap().is_ok();
             let found = machine.after_a_crash(layout, 6);
-            device.flush_failed.open();
+            gates.flush_failed.open();
             let _ = flush.join().unwrap();
             assert!(
                 !is_acknowledged || found == 1,
@@ -169,20 +180,14 @@ fn a_sync_does_not_believe_its_flush_after_that_of_a_commit_has_failed() {
 
 fn check_flush_after_a_failed_commit(layout: Layout) {
     let machine = Machine::new(layout, 1);
-    let journal = machine.open();
-    let device = &machine.disk;
-    device.between.close_for(1);
-    device.flush_failed.close();
+    let (journal, gates) = (machine.open(), machine.gates());
     std::thread::scope(|scope| {
-        let sync = scope.spawn(|| journal.sync(put(&journal, 6, 1)));
-        device.between.wait_for(1);
-        journal.write_in_place(HomeBlock(7), filled(1).as_ref()).unwrap();
-        machine.fail_the_next_flush();
-        device.between.open();
-        device.flush_failed.wait_for(1);
+        let sync = machine.begin_commit(scope, &journal);
+        gates.between.open();
+        gates.flush_failed.wait_for(1);
         let flush = scope.spawn(|| journal.flush_in_place());
         let_run_until(|| flush.is_finished());
-        device.flush_failed.open();
+        gates.flush_failed.open();
         assert!(matches!(flush.join().unwrap(), Err(JournalError::Aborted(_))));
         assert!(matches!(sync.join().unwrap(), Err(JournalError::Io(_))));
     });

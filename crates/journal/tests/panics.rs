@@ -59,7 +59,7 @@ fn a_panic_of_the_commit_timer_aborts() {
 fn who_waits_for_a_commit_that_panics_is_told() {
     let rig = Rig::new();
     let journal = rig.open(Options { observer: in_commit(), ..quiet() });
-    let gate = &rig.log.inner().durable_writes;
+    let gate = &rig.log_gates().durable_writes;
     gate.close();
     std::thread::scope(|scope| {
         let leader = scope.spawn(|| journal.sync(put_owned(&journal, 5)));
@@ -80,7 +80,7 @@ fn who_waits_for_a_region_is_told_when_the_checkpoint_panics() {
     let rig = Rig::new();
     let options = Options { background: true, observer: in_checkpoint(), ..quiet() };
     let journal = rig.open(options);
-    let gate = &rig.home.inner().writes;
+    let gate = &rig.home_gates().writes;
     gate.close();
     std::thread::scope(|scope| {
         let sync = |block| journal.sync(put_owned(&journal, block % 1000));

@@ -3,9 +3,10 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Scope;
 use std::time::Duration;
 
-use common::{Rig, commit, put, quiet, wait_until};
+use common::{Gate, Rig, commit, put, quiet, wait_until};
 use onejournal_journal::{Form, HomeBlock, Journal, Options, Tid};
 use onejournal_testing::{SimDevice, Survival};
 
@@ -38,17 +39,25 @@ fn no_increment_is_lost_between_handles() {
     assert_eq!(number(&journal, 3), 2000);
 }
 
+/// Another thread commits the block, and is held back at the gate.
+fn begin_commit<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    journal: &'scope Journal,
+    gate: &Gate,
+    block: u64,
+) {
+    gate.close();
+    scope.spawn(move || commit(journal, block, 1));
+    gate.wait_for(1);
+}
+
 #[test]
 fn everyone_who_waits_is_served_by_the_next_commit() {
     let rig = Rig::new();
     let journal = rig.open(busy(2));
-    let gate = &rig.log.inner().durable_writes;
-    gate.close();
+    let gate = &rig.log_gates().durable_writes;
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            commit(&journal, 0, 1);
-        });
-        gate.wait_for(1);
+        begin_commit(scope, &journal, gate, 0);
         for block in 1..32 {
             let journal = &journal;
             scope.spawn(move || {
@@ -76,13 +85,9 @@ fn a_sync_of_an_older_transaction_does_not_wait_for_the_one_in_flight() {
     let rig = Rig::new();
     let journal = rig.open(busy(2));
     let old = commit(&journal, 1, 1);
-    let gate = &rig.log.inner().durable_writes;
-    gate.close();
+    let gate = &rig.log_gates().durable_writes;
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            commit(&journal, 2, 1);
-        });
-        gate.wait_for(1);
+        begin_commit(scope, &journal, gate, 2);
         journal.sync(old).unwrap();
         // New operations go on while a commit is being written.
         put(&journal, 2, 2);
@@ -133,13 +138,9 @@ fn a_checkpoint_on_request_waits_for_the_commit_in_flight() {
     let rig = Rig::new();
     let journal = rig.open(quiet());
     commit(&journal, 1, 1);
-    let gate = &rig.log.inner().durable_writes;
-    gate.close();
+    let gate = &rig.log_gates().durable_writes;
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            commit(&journal, 2, 1);
-        });
-        gate.wait_for(1);
+        begin_commit(scope, &journal, gate, 2);
         let checkpoint = scope.spawn(|| journal.checkpoint().unwrap());
         wait_until("the checkpoint's own sync", || journal.stats().syncs == 3);
         gate.open();
@@ -157,7 +158,7 @@ fn a_checkpoint_on_request_waits_for_the_commit_in_flight() {
 fn regression_checkpoints_on_request_amid_commits_lose_nothing() {
     let rig = Rig::with_regions(3);
     let journal = rig.open(busy(3));
-    rig.log.inner().is_slow.store(true, Ordering::Relaxed);
+    rig.log_gates().is_slow.store(true, Ordering::Relaxed);
     let acknowledged: [AtomicU64; 3] = Default::default();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -202,7 +203,7 @@ fn assert_survives_a_crash(rig: &Rig, acknowledged: &[AtomicU64]) {
 fn a_slow_reader_does_not_fill_the_cache_with_an_old_version() {
     let rig = Rig::new();
     let journal = rig.open(Options { clean_block_limit: 1, ..quiet() });
-    let gate = &rig.home.inner().reads_done;
+    let gate = &rig.home_gates().reads_done;
     gate.close_for(1);
     std::thread::scope(|scope| {
         scope.spawn(|| journal.read(HomeBlock(16)).unwrap());
@@ -265,7 +266,7 @@ fn dropping_it_in_the_middle_of_a_stalled_timer_commit_does_not_hang() {
     let rig = Rig::new();
     let interval = Some(Duration::from_millis(1));
     let journal = rig.open(Options { commit_interval: interval, ..busy(2) });
-    let gate = &rig.home.inner().writes;
+    let gate = &rig.home_gates().writes;
     gate.close();
     let mut round = 0;
     while journal.stats().stalls == 0 {
@@ -288,7 +289,7 @@ fn dropping_it_in_the_middle_of_a_stalled_timer_commit_does_not_hang() {
 fn regression_an_operation_that_needs_all_the_room_gets_its_turn() {
     let rig = Rig::new();
     let journal = rig.open(quiet());
-    let gate = &rig.log.inner().durable_writes;
+    let gate = &rig.log_gates().durable_writes;
     let is_done = AtomicBool::new(false);
     let mut commit_count = 0;
     std::thread::scope(|scope| {

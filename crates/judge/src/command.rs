@@ -18,13 +18,22 @@ static STARTING: RwLock<()> = RwLock::new(());
 pub static COPYING: RwLock<()> = RwLock::new(());
 
 /// How a shell in a new mount namespace begins: it lets go of the copies of all FUSE mounts. Errors end it.
-pub const LET_GO: &str = r#"
+const LET_GO: &str = r#"
 set -e
 while read -r _ dir kind _; do
     # Spaces in a path are written as numbers there.
     case $kind in fuse*) umount -l "$(printf %b "$dir")" ;; esac
 done </proc/self/mounts
 "#;
+
+/// A shell in a new mount namespace, which lets go of FUSE mounts and then runs `script`. What is added to the command
+/// are the script's arguments.
+pub fn in_namespace(script: &str) -> Command {
+    let mut unshare = Command::new("unshare");
+    let script = format!("{LET_GO}{script}");
+    unshare.args(["--mount", "--propagation", "private", "sh", "-c", &script, "sh"]);
+    unshare
+}
 
 /// Exec closes descriptors in the order of their numbers, and the judge has no files with higher ones.
 const LAST_DESCRIPTOR: i32 = 512;

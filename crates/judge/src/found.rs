@@ -9,6 +9,7 @@ use crate::database::{self, DatabasePlace};
 use crate::hands::{database_dir, record_file, tree_dir};
 use crate::history::Survivor;
 use crate::postgres;
+use crate::replaced;
 use crate::rig::USER;
 use crate::scenario::{Actor, Scenario};
 use crate::script::places;
@@ -47,6 +48,9 @@ fn read_actor(root: &Path, scenario: &Scenario, actor: usize) -> Result<Survivor
     if let Actor::Database(how) = scenario.actors[actor] {
         return database::count(DatabasePlace::of(&database_dir(root, actor)), how)
             .map(Survivor::Count);
+    }
+    if scenario.actors[actor] == Actor::Replacer {
+        return replaced::read(&replaced::dir(root, actor));
     }
     if !scenario.actors[actor].has_tree() {
         let path = record_file(root, scenario, actor);

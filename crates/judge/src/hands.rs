@@ -16,6 +16,7 @@ use crate::command::{spawn, without_children};
 use crate::database::{Client, DatabasePlace};
 use crate::mark::{Mark, Moment};
 use crate::postgres;
+use crate::replaced::{self, Replacer};
 use crate::scenario::{Actor, Scenario};
 use crate::script::{Step, places};
 use crate::slots::{Places, SlotOp};
@@ -46,6 +47,10 @@ pub fn prepare(root: &Path, scenario: &Scenario) -> io::Result<()> {
             let dir = tree_dir(root, actor);
             std::fs::DirBuilder::new().create(&dir)?;
             File::open(dir)?.sync_all()?;
+            continue;
+        }
+        if let Actor::Replacer = kind {
+            Replacer::make(&replaced::dir(root, actor))?;
             continue;
         }
         if let Actor::Postgres = kind {
@@ -81,6 +86,7 @@ pub enum Hands {
     Slots(Records, Places),
     Database(Client),
     Session(postgres::Session),
+    Replacer(Replacer),
     /// In another process.
     Hired(Hand),
 }
@@ -144,6 +150,9 @@ pub fn open(root: &Path, scenario: &Scenario, actor: usize) -> io::Result<Hands>
     };
     let records = match scenario.actors[actor] {
         Actor::Tree | Actor::Mover => return Ok(Hands::Tree(Calls::new(&tree_dir(root, actor)))),
+        Actor::Replacer => {
+            return Ok(Hands::Replacer(Replacer::new(replaced::dir(root, actor))));
+        }
         Actor::Plain => Records::File(open(OFlags::empty())?),
         Actor::Dsync => Records::File(open(OFlags::DSYNC)?),
         Actor::Sync => Records::File(open(OFlags::SYNC)?),
@@ -172,6 +181,7 @@ impl Hands {
                 without_children(|| client.commit(*count)).map_err(io::Error::other)
             }
             (Hands::Session(session), Step::Commit(count)) => session.commit(*count),
+            (Hands::Replacer(replacer), Step::Commit(count)) => replacer.replace(*count),
             (Hands::Hired(hand), Step::Commit(count)) => {
                 hand.commit(*count).map_err(io::Error::other)
             }

@@ -136,7 +136,7 @@ impl History {
     /// Actors whose state is a part of the history, not only of a file.
     fn is_ordered(&self, actor: usize) -> bool {
         self.is_whole() && !self.is_mapped(actor)
-            || matches!(self.stages[actor][0].state, ActorState::Tree(_))
+            || matches!(self.stages[actor][0].state, ActorState::Tree(_) | ActorState::Count(_))
     }
 
     /// Contents are a part of the states.

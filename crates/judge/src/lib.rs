@@ -37,6 +37,7 @@ mod memory;
 pub mod open_fuse;
 mod postgres;
 mod ram;
+mod replaced;
 mod rig;
 mod run;
 mod save;

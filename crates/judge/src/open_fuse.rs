@@ -6,14 +6,14 @@
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 
-use crate::command::{COPYING, LET_GO, spawn};
+use crate::command::{COPYING, in_namespace, spawn};
 
 const DEVICE: &str = "/dev/fuse";
 const MODE: u32 = 0o666;
 
-/// After [`LET_GO`].
+/// See [`in_namespace`].
 const SCRIPT: &str = r#"
 echo ready
 dir=$(mktemp -d)
@@ -41,16 +41,7 @@ pub fn is_needed() -> bool {
 pub fn run(program: &[OsString]) -> io::Result<ExitStatus> {
     let device = std::fs::metadata(DEVICE)?.rdev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let mut unshare = Command::new("unshare");
-    unshare.args([
-        "--mount",
-        "--propagation",
-        "private",
-        "sh",
-        "-c",
-        &format!("{LET_GO}{SCRIPT}"),
-        "sh",
-    ]);
+    let mut unshare = in_namespace(SCRIPT);
     unshare.args([major.to_string(), minor.to_string()]).args(program);
     let copying = COPYING.write();
     let mut child = spawn(unshare.stdin(Stdio::null()).stdout(Stdio::piped()))?;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use drive::Recorder;
+use mount::Order;
 use onejournal_testing::Image;
 use rustix::fs::{Gid, Uid};
 use tempfile::TempDir;
@@ -306,12 +307,12 @@ impl Rig {
     }
 
     fn serve(&mut self, scenario: &Scenario, bases: &[Image]) -> Result<(), String> {
-        let is_cached = match scenario.options {
-            "" => false,
-            "writeback_cache" => true,
+        let order = match scenario.options {
+            "" => Order::History,
+            "order=sync" => Order::Sync,
             other => return Err(format!("a volume that is served here has no option {other}")),
         };
-        self.served = Some(Served::mount(bases, &self.recorder, &self.dir, is_cached)?);
+        self.served = Some(Served::mount(bases, &self.recorder, &self.dir, order)?);
         Ok(())
     }
 

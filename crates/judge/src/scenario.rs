@@ -40,6 +40,8 @@ pub enum Actor {
     Sync,
     /// The same file, durable writes through io_uring.
     Uring,
+    /// A file that is replaced by rename while the new one is open and was not synced.
+    Replacer,
     /// A database of SQLite in a directory of its own; a step is a transaction.
     Database(&'static Database),
     /// A table of its own in a database that all actors of this kind share.
@@ -100,7 +102,14 @@ impl Actor {
 
     /// Whether its state is the number of its transactions or records.
     pub fn counts(self) -> bool {
-        matches!(self, Actor::Database(_) | Actor::Together(_) | Actor::Stream | Actor::Postgres)
+        matches!(
+            self,
+            Actor::Replacer
+                | Actor::Database(_)
+                | Actor::Together(_)
+                | Actor::Stream
+                | Actor::Postgres
+        )
     }
 
     /// Whether it has a directory of its own.
@@ -140,7 +149,7 @@ pub struct Scenario {
     pub actors: &'static [Actor],
     /// The journal is on a disk of its own.
     pub second_disk: bool,
-    /// The journal is on NVRAM, and the volume is served in this process: without `options`, except `writeback_cache`.
+    /// The journal is on NVRAM, and the volume is served in this process: without `options`, except `order=sync`.
     pub nvram: bool,
     /// Mounted, used and unmounted by a user who is not root.
     pub by_user: bool,
@@ -181,7 +190,11 @@ pub const SCENARIOS: [Scenario; 32] = [
         actors: &[Actor::Dsync, Actor::Sync, Actor::Plain, Actor::Tree],
         ..USUAL
     },
-    Scenario { name: "moved", actors: &[Actor::Mover, Actor::Mover, Actor::Plain], ..USUAL },
+    Scenario {
+        name: "moved",
+        actors: &[Actor::Mover, Actor::Mover, Actor::Plain, Actor::Replacer],
+        ..USUAL
+    },
     Scenario { name: "sector-4096", attach: Attach::Loop(4096), ..USUAL },
     Scenario { name: "file", attach: Attach::File, actors: &[Actor::Tree, Actor::Plain], ..USUAL },
     Scenario { name: "mapped", actors: &[Actor::Mapped, Actor::Tree], ..USUAL },
@@ -210,9 +223,9 @@ pub const SCENARIOS: [Scenario; 32] = [
     },
     Scenario {
         name: "cached",
-        options: "writeback_cache",
+        options: "order=sync",
         promise: Promise::Cached,
-        actors: &[Actor::Tree, Actor::Plain, Actor::Mapped],
+        actors: &[Actor::Tree, Actor::Plain, Actor::Mapped, Actor::Replacer],
         ..USUAL
     },
     Scenario {
@@ -287,9 +300,9 @@ pub const SCENARIOS: [Scenario; 32] = [
     Scenario {
         name: "nvram-cached",
         nvram: true,
-        options: "writeback_cache",
+        options: "order=sync",
         promise: Promise::Cached,
-        actors: &[Actor::Tree, Actor::Plain, Actor::Mapped],
+        actors: &[Actor::Tree, Actor::Plain, Actor::Mapped, Actor::Replacer],
         ..USUAL
     },
     Scenario {

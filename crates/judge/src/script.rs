@@ -8,6 +8,7 @@ use sim::model::{Change, Id, Model};
 use sim::op::{Op, RenameKind, Target};
 use sim::workload::ops_from;
 
+use crate::replaced;
 use crate::scenario::{Actor, Scenario};
 use crate::slots::{self, Places, RECORD_BYTES, SlotOp, first_part};
 use crate::streams;
@@ -267,6 +268,7 @@ pub fn covers(actor: Actor, state: &ActorState, step: &Step, has_sync: bool) -> 
         }
         (Step::Commit(number), _) => match actor {
             Actor::Database(it) | Actor::Together(it) if !it.is_durable => Covers::Nothing,
+            Actor::Replacer if !replaced::is_synced(*number) => Covers::Nothing,
             Actor::Stream if !streams::is_synced(*number) => Covers::Nothing,
             _ => Covers::Itself,
         },

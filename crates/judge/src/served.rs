@@ -12,7 +12,7 @@ use device::Metered;
 use drive::Recorder;
 use ext4::{OpenOptions, Volume};
 use journal::Medium;
-use mount::{MountHandle, MountOptions, Session, SessionError, SessionOptions, Source, StatSource};
+use mount::{MountHandle, Order, Session, SessionError, SessionOptions, Source, StatSource};
 use onejournal_testing::Image;
 
 use crate::command::COPYING;
@@ -29,12 +29,12 @@ pub struct Served {
 }
 
 impl Served {
-    /// Mounts what `images` hold, a volume and its journal, on `dir`. `writeback_cache` as in `-o`.
+    /// Mounts what `images` hold, a volume and its journal, on `dir`. `order` as in `-o`.
     pub fn mount(
         images: &[Image],
         recorder: &Recorder,
         dir: &Path,
-        writeback_cache: bool,
+        order: Order,
     ) -> Result<Served, String> {
         let disk = RamDisk::new(images[0].clone(), SECTOR_BYTES, recorder.clone(), 0);
         let disk = Arc::new(Metered::new(disk));
@@ -53,8 +53,7 @@ impl Served {
             journal_counters: None,
         };
         let source = Source::Plain { name: "onejournal-judge".into() };
-        let mount = MountOptions { writeback_cache, ..MountOptions::default() };
-        let options = SessionOptions { mount, ..SessionOptions::default() };
+        let options = SessionOptions { order, ..SessionOptions::default() };
         let session = Session::mount(volume, &source, dir, &options, stat_source);
         let session = session.map_err(|e| format!("mounting: {e}"))?;
         let handle = session.handle();

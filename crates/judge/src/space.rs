@@ -12,12 +12,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::command::{COPYING, LET_GO, spawn, tool};
+use crate::command::{COPYING, in_namespace, spawn, tool};
 
 /// Where the disk is mounted.
 pub const ROOT: &str = "/dev/shm/volume";
 
-/// After [`LET_GO`].
+/// See [`in_namespace`].
 const SCRIPT: &str = r#"
 mount -t tmpfs -o mode=1777 none /dev/shm
 cat /proc/sys/kernel/random/uuid >/dev/shm/boot_id
@@ -38,18 +38,8 @@ pub struct Space {
 impl Space {
     /// Mounts a device.
     pub fn start(device: &Path) -> Result<Space, String> {
-        let mut unshare = Command::new("unshare");
-        unshare
-            .args([
-                "--mount",
-                "--propagation",
-                "private",
-                "sh",
-                "-c",
-                &format!("{LET_GO}{SCRIPT}"),
-                "sh",
-            ])
-            .arg(device);
+        let mut unshare = in_namespace(SCRIPT);
+        unshare.arg(device);
         unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let _nobody_unmounts = COPYING.write();
         let mut holder = spawn(&mut unshare).map_err(|e| format!("unshare: {e}"))?;

@@ -4,6 +4,9 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use device::Durability;
+use onejournal_testing::ServiceDirectories;
+
 use crate::directory::service_directory::ServiceDirectory;
 use crate::embedded::EmbeddedLog;
 use crate::engine::lane::Lane;
@@ -12,22 +15,32 @@ use crate::host::StreamMeta;
 use crate::{Log, Options};
 
 pub(crate) struct TestDirectory {
-    root: tempfile::TempDir,
-    memory: tempfile::TempDir,
-    options: Options,
+    directories: ServiceDirectories,
+    pub(crate) options: Options,
 }
 
 impl TestDirectory {
     pub(crate) fn new() -> TestDirectory {
-        let root = tempfile::tempdir().expect("directory");
-        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-        let options =
-            Options { memory: memory.path().to_owned(), pool_bytes: 1 << 20, ..Options::default() };
-        TestDirectory { root, memory, options }
+        let directories = ServiceDirectories::new();
+        let memory = directories.memory.path().to_owned();
+        let options = Options { memory, pool_bytes: 1 << 20, ..Options::default() };
+        TestDirectory { directories, options }
+    }
+
+    /// The same with lanes in what stands for NVRAM, if `is_nvram`.
+    pub(crate) fn with(is_nvram: bool) -> TestDirectory {
+        let mut test_dir = TestDirectory::new();
+        test_dir.options.nvram = is_nvram.then(|| test_dir.directories.nvram());
+        test_dir.options.durability = is_nvram.then_some(Durability::Process);
+        test_dir
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        self.root.path().join("log")
+        self.directories.log()
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directories.socket()
     }
 
     pub(crate) fn open(&self) -> TestLog {
@@ -48,14 +61,13 @@ impl TestDirectory {
 
     /// How many logs have shared memory.
     pub(crate) fn memory_count(&self) -> usize {
-        std::fs::read_dir(self.memory.path()).expect("memory").count()
+        let entries = std::fs::read_dir(self.directories.memory.path()).expect("memory");
+        entries.filter(|entry| entry.as_ref().expect("an entry").file_name() != "nvram").count()
     }
 
-    /// The machine restarts: memory is lost.
-    pub(crate) fn restart(&self) {
-        for entry in std::fs::read_dir(self.memory.path()).expect("memory") {
-            std::fs::remove_dir_all(entry.expect("entry").path()).expect("remove");
-        }
+    /// The machine restarts: memory is lost, but for NVRAM.
+    pub(crate) fn reboot(&self) {
+        self.directories.reboot();
     }
 }
 

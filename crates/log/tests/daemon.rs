@@ -3,33 +3,24 @@
 
 mod common;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use common::{TestDirectory, on_both, payload, records};
+use common::{
+    TestDirectory, append_every_size, append_synced, check_every_size, on_both, payload, records,
+};
 use onejournal::{ConnectOptions, Limits, Log, LogError, Lsn, Options, Server, ServerOptions};
 
 /// A daemon that serves the test_dir, and its clients.
 trait Served {
-    fn directory(&self) -> PathBuf;
-    fn socket(&self) -> PathBuf;
     fn serve_with(&self, limits: Limits) -> Server;
     fn serve(&self) -> Server;
     fn connect(&self) -> Log;
 }
 
 impl Served for TestDirectory {
-    fn directory(&self) -> PathBuf {
-        self.root.path().join("log")
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.root.path().join("socket")
-    }
-
     fn serve_with(&self, limits: Limits) -> Server {
         let server = ServerOptions { limits, ..ServerOptions::at(self.socket()) };
-        Server::start(self.directory(), &self.options(), &server).expect("serve")
+        Server::start(self.log(), &self.options(), &server).expect("serve")
     }
 
     fn serve(&self) -> Server {
@@ -50,12 +41,7 @@ fn what_clients_sync_is_read_back_by_the_same_the_next_and_after_a_reboot() {
             let log = test_dir.connect();
             let stream = log.stream("a").expect("stream");
             assert_eq!(records(&stream), expected, "round {round}");
-            for number in 0..300 {
-                let bytes = payload(number, 1 + (number as usize * 37) % 3000);
-                let lsn = stream.append(&bytes).expect("append");
-                stream.sync(lsn).expect("sync");
-                expected.push(bytes);
-            }
+            append_synced(&stream, &mut expected);
             assert_eq!(records(&stream), expected, "round {round}");
             if round % 3 == 0 {
                 drop((stream, log));
@@ -67,7 +53,7 @@ fn what_clients_sync_is_read_back_by_the_same_the_next_and_after_a_reboot() {
                 test_dir.reboot();
             }
         }
-        let log = Log::open(test_dir.directory(), &test_dir.options()).expect("open");
+        let log = Log::open(test_dir.log(), &test_dir.options()).expect("open");
         assert_eq!(records(&log.stream("a").expect("stream")), expected, "without a daemon");
     });
 }
@@ -77,25 +63,11 @@ fn records_of_every_size() {
     on_both(|test_dir| {
         let server = ServerOptions::at(test_dir.socket());
         let options = Options { pool_bytes: 64 << 20, ..test_dir.options() };
-        let _server = Server::start(test_dir.directory(), &options, &server).expect("serve");
+        let _server = Server::start(test_dir.log(), &options, &server).expect("serve");
         let log = test_dir.connect();
         let stream = log.stream("sizes").expect("stream");
-        let sizes =
-            [1, 2, 3, 4, 5, 100, 4096, 131_071, 131_072, 1 << 20, onejournal::PAYLOAD_BYTES_MAX];
-        for (number, len_bytes) in sizes.into_iter().enumerate() {
-            let lsn = stream.append(&payload(number as u64, len_bytes)).expect("append");
-            stream.sync(lsn).expect("sync");
-        }
-        let error = stream.append(&[]).expect_err("no such record");
-        assert!(matches!(error, LogError::Usage(_)), "{error}");
-        let error = stream.append(&vec![0; onejournal::PAYLOAD_BYTES_MAX + 1]);
-        let error = error.expect_err("no such record");
-        assert!(matches!(error, LogError::TooLarge { .. }), "{error}");
-        let found = records(&stream);
-        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), sizes);
-        for (number, bytes) in found.iter().enumerate() {
-            assert!(*bytes == payload(number as u64, bytes.len()), "record {number}");
-        }
+        append_every_size(&stream);
+        check_every_size(&stream);
     });
 }
 
@@ -141,15 +113,15 @@ fn streams_are_listed_read_truncated_and_removed() {
 fn a_directory_is_a_daemons_or_of_those_who_open_it() {
     on_both(|test_dir| {
         let server = test_dir.serve();
-        let error = Log::open(test_dir.directory(), &test_dir.options()).err().expect("served");
+        let error = Log::open(test_dir.log(), &test_dir.options()).err().expect("served");
         assert!(error.to_string().contains("/socket"), "{error}");
         let again = ServerOptions::at(test_dir.root.path().join("other"));
-        let error = Server::start(test_dir.directory(), &test_dir.options(), &again).err();
+        let error = Server::start(test_dir.log(), &test_dir.options(), &again).err();
         assert!(matches!(error, Some(LogError::Daemon(_))), "{error:?}");
         server.stop().expect("stop");
-        let log = Log::open(test_dir.directory(), &test_dir.options()).expect("nobody serves it");
+        let log = Log::open(test_dir.log(), &test_dir.options()).expect("nobody serves it");
         let server = ServerOptions::at(test_dir.socket());
-        let error = Server::start(test_dir.directory(), &test_dir.options(), &server).err();
+        let error = Server::start(test_dir.log(), &test_dir.options(), &server).err();
         let error = error.expect("opened").to_string();
         assert!(error.contains("opened it themselves"), "{error}");
         drop(log);
@@ -279,7 +251,7 @@ fn a_daemon_that_stays_away_is_an_error_or_the_directory_is_used() {
         let server = test_dir.serve();
         let retry = Duration::from_millis(100);
         let brief = ConnectOptions { retry, fallback: None };
-        let fallback = Some((test_dir.directory(), test_dir.options()));
+        let fallback = Some((test_dir.log(), test_dir.options()));
         let falling = ConnectOptions { retry, fallback };
         let loud = Log::connect_with(test_dir.socket(), &brief).expect("connect");
         let quiet = Log::connect_with(test_dir.socket(), &falling).expect("connect");
@@ -380,7 +352,7 @@ fn damage_is_read_up_to_and_given_up_by_decision() {
         // What the group log held is repaired by this process, and not known in the next one any more.
         drop(test_dir.serve());
         test_dir.reboot();
-        let path = test_dir.directory().join("streams/d/0000000000000000.seg");
+        let path = test_dir.log().join("streams/d/0000000000000000.seg");
         let mut bytes = std::fs::read(&path).expect("log file");
         bytes[64 + 5 * 124 + 30] ^= 1;
         std::fs::write(&path, &bytes).expect("damage");

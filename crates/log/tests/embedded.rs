@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::{TestDirectory, on_both, payload, records};
+use common::{
+    TestDirectory, append_every_size, append_synced, check_every_size, on_both, payload, records,
+};
 use onejournal::{Log, LogError, Lsn, Options, Stream};
 
 /// Opens the service.
@@ -25,12 +27,7 @@ fn what_is_synced_is_read_back_by_the_same_the_next_and_the_first_after_a_reboot
             let log = test_dir.open();
             let stream = log.stream("a").expect("stream");
             assert_eq!(records(&stream), expected, "round {round}");
-            for number in 0..300 {
-                let bytes = payload(number, 1 + (number as usize * 37) % 3000);
-                let lsn = stream.append(&bytes).expect("append");
-                stream.sync(lsn).expect("sync");
-                expected.push(bytes);
-            }
+            append_synced(&stream, &mut expected);
             assert_eq!(records(&stream), expected, "round {round}");
             drop((stream, log));
             if round % 2 == 1 {
@@ -71,31 +68,16 @@ fn a_log_that_cannot_be_leaves_nothing() {
 #[test]
 fn records_of_every_size() {
     on_both(|test_dir| {
-        let test_dir = &TestDirectory { is_nvram: test_dir.is_nvram, ..TestDirectory::new(false) };
+        let test_dir = &TestDirectory::new(test_dir.is_nvram);
         let mut options = test_dir.options();
         options.pool_bytes = 64 << 20;
         let log = Log::open(test_dir.root.path(), &options).expect("open");
         let stream = log.stream("sizes").expect("stream");
-        let sizes =
-            [1, 2, 3, 4, 5, 100, 4096, 131_071, 131_072, 1 << 20, onejournal::PAYLOAD_BYTES_MAX];
-        for (number, len_bytes) in sizes.into_iter().enumerate() {
-            let lsn = stream.append(&payload(number as u64, len_bytes)).expect("append");
-            stream.sync(lsn).expect("sync");
-        }
-        let error = stream.append(&[]).expect_err("no such record");
-        assert!(matches!(error, LogError::Usage(_)), "{error}");
-        let error = stream.append(&vec![0; onejournal::PAYLOAD_BYTES_MAX + 1]);
-        let error = error.expect_err("no such record");
-        assert!(matches!(error, LogError::TooLarge { .. }), "{error}");
+        append_every_size(&stream);
         drop((stream, log));
         test_dir.reboot();
         let log = Log::open(test_dir.root.path(), &options).expect("open");
-        let found = records(&log.stream("sizes").expect("stream"));
-        let lengths: Vec<usize> = found.iter().map(Vec::len).collect();
-        assert_eq!(lengths, sizes);
-        for (number, bytes) in found.iter().enumerate() {
-            assert!(*bytes == payload(number as u64, bytes.len()), "record {number}");
-        }
+        check_every_size(&log.stream("sizes").expect("stream"));
     });
 }
 

@@ -1,11 +1,27 @@
 //! Users of one daemon that do not trust each other. In a program of its own: it starts itself as other
 //! users.
 
-use onejournal::{Log, LogError, Lsn, Options, Server, ServerOptions, Stream};
+mod common;
 
-fn records(stream: &Stream) -> Vec<Vec<u8>> {
-    let reader = stream.read_from(stream.head()).expect("reader");
-    reader.map(|record| record.expect("record").payload).collect()
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use common::{TestDirectory, records};
+use onejournal::{Log, LogError, Lsn, Server, ServerOptions};
+
+/// Serves the log in a directory that other users find.
+fn serve(test_dir: &TestDirectory) -> Server {
+    let for_all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(test_dir.root.path(), for_all).expect("permissions");
+    let server = ServerOptions::at(test_dir.socket());
+    Server::start(test_dir.log(), &test_dir.options(), &server).expect("serve")
+}
+
+/// A copy of this program where other users find it.
+fn copy_program(test_dir: &TestDirectory, name: &str) -> PathBuf {
+    let program = test_dir.root.path().join(name);
+    std::fs::copy(std::env::current_exe().expect("this program"), &program).expect("copy");
+    program
 }
 
 /// Another user of the daemon, started by the test below.
@@ -36,30 +52,15 @@ fn a_stranger() {
 
 #[test]
 fn users_have_their_own_streams_and_what_others_let_them() {
-    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65_534;
     if !rustix::process::geteuid().is_root() {
         println!("skipped: it takes root to be somebody else");
         return;
     }
-    let root = tempfile::tempdir().expect("directory");
-    let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-    let (directory, socket) = (root.path().join("log"), root.path().join("socket"));
-    let options = Options {
-        pool_bytes: 1 << 20,
-        group_bytes: 1 << 20,
-        memory: memory.path().to_owned(),
-        ..Options::default()
-    };
-    let serve = || {
-        let server = ServerOptions::at(socket.clone());
-        Server::start(&directory, &options, &server).expect("serve")
-    };
-    let connect = || Log::connect(&socket).expect("connect");
-    let for_all = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(root.path(), for_all).expect("permissions");
-    let server = serve();
+    let test_dir = TestDirectory::new(false);
+    let connect = || Log::connect(test_dir.socket()).expect("connect");
+    let server = serve(&test_dir);
     let log = connect();
     for name in ["private", "public"] {
         let stream = log.stream(name).expect("stream");
@@ -68,14 +69,12 @@ fn users_have_their_own_streams_and_what_others_let_them() {
     }
     drop(log);
     server.stop().expect("stop");
-    onejournal::permit(&directory, "public", 0, 0o604).expect("no daemon");
-    let _server = serve();
-    // Where a stranger finds it.
-    let program = root.path().join("stranger");
-    std::fs::copy(std::env::current_exe().expect("this program"), &program).expect("copy");
+    onejournal::permit(&test_dir.log(), "public", 0, 0o604).expect("no daemon");
+    let _server = serve(&test_dir);
+    let program = copy_program(&test_dir, "stranger");
     let output = std::process::Command::new(&program)
         .args(["--exact", "a_stranger", "--ignored", "--nocapture"])
-        .env("STRANGER_SOCKET", &socket)
+        .env("STRANGER_SOCKET", test_dir.socket())
         .current_dir("/")
         .uid(NOBODY)
         .gid(NOBODY)
@@ -88,15 +87,13 @@ fn users_have_their_own_streams_and_what_others_let_them() {
 
 #[test]
 fn a_directory_that_others_could_have_prepared_is_not_served() {
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::fs::{chown, symlink};
     const NOBODY: u32 = 65_534;
-    let root = tempfile::tempdir().expect("directory");
-    let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-    let options =
-        Options { memory: memory.path().to_owned(), pool_bytes: 1 << 20, ..Options::default() };
-    let (directory, link) = (root.path().join("log"), root.path().join("link"));
+    let test_dir = TestDirectory::new(false);
+    let options = test_dir.options();
+    let (directory, link) = (test_dir.log(), test_dir.root.path().join("link"));
     let refusal = |directory: &std::path::Path| {
-        let server = ServerOptions::at(root.path().join("socket"));
+        let server = ServerOptions::at(test_dir.socket());
         let served = Server::start(directory, &options, &server).map(drop);
         let opened = Log::open(directory, &options).map(drop);
         let [served, opened] = [served, opened].map(|it| it.expect_err("refused").to_string());
@@ -159,37 +156,21 @@ fn var(name: &str) -> String {
 
 #[test]
 fn users_of_a_group_use_one_stream_in_turns() {
-    use std::os::unix::fs::PermissionsExt;
     const GROUP: u32 = 60_000;
     let setpriv = std::process::Command::new("setpriv").arg("--version").output();
     if !rustix::process::geteuid().is_root() || setpriv.is_err() {
         println!("skipped: needs root and setpriv");
         return;
     }
-    let root = tempfile::tempdir().expect("directory");
-    let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-    let (directory, socket) = (root.path().join("log"), root.path().join("socket"));
-    let options = Options {
-        pool_bytes: 1 << 20,
-        group_bytes: 1 << 20,
-        memory: memory.path().to_owned(),
-        ..Options::default()
-    };
-    let serve = || {
-        let server = ServerOptions::at(socket.clone());
-        Server::start(&directory, &options, &server).expect("serve")
-    };
-    let for_all = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(root.path(), for_all).expect("permissions");
-    let program = root.path().join("colleague");
-    std::fs::copy(std::env::current_exe().expect("this program"), &program).expect("copy");
-    let permit = |mode: u32| onejournal::permit(&directory, "shared", GROUP, mode);
+    let test_dir = TestDirectory::new(false);
+    let program = copy_program(&test_dir, "colleague");
+    let permit = |mode: u32| onejournal::permit(&test_dir.log(), "shared", GROUP, mode);
     let colleague = |who: &[&str], may: &str, line: &str| {
         let output = std::process::Command::new("setpriv")
             .args(who)
             .arg(&program)
             .args(["--exact", "a_colleague", "--ignored", "--nocapture"])
-            .env("COLLEAGUE_SOCKET", &socket)
+            .env("COLLEAGUE_SOCKET", test_dir.socket())
             .env("COLLEAGUE_MAY", may)
             .env("COLLEAGUE_LINE", line)
             .current_dir("/")
@@ -202,8 +183,8 @@ fn users_of_a_group_use_one_stream_in_turns() {
     let first = ["--reuid=65533", "--regid=60000", "--clear-groups"];
     let second = ["--reuid=65532", "--regid=65532", "--groups=65531,60000"];
     let other = ["--reuid=65530", "--regid=65530", "--clear-groups"];
-    let server = serve();
-    let log = Log::connect(&socket).expect("connect");
+    let server = serve(&test_dir);
+    let log = Log::connect(test_dir.socket()).expect("connect");
     let stream = log.stream("shared").expect("stream");
     let lsn = stream.append(b"made").expect("append");
     stream.sync(lsn).expect("sync");
@@ -212,16 +193,16 @@ fn users_of_a_group_use_one_stream_in_turns() {
     assert!(matches!(permit(0o660), Err(LogError::Daemon(_))), "it has read the permissions");
     server.stop().expect("stop");
     permit(0o660).expect("no daemon");
-    let server = serve();
+    let server = serve(&test_dir);
     for (who, line) in [(&first, "one"), (&second, "two"), (&first, "three")] {
         colleague(who, "write", line);
     }
     colleague(&other, "nothing", "");
     server.stop().expect("stop");
     permit(0o640).expect("no daemon");
-    let _server = serve();
+    let _server = serve(&test_dir);
     colleague(&second, "read", "four");
-    let log = Log::connect(&socket).expect("connect");
+    let log = Log::connect(test_dir.socket()).expect("connect");
     let found = records(&log.stream("shared").expect("stream"));
     assert_eq!(found, ["made", "one", "two", "three"].map(|line| line.as_bytes().to_vec()));
 }

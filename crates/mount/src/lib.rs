@@ -27,7 +27,7 @@ pub use metrics::MetricsText;
 pub use metrics_server::{listen as listen_for_metrics, serve_during as serve_metrics_during};
 pub use one_file::{MountedFile, OneFile};
 pub use session::{Closer, Session, SessionError};
-pub use session_options::SessionOptions;
+pub use session_options::{Order, SessionOptions};
 pub use stat::{
     FILE_XATTR, FILES_XATTR, JournalCounters, MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource,
 };

@@ -110,7 +110,7 @@ fn put_identity(text: &mut MetricsText, stat: &Stat<'_>) {
         ("durability", stat.durability),
         ("data_mode", stat.data_mode),
         ("transport", stat.transport),
-        ("writeback_cache", if stat.writeback_cache { "1" } else { "0" }),
+        ("order", stat.order),
     ];
     text.info("info", "What is mounted and how.", &labels);
     let read_only = u8::from(stat.read_only);

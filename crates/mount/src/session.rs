@@ -12,7 +12,7 @@ use crate::adapter::{Adapter, AtomicWrites};
 use crate::closing::mark_closing;
 use crate::daemon_gone::with_advice;
 use crate::metrics_server::serve_during;
-use crate::session_options::SessionOptions;
+use crate::session_options::{Order, SessionOptions};
 use crate::stat::StatSource;
 
 /// Why a session did not end well.
@@ -68,16 +68,13 @@ impl Session {
         match mounted {
             Ok((connection, notifier)) => {
                 // One thread stays free to answer what the others wait for.
-                let waiter_limit = connection.least_thread_count() - 1;
-                let flush_limit = if has_atomic { 1 } else { waiter_limit };
-                let file_limit = waiter_limit - flush_limit;
+                let file_limit = connection.least_thread_count() - 1;
                 let atomic =
                     has_atomic.then(|| AtomicWrites::new(&volume, notifier.clone(), file_limit));
                 let agreed_flags = connection.agreed_flags();
                 let mut adapter =
                     Adapter::new(volume, stat_source, agreed_flags, Some(notifier), atomic);
                 adapter.limit_waiters(connection.waiter_limit());
-                adapter.limit_flushes(flush_limit);
                 let closer = Closer::default();
                 Ok(Session { adapter, connection, metrics: None, closer })
             }
@@ -142,7 +139,7 @@ impl Session {
 fn may_offer_atomic_writes(volume: &Volume, options: &SessionOptions) -> bool {
     options.atomic_writes
         && !options.mount.read_only
-        && !options.mount.writeback_cache
+        && options.order == Order::History
         && !volume.is_read_only()
         && volume.atomic_block_limit() > 0
 }

@@ -7,15 +7,43 @@ const ATOMIC_THREAD_COUNT: usize = 4;
 /// Type of the file system in the mount table, after `fuse.` or `fuseblk.`.
 pub(crate) const SUBTYPE: &str = "onejournal";
 
+/// Which writes a crash may lose, beside those after the last sync of their file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Each write reaches the volume before it returns: what a crash leaves is a prefix of history.
+    #[default]
+    History,
+    /// The kernel collects writes. Syncs order them, as on ext4. A file that replaces another one by
+    /// rename has its data, and so has a file without a name that is given one.
+    Sync,
+}
+
+impl Order {
+    /// As in `-o order=`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::History => "history",
+            Order::Sync => "sync",
+        }
+    }
+
+    /// The order with this name.
+    pub fn from_name(name: &str) -> Option<Order> {
+        [Order::History, Order::Sync].into_iter().find(|order| order.name() == name)
+    }
+}
+
 /// Options of a [`crate::Session`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionOptions {
     /// Those of the mount. With `noatime` the volume must be open with
     /// [`ext4::OpenOptions::noatime`], too. `fsync`s of as many threads can share a commit. The
-    /// session sets the type of the file system, and the fewest threads.
+    /// session sets the type of the file system, the fewest threads, and `writeback_cache`.
     pub mount: MountOptions,
+    /// The order of writes.
+    pub order: Order,
     /// Offers the ioctls for atomic writes. Then every open and close of a file is a request more.
-    /// Not together with `writeback_cache`, nor where the volume has none.
+    /// Not together with [`Order::Sync`], nor where the volume has none.
     pub atomic_writes: bool,
 }
 
@@ -24,6 +52,7 @@ impl SessionOptions {
     pub(crate) fn of_connection(&self) -> MountOptions {
         MountOptions {
             subtype: Some(SUBTYPE.into()),
+            writeback_cache: self.order == Order::Sync,
             min_thread_count: if self.atomic_writes { ATOMIC_THREAD_COUNT } else { 1 },
             ..self.mount.clone()
         }

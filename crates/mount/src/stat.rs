@@ -11,6 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use device::sync::Mutex;
 use serde::Serialize;
 
+use crate::session_options::Order;
+
 /// The attribute that holds the counters.
 pub const STAT_XATTR: &[u8] = b"user.onejournal.stat";
 /// The attribute that says which data mode holds for a file, whoever asked for it.
@@ -109,8 +111,8 @@ pub(crate) struct Stat<'a> {
     pub(crate) data_mode: &'a str,
     /// How requests come from the kernel: `io_uring` or `dev_fuse`.
     pub(crate) transport: &'a str,
-    /// Whether the kernel keeps writes back, and sends them in its own order.
-    pub(crate) writeback_cache: bool,
+    /// The order of writes: `history` or `sync`.
+    pub(crate) order: &'a str,
     pub(crate) read_only: bool,
     /// When the volume was ready, in seconds since 1970.
     pub(crate) mount_time_s: u64,
@@ -263,7 +265,7 @@ impl<'a> Stat<'a> {
         counters: &AdapterCounters,
         volume: &ext4::Volume,
         transport: &'static str,
-        writeback_cache: bool,
+        order: Order,
     ) -> Stat<'a> {
         let journal = volume.journal().stats();
         let (latency, group) = volume.journal().distributions();
@@ -277,7 +279,7 @@ impl<'a> Stat<'a> {
             durability: source.durability,
             data_mode: volume.data_mode().name(),
             transport,
-            writeback_cache,
+            order: order.name(),
             read_only: volume.is_read_only(),
             mount_time_s: counters.opening.time_s,
             requests: load(&counters.requests),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::{BlockDevice, Durability, Nvram, Result};
-use onejournal_testing::{SimDevice, SimNvram};
+use onejournal_testing::{Layer, Layered, SimDevice, SimNvram};
 
 /// What it lies about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,51 +14,25 @@ pub enum Lie {
     DurableWriteCached,
 }
 
-/// A simulated device behind a controller that lies.
-pub struct Liar {
-    device: Arc<SimDevice>,
-    lie: Lie,
-}
-
-impl Liar {
-    /// Puts the liar in front of `device`.
-    pub fn wrap(device: Arc<SimDevice>, lie: Lie) -> Arc<dyn BlockDevice> {
-        Arc::new(Liar { device, lie })
+impl Lie {
+    /// Puts a controller that tells this lie in front of `device`.
+    pub fn wrap(self, device: Arc<SimDevice>) -> Arc<dyn BlockDevice> {
+        Arc::new(Layered::new(device, self))
     }
 }
 
-impl BlockDevice for Liar {
-    fn size_bytes(&self) -> u64 {
-        self.device.size_bytes()
-    }
-
-    fn sector_bytes(&self) -> usize {
-        self.device.sector_bytes()
-    }
-
-    fn durability(&self) -> Durability {
-        self.device.durability()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.device.read(offset, buf)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.device.write(offset, data)
-    }
-
-    fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
-        match self.lie {
-            Lie::DurableWriteCached => self.device.write(offset, data),
-            Lie::FlushDropped => self.device.write_durable(offset, data),
+impl Layer for Lie {
+    fn write_durable(&self, device: &dyn BlockDevice, offset: u64, data: &[u8]) -> Result<()> {
+        match self {
+            Lie::DurableWriteCached => device.write(offset, data),
+            Lie::FlushDropped => device.write_durable(offset, data),
         }
     }
 
-    fn flush(&self) -> Result<()> {
-        match self.lie {
+    fn flush(&self, device: &dyn BlockDevice) -> Result<()> {
+        match self {
             Lie::FlushDropped => Ok(()),
-            Lie::DurableWriteCached => self.device.flush(),
+            Lie::DurableWriteCached => device.flush(),
         }
     }
 }

@@ -6,7 +6,7 @@ use device::Nvram;
 use ext4::DataMode;
 use onejournal_sim::case::{Case, JournalKind};
 use onejournal_sim::enumerate::{Effort, enumerate};
-use onejournal_sim::liar::{Liar, Lie, UnfencedNvram};
+use onejournal_sim::liar::{Lie, UnfencedNvram};
 use onejournal_sim::recording::Stage;
 use onejournal_sim::shrink::shrink;
 use onejournal_sim::workload::Workload;
@@ -48,7 +48,7 @@ fn find_on(
 }
 
 fn lying(lie: Lie) -> Option<String> {
-    let wrap = move |device: Arc<SimDevice>| Liar::wrap(device, lie);
+    let wrap = move |device: Arc<SimDevice>| lie.wrap(device);
     let mut stage = Stage::sound();
     stage.wrap = &wrap;
     find(&stage, &[Workload::Writers, Workload::Random])
@@ -79,7 +79,7 @@ fn nvram_whose_fences_do_nothing_is_found_out() {
 
 #[test]
 fn a_failing_run_is_made_short() {
-    let wrap = |device: Arc<SimDevice>| Liar::wrap(device, Lie::DurableWriteCached);
+    let wrap = |device: Arc<SimDevice>| Lie::DurableWriteCached.wrap(device);
     let mut stage = Stage::sound();
     stage.wrap = &wrap;
     let workload = Workload::Writers;

@@ -1,9 +1,14 @@
-//! Loads the extension into the bundled SQLite of this crate's unit tests.
+//! What the unit tests share: the extension in the bundled SQLite, and places for databases.
 
 use std::ffi::{c_char, c_int};
+use std::path::Path;
 use std::sync::Once;
 
 use rusqlite::{Connection, ffi};
+use tempfile::TempDir;
+
+use crate::real::loaded::Below;
+use crate::stream::settings::Settings;
 
 unsafe extern "C" fn entry(
     connection: *mut ffi::sqlite3,
@@ -14,6 +19,29 @@ unsafe extern "C" fn entry(
     let rc = unsafe { crate::sqlite3_onejournal_init(connection.cast(), message, table.cast()) };
     // An automatic extension may not say that it is permanent, which it is.
     if rc == ffi::SQLITE_OK_LOAD_PERMANENTLY { ffi::SQLITE_OK } else { rc }
+}
+
+/// A directory for databases, their log and its memory.
+pub fn directory() -> TempDir {
+    let home = tempfile::tempdir_in("/dev/shm").expect("directory");
+    for name in ["nvram", "memory"] {
+        std::fs::create_dir(home.path().join(name)).expect("directory");
+    }
+    home
+}
+
+/// The VFS below, and the settings of a database in such a directory, with `recover` as its URI says it.
+pub fn settings_in(home: &TempDir, path: &Path, recover: Option<&str>) -> (Below, Settings) {
+    load();
+    // SAFETY: the name ends with a zero; SQLite's own VFS is registered for good.
+    let below = Below(unsafe { ffi::sqlite3_vfs_find(c"unix".as_ptr()) }.cast());
+    let parameter = |name: &str| match name {
+        "nvram" | "memory" => Some(home.path().join(name).display().to_string()),
+        "durability" => Some("process".into()),
+        "recover" => recover.map(String::from),
+        _ => None,
+    };
+    (below, Settings::new(path, parameter).expect("settings"))
 }
 
 /// Loads it once, so that SQLite's functions can be called.

@@ -5,25 +5,9 @@
 
 mod common;
 
-use std::sync::{Mutex, MutexGuard};
-
-use common::crash_vfs::{self, Event, Recorder};
-use common::{Place, copy_tree, count, is_sound, load, stat};
+use common::crash_vfs::{Event, Recorder};
+use common::{Place, alone, copy_tree, count, is_sound, set, stat};
 use rusqlite::{Connection, ffi};
-
-/// What happens is recorded for the process.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    crash_vfs::register();
-    load();
-    ALONE.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-fn set(connection: &Connection, sql: &str) {
-    let mut statement = connection.prepare(sql).expect(sql);
-    let mut rows = statement.query([]).expect(sql);
-    while rows.next().expect(sql).is_some() {}
-}
 
 /// A database in a rollback mode with a table.
 fn rollback(place: &Place, name: &str, mode: &str) -> Connection {
@@ -31,6 +15,13 @@ fn rollback(place: &Place, name: &str, mode: &str) -> Connection {
     set(&connection, &format!("PRAGMA journal_mode={mode}"));
     set(&connection, "CREATE TABLE t(id INTEGER PRIMARY KEY, v)");
     connection
+}
+
+/// The number of rows, as SQLite without the extension finds them in a sound database.
+fn plain_count(place: &Place, name: &str) -> i64 {
+    let plain = Connection::open(place.path(name)).expect("plain");
+    is_sound(&plain);
+    count(&plain)
 }
 
 /// What `f` does to the files.
@@ -85,9 +76,7 @@ fn a_transaction_is_one_record_and_there_is_no_journal() {
                 |(name, event): &(String, Event)| name == "a.db" && *event == Event::Write;
             assert!(done.iter().all(is_page), "{case}: {done:?}");
             drop(connection);
-            let plain = Connection::open(place.path("a.db")).expect("plain");
-            assert_eq!(count(&plain), 51, "{case}");
-            is_sound(&plain);
+            assert_eq!(plain_count(&place, "a.db"), 51, "{case}");
         }
     }
 }
@@ -120,9 +109,7 @@ fn regression_synchronous_off_under_a_kept_lock_has_its_journal() {
         set(&connection, &format!("PRAGMA synchronous={level}"));
         assert_has_journal(level, &events(&place, || insert(&connection, 1)));
         drop(connection);
-        let plain = Connection::open(place.path("a.db")).expect("plain");
-        assert_eq!(count(&plain), 3, "{level}");
-        is_sound(&plain);
+        assert_eq!(plain_count(&place, "a.db"), 3, "{level}");
     }
 }
 
@@ -223,9 +210,7 @@ fn a_large_transaction_has_a_journal_that_is_synced() {
         assert!(is_final && last.0 == "a.db-journal", "{mode}: {last:?}");
         insert(&connection, 2);
         drop(connection);
-        let plain = Connection::open(place.path("a.db")).expect("plain");
-        assert_eq!(count(&plain), 5);
-        is_sound(&plain);
+        assert_eq!(plain_count(&place, "a.db"), 5);
     }
 }
 
@@ -348,9 +333,7 @@ fn two_databases_in_one_transaction_have_a_super_journal() {
     assert!(done.iter().all(|(name, _)| name == "b.db"), "{done:?}");
     drop(first);
     for (name, rows) in [("a.db", 2), ("b.db", 2)] {
-        let plain = Connection::open(place.path(name)).expect("plain");
-        assert_eq!(count(&plain), rows, "{name}");
-        is_sound(&plain);
+        assert_eq!(plain_count(&place, name), rows, "{name}");
     }
 }
 
@@ -466,7 +449,5 @@ fn a_backup_into_a_database_with_larger_pages() {
     is_sound(&target);
     insert(&target, 1);
     drop(target);
-    let plain = Connection::open(place.path("a.db")).expect("plain");
-    assert_eq!(count(&plain), 301);
-    is_sound(&plain);
+    assert_eq!(plain_count(&place, "a.db"), 301);
 }

@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 use common::crash_vfs::{self, Recorder};
-use common::{Place, load, stat};
+use common::{Place, load, set, stat};
 use onejournal_sqlite::background;
 use rusqlite::Connection;
 
@@ -19,12 +19,6 @@ const SIGKILL: i32 = 9;
 
 unsafe extern "C" {
     fn kill(process: i32, signal: i32) -> i32;
-}
-
-fn set(connection: &Connection, sql: &str) {
-    let mut statement = connection.prepare(sql).expect(sql);
-    let mut rows = statement.query([]).expect(sql);
-    while rows.next().expect(sql).is_some() {}
 }
 
 /// The database before: `n` and every row of `t` are of transaction 0.

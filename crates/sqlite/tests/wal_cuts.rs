@@ -5,20 +5,12 @@
 
 mod common;
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
-use common::crash_vfs::{self, Event, Recorder};
+use common::crash_vfs::{Event, Recorder};
 use common::world::{World, cut_wal};
-use common::{Place, count, is_sound, load};
+use common::{Place, alone, count, is_sound};
 use rusqlite::{Connection, OpenFlags, ffi};
-
-/// What happens is recorded for the process.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    crash_vfs::register();
-    load();
-    ALONE.lock().unwrap_or_else(|e| e.into_inner())
-}
 
 fn open(world: &World, page_bytes: usize) -> Connection {
     let connection = world.try_open("onejournal").expect("open");

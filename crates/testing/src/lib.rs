@@ -1,5 +1,7 @@
 //! Simulated media, for tests: block devices, NVRAM and files that lose in a power cut all that real
-//! ones may lose; and the comparison of structs with the pages of `docs/format`.
+//! ones may lose. Also what tests of several crates share: layers in front of a device
+//! ([`Layered`]), the directories of a log service ([`ServiceDirectories`]), and the comparison of
+//! structs with the pages of `docs/format` ([`FormatPage`]).
 //!
 //! The product does not link this crate. Tests and the crates that check the product (`sim`, `fuzz`,
 //! `judge`) do. The lists of what a medium promises are in the crate `device`, where the product can cite
@@ -11,9 +13,11 @@ mod files;
 mod format_page;
 mod nvram;
 mod power_cut;
+mod service_directories;
 
-pub use block::{Cursor, Event, SimDevice, Trace};
+pub use block::{Cursor, Event, Layer, Layered, SimDevice, Trace};
 pub use files::{FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles};
 pub use format_page::{Fields, FormatPage};
 pub use nvram::{NvramCursor, NvramEvent, NvramTrace, SimNvram};
 pub use power_cut::{CursorOf, Fault, Image, SimClock, Survival, TraceOf, Volatile};
+pub use service_directories::{ServiceDirectories, lose_memory};

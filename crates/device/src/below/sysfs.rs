@@ -30,6 +30,11 @@ pub(crate) fn sysfs_directory(device: u64) -> PathBuf {
     PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
 }
 
+/// The number that a file in sysfs holds.
+pub(crate) fn read_number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
 /// The number of the device that a directory in sysfs belongs to.
 pub(crate) fn device_number(directory: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(directory.join("dev"))?;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, OFlags, SeekFrom, Stat, StatxFlags};
 
@@ -11,7 +11,7 @@ use crate::below::backing::{Backing, Root};
 use crate::below::file_system::file_system_durability;
 use crate::below::kind::Kind;
 use crate::below::mount_table::own_mounts;
-use crate::below::sysfs::sysfs_directory;
+use crate::below::sysfs::{read_number, sysfs_directory};
 use crate::durability::Durability;
 
 /// Smallest and largest logical sector.
@@ -144,10 +144,6 @@ fn needs_no_flush(device: u64) -> bool {
     let queue = whole_disk(device).join("queue");
     let cache = fs::read_to_string(queue.join("write_cache")).unwrap_or_default();
     read_number(&queue.join("fua")) == Some(1) || cache.trim() == "write through"
-}
-
-fn read_number(path: &Path) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use super::processor::Native;
 use crate::access::Access;
 use crate::below::file_system::file_system_durability;
 use crate::below::kind::Kind;
+use crate::below::sysfs::read_number;
 use crate::durability::Durability;
 use crate::error::Result;
 use crate::error::refused;
@@ -180,10 +181,6 @@ fn provider(directory: &Path) -> Option<String> {
     };
     let bus = directory.ancestors().find(is_bus)?;
     Some(fs::read_to_string(bus.join("provider")).ok()?.trim().to_owned())
-}
-
-fn read_number(path: &Path) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]

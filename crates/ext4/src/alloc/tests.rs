@@ -1,15 +1,12 @@
 //! The allocators from inside: operations on an image that `mke2fs` made and `e2fsck` judges.
 
-use std::process::Command;
-use std::sync::Arc;
-
-use device::MemoryDevice;
 use journal::HomeBlock;
 
+use crate::bench::Bench;
 use crate::facts::{Source, check_not_fixed, fixed_ranges, read_desc};
 use crate::inode::Inode;
 use crate::op::credits;
-use crate::{DataMode, Error, FileKind, InodeNo, OpenOptions, Timestamp, Volume};
+use crate::{DataMode, Error, FileKind, InodeNo, Volume};
 
 const VARIANTS: [&str; 4] = [
     "metadata_csum",
@@ -18,49 +15,13 @@ const VARIANTS: [&str; 4] = [
     "^metadata_csum,^64bit,^flex_bg,^resize_inode",
 ];
 
-struct Bench {
-    directory: tempfile::TempDir,
-    device: Arc<MemoryDevice>,
+/// A volume of 32 MiB in groups of 2048 blocks.
+fn with_features(features: &str) -> Bench {
+    with_arguments(&["-g", "2048", "-O", features])
 }
 
-impl Bench {
-    /// A volume of 32 MiB in groups of 2048 blocks.
-    fn new(features: &str) -> Bench {
-        Bench::with(&["-g", "2048", "-O", features])
-    }
-
-    fn with(arguments: &[&str]) -> Bench {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let path = directory.path().join("image");
-        let made = Command::new("mke2fs")
-            .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-N", "512"])
-            .args(arguments)
-            .arg(&path)
-            .arg("32M")
-            .status();
-        assert!(made.expect("e2fsprogs are installed").success());
-        let bytes = std::fs::read(path).expect("the image");
-        Bench { directory, device: Arc::new(MemoryDevice::from_bytes(bytes, 512)) }
-    }
-
-    fn open(&self) -> Volume {
-        let options = OpenOptions {
-            data_mode: DataMode::Journal,
-            commit_interval: None,
-            background: false,
-            clock: Arc::new(|| Timestamp { seconds: 1_700_000_000, nanoseconds: 0 }),
-            random_seed: 3,
-            ..OpenOptions::default()
-        };
-        Volume::open(self.device.clone(), options).expect("a volume")
-    }
-
-    fn assert_clean(&self) {
-        let path = self.directory.path().join("image");
-        std::fs::write(&path, self.device.to_bytes()).expect("room");
-        let output = Command::new("e2fsck").arg("-fn").arg(&path).output().expect("e2fsck");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    }
+fn with_arguments(arguments: &[&str]) -> Bench {
+    Bench::with_options(DataMode::Journal, 32, 0, &[&["-N", "512"], arguments].concat())
 }
 
 fn everything(volume: &Volume) -> Vec<u64> {
@@ -71,7 +32,7 @@ fn everything(volume: &Volume) -> Vec<u64> {
 #[test]
 fn random_allocations_and_frees_leave_a_clean_volume() {
     for features in VARIANTS {
-        let bench = Bench::new(features);
+        let bench = with_features(features);
         let volume = bench.open();
         let before = everything(&volume);
         let mut random = fastrand::Rng::with_seed(11);
@@ -104,7 +65,7 @@ fn random_allocations_and_frees_leave_a_clean_volume() {
         }
         assert_eq!(everything(&volume), before, "{features}");
         volume.close().unwrap();
-        bench.assert_clean();
+        bench.fsck();
     }
 }
 
@@ -114,7 +75,7 @@ fn free(volume: &Volume, start: HomeBlock, count: u64) -> crate::Result<()> {
 
 #[test]
 fn allocations_follow_their_goal() {
-    let bench = Bench::new("metadata_csum");
+    let bench = with_features("metadata_csum");
     let volume = bench.open();
     let take = |goal, count| volume.with_op(2, |op| op.alloc_blocks(goal, count)).unwrap();
     let (first, _) = take(HomeBlock(3 * 2048), 10);
@@ -129,7 +90,7 @@ fn allocations_follow_their_goal() {
 #[test]
 fn a_dropped_operation_changed_nothing() {
     for features in VARIANTS {
-        let bench = Bench::new(features);
+        let bench = with_features(features);
         let volume = bench.open();
         let before = (everything(&volume), volume.stat_fs().unwrap());
         let mut op = volume.op(40).unwrap();
@@ -144,14 +105,14 @@ fn a_dropped_operation_changed_nothing() {
         assert_eq!((everything(&volume), volume.stat_fs().unwrap()), before);
         assert!(volume.orphans.all(&*volume).unwrap().is_empty());
         volume.close().unwrap();
-        bench.assert_clean();
+        bench.fsck();
     }
 }
 
 #[test]
 fn metadata_is_never_freed_and_nothing_is_freed_twice() {
     for features in VARIANTS {
-        let bench = Bench::new(features);
+        let bench = with_features(features);
         let volume = bench.open();
         let before = everything(&volume);
         let is_refused = |start: u64, count| {
@@ -179,7 +140,7 @@ fn metadata_is_never_freed_and_nothing_is_freed_twice() {
 #[test]
 fn metadata_that_lie_outside_of_their_flex_group_are_not_freed_either() {
     let packed = "packed_meta_blocks=1";
-    let bench = Bench::with(&["-g", "256", "-E", packed, "-O", "^resize_inode"]);
+    let bench = with_arguments(&["-g", "256", "-E", packed, "-O", "^resize_inode"]);
     let volume = bench.open();
     let last = read_desc(&*volume, volume.facts.geometry.group_count - 1).unwrap();
     assert_eq!(volume.facts.geometry.group_of_block(HomeBlock(last.block_bitmap())), 0);
@@ -188,12 +149,12 @@ fn metadata_that_lie_outside_of_their_flex_group_are_not_freed_either() {
         assert!(matches!(error, Error::Corrupt { .. }), "{block}: {error}");
     }
     volume.close().unwrap();
-    bench.assert_clean();
+    bench.fsck();
 }
 
 #[test]
 fn freed_blocks_wait_for_their_commit() {
-    let bench = Bench::new("metadata_csum");
+    let bench = with_features("metadata_csum");
     let volume = bench.open();
     let goal = HomeBlock(4 * 2048);
     let take = || volume.with_op(2, |op| op.alloc_blocks(goal, 8)).unwrap().0;
@@ -214,7 +175,7 @@ fn freed_blocks_wait_for_their_commit() {
 #[test]
 fn orphans_come_and_go_in_any_order() {
     for features in VARIANTS {
-        let bench = Bench::new(features);
+        let bench = with_features(features);
         let volume = bench.open();
         let mut random = fastrand::Rng::with_seed(5);
         let mut orphans: Vec<InodeNo> = Vec::new();
@@ -256,13 +217,13 @@ fn orphans_come_and_go_in_any_order() {
             assert_eq!(found, expected, "{features}, round {round}");
         }
         volume.close().unwrap();
-        bench.assert_clean();
+        bench.fsck();
     }
 }
 
 #[test]
 fn pointers_outside_of_the_volume_are_errors() {
-    let bench = Bench::new("metadata_csum");
+    let bench = with_features("metadata_csum");
     let volume = bench.open();
     for block in [0, volume.facts.geometry.block_count, u64::MAX] {
         assert!(matches!(volume.block(HomeBlock(block)), Err(Error::Corrupt { .. })));

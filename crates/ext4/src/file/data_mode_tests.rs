@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use device::BlockDevice;
 use device::sync::Mutex;
-use device::{BlockDevice, Durability, MemoryDevice};
+use onejournal_testing::{Layer, Layered};
 
-use super::bench::{Bench, read_all, set_size};
+use super::model::{read_all, set_size};
+use crate::bench::Bench;
 use crate::data_mode::DATA_MODE_XATTR;
 use crate::extent::{self, Target};
 use crate::inode::read_inode;
@@ -13,43 +15,17 @@ use crate::{DataMode, InodeNo, Volume, XattrFlags};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A device that runs something before a block is read.
-struct Hooked {
-    device: Arc<MemoryDevice>,
-    hook: Mutex<Option<(u64, Hook)>>,
-}
+/// Runs something before a block is read.
+#[derive(Default)]
+struct BeforeRead(Mutex<Option<(u64, Hook)>>);
 
-impl BlockDevice for Hooked {
-    fn size_bytes(&self) -> u64 {
-        self.device.size_bytes()
-    }
-
-    fn sector_bytes(&self) -> usize {
-        self.device.sector_bytes()
-    }
-
-    fn durability(&self) -> Durability {
-        self.device.durability()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
-        let hook = self.hook.lock().take_if(|(at, _)| *at == offset);
+impl Layer for BeforeRead {
+    fn read(&self, device: &dyn BlockDevice, offset: u64, buf: &mut [u8]) -> device::Result<()> {
+        let hook = self.0.lock().take_if(|(at, _)| *at == offset);
         if let Some((_, hook)) = hook {
             hook();
         }
-        self.device.read(offset, buf)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> device::Result<()> {
-        self.device.write(offset, data)
-    }
-
-    fn write_durable(&self, offset: u64, data: &[u8]) -> device::Result<()> {
-        self.device.write_durable(offset, data)
-    }
-
-    fn flush(&self) -> device::Result<()> {
-        self.device.flush()
+        device.read(offset, buf)
     }
 }
 
@@ -82,8 +58,7 @@ fn regression_a_mode_that_is_set_while_the_old_one_is_looked_up() {
         assert!(block.0 != 0, "an attribute of 1000 bytes does not fit into an inode");
         volume.close().expect("a clean close");
 
-        let (device, hook) = (bench.device.clone(), Mutex::new(None));
-        let device = Arc::new(Hooked { device, hook });
+        let device = Arc::new(Layered::new(bench.device.clone(), BeforeRead::default()));
         let volume = Arc::new(bench.open_on(device.clone()));
         let other = Arc::downgrade(&volume);
         let hook = move || {
@@ -96,9 +71,9 @@ fn regression_a_mode_that_is_set_while_the_old_one_is_looked_up() {
                 set_mode(&volume, ino, DataMode::Delta);
             }
         };
-        *device.hook.lock() = Some((block.0 * 4096, Box::new(hook)));
+        *device.layer.0.lock() = Some((block.0 * 4096, Box::new(hook)));
         assert_eq!(look_up(&volume, ino), DataMode::Ordered);
-        assert!(device.hook.lock().is_none(), "the attributes were not read");
+        assert!(device.layer.0.lock().is_none(), "the attributes were not read");
         let value = volume.get_xattr(ino, DATA_MODE_XATTR.as_bytes()).expect("the attribute");
         if value == b"ordered" {
             set_mode(&volume, ino, DataMode::Delta);

@@ -2,12 +2,12 @@
 
 mod access_time;
 mod atomic;
-#[cfg(test)]
-mod bench;
 mod content;
 #[cfg(test)]
 mod data_mode_tests;
 mod fallocate;
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod model_tests;
 mod plan;

@@ -1,6 +1,7 @@
 //! File data against a model in memory: random operations, large files, deep trees, full volumes.
 
-use super::bench::{BLOCK, Bench, MODES, Model, SMALL_GROUPS, check, read_all, set_size, step};
+use super::model::{BLOCK, MODES, Model, SMALL_GROUPS, check, read_all, set_size, step};
+use crate::bench::Bench;
 use crate::extent;
 use crate::inode::read_inode;
 use crate::{Allocate, DataMode, Error, OpenOptions, Volume};

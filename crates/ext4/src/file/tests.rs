@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use device::{MemoryDevice, Metered};
 
-use super::bench::{BLOCK, Bench, MODES, SMALL_GROUPS, read_all, set_size};
+use super::model::{BLOCK, MODES, SMALL_GROUPS, read_all, set_size};
+use crate::bench::Bench;
 use crate::extent;
 use crate::inode::read_inode;
 use crate::{Allocate, DataMode, Error, InodeNo, OpenOptions, Result, SeekTo, Volume};

@@ -21,5 +21,6 @@ pub use finish_mkfs::{finish_mkfs, is_mkfs_under_way};
 pub use give_up::give_up_journal;
 pub(crate) use opening::{Opened, open};
 pub use options::OpenOptions;
+pub use place::uuid_text;
 pub use repair::{apply_repair, can_be_repaired, mend_superblock, recover_only};
 pub use survey::Survey;

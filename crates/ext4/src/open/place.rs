@@ -163,7 +163,8 @@ fn random_uuid(seed: u64) -> [u8; 16] {
     uuid
 }
 
-fn uuid_text(uuid: &[u8; 16]) -> String {
+/// A UUID as people write it.
+pub fn uuid_text(uuid: &[u8; 16]) -> String {
     let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }

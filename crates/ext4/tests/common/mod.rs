@@ -7,16 +7,21 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use device::MemoryDevice;
-use onejournal_ext4::{DataMode, OpenOptions, Timestamp, Volume};
+use device::{BlockDevice, MemoryDevice};
+use onejournal_ext4::{DataMode, InodeNo, NewNode, OpenOptions, Owner, Timestamp, Volume};
+use onejournal_testing::SimDevice;
 
 /// An ext4 image in a temporary directory.
 pub struct Image {
     directory: tempfile::TempDir,
 }
 
+/// Runs a program, wherever the distribution keeps it.
 pub fn run(program: &str, arguments: &[&str]) -> Output {
-    Command::new(program).args(arguments).output().expect("e2fsprogs are installed")
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new(program);
+    command.args(arguments).env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    command.output().expect("e2fsprogs and mount(8) are installed")
 }
 
 impl Image {
@@ -64,6 +69,11 @@ impl Image {
         Arc::new(MemoryDevice::from_bytes(self.bytes(), 512))
     }
 
+    /// The image as a simulated device.
+    pub fn sim_device(&self) -> Arc<SimDevice> {
+        Arc::new(SimDevice::from_bytes(&self.bytes(), 512))
+    }
+
     /// Runs e2fsck on the image; its exit code and what it said.
     pub fn e2fsck(&self, how: &str) -> (i32, String) {
         let path = self.path();
@@ -108,6 +118,28 @@ pub fn open(device: &Arc<MemoryDevice>) -> onejournal_ext4::Result<Volume> {
     Volume::open(device.clone(), options())
 }
 
+/// The volume on any device, in this data mode.
+pub fn open_in(device: Arc<dyn BlockDevice>, data_mode: DataMode) -> Volume {
+    Volume::open(device, OpenOptions { data_mode, ..options() }).expect("a volume")
+}
+
+/// Makes an empty file in the root.
+pub fn make(volume: &Volume, name: &str) -> InodeNo {
+    let (root, node) = (InodeNo::ROOT, NewNode::Regular);
+    volume.make(root, name.as_bytes(), node, 0o644, 0, Owner::default()).expect("a file").ino
+}
+
+/// [`make`], durably.
+pub fn make_synced(volume: &Volume, name: &str) {
+    make(volume, name);
+    volume.sync().expect("a sync");
+}
+
+/// Whether the root has this name.
+pub fn has(volume: &Volume, name: &str) -> bool {
+    volume.lookup(InodeNo::ROOT, name.as_bytes()).is_ok()
+}
+
 /// The error of an opening that must fail without having written anything.
 pub fn refused(device: &Arc<MemoryDevice>) -> onejournal_ext4::Error {
     let before = device.to_bytes();
@@ -116,29 +148,45 @@ pub fn refused(device: &Arc<MemoryDevice>) -> onejournal_ext4::Error {
     error
 }
 
-/// A mounted image; unmounted when dropped.
+/// An image that the kernel's ext4 has mounted; unmounted when dropped.
 pub struct Mounted {
     directory: tempfile::TempDir,
+    is_mounted: bool,
 }
 
 impl Mounted {
-    pub fn new(image: &Path) -> Result<Mounted, String> {
+    /// `Err`: what mount(8) says.
+    pub fn new(image: &Path, options: &str) -> Result<Mounted, String> {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let output = run("mount", &["-o", "loop", text(image), text(directory.path())]);
+        let options = format!("loop,{options}");
+        let arguments = ["-t", "ext4", "-o", &options, text(image), text(directory.path())];
+        let output = run("mount", &arguments);
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned());
         }
-        Ok(Mounted { directory })
+        Ok(Mounted { directory, is_mounted: true })
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
+
+    pub fn unmount(mut self) {
+        let output = self.try_unmount();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    fn try_unmount(&mut self) -> Output {
+        self.is_mounted = false;
+        run("umount", &[text(self.directory.path())])
+    }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        run("umount", &[text(self.directory.path())]);
+        if self.is_mounted {
+            self.try_unmount();
+        }
     }
 }
 

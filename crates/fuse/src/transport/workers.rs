@@ -28,7 +28,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, OutHeader};
 use crate::file_system::{FileSystem, serve_guarded};
-use crate::reply::{Answer, Reply, out_header};
+use crate::reply::{Answer, MAX_STAND_IN_COUNT, Reply, StandIns, out_header};
 use crate::request::Request;
 use crate::transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES, read_request};
 
@@ -44,6 +44,8 @@ struct Pool<'a, S> {
     thread_count: AtomicUsize,
     /// Threads that wait for a request.
     waiting_count: AtomicUsize,
+    /// Threads that block in a request until others answer another one.
+    blocked_count: AtomicUsize,
     first_error: Mutex<Option<Errno>>,
 }
 
@@ -59,6 +61,7 @@ pub(crate) fn serve_until_unmounted(
         max_thread_count: max_thread_count.max(1),
         thread_count: AtomicUsize::new(0),
         waiting_count: AtomicUsize::new(0),
+        blocked_count: AtomicUsize::new(0),
         first_error: Mutex::new(None),
     };
     std::thread::scope(|scope| {
@@ -78,16 +81,20 @@ pub(crate) fn serve_until_unmounted(
 }
 
 impl<S: FileSystem> Pool<'_, S> {
-    fn start_worker<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
-        let grow = |count| (count < self.max_thread_count).then_some(count + 1);
+    /// `false`: it did not start. With enough threads that do not block, none is started.
+    fn start_worker<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> bool {
+        let most = self.max_thread_count + self.blocked_count.load(Ordering::SeqCst);
+        let grow = |count| (count < most).then_some(count + 1);
         if self.thread_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).is_err() {
-            return;
+            return true;
         }
         let builder = std::thread::Builder::new().name("fuse".into());
-        if let Err(error) = builder.spawn_scoped(scope, || self.work(scope)) {
+        let started = builder.spawn_scoped(scope, || self.work(scope));
+        if let Err(error) = &started {
             self.thread_count.fetch_sub(1, Ordering::Relaxed);
             tracing::warn!(%error, "a worker thread did not start");
         }
+        started.is_ok()
     }
 
     /// One worker: reads and answers until it is not needed or the file system is unmounted.
@@ -96,24 +103,25 @@ impl<S: FileSystem> Pool<'_, S> {
         let mut input = AlignedBuf::zeroed(PAGE_BYTES + MAX_TRANSFER_BYTES);
         let mut output = AlignedBuf::zeroed(PAGE_BYTES + MAX_TRANSFER_BYTES);
         let mut superfluous_count = 0;
+        let stand_ins = PoolStandIns { pool: self, scope };
         loop {
-            let others_waiting = self.waiting_count.fetch_add(1, Ordering::Relaxed);
+            let others_waiting = self.waiting_count.fetch_add(1, Ordering::SeqCst);
             superfluous_count =
                 if others_waiting < IDLE_THREAD_COUNT { 0 } else { superfluous_count + 1 };
             if superfluous_count > SUPERFLUOUS_REQUEST_COUNT {
-                self.waiting_count.fetch_sub(1, Ordering::Relaxed);
+                self.waiting_count.fetch_sub(1, Ordering::SeqCst);
                 self.thread_count.fetch_sub(1, Ordering::Relaxed);
                 return;
             }
             let read = read_request(self.device, &mut input[start..]);
-            let last_waiting = self.waiting_count.fetch_sub(1, Ordering::Relaxed) == 1;
+            let last_waiting = self.waiting_count.fetch_sub(1, Ordering::SeqCst) == 1;
             match read {
                 Ok(Some(len_bytes)) => {
                     if last_waiting {
                         self.start_worker(scope);
                     }
                     let bytes = &input[start..start + len_bytes];
-                    if !serve_one(self.device, self.server, bytes, &mut output) {
+                    if !serve_one(self.device, self.server, &stand_ins, bytes, &mut output) {
                         return;
                     }
                 }
@@ -127,9 +135,42 @@ impl<S: FileSystem> Pool<'_, S> {
     }
 }
 
+/// Blocked threads do not count against the limit of the pool.
+struct PoolStandIns<'scope, 'env, S> {
+    pool: &'scope Pool<'scope, S>,
+    scope: &'scope Scope<'scope, 'env>,
+}
+
+impl<S: FileSystem> StandIns for PoolStandIns<'_, '_, S> {
+    fn begin(&self) -> bool {
+        let count = &self.pool.blocked_count;
+        let block = |count| (count < MAX_STAND_IN_COUNT).then_some(count + 1);
+        if count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, block).is_err() {
+            return false;
+        }
+        // A thread that takes the last free place, and blocks, comes here as well.
+        if self.pool.waiting_count.load(Ordering::SeqCst) > 0 || self.pool.start_worker(self.scope)
+        {
+            return true;
+        }
+        self.end();
+        false
+    }
+
+    fn end(&self) {
+        self.pool.blocked_count.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Answers what was read, using `output` for header and payload; `false` when the file system is
 /// gone.
-fn serve_one(device: &OwnedFd, server: &impl FileSystem, bytes: &[u8], output: &mut [u8]) -> bool {
+fn serve_one(
+    device: &OwnedFd,
+    server: &impl FileSystem,
+    stand_ins: &dyn StandIns,
+    bytes: &[u8],
+    output: &mut [u8],
+) -> bool {
     // The header directly before the payload: one write sends both.
     let (head, room) = output.split_at_mut(PAGE_BYTES);
     let early = |header: &OutHeader, payload: &[u8]| {
@@ -139,7 +180,7 @@ fn serve_one(device: &OwnedFd, server: &impl FileSystem, bytes: &[u8], output: &
         let sent = rustix::io::writev(device, &message);
         matches!(sent, Ok(_) | Err(Errno::NOENT | Errno::NODEV))
     };
-    let mut reply = Reply::new(room).with_early(&early);
+    let mut reply = Reply::new(room).with_early(&early).with_stand_ins(stand_ins);
     let (unique, answer) = match Request::parse(bytes) {
         Ok(request) => (request.header.unique, serve_guarded(server, &request, &mut reply)),
         Err(errno) => garbled(bytes, errno),

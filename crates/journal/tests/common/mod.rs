@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::sync::{Condvar, Mutex};
-use device::{BlockDevice, Counters, Durability, Metered};
+use device::{BlockDevice, Counters, Metered};
 use onejournal_journal::{
     BLOCK_BYTES, BlockBytes, BlockOwner, BlockRef, Form, HomeBlock, Journal, Options,
     RecoverOptions, Recovery, Result, Space, Tid,
 };
-use onejournal_testing::{SimDevice, Survival};
+use onejournal_testing::{Layer, Layered, SimDevice, Survival};
 
 pub const UUID: [u8; 16] = *b"a volume's uuid.";
 pub const HOME_BLOCKS: u64 = 1024;
@@ -80,9 +80,12 @@ impl Gate {
     }
 }
 
-/// A device whose operations pass a gate before they begin.
-pub struct Gated {
-    pub sim: SimDevice,
+/// A simulated device whose operations pass a gate before they begin.
+pub type Gated = Layered<SimDevice, Gates>;
+
+/// The gates of a device.
+#[derive(Default)]
+pub struct Gates {
     pub writes: Gate,
     pub durable_writes: Gate,
     pub flushes: Gate,
@@ -98,67 +101,49 @@ pub struct Gated {
     pub flush_failed: Gate,
 }
 
-impl Gated {
-    pub fn new(sim: SimDevice) -> Gated {
-        Gated {
-            sim,
-            writes: Gate::default(),
-            durable_writes: Gate::default(),
-            flushes: Gate::default(),
-            reads_done: Gate::default(),
-            is_slow: AtomicBool::new(false),
-            has_no_fua: AtomicBool::new(false),
-            between: Gate::default(),
-            flush_failed: Gate::default(),
-        }
-    }
+/// The device with its gates open.
+pub fn gated(sim: SimDevice) -> Gated {
+    Layered::new(Arc::new(sim), Gates::default())
 }
 
-impl BlockDevice for Gated {
-    fn size_bytes(&self) -> u64 {
-        self.sim.size_bytes()
-    }
-
-    fn sector_bytes(&self) -> usize {
-        self.sim.sector_bytes()
-    }
-
-    fn durability(&self) -> Durability {
-        self.sim.durability()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
-        let read = self.sim.read(offset, buf);
+impl Layer for Gates {
+    fn read(&self, sim: &dyn BlockDevice, offset: u64, buf: &mut [u8]) -> device::Result<()> {
+        let read = sim.read(offset, buf);
         self.reads_done.pass();
         read
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> device::Result<()> {
+    fn write(&self, sim: &dyn BlockDevice, offset: u64, data: &[u8]) -> device::Result<()> {
         self.writes.pass();
-        self.sim.write(offset, data)
+        sim.write(offset, data)
     }
 
-    fn write_durable(&self, offset: u64, data: &[u8]) -> device::Result<()> {
+    fn write_durable(&self, sim: &dyn BlockDevice, offset: u64, data: &[u8]) -> device::Result<()> {
         self.durable_writes.pass();
         if self.is_slow.load(Ordering::Relaxed) {
             (0..20).for_each(|_| std::thread::yield_now());
         }
         if !self.has_no_fua.load(Ordering::Relaxed) {
-            return self.sim.write_durable(offset, data);
+            return sim.write_durable(offset, data);
         }
-        self.sim.write(offset, data)?;
+        sim.write(offset, data)?;
         self.between.pass();
-        self.flush()
+        self.flush(sim)
     }
 
-    fn write_fua(&self, offset: u64, data: &[u8]) -> Option<device::Result<()>> {
+    fn write_fua(
+        &self,
+        sim: &dyn BlockDevice,
+        offset: u64,
+        data: &[u8],
+    ) -> Option<device::Result<()>> {
         let has_fua = !self.has_no_fua.load(Ordering::Relaxed);
-        has_fua.then(|| self.write_durable(offset, data))
+        has_fua.then(|| self.write_durable(sim, offset, data))
     }
 
-    fn flush(&self) -> device::Result<()> {
+    fn flush(&self, sim: &dyn BlockDevice) -> device::Result<()> {
         self.flushes.pass();
-        self.sim.flush().inspect_err(|_| self.flush_failed.pass())
+        sim.flush().inspect_err(|_| self.flush_failed.pass())
     }
 }
 
@@ -181,16 +166,24 @@ impl Rig {
     }
 
     pub fn on(home: SimDevice, log: SimDevice) -> Rig {
-        let wrap = |sim| Arc::new(Metered::new(Gated::new(sim)));
+        let wrap = |sim| Arc::new(Metered::new(gated(sim)));
         Rig { home: wrap(home), log: wrap(log) }
     }
 
     pub fn home_sim(&self) -> &SimDevice {
-        &self.home.inner().sim
+        &self.home.inner().device
     }
 
     pub fn log_sim(&self) -> &SimDevice {
-        &self.log.inner().sim
+        &self.log.inner().device
+    }
+
+    pub fn home_gates(&self) -> &Gates {
+        &self.home.inner().layer
+    }
+
+    pub fn log_gates(&self) -> &Gates {
+        &self.log.inner().layer
     }
 
     pub fn space(&self) -> Space {

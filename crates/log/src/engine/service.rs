@@ -411,7 +411,7 @@ mod tests {
         // Who has it open goes on.
         append(&service, &damaged, 500);
         drop((damaged, sound, service, other));
-        test_dir.restart();
+        test_dir.reboot();
         let log = test_dir.open();
         let sound = log.stream("sound").expect("stream");
         assert_eq!(sound.read_from(sound.head()).expect("reader").count(), 400);
@@ -439,7 +439,7 @@ mod tests {
             service.empty_group().expect("the failed one is quarantined");
         }
         drop((lanes, service));
-        test_dir.restart();
+        test_dir.reboot();
         let log = test_dir.open();
         for name in ["failed", "sound"] {
             let stream = log.stream(name).expect("stream");

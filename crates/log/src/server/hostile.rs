@@ -7,10 +7,8 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use device::Durability;
 use fastrand::Rng;
 use zerocopy::IntoBytes;
 
@@ -18,46 +16,24 @@ use super::{Server, ServerOptions};
 use crate::client::receive_answer;
 use crate::format::chunk;
 use crate::format::record::Identity;
+use crate::test_directory::TestDirectory;
 use crate::wire::protocol::{
     DATA_BYTES_MAX, Kind, REPLY_BYTES, REQUEST_BYTES, Reply, Request, accepted,
 };
 use crate::wire::transport;
 use crate::words::LaneWords;
-use crate::{Log, LogError, Lsn, Options, Result, Stream, StreamId, Usn};
+use crate::{Log, LogError, Lsn, Result, Stream, StreamId, Usn};
 
-struct TestDirectory {
-    root: tempfile::TempDir,
-    memory: tempfile::TempDir,
-    is_nvram: bool,
+fn test_directory(is_nvram: bool) -> TestDirectory {
+    let mut test_dir = TestDirectory::with(is_nvram);
+    test_dir.options.group_bytes = 1 << 20;
+    test_dir.options.full_wait = Duration::from_secs(1);
+    test_dir
 }
 
-impl TestDirectory {
-    fn new(is_nvram: bool) -> TestDirectory {
-        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-        std::fs::create_dir(memory.path().join("nvram")).expect("directory");
-        TestDirectory { root: tempfile::tempdir().expect("directory"), memory, is_nvram }
-    }
-
-    fn options(&self) -> Options {
-        Options {
-            nvram: self.is_nvram.then(|| self.memory.path().join("nvram")),
-            durability: self.is_nvram.then_some(Durability::Process),
-            pool_bytes: 1 << 20,
-            group_bytes: 1 << 20,
-            memory: self.memory.path().to_owned(),
-            full_wait: Duration::from_secs(1),
-            ..Options::default()
-        }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.root.path().join("socket")
-    }
-
-    fn serve(&self) -> Server {
-        let server = ServerOptions::at(self.socket());
-        Server::start(self.root.path().join("log"), &self.options(), &server).expect("serve")
-    }
+fn serve(test_dir: &TestDirectory) -> Server {
+    let server = ServerOptions::at(test_dir.socket());
+    Server::start(test_dir.path(), &test_dir.options, &server).expect("serve")
 }
 
 /// A connection that sends what it likes.
@@ -234,8 +210,8 @@ impl Innocent {
 #[test]
 fn garbage_in_a_lane_harms_its_own_stream_alone() {
     for is_nvram in [false, true] {
-        let test_dir = TestDirectory::new(is_nvram);
-        let mut server = test_dir.serve();
+        let test_dir = test_directory(is_nvram);
+        let mut server = serve(&test_dir);
         let log = Log::connect(test_dir.socket()).expect("connect");
         let mut innocent = Innocent::new(&log, "innocent");
         for seed in 0..60u64 {
@@ -258,22 +234,22 @@ fn garbage_in_a_lane_harms_its_own_stream_alone() {
             if seed % 10 == 9 {
                 // The next daemon finds what this one left.
                 drop(server);
-                server = test_dir.serve();
+                server = serve(&test_dir);
             }
             drop(lane);
         }
         innocent.go_on();
         innocent.check();
         server.stop().unwrap_or_else(|e| panic!("stop: {e}"));
-        let log = Log::open(test_dir.root.path().join("log"), &test_dir.options()).expect("open");
+        let log = Log::open(test_dir.path(), &test_dir.options).expect("open");
         Innocent { stream: log.stream("innocent").expect("stream"), ..innocent }.check();
     }
 }
 
 #[test]
 fn what_cannot_be_is_not_taken_over() {
-    let test_dir = TestDirectory::new(true);
-    let _server = test_dir.serve();
+    let test_dir = test_directory(true);
+    let _server = serve(&test_dir);
     let lies: [fn(u64) -> u64; 5] =
         [|_| u64::MAX, |at| at + (1 << 30), |at| at + 30, |at| at - 4, |_| 0];
     for (number, lie) in lies.into_iter().enumerate() {
@@ -291,8 +267,8 @@ fn what_cannot_be_is_not_taken_over() {
 
 #[test]
 fn what_a_client_appended_last_is_there_for_the_next() {
-    let test_dir = TestDirectory::new(true);
-    let _server = test_dir.serve();
+    let test_dir = test_directory(true);
+    let _server = serve(&test_dir);
     let mut end = 0;
     for _ in 0..20 {
         let mut lane = Lane::take(&test_dir, "s").expect("lease");
@@ -305,8 +281,8 @@ fn what_a_client_appended_last_is_there_for_the_next() {
 #[test]
 fn what_a_client_makes_longer_is_cut() {
     for is_nvram in [false, true] {
-        let test_dir = TestDirectory::new(is_nvram);
-        let server = test_dir.serve();
+        let test_dir = test_directory(is_nvram);
+        let server = serve(&test_dir);
         let log = Log::connect(test_dir.socket()).expect("connect");
         let mut innocent = Innocent::new(&log, "innocent");
         for (number, is_chunk) in [true, false].into_iter().enumerate() {
@@ -334,8 +310,8 @@ fn what_a_client_makes_longer_is_cut() {
 
 #[test]
 fn two_who_want_most_of_the_pool_both_get_it() {
-    let test_dir = TestDirectory::new(true);
-    let _server = test_dir.serve();
+    let test_dir = test_directory(true);
+    let _server = serve(&test_dir);
     let log = || Log::connect(test_dir.socket()).expect("connect");
     std::thread::scope(|scope| {
         for name in ["one", "two", "three"] {
@@ -350,8 +326,8 @@ fn two_who_want_most_of_the_pool_both_get_it() {
 
 #[test]
 fn messages_that_are_none_close_their_connection_alone() {
-    let test_dir = TestDirectory::new(true);
-    let server = test_dir.serve();
+    let test_dir = test_directory(true);
+    let server = serve(&test_dir);
     let log = Log::connect(test_dir.socket()).expect("connect");
     let mut innocent = Innocent::new(&log, "innocent");
     innocent.go_on();
@@ -398,8 +374,8 @@ fn messages_that_are_none_close_their_connection_alone() {
 /// Descriptors in flight are counted by the kernel for all of the daemon's users.
 #[test]
 fn regression_a_client_that_reads_no_answer_is_given_no_descriptors() {
-    let test_dir = TestDirectory::new(true);
-    let _server = test_dir.serve();
+    let test_dir = test_directory(true);
+    let _server = serve(&test_dir);
     let lane = Lane::take(&test_dir, "silent").expect("lease");
     let (stream, token) = (lane.identity.stream.0, lane.token);
     let at = lane.position / lane.chunk_bytes;
@@ -419,11 +395,11 @@ fn regression_a_client_that_reads_no_answer_is_given_no_descriptors() {
 
 #[test]
 fn a_client_cannot_take_more_than_its_share() {
-    let test_dir = TestDirectory::new(true);
+    let test_dir = test_directory(true);
     let mut options = ServerOptions::at(test_dir.socket());
     options.limits.connection_count = 4;
-    let path = test_dir.root.path().join("log");
-    let _server = Server::start(path, &test_dir.options(), &options).expect("serve");
+    let path = test_dir.path();
+    let _server = Server::start(path, &test_dir.options, &options).expect("serve");
     let lane = Lane::take(&test_dir, "greedy").expect("lease");
     let first = lane.position / lane.chunk_bytes;
     let mut allocated = 1;
@@ -449,8 +425,8 @@ fn a_client_cannot_take_more_than_its_share() {
 #[test]
 fn a_chunk_that_goes_to_another_shows_nothing_of_it() {
     for is_nvram in [false, true] {
-        let test_dir = TestDirectory::new(is_nvram);
-        let _server = test_dir.serve();
+        let test_dir = test_directory(is_nvram);
+        let _server = serve(&test_dir);
         let lane = Lane::take(&test_dir, "first").expect("lease");
         let Lane { chunk, words, raw, .. } = lane;
         drop((words, raw));

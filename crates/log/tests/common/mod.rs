@@ -1,29 +1,28 @@
 //! What the tests of a service share: its directories, a restart of the machine, records.
 
-use std::path::PathBuf;
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::ops::Deref;
 use std::time::Duration;
 
 use device::Durability;
-use onejournal::{Options, Stream};
+use onejournal::{LogError, Options, PAYLOAD_BYTES_MAX, Stream};
+use onejournal_testing::ServiceDirectories;
 
-/// A directory for a service, one for its shared memory, one that stands for NVRAM.
+/// The directories of a service, with its lanes in memory or in what stands for NVRAM.
 pub struct TestDirectory {
-    pub root: tempfile::TempDir,
-    pub memory: tempfile::TempDir,
+    directories: ServiceDirectories,
     pub is_nvram: bool,
 }
 
 impl TestDirectory {
     pub fn new(is_nvram: bool) -> TestDirectory {
-        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-        std::fs::create_dir(memory.path().join("nvram")).expect("directory");
-        TestDirectory { root: tempfile::tempdir().expect("directory"), memory, is_nvram }
+        TestDirectory { directories: ServiceDirectories::new(), is_nvram }
     }
 
     pub fn options(&self) -> Options {
-        let nvram: PathBuf = self.memory.path().join("nvram");
         Options {
-            nvram: self.is_nvram.then_some(nvram),
+            nvram: self.is_nvram.then(|| self.nvram()),
             durability: self.is_nvram.then_some(Durability::Process),
             pool_bytes: 1 << 20,
             segment_bytes: 256 << 10,
@@ -34,15 +33,13 @@ impl TestDirectory {
             ..Options::default()
         }
     }
+}
 
-    /// The machine restarts: memory is lost, but for NVRAM.
-    pub fn reboot(&self) {
-        for entry in std::fs::read_dir(self.memory.path()).expect("memory") {
-            let path = entry.expect("entry").path();
-            if !path.ends_with("nvram") {
-                std::fs::remove_dir_all(path).expect("remove");
-            }
-        }
+impl Deref for TestDirectory {
+    type Target = ServiceDirectories;
+
+    fn deref(&self) -> &ServiceDirectories {
+        &self.directories
     }
 }
 
@@ -53,6 +50,39 @@ pub fn payload(number: u64, len_bytes: usize) -> Vec<u8> {
 pub fn records(stream: &Stream) -> Vec<Vec<u8>> {
     let reader = stream.read_from(stream.head()).expect("reader");
     reader.map(|record| record.expect("record").payload).collect()
+}
+
+/// Appends 300 records of many sizes, each with a sync, and adds them to `expected`.
+pub fn append_synced(stream: &Stream, expected: &mut Vec<Vec<u8>>) {
+    for number in 0..300 {
+        let bytes = payload(number, 1 + (number as usize * 37) % 3000);
+        let lsn = stream.append(&bytes).expect("append");
+        stream.sync(lsn).expect("sync");
+        expected.push(bytes);
+    }
+}
+
+const SIZES: [usize; 11] = [1, 2, 3, 4, 5, 100, 4096, 131_071, 131_072, 1 << 20, PAYLOAD_BYTES_MAX];
+
+/// Appends records of the smallest size to the largest, with syncs. Neither smaller nor larger ones are taken.
+pub fn append_every_size(stream: &Stream) {
+    for (number, len_bytes) in SIZES.into_iter().enumerate() {
+        let lsn = stream.append(&payload(number as u64, len_bytes)).expect("append");
+        stream.sync(lsn).expect("sync");
+    }
+    let error = stream.append(&[]).expect_err("no such record");
+    assert!(matches!(error, LogError::Usage(_)), "{error}");
+    let error = stream.append(&vec![0; PAYLOAD_BYTES_MAX + 1]).expect_err("no such record");
+    assert!(matches!(error, LogError::TooLarge { .. }), "{error}");
+}
+
+/// The stream holds what [`append_every_size`] has appended.
+pub fn check_every_size(stream: &Stream) {
+    let found = records(stream);
+    assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), SIZES);
+    for (number, bytes) in found.iter().enumerate() {
+        assert!(*bytes == payload(number as u64, bytes.len()), "record {number}");
+    }
 }
 
 /// Runs on ordinary memory and on what stands for NVRAM.

@@ -1,29 +1,22 @@
 //! A large write is answered before its data are home, and once.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
-use device::MemoryDevice;
-use ext4::{DataMode, InodeNo, NewNode, Owner};
+use ext4::{DataMode, Owner};
 use fuse::abi::{InHeader, OutHeader, WriteIn, WriteOut};
 use fuse::{Answer, FileSystem, Reply, Request};
 use zerocopy::IntoBytes;
 
-use super::fuzz_test::{adapter, image};
+use super::harness::{adapter, make};
 
 /// What is sent early for a write of so many bytes, and how many bytes are left to send at the end.
 fn sent_for_write(data_mode: DataMode, len_bytes: usize) -> (Vec<u8>, usize) {
-    let bytes = std::fs::read(image().path()).unwrap();
-    let adapter = adapter(Arc::new(MemoryDevice::from_bytes(bytes, 512)), data_mode);
-    let file = {
-        let volume = adapter.volume.read();
-        let volume = volume.as_ref().unwrap();
-        volume.make(InodeNo::ROOT, b"file", NewNode::Regular, 0o644, 0, Owner::default()).unwrap()
-    };
+    let adapter = adapter(data_mode);
+    let file = make(adapter.volume.read().as_ref().unwrap(), b"file", Owner::default());
     let size = u32::try_from(len_bytes).unwrap();
     let body = [WriteIn { size, ..WriteIn::default() }.as_bytes(), &vec![7; len_bytes]].concat();
     let len = u32::try_from(40 + body.len()).unwrap();
-    let nodeid = u64::from(file.ino.0);
+    let nodeid = u64::from(file.0);
     let header = InHeader { len, opcode: 16, unique: 5, nodeid, ..InHeader::default() };
     let bytes = [header.as_bytes(), &body].concat();
     let sent = RefCell::new(Vec::new());

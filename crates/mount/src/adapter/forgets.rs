@@ -100,58 +100,17 @@ impl Forgets {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use device::MemoryDevice;
-    use ext4::{DataMode, InodeNo, NewNode, Owner};
-    use fuse::abi::{ForgetIn, InHeader, WriteIn};
-    use fuse::{Answer, Body, FileSystem, Reply, Request};
+    use ext4::{DataMode, InodeNo};
+    use fuse::Answer;
+    use fuse::abi::{ForgetIn, WriteIn};
     use zerocopy::IntoBytes;
 
     use super::*;
-    use crate::adapter::Adapter;
-    use crate::adapter::fuzz_test::{adapter, image};
-
-    fn served(mode: DataMode) -> Adapter {
-        let bytes = std::fs::read(image().path()).unwrap();
-        adapter(Arc::new(MemoryDevice::from_bytes(bytes, 512)), mode)
-    }
-
-    fn make(volume: &Volume, name: &[u8], owner: Owner) -> InodeNo {
-        volume.make(InodeNo::ROOT, name, NewNode::Regular, 0o644, 0, owner).unwrap().ino
-    }
-
-    /// Two files, the first of which takes all the space; and how many bytes that is.
-    fn full(volume: &Volume) -> (InodeNo, InodeNo, u64) {
-        let [old, new] = [&b"old"[..], b"new"].map(|name| make(volume, name, Owner::default()));
-        let (data, mut size_bytes) = (vec![7; 1 << 16], 0);
-        while let Ok(written_bytes) = volume.write(old, size_bytes, &data) {
-            size_bytes += written_bytes as u64;
-        }
-        (old, new, size_bytes)
-    }
-
-    fn serve(server: &impl FileSystem, opcode: u32, ino: InodeNo, body: &[u8]) -> Answer {
-        serve_for(0, server, opcode, ino, body)
-    }
-
-    fn serve_for(
-        uid: u32,
-        server: &impl FileSystem,
-        opcode: u32,
-        ino: InodeNo,
-        body: &[u8],
-    ) -> Answer {
-        let header = InHeader { opcode, nodeid: u64::from(ino.0), uid, ..InHeader::default() };
-        let opcode = fuse::abi::Opcode::from_wire(opcode);
-        let mut room = [0; 256];
-        let request = Request { header, opcode, body: Body::whole(body) };
-        server.serve(&request, &mut Reply::new(&mut room))
-    }
+    use crate::adapter::harness::{adapter, full, serve};
 
     #[test]
     fn a_write_waits_for_the_space_of_a_deleted_file() {
-        let mut adapter = served(DataMode::Journal);
+        let mut adapter = adapter(DataMode::Journal);
         let (old, new) = {
             let volume = adapter.volume.read();
             let volume = volume.as_ref().unwrap();
@@ -173,60 +132,6 @@ mod tests {
             });
             assert_eq!(serve(&adapter, 16, new, &write), Answer::Done);
         });
-        adapter.close().unwrap();
-    }
-
-    /// The kernel takes an answer about pages that it writes back for success, however much was written.
-    #[test]
-    fn regression_pages_that_find_no_space_are_an_error() {
-        let adapter = served(DataMode::Journal);
-        let (new, rest) = {
-            let volume = adapter.volume.read();
-            let volume = volume.as_ref().unwrap();
-            let (old, new, size_bytes) = full(volume);
-            let size_bytes = Some(size_bytes.saturating_sub(5 * 4096));
-            volume.set_attr(old, &ext4::SetAttr { size_bytes, ..Default::default() }).unwrap();
-            volume.sync().unwrap();
-            (new, vec![8; 1 << 16])
-        };
-        let request = |write_flags| {
-            let write = WriteIn { size: 1 << 16, write_flags, ..WriteIn::default() };
-            [write.as_bytes(), &rest].concat()
-        };
-        let no_space = Answer::Failed(rustix::io::Errno::NOSPC);
-        assert_eq!(serve(&adapter, 16, new, &request(fuse::abi::WRITE_CACHE)), no_space);
-        assert_eq!(serve(&adapter, 16, new, &request(0)), Answer::Done, "a short write is one");
-        adapter.close().unwrap();
-    }
-
-    /// An ioctl needs no more than a descriptor.
-    #[test]
-    fn regression_ioctls_change_only_ones_own_files() {
-        let adapter = served(DataMode::Auto);
-        let owner = Owner { uid: 1000, gid: 1000 };
-        let file = make(adapter.volume.read().as_ref().unwrap(), b"file", owner);
-        let request = |cmd, value: u32| {
-            let ioctl = fuse::abi::IoctlIn { cmd, in_size: 4, ..Default::default() };
-            [ioctl.as_bytes(), &value.to_ne_bytes()].concat()
-        };
-        const SET_MODE: u32 = 0x4004_4fe1;
-        const SET_FLAGS: u32 = 0x4008_6602;
-        const SET_FLAGS_32: u32 = 0x4004_6602;
-        let refused = Answer::Failed(rustix::io::Errno::PERM);
-        let flags = adapter.volume.read().as_ref().unwrap().get_attr(file).unwrap().flags;
-        for (uid, cmd, value, expected) in [
-            (1001, SET_MODE, 1, refused),
-            (1000, SET_MODE, 1, Answer::Done),
-            (0, SET_MODE, 0, Answer::Done),
-            (1001, SET_FLAGS, flags | 0x40, refused),
-            (1000, SET_FLAGS, flags | 0x40, Answer::Done),
-            (1000, SET_FLAGS, flags | 0x50, refused),
-            (0, SET_FLAGS, flags | 0x50, Answer::Done),
-            (1001, SET_FLAGS_32, flags, Answer::Failed(rustix::io::Errno::NOTTY)),
-        ] {
-            let answer = serve_for(uid, &adapter, 39, file, &request(cmd, value));
-            assert_eq!(answer, expected, "{uid} {cmd:x} {value:x}");
-        }
         adapter.close().unwrap();
     }
 

@@ -5,50 +5,14 @@ use std::process::Command;
 use std::sync::Arc;
 
 use device::MemoryDevice;
-use ext4::{DataMode, Volume};
+use ext4::DataMode;
 use fuse::abi::InHeader;
-use fuse::{Answer, FileSystem, Notifier, Reply, Request};
+use fuse::{Answer, FileSystem, Reply, Request};
 use zerocopy::IntoBytes;
 
-use crate::adapter::{Adapter, AtomicWrites};
-use crate::stat::StatSource;
+use super::harness::{adapter_on, image};
 
-const IMAGE_BYTES: u64 = 16 << 20;
 const REQUEST_COUNT: u32 = 30_000;
-
-pub(super) fn image() -> tempfile::NamedTempFile {
-    let image = tempfile::NamedTempFile::new().unwrap();
-    image.as_file().set_len(IMAGE_BYTES).unwrap();
-    let mke2fs = Command::new("mke2fs")
-        .args(["-q", "-t", "ext4", "-F", "-b", "4096", "-I", "256", "-J", "size=4"])
-        .arg(image.path())
-        .status();
-    assert!(mke2fs.expect("mke2fs is installed").success());
-    image
-}
-
-pub(super) fn adapter(device: Arc<MemoryDevice>, data_mode: DataMode) -> Adapter {
-    let options = ext4::OpenOptions {
-        background: false,
-        commit_interval: None,
-        random_seed: 1,
-        data_mode,
-        ..ext4::OpenOptions::default()
-    };
-    let stat_source = StatSource {
-        target: "memory".into(),
-        version: "test".into(),
-        durability: "process",
-        device_counters: Arc::new(device::Counters::default),
-        journal_counters: None,
-    };
-    let volume = Volume::open(device, options).unwrap();
-    let notifier = Arc::new(Notifier::start(|_| {}).unwrap());
-    let is_offered = data_mode == DataMode::Journal;
-    let atomic = is_offered.then(|| AtomicWrites::new(&volume, notifier.clone(), 3));
-    let agreed_flags = fuse::abi::init::SETXATTR_EXT;
-    Adapter::new(volume, stat_source, agreed_flags, Some(notifier), atomic)
-}
 
 /// A body that often makes sense: small numbers, short names, and noise.
 fn random_body(random: &mut fastrand::Rng) -> Vec<u8> {
@@ -92,7 +56,7 @@ fn random_request(random: &mut fastrand::Rng, unique: u64) -> Vec<u8> {
 fn no_request_makes_it_panic_and_the_volume_stays_whole() {
     let image = image();
     let device = Arc::new(MemoryDevice::from_bytes(std::fs::read(image.path()).unwrap(), 512));
-    let adapter = adapter(device.clone(), DataMode::Journal);
+    let adapter = adapter_on(device.clone(), DataMode::Journal);
     let mut random = fastrand::Rng::with_seed(11);
     let mut room = vec![0; 1 << 20];
     let mut done_count = 0;

@@ -20,10 +20,13 @@ mod capabilities;
 #[cfg(test)]
 mod early_test;
 mod failure;
-mod flush_limit;
+mod flushes;
 mod forgets;
 #[cfg(test)]
 mod fuzz_test;
+#[cfg(test)]
+mod harness;
+mod lost_writes;
 mod operations;
 mod serve;
 mod spending;

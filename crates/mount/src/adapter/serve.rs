@@ -48,7 +48,13 @@ impl FileSystem for Adapter {
         });
         match served {
             Ok(()) => Answer::Done,
-            Err(failure) => Answer::Failed(self.report(opcode, &header, failure)),
+            Err(failure) => {
+                let errno = self.report(opcode, &header, failure);
+                if spending::is_written_back(request) {
+                    self.lost_writes.note(errno);
+                }
+                Answer::Failed(errno)
+            }
         }
     }
 }

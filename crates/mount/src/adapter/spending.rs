@@ -44,7 +44,8 @@ fn spender_of(volume: &Volume, request: &Request<'_>) -> Spender {
     }
 }
 
-fn is_written_back(request: &Request<'_>) -> bool {
+/// Whether the kernel writes back pages that it had collected.
+pub(super) fn is_written_back(request: &Request<'_>) -> bool {
     let mut body = request.body;
     request.opcode == Some(Opcode::Write)
         && body.take::<WriteIn>().is_ok_and(|write| write.write_flags & WRITE_CACHE != 0)

@@ -11,9 +11,11 @@ use fuse::abi::init;
 
 use crate::adapter::atomic::writes::AtomicWrites;
 use crate::adapter::capabilities::Capabilities;
-use crate::adapter::flush_limit::FlushLimit;
+use crate::adapter::flushes::Flushes;
 use crate::adapter::forgets::Forgets;
+use crate::adapter::lost_writes::LostWrites;
 use crate::metrics;
+use crate::session_options::Order;
 use crate::stat::{AdapterCounters, Opening, Stat, StatSource};
 
 /// The volume as a FUSE server.
@@ -26,7 +28,10 @@ pub(crate) struct Adapter {
     pub(super) forgets: Forgets,
     pub(super) capabilities: Capabilities,
     pub(super) notifier: Option<Arc<Notifier>>,
-    pub(super) flushes: FlushLimit,
+    /// Requests that wait for writes that the kernel has collected.
+    pub(super) flushes: Flushes,
+    /// Writes that the kernel had collected, and that failed.
+    pub(super) lost_writes: LostWrites,
     /// `None`: not offered.
     pub(super) atomic: Option<AtomicWrites>,
     pub(super) stat_source: StatSource,
@@ -50,7 +55,8 @@ impl Adapter {
             forgets: Forgets::default(),
             capabilities: Capabilities::default(),
             notifier,
-            flushes: FlushLimit::default(),
+            flushes: Flushes::default(),
+            lost_writes: LostWrites::default(),
             atomic,
             stat_source,
             agreed_flags,
@@ -60,11 +66,6 @@ impl Adapter {
     /// At most so many threads wait for the space of deleted files.
     pub(crate) fn limit_waiters(&mut self, count: usize) {
         self.forgets.limit_waiters(count);
-    }
-
-    /// At most so many threads wait for held writes of files to be flushed.
-    pub(crate) fn limit_flushes(&mut self, count: usize) {
-        self.flushes.limit = count;
     }
 
     /// Ends the notifier, which closes its descriptor. Atomic writes, which need it, are not offered
@@ -78,11 +79,16 @@ impl Adapter {
         self.agreed_flags & flag != 0
     }
 
+    /// The order of writes, as agreed on with the kernel.
+    pub(super) fn order(&self) -> Order {
+        if self.agreed(init::WRITEBACK_CACHE) { Order::Sync } else { Order::History }
+    }
+
     /// What the mount knows of itself.
     pub(super) fn stat<'a>(&'a self, volume: &Volume) -> Stat<'a> {
         let transport = if self.agreed(init::OVER_IO_URING) { "io_uring" } else { "dev_fuse" };
-        let writeback_cache = self.agreed(init::WRITEBACK_CACHE);
-        Stat::new(&self.stat_source, &self.counters, volume, transport, writeback_cache)
+        let order = self.order();
+        Stat::new(&self.stat_source, &self.counters, volume, transport, order)
     }
 
     /// The same for Prometheus; `None` once the volume is closed.
@@ -95,6 +101,8 @@ impl Adapter {
     /// of the first.
     pub(crate) fn close(&self) -> ext4::Result<()> {
         let mut result = self.close_result.lock();
+        // They wait for writes, which would wait behind this thread.
+        self.flushes.end();
         if let Some(volume) = self.volume.write().take() {
             *result = Some(volume.close());
         }

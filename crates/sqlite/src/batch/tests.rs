@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use log::{Log, Lsn, Options};
+use log::{Log, Lsn, Options, Stream};
 
 use super::commit::Committed;
 use super::held::HeldPages;
@@ -18,19 +18,15 @@ use crate::ffi::SQLITE_IOERR_FSYNC;
 use crate::format::home;
 use crate::format::wal;
 use crate::real::file::Opened;
-use crate::real::loaded::Below;
 use crate::stream::doubt::leave_doubt;
 use crate::stream::live::{Contents, read_live};
-use crate::stream::settings::Settings;
+use crate::test_load::{self, settings_in};
 
 const PAGE_BYTES: usize = 512;
 
 /// A directory for a database, its log and its memory.
 fn directory() -> TempDir {
-    let home = tempfile::tempdir_in("/dev/shm").expect("directory");
-    for name in ["nvram", "memory"] {
-        std::fs::create_dir(home.path().join(name)).expect("directory");
-    }
+    let home = test_load::directory();
     // As much as is needed for a header; what the pages hold does not matter here.
     let mut header = [0; PAGE_BYTES];
     header[..16].copy_from_slice(b"SQLite format 3\0");
@@ -64,18 +60,9 @@ impl Process {
     fn with(home: &TempDir, recover: Option<&str>) -> Process {
         // Each commit has a sync begin, when the test says so.
         take_over(0, u64::MAX);
-        crate::test_load::load();
-        // SAFETY: the name ends with a zero; SQLite's own VFS is registered for good.
-        let below = Below(unsafe { rusqlite::ffi::sqlite3_vfs_find(c"unix".as_ptr()) }.cast());
-        let parameter = |name: &str| match name {
-            "nvram" | "memory" => Some(home.path().join(name).display().to_string()),
-            "durability" => Some("process".into()),
-            "recover" => recover.map(String::from),
-            _ => None,
-        };
         let path = path(home);
-        let settings = Settings::new(&path, parameter).expect("settings");
-        // SAFETY: as above.
+        let (below, settings) = settings_in(home, &path, recover);
+        // SAFETY: SQLite's own VFS is registered for good.
         let main = unsafe { Opened::main(below.0, &path) }.expect("open");
         let database = Arc::new(Database::new(path, settings, below));
         assert!(database.open_log(true).expect("log"));
@@ -176,14 +163,8 @@ fn transactions_without_their_beginning_are_damage() {
     assert!(matches!(read(begin), Contents::Live(live) if live.batches.len() == 1));
 }
 
-/// The next sync does not count.
-#[test]
-fn regression_a_failed_sync_is_told_when_the_lease_can_be_had_again() {
-    crate::test_load::load();
-    let home = directory();
-    let mut process = Process::new(&home);
-    process.commit(1);
-    let (database, main) = (process.database.clone(), process.main.real());
+/// The database's stream in another process, which has the lease.
+fn rival(home: &TempDir, database: &Database) -> Stream {
     let options = Options {
         nvram: Some(home.path().join("nvram")),
         durability: Some(device::Durability::Process),
@@ -191,22 +172,40 @@ fn regression_a_failed_sync_is_told_when_the_lease_can_be_had_again() {
         ..Options::default()
     };
     let log = Log::open(&database.settings.directory, &options).expect("log");
-    let rival = log.stream("db-a.db").expect("stream");
-    rival.acquire().expect("lease");
+    let stream = log.stream("db-a.db").expect("stream");
+    stream.acquire().expect("lease");
+    stream
+}
+
+/// The database lacks something: the lease cannot be released until the log was replayed.
+fn check_hot(process: &mut Process, releases: usize) {
+    let (database, main) = (process.database.clone(), process.main.real());
+    for _ in 0..releases {
+        let released = database.release(main);
+        assert!(released.is_err_and(|e| e.damage().is_ok()), "the database lacks something");
+        assert!(matches!(database.is_hot(), Ok(true)));
+    }
+    database.finish_hot(main).expect("replay");
+    assert!(matches!(database.is_hot(), Ok(false)));
+    process.commit(2);
+    database.release(main).expect("nothing is in doubt");
+}
+
+/// The next sync does not count.
+#[test]
+fn regression_a_failed_sync_is_told_when_the_lease_can_be_had_again() {
+    crate::test_load::load();
+    let home = directory();
+    let mut process = Process::new(&home);
+    process.commit(1);
+    let database = process.database.clone();
+    let rival = rival(&home, &database);
     let failure = Failure::Sqlite { code: SQLITE_IOERR_FSYNC, what: "syncing" };
     database.synced(process.upto, Err(failure));
     assert!(database.background.take_failure().is_some());
     assert!(database.is_hot().is_err(), "nobody knows yet");
     rival.release();
-    assert!(
-        database.release(main).is_err_and(|e| e.damage().is_ok()),
-        "the database lacks something"
-    );
-    assert!(matches!(database.is_hot(), Ok(true)));
-    database.finish_hot(main).expect("replay");
-    assert!(matches!(database.is_hot(), Ok(false)));
-    process.commit(2);
-    database.release(main).expect("nothing is in doubt");
+    check_hot(&mut process, 1);
 }
 
 #[test]
@@ -235,32 +234,13 @@ fn a_failed_sync_is_known_after_its_process_has_ended() {
     let home = directory();
     let (mut process, mut other) = (Process::new(&home), Process::new(&home));
     process.commit(1);
-    let options = Options {
-        nvram: Some(home.path().join("nvram")),
-        durability: Some(device::Durability::Process),
-        memory: home.path().join("memory"),
-        ..Options::default()
-    };
-    let log = Log::open(&process.database.settings.directory, &options).expect("log");
-    let rival = log.stream("db-a.db").expect("stream");
-    rival.acquire().expect("lease");
+    let rival = rival(&home, &process.database);
     let failure = Failure::Sqlite { code: SQLITE_IOERR_FSYNC, what: "syncing" };
     process.database.synced(process.upto, Err(failure));
     drop(process);
     rival.release();
-    let (database, main) = (other.database.clone(), other.main.real());
     // Its own sync is good: the kernel reports an error only once.
-    for _ in 0..2 {
-        assert!(
-            database.release(main).is_err_and(|e| e.damage().is_ok()),
-            "the database lacks something"
-        );
-        assert!(matches!(database.is_hot(), Ok(true)));
-    }
-    database.finish_hot(main).expect("replay");
-    assert!(matches!(database.is_hot(), Ok(false)));
-    other.commit(2);
-    database.release(main).expect("nothing is in doubt");
+    check_hot(&mut other, 2);
 }
 
 #[test]

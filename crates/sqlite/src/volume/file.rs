@@ -73,7 +73,7 @@ fn ensure_prefix_mode(path: &Path) -> Result<(), Failure> {
 fn keeps_order(path: &Path) -> bool {
     let stat = attribute(path, STAT);
     let stat = stat.and_then(|json| serde_json::from_slice::<serde_json::Value>(&json).ok());
-    stat.is_some_and(|stat| stat["writeback_cache"] == false)
+    stat.is_some_and(|stat| stat["order"] == "history")
 }
 
 /// The frames of a connection's WAL that are held back, and the file they are for while it is open.

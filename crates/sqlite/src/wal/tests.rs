@@ -14,8 +14,7 @@ use crate::frames::pending::Pending;
 use crate::frames::read::Files;
 use crate::frames::wal_index::Counted;
 use crate::real::file::Opened;
-use crate::real::loaded::Below;
-use crate::stream::settings::Settings;
+use crate::test_load::{directory, settings_in};
 use crate::wal::file::begin_write;
 
 const PAGE_BYTES: usize = 512;
@@ -60,16 +59,8 @@ enum End {
 
 impl World {
     fn new(home: &TempDir, seed: u64) -> World {
-        crate::test_load::load();
-        // SAFETY: the name ends with a zero; SQLite's own VFS is registered for good.
-        let below = Below(unsafe { rusqlite::ffi::sqlite3_vfs_find(c"unix".as_ptr()) }.cast());
         let path = home.path().join(format!("{seed}.db"));
-        let parameter = |name: &str| match name {
-            "nvram" | "memory" => Some(home.path().join(name).display().to_string()),
-            "durability" => Some("process".into()),
-            _ => None,
-        };
-        let settings = Settings::new(&path, parameter).expect("settings");
+        let (below, settings) = settings_in(home, &path, None);
         let databases: Vec<Database> =
             (0..PLAIN).map(|_| Database::new(path.clone(), settings.clone(), below)).collect();
         for database in &databases {
@@ -77,7 +68,7 @@ impl World {
         }
         std::fs::write(&path, []).expect("file");
         std::fs::write(home.path().join(format!("{seed}.db-wal")), []).expect("file");
-        // SAFETY: as above.
+        // SAFETY: SQLite's own VFS is registered for good.
         let (main, wal) = unsafe {
             let wal = Opened::wal(below.0, &path, true).expect("open").expect("it is there");
             (Opened::main(below.0, &path).expect("open"), wal)
@@ -285,21 +276,13 @@ fn run(home: &TempDir, seed: u64) -> usize {
     world.logged
 }
 
-fn home() -> TempDir {
-    let home = tempfile::tempdir_in("/dev/shm").expect("directory");
-    for name in ["nvram", "memory"] {
-        std::fs::create_dir(home.path().join(name)).expect("directory");
-    }
-    home
-}
-
 #[cfg(not(feature = "canary"))]
 #[test]
 fn what_is_logged_gives_what_the_file_holds_whoever_wrote_between() {
     let mut logged = 0;
     for first_seed in (0..400).step_by(20) {
         // One log for each twenty: those of all would need half a gibibyte of memory.
-        let home = home();
+        let home = directory();
         let _first = World::new(&home, u64::MAX);
         logged += (first_seed..first_seed + 20).map(|seed| run(&home, seed)).sum::<usize>();
     }
@@ -310,7 +293,7 @@ fn what_is_logged_gives_what_the_file_holds_whoever_wrote_between() {
 #[test]
 fn caches_that_trust_themselves_are_found() {
     use crate::faults::Fault;
-    let home = home();
+    let home = directory();
     let _first = World::new(&home, u64::MAX);
     for fault in [Fault::TrustsVersions, Fault::TrustsPending] {
         let is_found = |seed| std::panic::catch_unwind(|| run(&home, seed)).is_err();

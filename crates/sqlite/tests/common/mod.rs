@@ -12,6 +12,7 @@ use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
+use onejournal_testing::ServiceDirectories;
 use rusqlite::{Connection, OpenFlags, ffi};
 
 unsafe extern "C" fn entry(
@@ -95,9 +96,7 @@ pub struct Place {
 
 impl Place {
     pub fn new(is_nvram: bool) -> Place {
-        let root = tempfile::tempdir().expect("directory");
-        let memory = tempfile::tempdir_in("/dev/shm").expect("memory");
-        std::fs::create_dir(memory.path().join("nvram")).expect("directory");
+        let ServiceDirectories { root, memory } = ServiceDirectories::new();
         let kept = vec![root, memory];
         let [root, memory] = [0, 1].map(|n: usize| kept[n].path().to_owned());
         Place { root, memory, is_nvram, kept }
@@ -162,12 +161,7 @@ impl Place {
 
     /// The machine restarts: memory is lost, but for NVRAM.
     pub fn reboot(&self) {
-        for entry in std::fs::read_dir(&self.memory).expect("memory") {
-            let path = entry.expect("entry").path();
-            if !path.ends_with("nvram") {
-                std::fs::remove_dir_all(path).expect("remove");
-            }
-        }
+        onejournal_testing::lose_memory(&self.memory);
     }
 }
 
@@ -188,6 +182,21 @@ pub fn copy_tree(from: &Path, to: &Path) {
             assert_eq!(e.kind(), std::io::ErrorKind::NotFound, "{}: {e}", path.display());
         }
     }
+}
+
+/// Runs a statement to its end, whatever rows it has.
+pub fn set(connection: &Connection, sql: &str) {
+    let mut statement = connection.prepare(sql).expect(sql);
+    let mut rows = statement.query([]).expect(sql);
+    while rows.next().expect(sql).is_some() {}
+}
+
+/// Only one test at a time: what happens is recorded for the process.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    crash_vfs::register();
+    load();
+    ALONE.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 pub fn count(connection: &Connection) -> i64 {

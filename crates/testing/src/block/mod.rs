@@ -1,11 +1,13 @@
-//! A simulated block device.
+//! A simulated block device, and layers in front of one.
 
 mod cache;
 mod event;
+mod layered;
 mod sim_device;
 
 pub use cache::{Cursor, Trace};
 pub use event::Event;
+pub use layered::{Layer, Layered};
 pub use sim_device::SimDevice;
 
 #[cfg(test)]

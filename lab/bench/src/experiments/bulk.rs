@@ -20,7 +20,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "`tar` unpacks a tree of small files and `rm` removes it, each with a sync of the file system behind it; `dd` writes a large \
             file in pieces of 1 MiB with an fsync at the end, and reads it back when no cache holds it. The device is memory behind \
             a loop device: what is measured is the file system, with the requests of the kernel that OneJournal answers. With \
-            *writeback_cache* the kernel collects what is written.",
+            *order=sync* the kernel collects what is written.",
     paper_claim: "",
     goal: "0.7 of the speed of ext4 ordered for the large file, 0.5 for small ones; faster than fuse2fs.",
     run,
@@ -41,7 +41,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         Box::new(OneJournal::new().data("ordered")),
         Box::new(OneJournal::new().without_uring()),
         Box::new(OneJournal::new()),
-        Box::new(OneJournal::new().writeback_cache()),
+        Box::new(OneJournal::new().order_sync()),
     ];
     for device in scale.devices(&["memory"]) {
         let site = Site::new(&device, scale.pick(384, 1536));
@@ -94,7 +94,7 @@ impl Sources {
         let copy = system.dir.join("large");
         let write = dd(&self.large, &copy).arg("conv=fsync");
         measure_one(&Key::case(LARGE, "write"), write, system, samples)?;
-        std::fs::write("/proc/sys/vm/drop_caches", "3").map_err(Error::io("drop_caches"))?;
+        crate::lab::drop_caches()?;
         let read = dd(&copy, Path::new("/dev/null"));
         measure_one(&Key::case(LARGE, "read"), read, system, samples)?;
         std::fs::remove_file(&copy).map_err(Error::at(&copy))?;
@@ -116,13 +116,15 @@ fn dd(from: &Path, to: &Path) -> Program {
 
 /// The program's time, and the requests that it takes.
 fn measure_one(key: &Key, program: Program, system: &Running, samples: &mut Samples) -> Result<()> {
-    let (before, start) = (system.fuse_requests()?, Instant::now());
-    program.run()?;
-    samples.add(key, &system.name, TIME, start.elapsed().as_secs_f64());
-    if before.is_some() {
-        samples.count_named(key, &system.name, TIME, 1, &[]);
+    let (seconds, asked) = system.during(|| {
+        let start = Instant::now();
+        program.run()?;
+        Ok(start.elapsed().as_secs_f64())
+    })?;
+    samples.add(key, &system.name, TIME, seconds);
+    if let Some(requests) = asked.fuse_requests {
+        samples.count_named(key, &system.name, TIME, 1, &[("FUSE requests", requests)]);
     }
-    samples.count_requests(key, &system.name, TIME, (before, system.fuse_requests()?));
     Ok(())
 }
 
@@ -153,7 +155,7 @@ fn judge(section: &mut Section, samples: &Samples, has_fuse2fs: bool) -> Result<
     if has_fuse2fs {
         peers.push((Fuse2fs.name(), 1.0, 1.0));
     }
-    let variants = [ours.clone(), ours.writeback_cache()].map(|ours| ours.name());
+    let variants = [ours.clone(), ours.order_sync()].map(|ours| ours.name());
     for ((peer, small, large), ours) in
         peers.iter().flat_map(|peer| variants.iter().map(move |ours| (peer, ours)))
     {

@@ -84,7 +84,7 @@ fn measure_one(
     let client = |command: &str| lab.client("entries").arg(command);
     add(CASES[0], ask(client("make").arg(&dir).arg(entries.to_string()))?[0]);
     system.sync()?;
-    std::fs::write("/proc/sys/vm/drop_caches", "3").map_err(Error::io("drop_caches"))?;
+    crate::lab::drop_caches()?;
     let look = client("look").arg(&dir).args([entries.to_string(), lookups.to_string()]);
     let us = ask(look)?;
     add(CASES[1], median(&us));

@@ -96,7 +96,7 @@ struct Run<'a> {
 impl Run<'_> {
     fn measure(&self, key: &Key, samples: &mut Samples) -> Result<()> {
         self.system.sync()?;
-        drop_caches()?;
+        crate::lab::drop_caches()?;
         // A first run fills the cache; the second is counted.
         self.fio()?;
         let before = self.system.counts()?;
@@ -154,10 +154,6 @@ struct Job {
 #[derive(Deserialize)]
 struct Reads {
     total_ios: u64,
-}
-
-fn drop_caches() -> Result<()> {
-    std::fs::write("/proc/sys/vm/drop_caches", "3").map_err(Error::io("drop_caches"))
 }
 
 fn judge(section: &mut Section, samples: &Samples, parts: &[u64]) -> Result<()> {

@@ -19,7 +19,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             gets for each write: flushes, KiB, and of them KiB of journal. The paper counted FUA writes apart; a loop device has none, \
             so each is a write and a flush here. *OneJournal delta, NVRAM* is the paper's DJFS (four regions), *OneJournal journal, NVRAM* \
             the same with whole blocks, *ext4 journal, journal in memory* the paper's step between: ext4's own journaling on NVRAM. \
-            With *writeback_cache* the kernel collects writes between syncs. Every byte that fio writes is random: the worst case for deltas.",
+            With *order=sync* the kernel collects writes between syncs. Every byte that fio writes is random: the worst case for deltas.",
     paper_claim: "With fsync, 5.1 times as many writes a second as ext4 ordered and journal, 4.0 times as many as with an external \
                   journal, 1.8 times as many as ext4 with its journal on NVRAM; without fsync, 1.7 times as many as ext4 journal and \
                   about as many as ordered.",
@@ -51,8 +51,8 @@ fn recipes() -> Vec<Box<dyn System>> {
         Box::new(OneJournal::new().data("journal").nvram()),
         Box::new(djfs()),
         Box::new(djfs().option("regions=2")),
-        Box::new(OneJournal::new().writeback_cache()),
-        Box::new(OneJournal::new().nvram().writeback_cache()),
+        Box::new(OneJournal::new().order_sync()),
+        Box::new(OneJournal::new().nvram().order_sync()),
     ]
 }
 
@@ -104,7 +104,7 @@ fn on_device(
     let mut rng = scale.rng();
     let mut watch = Watch::begin(lab, &running)?;
     for round in 0..scale.rounds() {
-        eprintln!("onejournal-bench: round {} of {} on {device}", round + 1, scale.rounds());
+        scale.say_round(round, device);
         for (case, sync) in EVERY.into_iter().step_by(scale.pick(4, 1)) {
             let key = Key::case(device.to_string(), case);
             // The same for all systems, but other bytes than before: what did not change is no work for a journal of deltas.
@@ -154,10 +154,10 @@ fn judge(section: &mut Section, samples: &Samples, device: &Device) -> Result<()
         goal(nvram(), Ext4::ordered(), never, "about 1", None),
         goal(OneJournal::new(), Ext4::journal(), never, "", Some(1.0)),
         goal(OneJournal::new(), Ext4::ordered(), never, "", None),
-        goal(OneJournal::new().writeback_cache(), Ext4::ordered(), EVERY[3].0, "", None),
-        goal(OneJournal::new().writeback_cache(), Ext4::ordered(), never, "", None),
-        goal(nvram().writeback_cache(), Ext4::ordered(), EVERY[3].0, "", None),
-        goal(nvram().writeback_cache(), Ext4::ordered(), never, "", None),
+        goal(OneJournal::new().order_sync(), Ext4::ordered(), EVERY[3].0, "", None),
+        goal(OneJournal::new().order_sync(), Ext4::ordered(), never, "", None),
+        goal(nvram().order_sync(), Ext4::ordered(), EVERY[3].0, "", None),
+        goal(nvram().order_sync(), Ext4::ordered(), never, "", None),
     ] {
         goal.judge(section, samples)?;
     }

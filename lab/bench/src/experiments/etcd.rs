@@ -82,7 +82,7 @@ fn on_device(
         })
     };
     for round in 0..scale.rounds() {
-        eprintln!("onejournal-bench: round {} of {} on {device}", round + 1, scale.rounds());
+        scale.say_round(round, device);
         let mut others = Vec::new();
         let puts = key(device, PUTS);
         programs::round(&mut rng, &running, (&mut *samples, &puts, PUTS), |running| {

@@ -22,7 +22,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             of the paper's two devices, the eMMC of a tablet (`emmc`) and an Intel 311 SSD (`ssd311`). A round begins with \
             an empty table. Mean time of a transaction. *OneJournal journal* is the paper's single-I/O data journaling; \
             *OneJournal* has its default, which decides for each write; with the *SQLite extension* SQLite knows what the volume \
-            keeps, as the paper's changed SQLite did; with *writeback_cache* the kernel collects writes, which saves requests and \
+            keeps, as the paper's changed SQLite did; with *order=sync* the kernel collects writes, which saves requests and \
             keeps order by syncs only. What each costs in requests of the kernel is counted. The ceiling is ext4 without a journal, which \
             keeps nothing consistent.",
     paper_claim: "Against no file system journal: ext4 ordered up to 20 % slower, data journaling up to 73 %, the paper's \
@@ -34,8 +34,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const TIME: Metric = Metric::lower("transaction time", "ms");
 const SIZE_MIB: u32 = 384;
 const JOURNAL_MODES: [(&str, &str); 2] = [("WAL", "WAL"), ("DELETE", "rollback journal")];
-const OURS: [&str; 3] =
-    ["OneJournal", "OneJournal, SQLite extension", "OneJournal, writeback_cache"];
+const OURS: [&str; 3] = ["OneJournal", "OneJournal, SQLite extension", "OneJournal, order=sync"];
 /// Lines that a client does in a turn when a line is one operation.
 const GROUP: usize = 10;
 
@@ -83,14 +82,14 @@ fn on_device(
         Box::new(OneJournal::new().data("journal")),
         Box::new(OneJournal::new()),
         Box::new(SqliteExtension(Box::new(OneJournal::new()), Log::BesideDatabase)),
-        Box::new(OneJournal::new().writeback_cache()),
+        Box::new(OneJournal::new().order_sync()),
     ];
     let running = systems::start(lab, &recipes, &Site::new(device, SIZE_MIB), section)?;
     let mut rng = scale.rng();
     let mut watch = Watch::begin(lab, &running)?;
     for round in 0..scale.rounds() {
         for (panel, journal_mode, size) in panels(device, sizes) {
-            eprintln!("onejournal-bench: round {} of {}: {panel}", round + 1, scale.rounds());
+            scale.say_round(round, &panel);
             let case = Case { panel, journal_mode, size };
             case.round(lab, &running, &mut rng, samples)?;
         }

@@ -78,11 +78,7 @@ fn on_device(
     let mut watch = Watch::begin(lab, &running)?;
     for round in 0..scale.rounds() {
         for &block_bytes in sizes {
-            eprintln!(
-                "onejournal-bench: round {} of {} on {device}, {block_bytes} bytes",
-                round + 1,
-                scale.rounds()
-            );
+            scale.say_round(round, format_args!("{device}, {block_bytes} bytes"));
             let key = key(device, block_bytes);
             programs::round(&mut rng, &running, (samples, &key, RATE), |running| {
                 let found = postmark::run(&PostmarkArgs {

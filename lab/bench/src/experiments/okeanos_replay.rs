@@ -99,12 +99,7 @@ impl Plan {
             for trace in self.traces {
                 for instances in &self.instances {
                     let key = Key::at(panel(device, trace), f64::from(*instances));
-                    eprintln!(
-                        "onejournal-bench: round {} of {}: {instances} of {}",
-                        round + 1,
-                        scale.rounds(),
-                        key.panel
-                    );
+                    scale.say_round(round, format_args!("{instances} of {}", key.panel));
                     self.case(lab, &mut running, &mut rng, (trace, *instances), (samples, &key))?;
                 }
             }

@@ -104,12 +104,7 @@ fn on_device(
         for rate in rates {
             for streams in &rate.streams {
                 let key = Key::at(panel(device, rate), f64::from(*streams));
-                eprintln!(
-                    "onejournal-bench: round {} of {}: {streams} {}",
-                    round + 1,
-                    scale.rounds(),
-                    key.panel
-                );
+                scale.say_round(round, format_args!("{streams} {}", key.panel));
                 let case = Case { lab, key, rate, streams: *streams, seconds };
                 case.round(&mut running, &mut rng, samples)?;
             }

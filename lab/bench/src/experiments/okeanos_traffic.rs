@@ -74,7 +74,7 @@ fn on_device(
     let running = systems::start(lab, &okeanos::systems(), &Site::new(device, SIZE_MIB), section)?;
     let mut watch = Watch::begin(lab, &running)?;
     for round in 0..scale.rounds() {
-        eprintln!("onejournal-bench: round {} of {} on {device}", round + 1, scale.rounds());
+        scale.say_round(round, device);
         for place in [APPEND, RANDOM] {
             for size in sizes {
                 let key = Key::at(panel(device, place), f64::from(*size));

@@ -89,11 +89,7 @@ fn on_device(
     let mut watch = Watch::begin(lab, &running)?;
     for round in 0..scale.rounds() {
         for &clients in load.clients {
-            eprintln!(
-                "onejournal-bench: round {} of {} on {device}, {clients} clients",
-                round + 1,
-                scale.rounds()
-            );
+            scale.say_round(round, format_args!("{device}, {clients} clients"));
             let key = key(device, clients);
             programs::round(&mut rng, &running, (samples, &key, RATE), |running| {
                 let found = session(running).round(clients, SECONDS)?;

@@ -32,16 +32,12 @@ pub fn round(
     measure::in_turns(rng, &mut order, |_, running| {
         // Nothing of the case before is left to write.
         running.sync()?;
-        let (before, journal_before) = (running.counts()?, running.journal_bytes()?);
-        let requests_before = running.fuse_requests()?;
-        let (value, operations) = each(running)?;
-        let requests = (requests_before, running.fuse_requests()?);
-        let counts = running.counts()? - before;
+        let journal_before = running.journal_bytes()?;
+        let ((value, operations), asked) = running.during(|| each(running))?;
         let journal_after = running.journal_bytes()?;
         let operations = operations as usize;
         samples.add(key, &running.name, metric, value);
-        samples.count(key, &running.name, metric, operations, &counts);
-        samples.count_requests(key, &running.name, metric, requests);
+        samples.count_asked(key, &running.name, metric, operations, &asked);
         if let (Some(before), Some(after)) = (journal_before, journal_after) {
             let journal_kib = (after - before) as f64 / 1024.0;
             samples.count_named(key, &running.name, metric, 0, &[("journal KiB", journal_kib)]);

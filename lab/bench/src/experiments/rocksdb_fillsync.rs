@@ -66,7 +66,7 @@ fn on_device(
     let mut rng = scale.rng();
     let mut watch = Watch::begin(lab, &running)?;
     for round in 0..scale.rounds() {
-        eprintln!("onejournal-bench: round {} of {} on {device}", round + 1, scale.rounds());
+        scale.say_round(round, device);
         for (database, name) in DATABASES {
             let key = Key::case(device.to_string(), name);
             programs::round(&mut rng, &running, (samples, &key, TIME), |running| {

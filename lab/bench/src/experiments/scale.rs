@@ -27,6 +27,11 @@ impl Scale {
         self.rounds.unwrap_or(if self.is_quick { QUICK_ROUNDS } else { FULL_ROUNDS })
     }
 
+    /// Says on standard error which round of `what` begins.
+    pub fn say_round(&self, round: usize, what: impl std::fmt::Display) {
+        eprintln!("onejournal-bench: round {} of {}: {what}", round + 1, self.rounds());
+    }
+
     /// What the command line wants instead of the usual.
     pub fn wanted_rounds(&self) -> Option<usize> {
         self.rounds

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use crate::error::{Error, Result};
 use crate::lab::{Child, Lab, interrupt, processes};
 use crate::measure::{self, Key, Metric, Samples};
-use crate::systems::{Counts, Running};
+use crate::systems::{Asked, Running};
 
 /// Operations of the papers' table.
 pub const OPERATIONS: [&str; 3] = ["insert", "update", "delete"];
@@ -59,28 +59,23 @@ impl<'a> SqliteClients<'a> {
     ) -> Result<()> {
         let (samples, key, metric) = into;
         let mut micros = vec![0.0; self.all.len()];
-        let mut counts = vec![Counts::default(); self.all.len()];
+        let mut all_asked = vec![Asked::default(); self.all.len()];
         for chunk in lines.chunks(group) {
             measure::in_turns(rng, &mut self.all, |index, (running, child, _)| {
-                let (before, requests) = (running.counts()?, running.fuse_requests()?);
-                for line in chunk {
-                    micros[index] += micros_of(&child.ask(line)?)?;
-                }
-                samples.count_requests(
-                    key,
-                    &running.name,
-                    metric,
-                    (requests, running.fuse_requests()?),
-                );
-                let done = running.counts()? - before;
-                counts[index] = counts[index] + done;
+                let ((), asked) = running.during(|| {
+                    for line in chunk {
+                        micros[index] += micros_of(&child.ask(line)?)?;
+                    }
+                    Ok(())
+                })?;
+                all_asked[index] = all_asked[index] + asked;
                 Ok(())
             })?;
         }
         for (index, (running, ..)) in self.all.iter().enumerate() {
             let mean_ms = micros[index] / 1e3 / lines.len() as f64;
             samples.add(key, &running.name, metric, mean_ms);
-            samples.count(key, &running.name, metric, lines.len(), &counts[index]);
+            samples.count_asked(key, &running.name, metric, lines.len(), &all_asked[index]);
         }
         Ok(())
     }

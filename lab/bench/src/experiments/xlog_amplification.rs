@@ -73,7 +73,7 @@ fn on_device(
     let mut rng = scale.rng();
     let mut watch = Watch::begin(lab, &running)?;
     for round in 0..scale.rounds() {
-        eprintln!("onejournal-bench: round {} of {} on {device}", round + 1, scale.rounds());
+        scale.say_round(round, device);
         for (size, _) in SIZES {
             let key = Key::at(device.to_string(), f64::from(size));
             measure::in_turns(&mut rng, &mut Way::ALL.clone(), |_, way| {

@@ -68,7 +68,7 @@ fn on_device(
     let mut rng = scale.rng();
     let mut watch = Watch::begin(lab, &running)?;
     for round in 0..scale.rounds() {
-        eprintln!("onejournal-bench: round {} of {} on {device}", round + 1, scale.rounds());
+        scale.say_round(round, device);
         for (value_bytes, _) in sizes {
             let key = key(device, *value_bytes);
             measure::in_turns(&mut rng, &mut [NVRAM, GROUP], |_, name| {

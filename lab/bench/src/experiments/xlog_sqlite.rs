@@ -81,7 +81,7 @@ fn on_device(
     let mut running = systems::start(lab, recipes, &Site::new(device, SIZE_MIB), section)?;
     let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
     for round in 0..scale.rounds() {
-        eprintln!("onejournal-bench: round {} of {} on {device}", round + 1, scale.rounds());
+        scale.say_round(round, device);
         for (order, _) in ORDERS {
             let mut keys: Vec<usize> = (0..inserts).collect();
             if order == "random" {

@@ -123,3 +123,8 @@ impl Programs {
         Ok(programs)
     }
 }
+
+/// The kernel forgets all pages and inodes that it could read again.
+pub fn drop_caches() -> Result<()> {
+    std::fs::write("/proc/sys/vm/drop_caches", "3").map_err(Error::io("drop_caches"))
+}

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::statistics::{self, Ratio, quantile};
 use crate::error::{Error, Result};
 use crate::results::{Better, Row, Section};
-use crate::systems::Counts;
+use crate::systems::{Asked, Counts};
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,18 +108,18 @@ impl Samples {
         }
     }
 
-    /// Adds the FUSE requests between two looks (`Running::fuse_requests`) to a series whose operations are counted
-    /// already. The second look is a request, too.
-    pub fn count_requests(
+    /// Adds what the devices, and the FUSE server if it tells, were asked for during so many operations.
+    pub fn count_asked(
         &mut self,
         key: &Key,
         system: &str,
         metric: Metric,
-        (before, after): (Option<f64>, Option<f64>),
+        operations: usize,
+        asked: &Asked,
     ) {
-        if let Some((before, after)) = before.zip(after) {
-            let counts = [("FUSE requests", after - before - 1.0)];
-            self.count_named(key, system, metric, 0, &counts);
+        self.count(key, system, metric, operations, &asked.counts);
+        if let Some(requests) = asked.fuse_requests {
+            self.count_named(key, system, metric, 0, &[("FUSE requests", requests)]);
         }
     }
 

@@ -51,9 +51,9 @@ impl OneJournal {
         self.journal(Journal::Nvram { latency_ns_per_line: 0 })
     }
 
-    /// With the kernel's writeback cache: what is written is collected in it, and order is kept by syncs only.
-    pub fn writeback_cache(self) -> OneJournal {
-        self.option("writeback_cache")
+    /// The kernel collects writes, and syncs order them.
+    pub fn order_sync(self) -> OneJournal {
+        self.option("order=sync")
     }
 
     /// Through `/dev/fuse`.

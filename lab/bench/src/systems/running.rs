@@ -48,6 +48,27 @@ impl std::ops::Sub for Counts {
     }
 }
 
+/// What a system was asked to do while something ran.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asked {
+    /// Its devices.
+    pub counts: Counts,
+    /// Its FUSE server, in requests; `None` of systems that do not tell.
+    pub fuse_requests: Option<f64>,
+}
+
+impl std::ops::Add for Asked {
+    type Output = Asked;
+
+    fn add(self, other: Asked) -> Asked {
+        let both = self.fuse_requests.zip(other.fuse_requests).map(|(one, other)| one + other);
+        Asked {
+            counts: self.counts + other.counts,
+            fuse_requests: both.or(self.fuse_requests).or(other.fuse_requests),
+        }
+    }
+}
+
 /// A mounted system. Dropped, it is taken down.
 pub struct Running {
     /// As the report shows it.
@@ -191,8 +212,18 @@ impl Running {
         serde_json::from_slice(&text[..len]).map(Some).map_err(Error::json(what))
     }
 
+    /// Runs `work`, and tells what it asked the system to do.
+    pub fn during<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, Asked)> {
+        let (counts, requests) = (self.counts()?, self.fuse_requests()?);
+        let done = work()?;
+        // The second look is a request, too.
+        let both = self.fuse_requests()?.zip(requests);
+        let fuse_requests = both.map(|(after, before)| after - before - 1.0);
+        Ok((done, Asked { counts: self.counts()? - counts, fuse_requests }))
+    }
+
     /// Requests that its FUSE server has answered, this look included; `None` of systems that do not tell.
-    pub fn fuse_requests(&self) -> Result<Option<f64>> {
+    fn fuse_requests(&self) -> Result<Option<f64>> {
         Ok(self.stat()?.and_then(|stat| stat["requests"].as_f64()))
     }
 
@@ -262,11 +293,7 @@ impl Running {
 
     fn kill_daemon(&self) -> Result<()> {
         let what = || format!("{}: its daemon", self.name);
-        let mut text = [0; 16];
-        let read = rustix::fs::getxattr(&self.dir, "user.onejournal.pid", text.as_mut_slice());
-        let len = read.map_err(|errno| Error::Io { what: what(), source: errno.into() })?;
-        let pid = std::str::from_utf8(&text[..len]).ok().and_then(|text| text.trim().parse().ok());
-        let pid = pid.and_then(Pid::from_raw).ok_or_else(|| Error::other(what()))?;
+        let pid = self.daemon()?.and_then(Pid::from_raw).ok_or_else(|| Error::other(what()))?;
         let daemon = pidfd_open(pid, PidfdFlags::empty());
         let daemon = daemon.map_err(|errno| Error::Io { what: what(), source: errno.into() })?;
         let killed = pidfd_send_signal(&daemon, Signal::KILL).and_then(|()| {

@@ -150,13 +150,10 @@ impl Overlay {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use device::MemoryDevice;
-    use ext4::{DataMode, NewNode, Owner};
+    use ext4::{DataMode, Owner};
 
     use super::*;
-    use crate::adapter::fuzz_test::{adapter, image};
+    use crate::adapter::harness::{adapter, make};
 
     fn put(content: &mut Vec<u8>, offset: usize, data: &[u8]) {
         content.resize(content.len().max(offset + data.len()), 0);
@@ -165,18 +162,13 @@ mod tests {
 
     #[test]
     fn it_reads_and_commits_as_a_file_that_was_written() {
-        let bytes = std::fs::read(image().path()).unwrap();
-        let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
-        let adapter = adapter(device, DataMode::Journal);
+        let adapter = adapter(DataMode::Journal);
         let volume = adapter.volume.read();
         let volume = volume.as_ref().unwrap();
         let mut random = fastrand::Rng::with_seed(11);
         for round in 0..150 {
             let name = format!("f{round}");
-            let owner = Owner::default();
-            let made =
-                volume.make(InodeNo::ROOT, name.as_bytes(), NewNode::Regular, 0o644, 0, owner);
-            let ino = made.unwrap().ino;
+            let ino = make(volume, name.as_bytes(), Owner::default());
             let mut content = vec![1; random.usize(0..20_000)];
             volume.write(ino, 0, &content).unwrap();
             let mut overlay = Overlay::new(content.len() as u64);

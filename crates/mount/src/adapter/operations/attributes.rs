@@ -1,13 +1,14 @@
 //! Attributes of inodes, and of the volume.
 
 use ext4::{Attr, Error, SetAttr, SetTime};
-use fuse::abi::{SetattrIn, StatfsOut, fattr, init};
+use fuse::abi::{SetattrIn, StatfsOut, fattr};
 use rustix::io::Errno;
 
 use crate::adapter::atomic::writes::AtomicSizes;
 use crate::adapter::call::Call;
 use crate::adapter::failure::Outcome;
 use crate::convert::{attr_out, permissions, statx_out, timestamp};
+use crate::session_options::Order;
 
 const NAME_MAX_BYTES: u32 = 255;
 
@@ -57,10 +58,10 @@ impl Call<'_, '_> {
         self.push_attr(&attr, &atomic_sizes)
     }
 
-    /// With a writeback cache the kernel has the times of what was written, and tells them later: of a file that can only
+    /// With [`Order::Sync`] the kernel has the times of what was written, and tells them later: of a file that can only
     /// be appended to, which takes none from anybody else.
     fn is_flush_of_times(&self, request: &SetattrIn) -> bool {
-        self.adapter.agreed(init::WRITEBACK_CACHE)
+        self.adapter.order() == Order::Sync
             && request.valid & !fattr::FH == fattr::MTIME | fattr::CTIME
     }
 

@@ -4,7 +4,7 @@ use ext4::{Allocate, Error, InodeNo, SeekTo, SetAttr};
 use fuse::PAGE_BYTES;
 use fuse::abi::{
     FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
-    WRITE_KILL_SUIDGID, WriteIn, WriteOut, init,
+    WRITE_KILL_SUIDGID, WriteIn, WriteOut,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -13,6 +13,7 @@ use crate::adapter::atomic::writes::{AtomicWrites, Route, Table};
 use crate::adapter::call::Call;
 use crate::adapter::failure::{Failure, Outcome};
 use crate::convert::{SUID_SGID, node_of};
+use crate::session_options::Order;
 use crate::stat::AdapterCounters;
 
 const SEEK_DATA: u32 = 3;
@@ -96,7 +97,7 @@ impl Call<'_, '_> {
         atomic.move_stale_end(ino, stale_end);
         let end = (offset + u64::from(write.size)).min((stale_end - 1) / PAGE * PAGE);
         if offset < end {
-            self.drop_pages(ino, (offset, end - offset));
+            let _ = self.drop_pages(ino, (offset, end - offset));
         }
         if let Some(notifier) = &self.adapter.notifier {
             drop(notifier.drop_pages(node_of(ino), vec![(offset, 0)]));
@@ -229,7 +230,7 @@ impl Call<'_, '_> {
             SEEK_HOLE => SeekTo::Hole,
             _ => return Err(Errno::INVAL.into()),
         };
-        if self.adapter.agreed(init::WRITEBACK_CACHE) {
+        if self.adapter.order() == Order::Sync {
             // The kernel asks without writing back before. Then it takes all of a file for data.
             return Err(Errno::NOSYS.into());
         }
@@ -242,5 +243,38 @@ impl Call<'_, '_> {
             (None, to) => self.volume.seek(ino, lseek.offset, to)?,
         };
         Ok(self.reply.push(&LseekOut { offset })?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ext4::DataMode;
+    use fuse::Answer;
+    use fuse::abi::WriteIn;
+    use zerocopy::IntoBytes;
+
+    use crate::adapter::harness::{adapter, full, serve};
+
+    /// The kernel takes an answer about pages that it writes back for success, however much was written.
+    #[test]
+    fn regression_pages_that_find_no_space_are_an_error() {
+        let adapter = adapter(DataMode::Journal);
+        let (new, rest) = {
+            let volume = adapter.volume.read();
+            let volume = volume.as_ref().unwrap();
+            let (old, new, size_bytes) = full(volume);
+            let size_bytes = Some(size_bytes.saturating_sub(5 * 4096));
+            volume.set_attr(old, &ext4::SetAttr { size_bytes, ..Default::default() }).unwrap();
+            volume.sync().unwrap();
+            (new, vec![8; 1 << 16])
+        };
+        let request = |write_flags| {
+            let write = WriteIn { size: 1 << 16, write_flags, ..WriteIn::default() };
+            [write.as_bytes(), &rest].concat()
+        };
+        let no_space = Answer::Failed(rustix::io::Errno::NOSPC);
+        assert_eq!(serve(&adapter, 16, new, &request(fuse::abi::WRITE_CACHE)), no_space);
+        assert_eq!(serve(&adapter, 16, new, &request(0)), Answer::Done, "a short write is one");
+        adapter.close().unwrap();
     }
 }

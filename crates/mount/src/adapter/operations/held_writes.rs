@@ -1,26 +1,36 @@
-//! Flushing the writes that the kernel holds in its cache.
+//! Flushing the writes that the kernel holds in its cache: pages that were changed through a mapping,
+//! or with [`Order::Sync`] by any write.
 
-use ext4::InodeNo;
+use ext4::{Attr, FileKind, InodeNo};
 use fuse::ByteRange;
 use rustix::io::Errno;
 
 use crate::adapter::call::Call;
 use crate::convert::node_of;
+use crate::session_options::Order;
 
 impl Call<'_, '_> {
-    /// Returns when everything that programs wrote to the file has reached the volume. `EBUSY`: too
-    /// many requests wait for that at a time.
+    /// Returns when everything that programs wrote to the file has reached the volume. `EBUSY`:
+    /// [`fuse::MAX_STAND_IN_COUNT`] requests wait for that already.
     pub(super) fn flush_held_writes(&self, ino: InodeNo) -> Result<(), Errno> {
-        let can_wait = self.adapter.flushes.limit > 0;
-        let is_flushed = self.drop_pages(ino, (0, 0));
-        if can_wait && !is_flushed { Err(Errno::BUSY) } else { Ok(()) }
+        let before = self.adapter.lost_writes.count();
+        self.drop_pages(ino, (0, 0)).ok_or(Errno::BUSY)?;
+        self.adapter.lost_writes.since(before)
+    }
+
+    /// Before the file gets a name that a crash must not find without its data. With
+    /// [`Order::History`] the data are there.
+    pub(super) fn flush_before_naming(&self, file: &Attr) -> Result<(), Errno> {
+        let holds_writes = self.adapter.order() == Order::Sync && file.kind == FileKind::Regular;
+        if holds_writes { self.flush_held_writes(file.ino) } else { Ok(()) }
     }
 
     /// Drops these bytes from the kernel's cache, after the kernel has written changed ones back.
-    /// `false`: no more threads may wait for that now, and nothing was dropped. In this thread: the
-    /// job before it in the notifier's thread may wait for the request that is being served.
-    pub(super) fn drop_pages(&self, ino: InodeNo, range: ByteRange) -> bool {
-        let Some(notifier) = &self.adapter.notifier else { return false };
-        self.adapter.flushes.drop_pages(notifier, node_of(ino), range)
+    /// `None`: too many threads wait for that already, or the volume is being closed, and nothing
+    /// was dropped. In this thread: the job before it in the notifier's thread may wait for the request that is being served.
+    pub(super) fn drop_pages(&self, ino: InodeNo, range: ByteRange) -> Option<()> {
+        let Some(notifier) = &self.adapter.notifier else { return Some(()) };
+        let _flush = self.adapter.flushes.begin()?;
+        self.reply.block_in_place(|| notifier.drop_pages_here(node_of(ino), range))
     }
 }

@@ -210,7 +210,13 @@ fn from_xflags(xflags: u32) -> Result<u32, Errno> {
 
 #[cfg(test)]
 mod tests {
+    use ext4::{DataMode, Owner};
+    use fuse::Answer;
+    use fuse::abi::IoctlIn;
+    use zerocopy::IntoBytes;
+
     use super::*;
+    use crate::adapter::harness::{adapter, make, serve_for};
 
     #[test]
     fn flags_are_the_same_through_both_interfaces() {
@@ -218,5 +224,36 @@ mod tests {
         assert_eq!(to_xflags(flags | 0x0008_4000), 0x88);
         assert_eq!(from_xflags(0x88), Ok(flags));
         assert_eq!(from_xflags(0x8000_0000), Err(Errno::OPNOTSUPP));
+    }
+
+    /// An ioctl needs no more than a descriptor.
+    #[test]
+    fn regression_ioctls_change_only_ones_own_files() {
+        let adapter = adapter(DataMode::Auto);
+        let owner = Owner { uid: 1000, gid: 1000 };
+        let file = make(adapter.volume.read().as_ref().unwrap(), b"file", owner);
+        let request = |cmd, value: u32| {
+            let ioctl = IoctlIn { cmd, in_size: 4, ..Default::default() };
+            [ioctl.as_bytes(), &value.to_ne_bytes()].concat()
+        };
+        const SET_MODE: u32 = 0x4004_4fe1;
+        const SET_FLAGS: u32 = 0x4008_6602;
+        const SET_FLAGS_32: u32 = 0x4004_6602;
+        let refused = Answer::Failed(rustix::io::Errno::PERM);
+        let flags = adapter.volume.read().as_ref().unwrap().get_attr(file).unwrap().flags;
+        for (uid, cmd, value, expected) in [
+            (1001, SET_MODE, 1, refused),
+            (1000, SET_MODE, 1, Answer::Done),
+            (0, SET_MODE, 0, Answer::Done),
+            (1001, SET_FLAGS, flags | 0x40, refused),
+            (1000, SET_FLAGS, flags | 0x40, Answer::Done),
+            (1000, SET_FLAGS, flags | 0x50, refused),
+            (0, SET_FLAGS, flags | 0x50, Answer::Done),
+            (1001, SET_FLAGS_32, flags, Answer::Failed(rustix::io::Errno::NOTTY)),
+        ] {
+            let answer = serve_for(uid, &adapter, 39, file, &request(cmd, value));
+            assert_eq!(answer, expected, "{uid} {cmd:x} {value:x}");
+        }
+        adapter.close().unwrap();
     }
 }

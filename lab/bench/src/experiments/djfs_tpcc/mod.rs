@@ -24,7 +24,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             of whole decks on copies of one database, after a turn that is not measured and in which the WAL has come to be \
             used again; in a full run some at a time, each group with ext4 ordered, whose ratios are those of the group; at the end the standard's twelve consistency conditions hold on each. `tpmC` counts committed \
             New-Orders. *NVRAM* is a journal (or the extension's lanes) in memory, as in the paper. \
-            *writeback_cache* lets the kernel collect writes until a sync and gives up the order among files, which ext4 \
+            *order=sync* lets the kernel collect writes until a sync and gives up the order among files, which ext4 \
             ordered does not keep either. *atomic_writes*: SQLite writes no rollback journal at all; nor does it with the extension on ext4, where a \
             transaction is a record of the log (the client's SQLite is built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`). The ceiling is *eatmydata*: no sync does anything. \
             Delta size: the mean size of a change that is logged as a difference, of a block of 4 KiB; pages of 1 KiB are what \

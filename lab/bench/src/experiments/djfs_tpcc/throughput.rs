@@ -10,7 +10,7 @@ use crate::measure::statistics::{Ratio, ratio};
 use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::results::{Better, Outcome, Plot, Section, Verdict};
 use crate::systems::client::{Eatmydata, Log, SqliteExtension};
-use crate::systems::{self, Counts, Ext4, OneJournal, Running, Site, Xfs};
+use crate::systems::{self, Asked, Ext4, OneJournal, Running, Site, Xfs};
 
 const TPMC: Metric = Metric { name: "tpmC", unit: "1/min", better: Better::Higher };
 const CASE: &str = "all transactions";
@@ -27,7 +27,7 @@ fn contenders() -> Vec<Contender> {
         Contender::new(OneJournal::new()),
         Contender::new(nvram()),
         Contender::new(nvram().option("delta=xor-lzo")),
-        Contender::new(nvram().option("writeback_cache")),
+        Contender::new(nvram().option("order=sync")),
         Contender::new(nvram().option("atomic_writes")).only("PERSIST"),
         Contender::new(SqliteExtension(Box::new(nvram()), Log::BesideDatabase)).only("WAL"),
         Contender::new(SqliteExtension(Box::new(Ext4::ordered()), Log::Nvram)),
@@ -140,7 +140,7 @@ impl Rounds<'_> {
         let mut rng = self.scale.rng();
         for round in 0..self.scale.rounds() {
             let panel = &self.key.panel;
-            eprintln!("onejournal-bench: round {} of {}: {panel}", round + 1, self.scale.rounds());
+            self.scale.say_round(round, panel);
             let mut turns: Vec<Option<MeasuredTurn>> = clients.iter().map(|_| None).collect();
             measure::in_turns(&mut rng, &mut clients, |index, client| {
                 turns[index] = Some(MeasuredTurn::of(client)?);
@@ -159,30 +159,24 @@ impl Rounds<'_> {
     fn note(&mut self, turn: &MeasuredTurn, tally: &mut Tally) {
         tally.transactions += turn.turn.transactions;
         tally.seconds += turn.turn.seconds;
-        tally.flushes += turn.done.total().flushes;
+        tally.flushes += turn.asked.counts.total().flushes;
         tally.tpm_c.push(turn.turn.tpm_c);
         let count = usize::try_from(turn.turn.transactions).unwrap_or(usize::MAX);
         self.samples.add(&self.key, &tally.system, TPMC, turn.turn.tpm_c);
-        self.samples.count(&self.key, &tally.system, TPMC, count, &turn.done);
-        self.samples.count_requests(&self.key, &tally.system, TPMC, turn.requests);
+        self.samples.count_asked(&self.key, &tally.system, TPMC, count, &turn.asked);
     }
 }
 
 /// A turn, and what was asked for meanwhile.
 struct MeasuredTurn {
     turn: Turn,
-    done: Counts,
-    /// FUSE requests before and after.
-    requests: (Option<f64>, Option<f64>),
+    asked: Asked,
 }
 
 impl MeasuredTurn {
     fn of(client: &mut Client) -> Result<MeasuredTurn> {
-        let running = client.running;
-        let (before, requests_before) = (running.counts()?, running.fuse_requests()?);
-        let turn = client.turn()?;
-        let done = running.counts()? - before;
-        Ok(MeasuredTurn { turn, done, requests: (requests_before, running.fuse_requests()?) })
+        let (turn, asked) = client.running.during(|| client.turn())?;
+        Ok(MeasuredTurn { turn, asked })
     }
 }
 
