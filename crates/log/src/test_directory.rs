@@ -56,7 +56,7 @@ impl TestDirectory {
 
     /// Where its shared memory is.
     pub(crate) fn memory(&self) -> &std::path::Path {
-        self.memory.path()
+        self.directories.memory.path()
     }
 
     /// How many logs have shared memory.
