@@ -153,8 +153,8 @@ fn what_a_cut_mkfs_leaves_is_refused_and_made_anew() {
     check_clean(&image);
 }
 
-/// A program in place of mke2fs, for this one command: it ends with `tried` when it is only asked, otherwise as if it
-/// was cut before its first write.
+/// Runs `mkfs` with a program in place of mke2fs. The program ends with `tried` when it is called
+/// with `-n`. Otherwise it fails and writes nothing.
 fn mkfs_by(scratch: &Scratch, tried: i32) -> support::Ran {
     use std::os::unix::fs::PermissionsExt;
     let program = scratch.root().join("mke2fs");

@@ -269,8 +269,8 @@ fn a_repair_in_place_that_is_cut_leaves_a_superblock_that_nothing_can_read() {
 /// What mke2fs puts into the superblock.
 const UNDER_WAY: &str = "(onejournal mkfs is under way)";
 
-/// mke2fs overwrites an old volume: it erases the superblock, writes everything else in any order, then the new superblock.
-/// The power is cut before its writes are durable.
+/// mke2fs overwrites an old volume: it erases the superblock, writes everything else, then the new
+/// superblock. The power is cut before its writes are durable.
 #[test]
 fn what_mke2fs_has_overwritten_in_part_is_not_mounted() {
     let [usual, plain, orphan_file] = VARIANTS;

@@ -71,8 +71,8 @@ fn corrupt<T>(what: &str) -> Result<T> {
     Err(Error::corrupt(what, "the superblock"))
 }
 
-/// The volume has more blocks than its device. If the superblock can be believed, the end of the device is missing, and
-/// e2fsck cannot help.
+/// The volume has more blocks than its device. If the superblock can be believed, the end of the
+/// device is missing, and e2fsck cannot help.
 fn too_large(superblock: &SuperBlock, block_count: u64, device_bytes: u64) -> Error {
     if !Checksums::new(superblock).superblock_ok(superblock) {
         return Error::corrupt("block count: more than the device has", "the superblock");

@@ -1,10 +1,12 @@
-//! What `onejournal mkfs` does before and after mke2fs, which writes in no order that survives a power cut.
+//! What `onejournal mkfs` does before and after mke2fs, which writes in no order that survives a
+//! power cut.
 //!
-//! - Before: the superblock of an old volume may outlast the metadata that it describes. So the old volume first
-//!   gets the mark of a `mkfs` under way ([`MKFS_UNDER_WAY`]), durably, and is refused from then on.
-//! - After: the new superblock may be durable when other metadata are not. So mke2fs makes a volume that has the mark,
-//!   too. When what it wrote is durable, the mark is removed: in the copies of the superblock, then in the superblock
-//!   itself.
+//! - Before: the superblock of an old volume may outlast the metadata that it describes. So the
+//!   old volume gets the mark of a `mkfs` under way ([`MKFS_UNDER_WAY`]) first, durably. It is
+//!   refused from then on.
+//! - After: the new superblock may be durable when other metadata are not. So mke2fs makes a volume
+//!   with the same mark. When all of it is durable, the mark is removed: in the copies of the
+//!   superblock, then in the superblock itself.
 
 use device::BlockDevice;
 use journal::{BLOCK_BYTES, JournalError};
@@ -23,7 +25,8 @@ pub fn is_mkfs_under_way(device: &dyn BlockDevice) -> Result<bool> {
     Ok(is_volume && superblock.s_last_mounted == MKFS_UNDER_WAY)
 }
 
-/// Marks the volume on the device, if there is one, durably: it is refused from now on, whatever mke2fs leaves of it.
+/// Marks the volume on the device, if there is one, durably. It is refused from now on, whatever
+/// mke2fs leaves of it.
 pub fn begin_mkfs(device: &dyn BlockDevice) -> Result<()> {
     if device.size_bytes() < BLOCK_BYTES as u64 {
         return Ok(());
