@@ -152,3 +152,39 @@ fn what_a_cut_mkfs_leaves_is_refused_and_made_anew() {
     onejournal(["umount", text(&dir)]).good();
     check_clean(&image);
 }
+
+/// Runs `mkfs` with a program in place of mke2fs. The program ends with `tried` when it is called
+/// with `-n`. Otherwise it fails and writes nothing.
+fn mkfs_by(scratch: &Scratch, tried: i32) -> support::Ran {
+    use std::os::unix::fs::PermissionsExt;
+    let program = scratch.root().join("mke2fs");
+    fs::write(&program, format!("#!/bin/sh\n[ \"$1\" = -n ] && exit {tried}\nexit 1\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let script =
+        r#"mount --bind "$1" "$(readlink -f /usr/sbin/mke2fs)" && exec "$2" mkfs --force "$3""#;
+    let arguments = [text(&program), support::ONEJOURNAL, text(&scratch.image())].map(String::from);
+    let mut all: Vec<_> =
+        ["-m", "--propagation", "private", "sh", "-c", script, "sh"].map(String::from).into();
+    all.extend(arguments);
+    system("unshare", all)
+}
+
+#[test]
+fn an_old_volume_is_given_up_when_mke2fs_begins_and_not_before() {
+    let Some(mut scratch) = closed_volume().filter(|_| support::has("unshare")) else { return };
+    let _alone = support::alone();
+    let before = fs::read(scratch.image()).unwrap();
+    assert_ne!(mkfs_by(&scratch, 1).code, Some(0));
+    assert!(fs::read(scratch.image()).unwrap() == before, "mke2fs could not make a volume");
+    scratch.mount("");
+    assert_eq!(fs::read(scratch.path("kept")).unwrap(), b"kept");
+    scratch.umount();
+    assert_ne!(mkfs_by(&scratch, 0).code, Some(0));
+    let (image, dir) = (scratch.image(), scratch.dir());
+    let again = format!("run: onejournal mkfs --force {}", text(&image));
+    onejournal(["mount", text(&image), text(&dir)]).refused(8, &again);
+    onejournal(["fsck", "-y", text(&image)]).refused(8, &again);
+    onejournal(["mkfs", text(&image)]).good();
+    scratch.mount("");
+    scratch.close_and_check();
+}

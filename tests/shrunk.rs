@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use support::{Loop, Scratch, onejournal, text, tmpfs_dir};
+use support::{Loop, Ran, Scratch, onejournal, text, tmpfs_dir};
 
 const OPTIONS: &str = "commit=300";
 
@@ -23,7 +23,7 @@ fn cut(path: &Path, len_bytes: u64) {
 
 /// Nothing can be synced, the reason is shown, and unmounting does not report success.
 #[track_caller]
-fn assert_stopped(scratch: &mut Scratch, shrunk: &Path, len_bytes: u64) {
+fn assert_stopped(scratch: &mut Scratch, shrunk: &Path, len_bytes: u64) -> Ran {
     for name in ["second", "third"] {
         let error = sync_new_file(scratch, name).expect_err("it must not be acknowledged");
         assert!(
@@ -39,6 +39,7 @@ fn assert_stopped(scratch: &mut Scratch, shrunk: &Path, len_bytes: u64) {
     assert_ne!(ran.code, Some(0), "{ran:?}");
     scratch.expect_ended();
     assert_eq!(fs::metadata(shrunk).unwrap().len(), len_bytes, "it was made long again");
+    ran
 }
 
 #[test]
@@ -93,12 +94,39 @@ fn an_idle_volume_whose_image_is_cut_does_not_unmount_well() {
     assert_eq!(fs::metadata(&image).unwrap().len(), 40 << 20, "it was made long again");
 }
 
+/// e2fsck cannot repair it, so the message does not send the user there.
+#[test]
+fn an_image_that_was_cut_says_how_to_go_on() {
+    let Some(mut scratch) = Scratch::mounted(OPTIONS) else { return };
+    sync_new_file(&scratch, "first").unwrap();
+    scratch.umount();
+    let (image, dir) = (scratch.image(), scratch.dir());
+    let whole_bytes = fs::metadata(&image).unwrap().len();
+    cut(&image, 40 << 20);
+    let command = format!("truncate -s {whole_bytes} {} ", text(&image));
+    onejournal(["mount", text(&image), text(&dir)]).refused(8, &command);
+    for how in ["-n", "-p", "-y"] {
+        onejournal(["fsck", how, text(&image)]).refused(8, &command);
+    }
+    assert_eq!(fs::metadata(&image).unwrap().len(), 40 << 20, "a refusal changes nothing");
+    cut(&image, whole_bytes);
+    let repaired = onejournal(["fsck", "-y", text(&image)]);
+    assert!(matches!(repaired.code, Some(0 | 1)), "{repaired:?}");
+    scratch.mount(OPTIONS);
+    assert_eq!(fs::metadata(scratch.path("first")).unwrap().len(), 5);
+    scratch.close_and_check();
+}
+
 fn check_journal(path: PathBuf, more: &str) {
     let Some(mut scratch) = Scratch::new() else { return };
     scratch.mount(&format!("journal={},journal_size=8M,{OPTIONS}{more}", path.display()));
     sync_new_file(&scratch, "first").unwrap();
     cut(&path, 6 << 20); // Behind all that was written to it.
-    assert_stopped(&mut scratch, &path, 6 << 20);
+    let ran = assert_stopped(&mut scratch, &path, 6 << 20);
+    // The commands that recover it need the journal.
+    let image = scratch.image();
+    ran.refused(8, &format!("onejournal fsck --journal PATH {}", text(&image)));
+    assert!(!ran.err.contains("the next mount recovers it"), "{ran:?}");
 }
 
 #[test]

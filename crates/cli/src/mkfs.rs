@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use device::{Access, BlockDevice, Disk};
@@ -109,8 +110,29 @@ fn check_may_overwrite(args: &MkfsArgs, disk: &Disk) -> Result<()> {
 
 fn make(args: &MkfsArgs, disk: Disk) -> Result<Made> {
     disk.release_exclusive(); // mke2fs wants it
+    // An old volume is given up only when mke2fs is there and can make a new one.
+    let tried = mke2fs(args, &["-n"]).output().map_err(|error| cannot_start("mke2fs", &error))?;
+    if !tried.status.success() {
+        eprint!("{}", String::from_utf8_lossy(&tried.stderr));
+        return Err(mke2fs_failed(args));
+    }
+    ext4::begin_mkfs(&disk).map_err(|error| CliError::at(&args.target, error))?;
+    let status = mke2fs(args, &[]).status().map_err(|error| cannot_start("mke2fs", &error))?;
+    if !status.success() {
+        return Err(mke2fs_failed(args));
+    }
+    // What mke2fs has made becomes a volume, which must be one that we can mount; while it is ours alone.
+    let device: Arc<dyn BlockDevice> = Arc::new(disk);
+    let finished = ext4::finish_mkfs(&*device).and_then(|()| ext4::Survey::take(&device, None));
+    let survey = finished.map_err(|error| CliError::at(&args.target, error))?;
+    let journal_bytes = survey.space.as_ref().map_or(0, journal::Space::len_bytes);
+    Ok(Made { size_bytes: device.size_bytes(), journal_bytes })
+}
+
+/// mke2fs with these options and those that every volume needs.
+fn mke2fs(args: &MkfsArgs, options: &[&str]) -> Command {
     let mut command = in_sbin("mke2fs");
-    command.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256"]);
+    command.args(options).args(["-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256"]);
     let under_way = String::from_utf8_lossy(&MKFS_UNDER_WAY);
     command.args(["-M", under_way.trim_end_matches('\0')]);
     if let Some(bytes) = args.journal_size {
@@ -122,24 +144,15 @@ fn make(args: &MkfsArgs, disk: Disk) -> Result<Made> {
     if !rustix::process::geteuid().is_root() {
         command.args(["-E", "root_owner"]); // who makes the volume can use it
     }
+    command.arg(&args.target);
     if let Some(size) = args.size {
-        command.arg(&args.target).arg(format!("{}", size / 4096));
-    } else {
-        command.arg(&args.target);
+        command.arg(format!("{}", size / 4096));
     }
-    let status = command.status().map_err(|error| cannot_start("mke2fs", &error))?;
-    if !status.success() {
-        return Err(CliError::at(
-            &args.target,
-            "mke2fs could not make a volume; it says why above",
-        ));
-    }
-    // What mke2fs has made becomes a volume, which must be one that we can mount; while it is ours alone.
-    let device: Arc<dyn BlockDevice> = Arc::new(disk);
-    let finished = ext4::finish_mkfs(&*device).and_then(|()| ext4::Survey::take(&device, None));
-    let survey = finished.map_err(|error| CliError::at(&args.target, error))?;
-    let journal_bytes = survey.space.as_ref().map_or(0, journal::Space::len_bytes);
-    Ok(Made { size_bytes: device.size_bytes(), journal_bytes })
+    command
+}
+
+fn mke2fs_failed(args: &MkfsArgs) -> CliError {
+    CliError::at(&args.target, "mke2fs could not make a volume; it says why above")
 }
 
 /// A volume.

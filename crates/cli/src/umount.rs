@@ -94,9 +94,11 @@ fn left_open(volume: &Path) -> Option<String> {
         Err(error) => return error.is_shrunk().then(|| error.source.to_string()),
     };
     match Survey::take(&device, None) {
-        Ok(survey) if survey.needs_recovery => {
-            Some("the next mount recovers it, or: onejournal fsck TARGET".into())
-        }
+        Ok(survey) if survey.needs_recovery => Some(match survey.space {
+            Ok(_) => "the next mount recovers it, or: onejournal fsck TARGET".into(),
+            // Its journal is on another medium, and both commands need that.
+            Err(error) => error.to_string(),
+        }),
         Ok(_) => None,
         Err(error) => Some(format!("it cannot be opened any more: {error}")),
     }

@@ -91,8 +91,8 @@ pub use journal::DeltaCodec;
 pub use layout::claim::Claim;
 pub use memory::FileStat;
 pub use open::{
-    Claimant, OpenOptions, Survey, apply_repair, can_be_repaired, check_claim, finish_mkfs,
-    give_up_journal, is_mkfs_under_way, mend_superblock, recover_only, uuid_text,
+    Claimant, OpenOptions, Survey, apply_repair, begin_mkfs, can_be_repaired, check_claim,
+    finish_mkfs, give_up_journal, is_mkfs_under_way, mend_superblock, recover_only, uuid_text,
 };
 pub use types::{
     Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,

@@ -150,6 +150,54 @@ fn a_lost_journal_is_given_up_only_when_asked_for_and_e2fsck_repairs_the_rest() 
     assert!(has(&volume, "before") && !has(&volume, "lost"));
 }
 
+/// The power is cut at every event of giving up, and again at every event of doing it once more.
+#[test]
+fn giving_up_a_journal_that_was_cut_can_be_done_again() {
+    let image = Image::new(&["-N", "512"], "16M");
+    let (device, journal) = (image.device(), nvram());
+    let volume = open(&device, None).unwrap();
+    make_synced(&volume, "before");
+    volume.close().unwrap();
+    let volume = open(&device, Some(&journal)).unwrap();
+    make_synced(&volume, "lost");
+    drop(volume);
+    let mut seen: Vec<onejournal_testing::Image> = Vec::new();
+    // Gives up on a copy of the volume, and returns what else than before a power cut leaves.
+    let mut cut = |before: onejournal_testing::Image| {
+        let copy = Arc::new(SimDevice::from_image(before, 512));
+        copy.start_trace();
+        let as_device: Arc<dyn BlockDevice> = copy.clone();
+        // An error: it was done.
+        let _ = onejournal_ext4::give_up_journal(&as_device, None);
+        let (trace, known_count) = (copy.take_trace(), seen.len());
+        for cut in trace.cuts() {
+            for survival in extremes_and_random() {
+                let left = trace.crash(cut, survival);
+                if !seen.contains(&left) {
+                    seen.push(left);
+                }
+            }
+        }
+        seen[known_count..].to_vec()
+    };
+    let once = cut(SimDevice::from_bytes(&device.to_bytes(), 512).image());
+    let twice: Vec<_> = once.iter().flat_map(|left| cut(left.clone())).collect();
+    assert!(once.len() > 4, "{} states", once.len());
+    for (number, left) in once.iter().chain(&twice).enumerate() {
+        let left = Arc::new(MemoryDevice::from_bytes(left.to_bytes(), 512));
+        assert!(open(&left, None).is_err(), "state {number}: mounted without its journal");
+        let as_device: Arc<dyn BlockDevice> = left.clone();
+        if let Err(error) = onejournal_ext4::give_up_journal(&as_device, None) {
+            assert!(error.to_string().contains("nothing to give up"), "state {number}: {error}");
+        }
+        refused(&left, None, "marked as having errors");
+        image.put(&left.to_bytes());
+        let (code, text) = image.e2fsck("-fy");
+        assert!(code <= 1, "state {number}: e2fsck: {code}: {text}");
+        assert!(has(&open(&image.device(), None).unwrap(), "before"), "state {number}");
+    }
+}
+
 /// A medium of the same kind that holds the same.
 fn copy_of(medium: &Medium) -> Medium {
     let bytes = bytes_of(medium);

@@ -90,6 +90,13 @@ fn a_device_smaller_than_the_volume_is_refused() {
     let image = Image::new(&[], "64M");
     let mut bytes = image.bytes();
     bytes.truncate(60 << 20);
+    let device = Arc::new(MemoryDevice::from_bytes(bytes.clone(), 512));
+    match refused(&device) {
+        Error::Incompatible(why) => assert!(why.contains("truncate -s 67108864 TARGET"), "{why}"),
+        other => panic!("{other}"),
+    }
+    // The count itself is damaged.
+    bytes[1024 + 5] ^= 1;
     let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
     assert!(matches!(refused(&device), Error::Corrupt { .. }));
 }

@@ -266,12 +266,73 @@ fn a_repair_in_place_that_is_cut_leaves_a_superblock_that_nothing_can_read() {
     assert!(why.contains("checksum in the superblock"), "{why}");
 }
 
+/// What mke2fs puts into the superblock.
+const UNDER_WAY: &str = "(onejournal mkfs is under way)";
+
+/// mke2fs overwrites an old volume: it erases the superblock, writes everything else, then the new
+/// superblock. The power is cut before its writes are durable.
+#[test]
+fn what_mke2fs_has_overwritten_in_part_is_not_mounted() {
+    let [usual, plain, orphan_file] = VARIANTS;
+    for (arguments, is_closed) in
+        [(usual, true), (usual, false), (plain, true), (orphan_file, false)]
+    {
+        let (image, device) = {
+            let image = volume(arguments);
+            let device = image.device();
+            let volume = open(&device).unwrap();
+            volume
+                .make(InodeNo::ROOT, b"old", NewNode::Regular, 0o644, 0, Owner::default())
+                .unwrap();
+            volume.sync().unwrap();
+            if is_closed {
+                volume.close().unwrap();
+            }
+            (image, device)
+        };
+        let old = device.to_bytes();
+        drop(image);
+        let new =
+            Image::new(&[&["-M", UNDER_WAY, "-J", "size=4"], arguments].concat(), "10M").bytes();
+        let device = Arc::new(SimDevice::from_bytes(&old, 512));
+        device.start_trace();
+        onejournal_ext4::begin_mkfs(&*device).unwrap();
+        let begun = device.event_count() as usize;
+        device.write(1024, &[0; 3072]).unwrap();
+        let blocks = changed(&old, &new);
+        for block in blocks.iter().rev() {
+            let at = *block as usize * BLOCK;
+            device.write(at as u64, &new[at..at + BLOCK]).unwrap();
+        }
+        let trace = device.take_trace();
+        let (mut refused, mut mounted) = (0, 0);
+        let mut cursor = trace.cursor();
+        let is_last = |cut: usize| cut + 2 >= trace.events.len();
+        for cut in trace.cuts().filter(|cut| *cut < begun + 3 || cut % 301 == 0 || is_last(*cut)) {
+            cursor.advance_to(cut);
+            for survival in Survival::EXTREMES.into_iter().chain((0..3).map(Survival::Random)) {
+                let left = cursor.crash(survival).to_bytes();
+                let left = Arc::new(MemoryDevice::from_bytes(left, 512));
+                let as_device: Arc<dyn BlockDevice> = left.clone();
+                match recover(&as_device).and_then(|()| open(&left)?.close()) {
+                    Ok(()) => {
+                        assert!(cut < begun, "{arguments:?}, cut {cut}, {survival:?}: mounted");
+                        mounted += 1;
+                    }
+                    Err(Error::Incompatible(_) | Error::Corrupt { .. }) => refused += 1,
+                    Err(error) => panic!("{arguments:?}, cut {cut}, {survival:?}: {error}"),
+                }
+            }
+        }
+        assert!(refused > 10 && mounted > 0, "{arguments:?}: {refused} refused, {mounted} mounted");
+    }
+}
+
 /// Cut at every write of the end of `mkfs`.
 #[test]
 fn a_mkfs_that_is_cut_leaves_a_volume_or_says_so() {
-    let under_way = "(onejournal mkfs is under way)";
     for arguments in VARIANTS {
-        let image = Image::new(&[&["-M", under_way, "-J", "size=4"], arguments].concat(), "10M");
+        let image = Image::new(&[&["-M", UNDER_WAY, "-J", "size=4"], arguments].concat(), "10M");
         let device = Arc::new(SimDevice::from_bytes(&image.bytes(), 4096));
         device.start_trace();
         let as_device: Arc<dyn BlockDevice> = device.clone();
@@ -299,7 +360,7 @@ fn a_mkfs_that_is_cut_leaves_a_volume_or_says_so() {
                         open(&crashed).unwrap().close().unwrap();
                         image.assert_clean(&crashed);
                         // Nor does a copy of the superblock say that it was cut.
-                        let find = under_way.as_bytes();
+                        let find = UNDER_WAY.as_bytes();
                         assert!(!crashed.to_bytes().windows(find.len()).any(|w| w == find));
                         made += 1;
                     }

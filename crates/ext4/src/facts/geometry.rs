@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use journal::{BLOCK_BYTES, HomeBlock};
 
+use super::checksum::Checksums;
 use super::features::{MAKE_ANEW, compat, incompat, ro_compat};
 use crate::layout::group::{LONG_DESC_BYTES, SHORT_DESC_BYTES};
 use crate::layout::inode::INODE_BYTES;
@@ -70,6 +71,20 @@ fn corrupt<T>(what: &str) -> Result<T> {
     Err(Error::corrupt(what, "the superblock"))
 }
 
+/// The volume has more blocks than its device. If the superblock can be believed, the end of the
+/// device is missing, and e2fsck cannot help.
+fn too_large(superblock: &SuperBlock, block_count: u64, device_bytes: u64) -> Error {
+    if !Checksums::new(superblock).superblock_ok(superblock) {
+        return Error::corrupt("block count: more than the device has", "the superblock");
+    }
+    let needed_bytes = block_count.saturating_mul(BLOCK);
+    Error::Incompatible(format!(
+        "has {device_bytes} bytes, and its volume needs {needed_bytes}: the end is missing. Put back what was cut off. If \
+         it is lost: truncate -s {needed_bytes} TARGET makes an image long enough again, with zeros, and onejournal fsck -y \
+         TARGET repairs what is left"
+    ))
+}
+
 impl Geometry {
     /// Checks the superblock's numbers against each other and the size of the device in bytes.
     pub(crate) fn new(superblock: &SuperBlock, device_bytes: u64) -> Result<Geometry> {
@@ -78,7 +93,7 @@ impl Geometry {
         let wide = has_incompat(incompat::SIXTY_FOUR_BIT);
         let block_count = superblock.block_count(wide);
         if block_count > device_bytes / BLOCK {
-            return corrupt("block count: more than the device has");
+            return Err(too_large(superblock, block_count, device_bytes));
         }
         let blocks_per_group = superblock.s_blocks_per_group.get();
         let group_count = match blocks_per_group {

@@ -8,7 +8,9 @@ use super::model::{BLOCK, MODES, SMALL_GROUPS, read_all, set_size};
 use crate::bench::Bench;
 use crate::extent;
 use crate::inode::read_inode;
-use crate::{Allocate, DataMode, Error, InodeNo, OpenOptions, Result, SeekTo, Volume};
+use crate::{
+    Allocate, DataMode, Error, InodeNo, NewNode, OpenOptions, Owner, Result, SeekTo, Volume,
+};
 
 /// The first of several operations of a truncate is durable, the others never happened.
 #[test]
@@ -67,6 +69,12 @@ fn overwriting_in_place_needs_no_commit_for_fdatasync() {
         let committed = volume.committed();
         volume.fsync(ino, false).expect("an fsync of nothing");
         assert_eq!(volume.committed(), committed);
+        let make = |volume: &Volume, name: &[u8]| {
+            let made =
+                volume.make(InodeNo::ROOT, name, NewNode::Regular, 0o644, 0, Owner::default());
+            made.expect("a file");
+        };
+        make(&volume, b"earlier");
         volume.write(ino, 10, &[2; 150_000]).expect("a write");
         volume.fsync(ino, true).expect("an fdatasync");
         let in_place =
@@ -77,6 +85,16 @@ fn overwriting_in_place_needs_no_commit_for_fdatasync() {
         let bytes = read_all(&volume, ino, data.len());
         assert!(bytes[10..150_010].iter().all(|byte| *byte == 2), "{mode:?}");
         assert_eq!((bytes[9], bytes[150_010], bytes.len()), (1, 1, data.len()));
+        // An fdatasync leaves metadata of other files uncommitted, as docs/reference/semantics.md
+        // says. An fsync commits them.
+        let is_there = |volume: &Volume, name: &[u8]| volume.lookup(InodeNo::ROOT, name).is_ok();
+        assert_eq!(is_there(&volume, b"earlier"), !in_place, "{mode:?}");
+        make(&volume, b"next");
+        volume.write(ino, 10, &[3; 150_000]).expect("a write");
+        volume.fsync(ino, false).expect("an fsync");
+        drop(volume); // a crash
+        let volume = bench.open();
+        assert!(is_there(&volume, b"next"), "{mode:?}");
         volume.close().expect("a clean close");
         bench.fsck();
     }

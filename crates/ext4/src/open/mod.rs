@@ -3,11 +3,11 @@
 mod area;
 mod claim;
 mod feature_bits;
-mod finish_mkfs;
 mod fixed_inodes;
 mod found;
 mod give_up;
 mod heartbeat;
+mod mkfs;
 mod opening;
 mod options;
 mod place;
@@ -17,8 +17,8 @@ mod repair;
 mod survey;
 
 pub use claim::{Claimant, check_claim};
-pub use finish_mkfs::{finish_mkfs, is_mkfs_under_way};
 pub use give_up::give_up_journal;
+pub use mkfs::{begin_mkfs, finish_mkfs, is_mkfs_under_way};
 pub(crate) use opening::{Opened, open};
 pub use options::OpenOptions;
 pub use place::uuid_text;

@@ -1,11 +1,15 @@
-//! The end of `onejournal mkfs`: mke2fs writes in no order that survives a power cut, so its superblock may
-//! be durable when other metadata are not.
+//! What `onejournal mkfs` does before and after mke2fs, which writes in no order that survives a
+//! power cut.
 //!
-//! It makes a volume that says so ([`MKFS_UNDER_WAY`]) and is refused. When mke2fs has ended, and what it
-//! wrote is durable, this is taken back: in the copies of the superblock, then in the superblock itself.
+//! - Before: the superblock of an old volume may outlast the metadata that it describes. So the
+//!   old volume gets the mark of a `mkfs` under way ([`MKFS_UNDER_WAY`]) first, durably. It is
+//!   refused from then on.
+//! - After: the new superblock may be durable when other metadata are not. So mke2fs makes a volume
+//!   with the same mark. When all of it is durable, the mark is removed: in the copies of the
+//!   superblock, then in the superblock itself.
 
 use device::BlockDevice;
-use journal::JournalError;
+use journal::{BLOCK_BYTES, JournalError};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::feature_bits::{change_superblock, read_superblock};
@@ -19,6 +23,19 @@ pub fn is_mkfs_under_way(device: &dyn BlockDevice) -> Result<bool> {
     let superblock = read_superblock(device)?.superblock;
     let is_volume = superblock.s_magic.get() == SUPERBLOCK_MAGIC;
     Ok(is_volume && superblock.s_last_mounted == MKFS_UNDER_WAY)
+}
+
+/// Marks the volume on the device, if there is one, durably. It is refused from now on, whatever
+/// mke2fs leaves of it.
+pub fn begin_mkfs(device: &dyn BlockDevice) -> Result<()> {
+    if device.size_bytes() < BLOCK_BYTES as u64 {
+        return Ok(());
+    }
+    let superblock = read_superblock(device)?.superblock;
+    if superblock.s_magic.get() != SUPERBLOCK_MAGIC || superblock.s_last_mounted == MKFS_UNDER_WAY {
+        return Ok(());
+    }
+    change_superblock(device, |superblock| superblock.s_last_mounted = MKFS_UNDER_WAY)
 }
 
 /// Makes what mke2fs has made with [`MKFS_UNDER_WAY`] a volume.
