@@ -136,7 +136,7 @@ fn streams_are_listed_printed_followed_and_removed() {
     assert!(daemon.signal(rustix::process::Signal::TERM).success());
     assert!(!daemon.directories.socket().exists());
     assert_eq!(text(&daemon.log_directory(&["cat", "one"])), all);
-    let left = std::fs::read_dir(daemon.memory.path()).expect("memory");
+    let left = std::fs::read_dir(daemon.directories.memory.path()).expect("memory");
     let left: Vec<_> = left.map(|entry| entry.expect("entry").file_name()).collect();
     assert_eq!(left, ["nvram"], "the command has closed the log");
 }
@@ -144,8 +144,8 @@ fn streams_are_listed_printed_followed_and_removed() {
 #[test]
 fn a_stream_is_given_to_a_group_while_no_daemon_serves_it() {
     let mut daemon = Daemon::start();
-    append(&daemon.socket(), "shared", 0..2);
-    let directory = daemon.directory();
+    append(&daemon.directories.socket(), "shared", 0..2);
+    let directory = daemon.directories.log();
     let permit = |arguments: &[&str]| {
         let mut program = Command::new(PROGRAM);
         program.args(["log", "permit", "--dir"]).arg(&directory).args(arguments);
@@ -174,7 +174,7 @@ fn a_stream_is_given_to_a_group_while_no_daemon_serves_it() {
     );
     refused(&["--group", "root", "--mode", "9", "shared"], "in octal");
     daemon.serve();
-    append(&daemon.socket(), "shared", 2..3);
+    append(&daemon.directories.socket(), "shared", 2..3);
     assert_eq!(text(&daemon.log(&["cat", "shared"])), "record 0\nrecord 1\nrecord 2\n");
 }
 

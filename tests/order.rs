@@ -94,7 +94,7 @@ os.rename('new', 'old')
 #[test]
 fn many_files_are_replaced_side_by_side() {
     for options in ["order=sync,threads=1", "order=sync,threads=2", "order=sync"] {
-        let Some(mut scratch) = Scratch::mounted(options) else { return };
+        let Some(scratch) = Scratch::mounted(options) else { return };
         std::thread::scope(|scope| {
             for writer in 0..40 {
                 let dir = scratch.path(&format!("d{writer}"));
@@ -120,7 +120,7 @@ fn many_files_are_replaced_side_by_side() {
 /// The kernel accepted the data without asking for blocks.
 #[test]
 fn a_full_volume_is_reported_before_a_file_is_replaced() {
-    let Some(mut scratch) = Scratch::mounted("order=sync") else { return };
+    let Some(scratch) = Scratch::mounted("order=sync") else { return };
     synced(&scratch.path("old"), 1);
     let mut filler = File::create(scratch.path("filler")).unwrap();
     let piece = vec![7; 1 << 20];
@@ -153,7 +153,7 @@ fn a_full_volume_is_reported_before_a_file_is_replaced() {
 /// close(2) reports what write(2) could not know.
 #[test]
 fn a_full_volume_is_reported_when_the_file_is_closed() {
-    let Some(mut scratch) = Scratch::mounted("order=sync") else { return };
+    let Some(scratch) = Scratch::mounted("order=sync") else { return };
     let Some(mut peer) = support::Peer::new(&scratch.dir()) else { return };
     peer.good("fd = os.open('f', os.O_WRONLY | os.O_CREAT); size = os.statvfs('.').f_bfree * 4096");
     let told = peer.run(
