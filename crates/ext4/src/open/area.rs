@@ -11,7 +11,8 @@ use super::raw::{RawVolume, read_block};
 use crate::facts::incompat;
 use crate::layout::claim::Claim;
 use crate::layout::jbd2::{
-    Elsewhere, JBD2_KNOWN_INCOMPAT, JBD2_MAGIC, JBD2_ONEJOURNAL, JBD2_SUPERBLOCK_V2, Jbd2SuperBlock,
+    ExternalJournal, JBD2_KNOWN_INCOMPAT, JBD2_MAGIC, JBD2_ONEJOURNAL, JBD2_SUPERBLOCK_V2,
+    Jbd2SuperBlock,
 };
 use crate::layout::superblock::SuperBlock;
 use crate::{Error, InodeNo, Result};
@@ -27,7 +28,7 @@ pub(super) struct JournalArea {
     /// Who has the volume open, or had; `Err`: that cannot be read.
     pub(crate) claim: std::result::Result<Option<Claim>, ()>,
     /// Our journal if it is on a medium of its own; only on a volume with our feature bits.
-    pub(crate) elsewhere: Option<Elsewhere>,
+    pub(crate) external_journal: Option<ExternalJournal>,
 }
 
 impl JournalArea {
@@ -47,16 +48,22 @@ impl JournalArea {
         check_jbd2(&jbd2)?;
         check_length(&jbd2, inode.size() / BLOCK_BYTES as u64)?;
         let has = |bit| superblock.s_feature_incompat.get() & bit != 0;
-        let has_our_bits = jbd2.is_marked() || has(incompat::ONEJOURNAL);
+        let has_our_bits = jbd2.has_our_feature_bit() || has(incompat::ONEJOURNAL);
         if jbd2.s_start.get() != 0 || !has_our_bits && has(incompat::RECOVER) {
             let why = "the kernel's journal is not empty; run: e2fsck -p TARGET";
             return Err(Error::Incompatible(why.into()));
         }
-        let elsewhere = if has_our_bits { jbd2.journal_elsewhere() } else { Ok(None) };
-        let elsewhere = elsewhere.map_err(|()| {
+        let external_journal = if has_our_bits { jbd2.external_journal() } else { Ok(None) };
+        let external_journal = external_journal.map_err(|()| {
             Error::corrupt("note of where our journal is", "the superblock of the kernel's journal")
         })?;
-        Ok(JournalArea { jbd2_block, runs, has_our_bits, claim: jbd2.claim.claim(), elsewhere })
+        Ok(JournalArea {
+            jbd2_block,
+            runs,
+            has_our_bits,
+            claim: jbd2.claim.claim(),
+            external_journal,
+        })
     }
 
     /// The engine's space on `device`.

@@ -31,7 +31,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::raw::{read_block, write_block};
 use crate::facts::{Checksums, incompat};
 use crate::layout::claim::Claim;
-use crate::layout::jbd2::{Elsewhere, JBD2_SUPERBLOCK_BYTES, Jbd2SuperBlock};
+use crate::layout::jbd2::{ExternalJournal, JBD2_SUPERBLOCK_BYTES, Jbd2SuperBlock};
 use crate::layout::superblock::{
     MKFS_UNDER_WAY, STATE_ERROR, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock,
 };
@@ -146,9 +146,13 @@ impl FeatureBits {
     }
 
     /// Sets both feature bits, durably, and with the inner one the claim. The engine is open and has not
-    /// committed anything. `elsewhere`: its journal if that is on a medium of its own.
-    pub(crate) fn set(&self, elsewhere: Option<Elsewhere>, claim: Option<&Claim>) -> Result<()> {
-        self.note_elsewhere(elsewhere)?;
+    /// committed anything. `external_journal`: its journal if that is on a medium of its own.
+    pub(crate) fn set(
+        &self,
+        external_journal: Option<ExternalJournal>,
+        claim: Option<&Claim>,
+    ) -> Result<()> {
+        self.write_external_journal(external_journal)?;
         self.set_outer(true)?;
         self.set_inner(true, claim)
     }
@@ -157,21 +161,24 @@ impl FeatureBits {
     pub(crate) fn remove(&self) -> Result<()> {
         self.set_inner(false, None)?;
         self.set_outer(false)?;
-        self.note_elsewhere(None)
+        self.write_external_journal(None)
     }
 
     /// Notes which journal is ours, durably.
-    pub(super) fn note_elsewhere(&self, elsewhere: Option<Elsewhere>) -> Result<()> {
+    pub(super) fn write_external_journal(
+        &self,
+        external_journal: Option<ExternalJournal>,
+    ) -> Result<()> {
         let jbd2 = jbd2_of(&*read_block(&*self.device, self.jbd2_block)?);
-        if jbd2.journal_elsewhere() == Ok(elsewhere) {
+        if jbd2.external_journal() == Ok(external_journal) {
             return Ok(());
         }
-        self.change_inner(|jbd2| jbd2.set_journal_elsewhere(elsewhere))
+        self.change_inner(|jbd2| jbd2.set_external_journal(external_journal))
     }
 
-    fn set_inner(&self, marked: bool, claim: Option<&Claim>) -> Result<()> {
+    fn set_inner(&self, is_set: bool, claim: Option<&Claim>) -> Result<()> {
         self.change_inner(|jbd2| {
-            jbd2.set_marked(marked);
+            jbd2.set_our_feature_bit(is_set);
             jbd2.set_claim(claim);
         })
     }
@@ -207,10 +214,10 @@ impl FeatureBits {
         Ok(block)
     }
 
-    fn set_outer(&self, marked: bool) -> Result<()> {
+    fn set_outer(&self, is_set: bool) -> Result<()> {
         change_superblock(&*self.device, |superblock| {
             let others = superblock.s_feature_incompat.get() & !OUTER;
-            superblock.s_feature_incompat.set(if marked { others | OUTER } else { others });
+            superblock.s_feature_incompat.set(if is_set { others | OUTER } else { others });
         })
     }
 }

@@ -29,7 +29,7 @@ use super::raw::RawVolume;
 use super::recover::recover;
 use crate::facts::{Facts, Places, merge, read_desc, ro_compat};
 use crate::layout::claim::Claim;
-use crate::layout::jbd2::Elsewhere;
+use crate::layout::jbd2::ExternalJournal;
 use crate::layout::superblock::{STATE_ERROR, SuperBlock};
 use crate::memory::{AllocHints, FileStats, InCoreInodes, Mounted, Orphans, PendingFrees, Totals};
 use crate::{Error, Result};
@@ -171,7 +171,7 @@ fn open_writable(found: FoundVolume, options: OpenOptions, crashed: bool) -> Res
     }
     let place = place::to_use(&found, &options)?;
     let incarnation = incarnation(&found.superblock, options.random_seed);
-    let elsewhere = note_next_incarnation(&found, &place, incarnation)?;
+    let external_journal = note_next_incarnation(&found, &place, incarnation)?;
     let engine_options = Options {
         region_count: u32::try_from(options.region_count).unwrap_or(u32::MAX),
         delta_codec: options.delta_codec,
@@ -183,7 +183,7 @@ fn open_writable(found: FoundVolume, options: OpenOptions, crashed: bool) -> Res
     let feature_bits = found.feature_bits();
     let mut opened = build(found, &options, place.space, engine_options, true)?;
     let claim = options.claimant.as_ref().map(|claimant| claimant.claim.clone());
-    feature_bits.set(elsewhere, claim.as_ref())?;
+    feature_bits.set(external_journal, claim.as_ref())?;
     let beating = claim.filter(|_| options.background);
     let started = opened.start_heartbeat(feature_bits, beating);
     match started.and_then(|()| start(&opened.mounted, crashed)) {
@@ -195,19 +195,21 @@ fn open_writable(found: FoundVolume, options: OpenOptions, crashed: bool) -> Res
     }
 }
 
-/// What the volume will note of a journal elsewhere when `incarnation` has begun. If it was not closed, it
+/// What the volume will record about an external journal when `incarnation` has begun. If it was not closed, it
 /// notes both incarnations now: a crash from here on leaves the journal in either.
 fn note_next_incarnation(
     found: &FoundVolume,
     place: &JournalPlace,
     incarnation: u64,
-) -> Result<Option<Elsewhere>> {
-    let Some((journal_uuid, was)) = place.elsewhere else { return Ok(None) };
-    let next = Elsewhere { journal_uuid, incarnation, next_incarnation: incarnation };
+) -> Result<Option<ExternalJournal>> {
+    let Some((journal_uuid, was)) = place.external_journal else { return Ok(None) };
+    let next = ExternalJournal { journal_uuid, incarnation, next_incarnation: incarnation };
     if let Some(was) = was
-        && found.area.elsewhere.is_some()
+        && found.area.external_journal.is_some()
     {
-        found.feature_bits().note_elsewhere(Some(Elsewhere { incarnation: was, ..next }))?;
+        found
+            .feature_bits()
+            .write_external_journal(Some(ExternalJournal { incarnation: was, ..next }))?;
     }
     Ok(Some(next))
 }
@@ -222,7 +224,7 @@ fn abandon(opened: Opened) {
     let closed = mounted.journal.close().map_err(Error::from);
     drop(heartbeat);
     if let Err(error) = closed.and_then(|()| feature_bits.remove()) {
-        tracing::warn!("the volume stays marked: {error}");
+        tracing::warn!("the volume keeps its feature bits: {error}");
     }
 }
 

@@ -7,15 +7,15 @@
 //! | closed | with this volume's label | used |
 //! | not closed, journal inode | none | recovered |
 //! | not closed, journal inode | any | recovered from the inode; then as if closed |
-//! | not closed, journal elsewhere | that journal in that incarnation | recovered |
-//! | not closed, journal elsewhere | none, empty, an old copy, or another one | refused |
+//! | not closed, external journal | that journal in that incarnation | recovered |
+//! | not closed, external journal | none, empty, an old copy, or another one | refused |
 //! | any | with another volume's label, or with anything else on it | refused |
 
 use journal::{End, Header, JournalError, Label, Medium, Space, space_of};
 
 use super::found::FoundVolume;
 use super::options::OpenOptions;
-use crate::layout::jbd2::Elsewhere;
+use crate::layout::jbd2::ExternalJournal;
 use crate::{Error, Result};
 
 /// The place of a journal.
@@ -23,12 +23,12 @@ pub(crate) struct JournalPlace {
     pub(crate) space: Space,
     /// UUID of the journal if it is on a medium of its own, and the incarnation that it is in if it has
     /// begun one.
-    pub(crate) elsewhere: Option<([u8; 16], Option<u64>)>,
+    pub(crate) external_journal: Option<([u8; 16], Option<u64>)>,
 }
 
 /// The journal of a volume that was not closed.
 pub(super) fn to_recover(found: &FoundVolume, given: Option<&Medium>) -> Result<Space> {
-    let Some(noted) = found.area.elsewhere else {
+    let Some(noted) = found.area.external_journal else {
         return Ok(found.area.space(found.raw.device.clone())?);
     };
     let volume_uuid = found.superblock.s_uuid;
@@ -61,7 +61,7 @@ pub(super) fn to_recover(found: &FoundVolume, given: Option<&Medium>) -> Result<
 }
 
 /// The journal is in the incarnation in which the volume has it: neither is a copy from another time.
-fn check_incarnation(header: &Header, noted: &Elsewhere) -> Result<()> {
+fn check_incarnation(header: &Header, noted: &ExternalJournal) -> Result<()> {
     if header.is_of_incarnation(noted.incarnation)
         || header.is_of_incarnation(noted.next_incarnation)
     {
@@ -80,7 +80,7 @@ fn check_incarnation(header: &Header, noted: &Elsewhere) -> Result<()> {
 pub(super) fn to_use(found: &FoundVolume, options: &OpenOptions) -> Result<JournalPlace> {
     let Some(medium) = &options.journal else {
         let space = found.area.space(found.raw.device.clone())?;
-        return Ok(JournalPlace { space, elsewhere: None });
+        return Ok(JournalPlace { space, external_journal: None });
     };
     let volume_uuid = found.superblock.s_uuid;
     let (label, incarnation) = match label_of(medium, &volume_uuid)? {
@@ -93,7 +93,7 @@ pub(super) fn to_use(found: &FoundVolume, options: &OpenOptions) -> Result<Journ
     };
     Ok(JournalPlace {
         space: space_of(medium)?,
-        elsewhere: Some((label.journal_uuid, incarnation)),
+        external_journal: Some((label.journal_uuid, incarnation)),
     })
 }
 
@@ -119,7 +119,7 @@ fn check_nothing_left(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<
 /// The journal as it is, to be looked at only.
 pub(super) fn to_look_at(found: &FoundVolume, given: Option<&Medium>) -> Result<Space> {
     match given {
-        Some(medium) if found.area.elsewhere.is_none() => {
+        Some(medium) if found.area.external_journal.is_none() => {
             match label_of(medium, &found.superblock.s_uuid)? {
                 Some(_) => Ok(space_of(medium)?),
                 None => Err(Error::Incompatible(
