@@ -1,4 +1,4 @@
-//! What happened in one life of a mount, and what a crash may leave of it.
+//! What happened in one incarnation of a mount, and what a crash may leave of it.
 //!
 //! Each actor goes through states, one a step; a step has a beginning and an end in the trace. A volume that is found
 //! after a cut is judged so:
@@ -44,10 +44,10 @@ struct Synced {
     what: String,
 }
 
-/// A life.
+/// What one incarnation of the mount did, and what it promised.
 pub struct History {
     promise: Promise,
-    /// `stages[actor]`, the first is what the life began with.
+    /// `stages[actor]`, the first is what the incarnation began with.
     pub stages: Vec<Vec<Stage>>,
     shares: Vec<bool>,
     syncs: Vec<Synced>,

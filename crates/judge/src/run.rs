@@ -27,21 +27,21 @@ const JOURNAL_BYTES: u64 = 8 << 20;
 const HOSTED_BYTES: u64 = 80 << 20;
 /// Size of a journal on NVRAM: little more than the least, so that it goes round soon.
 const NVRAM_BYTES: u64 = 3 * 4096 + 4 * 140 * 4096;
-/// Steps of each actor in one life.
+/// Steps of each actor in one incarnation.
 const STEP_COUNT: usize = 90;
 /// The same with the journal on NVRAM, where a step takes less time.
 const NVRAM_STEP_COUNT: usize = 300;
 /// A disk on which writes and flushes take long enough to be under way together.
 const DISK: &str = "write_us=40,read_us=10,flush_us=150,channels=8,spin_us=0";
 
-/// From one mount to the next.
+/// The time from one mount to the next. All indexes are of events in the trace.
 #[derive(Debug, Clone)]
-pub struct Life {
-    /// Its marks are the events from here on.
+pub struct Incarnation {
+    /// Its first event.
     pub first: usize,
-    /// From this event on it is judged by what this life promises.
+    /// A cut from this event on is judged by the promises of this incarnation.
     pub ready: usize,
-    /// The stage of the life before in which each actor was found.
+    /// For each actor, the stage of the previous incarnation in which it was found.
     pub from: Vec<usize>,
 }
 
@@ -52,7 +52,7 @@ pub struct Run {
     /// What the actors that count began with.
     pub start: Vec<u64>,
     pub trace: Trace,
-    pub lives: Vec<Life>,
+    pub incarnations: Vec<Incarnation>,
     /// The events between which the volume was unmounted.
     pub closed: (usize, usize),
 }
@@ -87,7 +87,7 @@ impl Run {
         as_worker(scenario, || prepare(&dir, scenario).map_err(|e| format!("preparing: {e}")))?;
         rig.start_server(scenario)?;
         let ready = rig.recorder.len();
-        let mut lives = vec![Life { first: ready, ready, from: Vec::new() }];
+        let mut incarnations = vec![Incarnation { first: ready, ready, from: Vec::new() }];
         let mut states: Vec<ActorState> =
             scenario.actors.iter().map(|a| ActorState::first(*a)).collect();
         rig.live(scenario, &all_steps(scenario, 0, &states, seed), seed)?;
@@ -103,7 +103,7 @@ impl Run {
                 history.judge(&found, end).map_err(|e| format!("killed and mounted: {e}"))?;
             states = resumed(&history, &from);
             let ready = rig.recorder.len();
-            lives.push(Life { first: ready, ready, from });
+            incarnations.push(Incarnation { first: ready, ready, from });
             rig.live(
                 &Scenario { is_killed: false, ..*scenario },
                 &all_steps(scenario, 1, &states, seed),
@@ -116,7 +116,7 @@ impl Run {
         let events = rig.recorder.take();
         let trace = Trace { bases, events, has_nvram: scenario.nvram, has_kernel_ext4: false };
         let start = vec![0; scenario.actors.len()];
-        Ok(Run { scenario, seed, start, trace, lives, closed })
+        Ok(Run { scenario, seed, start, trace, incarnations, closed })
     }
 
     /// Records programs on the kernel's ext4. Every second run begins with what a power cut left of another one.
@@ -131,7 +131,7 @@ impl Run {
             return Ok(first);
         }
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x2d);
-        let from = first.lives[0].ready;
+        let from = first.incarnations[0].ready;
         let cut = rng.usize(from..=first.trace.events.len());
         let mut cursor = Cursor::new(&first.trace, Fault::Honest);
         cursor.advance_to(cut);
@@ -143,7 +143,7 @@ impl Run {
         Ok(second)
     }
 
-    /// One life, from what the disk holds.
+    /// One incarnation, from what the disk holds.
     fn record_on(
         programs: &Programs,
         scenario: &'static Scenario,
@@ -164,9 +164,9 @@ impl Run {
         rig.host.take().expect("it was put there").stop()?;
         let closed = (begin, rig.recorder.len());
         let events = rig.recorder.take();
-        let lives = vec![Life { first: ready, ready, from: Vec::new() }];
+        let incarnations = vec![Incarnation { first: ready, ready, from: Vec::new() }];
         let trace = Trace { bases, events, has_nvram: false, has_kernel_ext4: true };
-        Ok(Run { scenario, seed, start, trace, lives, closed })
+        Ok(Run { scenario, seed, start, trace, incarnations, closed })
     }
 
     /// What each actor begins with.
@@ -178,21 +178,30 @@ impl Run {
         self.scenario.actors.iter().zip(&self.start).map(state).collect()
     }
 
-    /// What happened in each life. An error is a step that ended otherwise than the model says.
+    /// What happened in each incarnation. An error is a step that ended otherwise than the model says.
     pub fn histories(&self) -> Result<Vec<History>, String> {
         let mut states = self.first_states();
         let mut histories: Vec<History> = Vec::new();
-        for (number, life) in self.lives.iter().enumerate() {
+        for (number, incarnation) in self.incarnations.iter().enumerate() {
             if let Some(before) = histories.last() {
-                states = resumed(before, &life.from);
+                states = resumed(before, &incarnation.from);
             }
-            let end = self.lives.get(number + 1).map_or(self.trace.events.len(), |next| next.first);
+            let end = self
+                .incarnations
+                .get(number + 1)
+                .map_or(self.trace.events.len(), |next| next.first);
             let steps = all_steps(self.scenario, number, &states, self.seed);
-            let events = &self.trace.events[life.first..end];
-            histories.push(History::new(self.scenario, &steps, &states, events, life.first)?);
+            let events = &self.trace.events[incarnation.first..end];
+            histories.push(History::new(
+                self.scenario,
+                &steps,
+                &states,
+                events,
+                incarnation.first,
+            )?);
         }
         let (begin, end) = self.closed;
-        histories.last_mut().expect("there is a life").push_closed(begin, end);
+        histories.last_mut().expect("there is an incarnation").push_closed(begin, end);
         Ok(histories)
     }
 
@@ -203,13 +212,14 @@ impl Run {
         found: &[Survivor],
         cut: usize,
     ) -> Result<(), String> {
-        let life = self.lives.iter().rposition(|life| life.ready <= cut);
-        life.map_or(Ok(()), |life| histories[life].judge(found, cut).map(drop))
+        let incarnation =
+            self.incarnations.iter().rposition(|incarnation| incarnation.ready <= cut);
+        incarnation.map_or(Ok(()), |incarnation| histories[incarnation].judge(found, cut).map(drop))
     }
 
     /// Whether the content is judged after this cut.
     pub fn is_ready(&self, cut: usize) -> bool {
-        self.lives[0].ready <= cut
+        self.incarnations[0].ready <= cut
     }
 }
 
@@ -219,9 +229,14 @@ fn resumed(before: &History, stages: &[usize]) -> Vec<ActorState> {
     stages.iter().enumerate().map(state).map(ActorState::reopened).collect()
 }
 
-fn all_steps(scenario: &Scenario, life: usize, from: &[ActorState], seed: u64) -> Vec<Vec<Step>> {
+fn all_steps(
+    scenario: &Scenario,
+    incarnation: usize,
+    from: &[ActorState],
+    seed: u64,
+) -> Vec<Vec<Step>> {
     let count = if scenario.nvram { NVRAM_STEP_COUNT } else { STEP_COUNT };
-    let of = |(actor, state)| steps(scenario, (actor, life), state, seed, count);
+    let of = |(actor, state)| steps(scenario, (actor, incarnation), state, seed, count);
     from.iter().enumerate().map(of).collect()
 }
 

@@ -72,16 +72,16 @@ pub fn places(scenario: &Scenario, actor: usize) -> Places {
     Places { index, actor_count: scenario.sharing_count() }
 }
 
-/// The steps of an actor in one life of the mount.
+/// The steps of an actor in one incarnation of the mount.
 pub fn steps(
     scenario: &Scenario,
-    (actor, life): (usize, usize),
+    (actor, incarnation): (usize, usize),
     from: &ActorState,
     seed: u64,
     count: usize,
 ) -> Vec<Step> {
-    let seed = seed.wrapping_mul(1000) + (actor * 10 + life) as u64;
-    let first_number = u32::try_from(life).expect("few lives") * 10_000;
+    let seed = seed.wrapping_mul(1000) + (actor * 10 + incarnation) as u64;
+    let first_number = u32::try_from(incarnation).expect("few incarnations") * 10_000;
     match from {
         ActorState::Tree(_) if scenario.actors[actor] == Actor::Mover => {
             moves(seed, first_number, count).into_iter().map(Step::Tree).collect()
