@@ -13,7 +13,7 @@ use crate::engine::worker::Worker;
 use crate::engine::writer::{ChunkAllocator, Writer};
 use crate::host::StreamMeta;
 use crate::types::{READ_BYTES, RecordBatch};
-use crate::words::NOTE_BYTES;
+use crate::words::STREAM_HEADER_BYTES;
 use crate::{LogError, LogStat, Lsn, Options, Result, StreamName, StreamStat};
 
 /// A log that this process serves, perhaps together with other processes.
@@ -179,14 +179,14 @@ impl StreamBackend for EmbeddedStream {
         self.service.truncate_before(&self.lane, lsn)
     }
 
-    fn note(&self) -> Result<[u8; NOTE_BYTES]> {
-        let note = self.lane.words.note();
+    fn header(&self) -> Result<[u8; STREAM_HEADER_BYTES]> {
+        let header = self.lane.words.header();
         self.lane.words.check()?;
-        Ok(note)
+        Ok(header)
     }
 
-    fn set_note(&self, note: &[u8; NOTE_BYTES]) {
-        self.lane.words.set_note(note);
+    fn set_header(&self, header: &[u8; STREAM_HEADER_BYTES]) {
+        self.lane.words.set_header(header);
     }
 
     fn stat(&self) -> Result<StreamStat> {

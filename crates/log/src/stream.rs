@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::backend::{Ends, StreamBackend};
 use crate::owned::Owned;
 use crate::types::RecordBatch;
-use crate::words::NOTE_BYTES;
+use crate::words::STREAM_HEADER_BYTES;
 use crate::{Lsn, Record, Result, StreamName, StreamStat};
 
 /// A stream of records.
@@ -52,7 +52,7 @@ impl Stream {
     }
 
     /// Takes the lease for this process without appending. From now until [`Stream::release`] no other process
-    /// changes the stream or its note.
+    /// changes the stream or its header.
     ///
     /// # Errors
     /// [`LogError::Busy`](crate::LogError::Busy) while another process has the lease.
@@ -105,19 +105,19 @@ impl Stream {
         self.backend.get()?.truncate_before(lsn)
     }
 
-    /// A few bytes in shared memory that a writer of the stream leaves for the next one. They are zeros after a
-    /// restart of the machine.
+    /// The stream header: bytes in shared memory that a writer of the stream leaves for the next
+    /// one. The log does not read them. They are zeros after a restart of the machine.
     ///
     /// # Errors
     /// When no daemon answers.
-    pub fn note(&self) -> Result<[u8; NOTE_BYTES]> {
-        self.backend.get()?.note()
+    pub fn header(&self) -> Result<[u8; STREAM_HEADER_BYTES]> {
+        self.backend.get()?.header()
     }
 
-    /// Leaves a note. Only the process that has the lease may.
-    pub fn set_note(&self, note: &[u8; NOTE_BYTES]) {
+    /// Changes the stream header. Only the process that has the lease may call this.
+    pub fn set_header(&self, header: &[u8; STREAM_HEADER_BYTES]) {
         if let Ok(backend) = self.backend.get() {
-            backend.set_note(note);
+            backend.set_header(header);
         }
     }
 

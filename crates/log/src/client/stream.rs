@@ -13,7 +13,7 @@ use crate::engine::writer::Writer;
 use crate::format::record::Identity;
 use crate::types::{READ_BYTES, RecordBatch};
 use crate::wire::protocol::{Kind, Reply, Request, parse_records};
-use crate::words::{LaneWords, NOTE_BYTES};
+use crate::words::{LaneWords, STREAM_HEADER_BYTES};
 use crate::{LogError, Lsn, Result, StreamId, StreamName, StreamStat};
 
 /// A stream that is open in this process.
@@ -315,27 +315,28 @@ impl StreamBackend for RemoteStream {
         self.either(|| self.ask(&request).map(drop), |local| local.truncate_before(lsn))
     }
 
-    fn note(&self) -> Result<[u8; NOTE_BYTES]> {
+    fn header(&self) -> Result<[u8; STREAM_HEADER_BYTES]> {
         if let Some(words) = self.words() {
-            let note = words.note();
-            return words.check().map(|()| note);
+            let header = words.header();
+            return words.check().map(|()| header);
         }
         self.either(
             || {
-                let (Reply { data, .. }, _) = self.client.call(&self.request(Kind::Note))?;
-                data.try_into().map_err(|_| LogError::Daemon("a note of another length".into()))
+                let (Reply { data, .. }, _) =
+                    self.client.call(&self.request(Kind::StreamHeader))?;
+                data.try_into().map_err(|_| LogError::Daemon("a stream header of another length".into()))
             },
-            |local| local.note(),
+            |local| local.header(),
         )
     }
 
-    fn set_note(&self, note: &[u8; NOTE_BYTES]) {
+    fn set_header(&self, header: &[u8; STREAM_HEADER_BYTES]) {
         // Without the lease this process may not.
         let access = self.access.lock();
         if let Some(lease) = &access.lease {
-            lease.words.set_note(note);
+            lease.words.set_header(header);
         } else if let Some(stream) = &access.fallback {
-            stream.set_note(note);
+            stream.set_header(header);
         }
     }
 

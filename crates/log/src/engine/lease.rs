@@ -74,8 +74,8 @@ impl Service {
             let mut chunks = lane.chunks().into_iter();
             chunks.try_for_each(|(ordinal, index)| self.free_chunk(lane, ordinal, index))?;
         }
-        if let Ok(note) = remote.note() {
-            lane.words.set_note(&note);
+        if let Ok(header) = remote.header() {
+            lane.words.set_header(&header);
         }
         // Its chunks hold what it may have stored behind its end.
         lane.words.set_suspect(true);

@@ -178,7 +178,7 @@ impl Lane {
             Kind::Read,
             Kind::Stat,
             Kind::Truncate,
-            Kind::Note,
+            Kind::StreamHeader,
             Kind::ExtendUsn,
         ];
         let near = self.position.wrapping_add(rng.u64(0..100)).wrapping_sub(50);

@@ -72,13 +72,13 @@ impl RequestHandler {
                 self.service.truncate_before(&*stream(Wish::Write)?, Lsn(request.at))?;
                 numbers(&[])
             }
-            Kind::Note => {
+            Kind::StreamHeader => {
                 let lane = stream(Wish::Know)?;
-                let note = match lane.remote()? {
-                    Some(remote) => remote.note()?,
-                    None => lane.words.note(),
+                let header = match lane.remote()? {
+                    Some(remote) => remote.header()?,
+                    None => lane.words.header(),
                 };
-                Ok((Reply { data: note.to_vec(), ..Reply::default() }, Vec::new()))
+                Ok((Reply { data: header.to_vec(), ..Reply::default() }, Vec::new()))
             }
             Kind::Salvage => {
                 let (name, meta) = self.find(peer, request, Wish::Read)?;

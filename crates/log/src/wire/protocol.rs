@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     Streams = 12,
     Remove = 13,
     Truncate = 14,
-    Note = 15,
+    StreamHeader = 15,
     Salvage = 16,
     Discard = 17,
 }
@@ -63,7 +63,7 @@ impl Kind {
         Kind::Streams,
         Kind::Remove,
         Kind::Truncate,
-        Kind::Note,
+        Kind::StreamHeader,
         Kind::Salvage,
         Kind::Discard,
     ];

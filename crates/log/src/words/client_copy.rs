@@ -17,7 +17,7 @@ use device::{Access, Folder};
 use rustix::fs::FlockOperation;
 
 use super::lane::{Abort, LaneWords};
-use super::limits::NOTE_BYTES;
+use super::limits::STREAM_HEADER_BYTES;
 use super::report::ClientWords;
 use crate::media::files::{remove_if_there, within};
 use crate::{LogError, Result, StreamId};
@@ -47,12 +47,12 @@ impl RemoteWords {
         self.serial
     }
 
-    /// The note that the client left.
-    pub(crate) fn note(&self) -> Result<[u8; NOTE_BYTES]> {
-        let mut note = [0; NOTE_BYTES];
-        let at = LaneWords::NOTE as u64 * 8;
-        self.file.read_exact_at(&mut note, at).map_err(|e| self.failed(&e))?;
-        Ok(note)
+    /// The stream header that the client left.
+    pub(crate) fn header(&self) -> Result<[u8; STREAM_HEADER_BYTES]> {
+        let mut header = [0; STREAM_HEADER_BYTES];
+        let at = LaneWords::STREAM_HEADER as u64 * 8;
+        self.file.read_exact_at(&mut header, at).map_err(|e| self.failed(&e))?;
+        Ok(header)
     }
 
     /// Tells the client that nothing is accepted any more.

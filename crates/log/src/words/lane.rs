@@ -5,7 +5,7 @@ use std::sync::Arc;
 use device::SharedWords;
 
 use super::client::{Client, claim};
-use super::limits::{CHUNK_COUNT_MAX, NOTE_BYTES, ORDINAL_MAX};
+use super::limits::{CHUNK_COUNT_MAX, ORDINAL_MAX, STREAM_HEADER_BYTES};
 use super::memory::Memory;
 use crate::Result;
 
@@ -33,7 +33,7 @@ pub(super) mod at {
     pub(in crate::words) const RECORD_COUNT: usize = 11;
     pub(in crate::words) const PAYLOAD_BYTES: usize = 12;
     pub(in crate::words) const LAST_USN: usize = 13;
-    pub(super) const NOTE: usize = 16;
+    pub(super) const STREAM_HEADER: usize = 16;
     /// Not 0: a drainer died, and may have left a chunk that is neither allocated nor free.
     pub(in crate::words) const SUSPECT: usize = 24;
     /// Not 0: chunks on NVRAM contradict each other.
@@ -77,7 +77,7 @@ impl LaneWords {
     pub(crate) const RECORD_COUNT: usize = at::RECORD_COUNT;
     pub(crate) const PAYLOAD_BYTES: usize = at::PAYLOAD_BYTES;
     pub(crate) const LAST_USN: usize = at::LAST_USN;
-    pub(crate) const NOTE: usize = at::NOTE;
+    pub(crate) const STREAM_HEADER: usize = at::STREAM_HEADER;
 
     pub(crate) fn new(words: Arc<SharedWords>) -> LaneWords {
         LaneWords(Memory::mapped(words))
@@ -357,17 +357,20 @@ impl LaneWords {
         found
     }
 
-    pub(crate) fn note(&self) -> [u8; NOTE_BYTES] {
-        let mut note = [0; NOTE_BYTES];
-        for (index, bytes) in note.chunks_exact_mut(8).enumerate() {
-            bytes.copy_from_slice(&self.0.get(at::NOTE + index).to_le_bytes());
+    pub(crate) fn header(&self) -> [u8; STREAM_HEADER_BYTES] {
+        let mut header = [0; STREAM_HEADER_BYTES];
+        for (index, bytes) in header.chunks_exact_mut(8).enumerate() {
+            bytes.copy_from_slice(&self.0.get(at::STREAM_HEADER + index).to_le_bytes());
         }
-        note
+        header
     }
 
-    pub(crate) fn set_note(&self, note: &[u8; NOTE_BYTES]) {
-        for (index, bytes) in note.chunks_exact(8).enumerate() {
-            self.0.set(at::NOTE + index, u64::from_le_bytes(bytes.try_into().expect("eight")));
+    pub(crate) fn set_header(&self, header: &[u8; STREAM_HEADER_BYTES]) {
+        for (index, bytes) in header.chunks_exact(8).enumerate() {
+            self.0.set(
+                at::STREAM_HEADER + index,
+                u64::from_le_bytes(bytes.try_into().expect("eight")),
+            );
         }
     }
 }
@@ -481,7 +484,7 @@ impl LaneWords {
 mod tests {
     use super::*;
 
-    const _: () = assert!(at::NOTE + NOTE_BYTES / 8 <= at::SUSPECT);
+    const _: () = assert!(at::STREAM_HEADER + STREAM_HEADER_BYTES / 8 <= at::SUSPECT);
     const _: () = assert!(at::REMOTE_UID < at::CHUNKS);
     const _: () = assert!(at::CHUNKS + CHUNK_COUNT_MAX <= LaneWords::COUNT);
 

@@ -16,8 +16,8 @@ pub(crate) const ORDINAL_MAX: u64 = 1 << 48;
 /// Records end at multiples of this.
 pub(super) const RECORD_ALIGN_BYTES: u64 = ALIGN_BYTES as u64;
 
-/// Bytes of the note that a lessee leaves for the next one.
-pub const NOTE_BYTES: usize = 64;
+/// Bytes of the stream header, which a lessee leaves for the next one.
+pub const STREAM_HEADER_BYTES: usize = 64;
 
 impl StreamId {
     /// The value of the owner's word of its chunks.

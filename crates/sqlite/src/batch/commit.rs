@@ -96,7 +96,7 @@ impl Database {
         if is_due(stream)? {
             return Err(is_in_part());
         }
-        match StreamHeader::read(&stream.note()?) {
+        match StreamHeader::read(&stream.header()?) {
             SharedHeader::Whole(shared)
                 if shared.has_pages
                     && shared.end_lsn == end_lsn
@@ -158,7 +158,7 @@ impl Database {
     pub fn release(&self, main: Real) -> Result<(), Failure> {
         let released = self.with_log(|log, stream| {
             // Only a holder of SQLite's locks ends a period, so this needs no lease.
-            if matches!(StreamHeader::read(&stream.note()?), SharedHeader::Whole(shared) if !shared.has_pages) {
+            if matches!(StreamHeader::read(&stream.header()?), SharedHeader::Whole(shared) if !shared.has_pages) {
                 return Ok(());
             }
             let _lease = self.lease(stream)?;
@@ -166,7 +166,7 @@ impl Database {
             if is_due(stream)? || hear_doubt(log, stream, &self.stream_name())? {
                 return Err(is_in_part());
             }
-            if !matches!(StreamHeader::read(&stream.note()?), SharedHeader::Whole(shared) if shared.has_pages) {
+            if !matches!(StreamHeader::read(&stream.header()?), SharedHeader::Whole(shared) if shared.has_pages) {
                 return Ok(());
             }
             if faults::is(Fault::SkipsRelease) {

@@ -38,7 +38,7 @@ impl Database {
     pub(super) fn is_hot(&self) -> Result<bool, Failure> {
         let found = self.with_stream(|stream| {
             self.settle_doubt(stream)?;
-            match StreamHeader::read(&stream.note()?) {
+            match StreamHeader::read(&stream.header()?) {
                 SharedHeader::Whole(shared) => Ok(shared.is_applying),
                 SharedHeader::Unset => Ok(false),
                 // Perhaps a process is writing the header now.
@@ -92,7 +92,7 @@ impl Database {
 
 /// With the lease: whether the database may have transactions of the log in part.
 pub(super) fn is_due(stream: &Stream) -> Result<bool, Failure> {
-    match StreamHeader::read(&stream.note()?) {
+    match StreamHeader::read(&stream.header()?) {
         SharedHeader::Whole(shared) => Ok(shared.is_applying),
         SharedHeader::Unset => Ok(false),
         SharedHeader::Torn => Ok(match read_live(stream)? {

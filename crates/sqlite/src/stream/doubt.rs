@@ -5,15 +5,15 @@
 //! the process that met the failure may end. Another process reads this stream before it records
 //! that the database is durable and voids records for that.
 
-use log::{Log, NOTE_BYTES, Stream};
+use log::{Log, STREAM_HEADER_BYTES, Stream};
 
 use crate::failure::Failure;
 use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{Lease, leave};
 
 /// What the stream header of that stream is while there is doubt.
-const DOUBT: [u8; NOTE_BYTES] = [1; NOTE_BYTES];
-const NONE: [u8; NOTE_BYTES] = [0; NOTE_BYTES];
+const DOUBT: [u8; STREAM_HEADER_BYTES] = [1; STREAM_HEADER_BYTES];
+const NONE: [u8; STREAM_HEADER_BYTES] = [0; STREAM_HEADER_BYTES];
 
 fn doubt_name(database: &str) -> String {
     format!("{database}.doubt")
@@ -23,7 +23,7 @@ fn doubt_name(database: &str) -> String {
 pub(crate) fn leave_doubt(log: &Log, database: &str) -> Result<(), Failure> {
     let stream = log.stream(&doubt_name(database))?;
     let _lease = Lease::take(&stream)?;
-    stream.set_note(&DOUBT);
+    stream.set_header(&DOUBT);
     Ok(())
 }
 
@@ -33,18 +33,18 @@ pub(crate) fn leave_doubt(log: &Log, database: &str) -> Result<(), Failure> {
 pub(crate) fn hear_doubt(log: &Log, stream: &Stream, database: &str) -> Result<bool, Failure> {
     let Some(left) = log.existing_stream(&doubt_name(database))? else { return Ok(false) };
     let _lease = Lease::take(&left)?;
-    if left.note()? == NONE {
+    if left.header()? == NONE {
         return Ok(false);
     }
     let is_due = doubt(stream)?;
-    left.set_note(&NONE);
+    left.set_header(&NONE);
     Ok(is_due)
 }
 
 /// Says, with the lease, that the database may lack what the page cache shows: replay is due. `false`: no
 /// period is under way. The process that ended it synced the database, and got the error too.
 pub(crate) fn doubt(stream: &Stream) -> Result<bool, Failure> {
-    Ok(match StreamHeader::read(&stream.note()?) {
+    Ok(match StreamHeader::read(&stream.header()?) {
         SharedHeader::Whole(shared) if shared.has_pages => {
             leave(stream, StreamHeader { is_applying: true, ..shared });
             true

@@ -2,12 +2,12 @@
 //!
 //! The log keeps these bytes with the stream. They are to a stream what the WAL-index header is to a WAL: all writers
 //! share them, and a restart of the machine makes them zeros, which is how recovery knows that it is due. (The log
-//! calls them the stream's note, and does not know what they mean.)
+//! does not know what they mean.)
 //!
 //! A writer changes them only with the stream's lease. A reader needs no lock: the bytes have a CRC32C, so a header that
 //! is being written, or whose writer died, is found torn.
 
-use log::NOTE_BYTES;
+use log::STREAM_HEADER_BYTES;
 
 use crate::format::wal::{Checksum, Salts};
 
@@ -68,8 +68,8 @@ const UNSYNCED: u32 = 64;
 
 impl StreamHeader {
     /// The bytes.
-    pub fn to_bytes(self) -> [u8; NOTE_BYTES] {
-        let mut bytes = [0; NOTE_BYTES];
+    pub fn to_bytes(self) -> [u8; STREAM_HEADER_BYTES] {
+        let mut bytes = [0; STREAM_HEADER_BYTES];
         let flag = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
         let flags = 1
             | flag(self.is_dirty, DIRTY)
@@ -94,7 +94,7 @@ impl StreamHeader {
     }
 
     /// Reads the bytes.
-    pub fn read(bytes: &[u8; NOTE_BYTES]) -> SharedHeader {
+    pub fn read(bytes: &[u8; STREAM_HEADER_BYTES]) -> SharedHeader {
         if bytes.iter().all(|byte| *byte == 0) {
             return SharedHeader::Unset;
         }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_note_is_read_back_and_a_torn_one_is_known() {
-        assert_eq!(StreamHeader::read(&[0; NOTE_BYTES]), SharedHeader::Unset);
+        assert_eq!(StreamHeader::read(&[0; STREAM_HEADER_BYTES]), SharedHeader::Unset);
         let shared = StreamHeader {
             salts: *b"saltsalt",
             logged: 7,

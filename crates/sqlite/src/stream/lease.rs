@@ -57,7 +57,7 @@ pub fn append(stream: &Stream, record: &[u8]) -> Result<u64, Failure> {
 
 /// What the stream's header says.
 pub fn find_header(stream: &Stream) -> Result<SharedHeader, Failure> {
-    Ok(match StreamHeader::read(&stream.note()?) {
+    Ok(match StreamHeader::read(&stream.header()?) {
         SharedHeader::Whole(shared) if shared.end_lsn != stream.appended().0 => SharedHeader::Torn,
         found => found,
     })
@@ -66,7 +66,7 @@ pub fn find_header(stream: &Stream) -> Result<SharedHeader, Failure> {
 /// Writes the header, as of the last record. With the lease.
 pub fn leave(stream: &Stream, shared: StreamHeader) -> StreamHeader {
     let shared = StreamHeader { end_lsn: stream.appended().0, ..shared };
-    stream.set_note(&shared.to_bytes());
+    stream.set_header(&shared.to_bytes());
     shared
 }
 
