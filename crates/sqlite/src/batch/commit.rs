@@ -69,7 +69,7 @@ impl Database {
         if !faults::is(Fault::SkipsRecordSync) {
             stream.sync(Lsn(lsn)).map_err(Failure::from)?;
         }
-        let database_header_crc = transaction.behind.crc;
+        let database_header_crc = transaction.after.crc;
         let shared =
             StreamHeader { last_lsn: lsn, database_header_crc, is_applying: true, ..shared };
         let shared = leave(stream, shared);
@@ -80,7 +80,7 @@ impl Database {
         let _ = truncate(stream, &shared);
         let live_bytes = shared.end_lsn - shared.base_lsn;
         let sync_upto = background::is_due(live_bytes).then_some(shared.end_lsn);
-        Ok(Committed { bytes: transaction.bytes_behind(), sync_upto })
+        Ok(Committed { bytes: transaction.bytes_after(), sync_upto })
     }
 
     /// The period that the transaction goes into.
@@ -187,7 +187,7 @@ fn is_in_part() -> Failure {
 struct Transaction<'a> {
     held: &'a HeldPages,
     before: DatabaseHeader,
-    behind: DatabaseHeader,
+    after: DatabaseHeader,
     head: Head,
     /// Bytes that the file has now.
     file_bytes: u64,
@@ -197,29 +197,29 @@ impl Transaction<'_> {
     fn new(main: Real, held: &HeldPages) -> Result<Transaction<'_>, Failure> {
         let odd = || Failure::CannotOpen("a transaction that is not one of pages".into());
         let before = DatabaseHeader::read(main)?.ok_or_else(odd)?;
-        let behind = match held.first() {
+        let after = match held.first() {
             Some(page) => DatabaseHeader::parse(page).ok_or_else(odd)?,
             None => before,
         };
         let file_bytes = main.size()?;
         let pages_before = before.pages_in(file_bytes);
         let last = held.pages().next_back().map(|(page, _)| page);
-        let pages_behind = behind.page_count().or(last).ok_or_else(odd)?;
-        let is_whole = last.is_some_and(|last| last <= pages_behind)
-            && (pages_behind <= pages_before || last == Some(pages_behind));
+        let pages_after = after.page_count().or(last).ok_or_else(odd)?;
+        let is_whole = last.is_some_and(|last| last <= pages_after)
+            && (pages_after <= pages_before || last == Some(pages_after));
         // SQLite writes more pages after such a commit, if it changes the page size.
-        let is_same_size = [before.page_bytes, behind.page_bytes] == [held.page_bytes(); 2];
+        let is_same_size = [before.page_bytes, after.page_bytes] == [held.page_bytes(); 2];
         if !is_whole || !is_same_size {
             return Err(odd());
         }
         let head = Head {
             page_bytes: before.page_bytes,
             counter_before: before.change_counter,
-            counter_behind: behind.change_counter,
+            counter_after: after.change_counter,
             pages_before,
-            pages_behind,
+            pages_after,
         };
-        Ok(Transaction { held, before, behind, head, file_bytes })
+        Ok(Transaction { held, before, after, head, file_bytes })
     }
 
     fn count(&self) -> u64 {
@@ -234,14 +234,14 @@ impl Transaction<'_> {
         u64::from(self.head.pages_before) * self.head.page_bytes as u64
     }
 
-    fn bytes_behind(&self) -> u64 {
-        u64::from(self.head.pages_behind) * self.head.page_bytes as u64
+    fn bytes_after(&self) -> u64 {
+        u64::from(self.head.pages_after) * self.head.page_bytes as u64
     }
 
     /// Writes the pages beyond the end of the database, where SQLite does not read. A full disk shows here,
     /// before the record.
     fn extend(&self, main: Real) -> Result<(), Failure> {
-        if self.head.pages_behind <= self.head.pages_before {
+        if self.head.pages_after <= self.head.pages_before {
             return Ok(());
         }
         let extended = self.write_new_pages(main);
@@ -266,9 +266,9 @@ impl Transaction<'_> {
     /// Makes the new pages that the transaction does not write zeros, as replay takes them to be. A file that grows in chunks
     /// (`SQLITE_FCNTL_CHUNK_SIZE`) is cut at the end of a chunk, and has old pages up to there.
     fn blank(&self, main: Real) -> Result<(), Failure> {
-        let end = main.size()?.min(self.bytes_behind());
+        let end = main.size()?.min(self.bytes_after());
         let zeros = vec![0; self.head.page_bytes];
-        let new = self.head.pages_before + 1..=self.head.pages_behind;
+        let new = self.head.pages_before + 1..=self.head.pages_after;
         for page in new.take_while(|page| self.at(*page) < end) {
             if !self.held.has(page) {
                 main.write(self.at(page), &zeros)?;

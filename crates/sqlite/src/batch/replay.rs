@@ -120,7 +120,7 @@ fn replay_pages(batches: &Batches, main: Real) -> Result<Option<Conflict>, Failu
     };
     let page_bytes = first.page_bytes;
     let is_chain = |pair: &[(Head, Vec<u8>)]| {
-        pair[0].0.counter_behind == pair[1].0.counter_before && pair[1].0.page_bytes == page_bytes
+        pair[0].0.counter_after == pair[1].0.counter_before && pair[1].0.page_bytes == page_bytes
     };
     if !batches.windows(2).all(is_chain) {
         let text = "the log's transactions do not follow each other";
@@ -149,8 +149,8 @@ fn replay_pages(batches: &Batches, main: Real) -> Result<Option<Conflict>, Failu
         let version = steps.version(*page, page_bytes, main)?;
         main.write(page_at(*page, page_bytes), &version)?;
     }
-    if main.size()? != bytes(last.pages_behind) {
-        main.truncate(bytes(last.pages_behind))?;
+    if main.size()? != bytes(last.pages_after) {
+        main.truncate(bytes(last.pages_after))?;
     }
     main.sync().map(|()| None)
 }
@@ -168,7 +168,7 @@ fn check_database_header(
         return Ok(Some(Conflict("its page size is not the logged one".into())));
     }
     let since = |counter: u32| counter.wrapping_sub(first.counter_before);
-    if since(header.change_counter) > since(last.counter_behind) {
+    if since(header.change_counter) > since(last.counter_after) {
         return Ok(Some(Conflict("its change counter is outside the range in the log".into())));
     }
     Ok(None)
@@ -199,7 +199,7 @@ impl<'a> Plan<'a> {
                 plan.pages.entry(page.number).or_insert_with(new).pages.push(page);
             }
         }
-        let last = batches.last().map_or(0, |(head, _)| head.pages_behind);
+        let last = batches.last().map_or(0, |(head, _)| head.pages_after);
         plan.pages.split_off(&last.saturating_add(1));
         plan.fewest_pages = plan.fewest_pages.min(last);
         plan

@@ -28,7 +28,7 @@ pub(crate) struct Items {
 
 impl Items {
     /// An empty list after a head.
-    pub(crate) fn behind(mut body: Vec<u8>) -> Items {
+    pub(crate) fn after(mut body: Vec<u8>) -> Items {
         let count_at = body.len();
         put(&mut body, 0);
         Items { body, count_at, count: 0 }

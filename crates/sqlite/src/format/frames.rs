@@ -79,7 +79,7 @@ impl FramesWriter {
         put(&mut body, head.checksum[0]);
         put(&mut body, head.checksum[1]);
         body.push(u8::from(head.is_big_endian));
-        FramesWriter(Items::behind(body))
+        FramesWriter(Items::after(body))
     }
 
     /// Adds the frame with this header: `page` against `base`.

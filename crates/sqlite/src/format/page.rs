@@ -92,7 +92,7 @@ pub fn apply(form: Form, bytes: &[u8], page: &mut [u8]) -> Result<(), Failure> {
         page[at..end].copy_from_slice(&changed[..end - at]);
         rest = behind;
     }
-    if rest.is_empty() { Ok(()) } else { Err(wrong("bytes behind its end")) }
+    if rest.is_empty() { Ok(()) } else { Err(wrong("bytes after its end")) }
 }
 
 /// The offset of a page in the database file.

@@ -219,7 +219,7 @@ mod tests {
         assert!(!pending.hold(32, &[3; 24]), "it is written again");
         assert!(!pending.hold(81, &[3; 24]), "a gap");
         assert!(pending.hold(80, &[3; 24]));
-        assert_eq!(pending.with_held(105, &[4; 8]), None, "not right behind it");
+        assert_eq!(pending.with_held(105, &[4; 8]), None, "not directly after it");
         assert_eq!(pending.take_held(), Some((80, [3; 24])));
         assert_eq!((pending.take_held(), pending.written()), (None, 32..104));
         pending.clear();

@@ -126,7 +126,7 @@ impl Versions {
         let head = FramesHead {
             salts: header.salts,
             page_bytes: header.page_bytes,
-            change_counter: self.change_counter_behind(header, files, new)?,
+            change_counter: self.change_counter_after(header, files, new)?,
             first,
             checksum: tail.before,
             is_big_endian: header.is_big_endian,
@@ -193,7 +193,7 @@ impl Versions {
     }
 
     /// The database's change counter after the frames `new`.
-    fn change_counter_behind(
+    fn change_counter_after(
         &mut self,
         header: &Header,
         files: Files,
