@@ -324,7 +324,8 @@ impl StreamBackend for RemoteStream {
             || {
                 let (Reply { data, .. }, _) =
                     self.client.call(&self.request(Kind::StreamHeader))?;
-                data.try_into().map_err(|_| LogError::Daemon("a stream header of another length".into()))
+                data.try_into()
+                    .map_err(|_| LogError::Daemon("a stream header of another length".into()))
             },
             |local| local.header(),
         )

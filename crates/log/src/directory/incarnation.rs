@@ -1,6 +1,6 @@
 //! Which shared memory, and which directory on NVRAM, belong to a log's directory.
 //!
-//! An *incarnation* of a service is the time for which its shared memory exists. `DIR/life` names
+//! An *incarnation* of a service is the time for which its shared memory exists. `DIR/incarnation` names
 //! the memory: its random name, the boot of the machine, and the log's directory by device, inode
 //! and time of birth. Three things follow:
 //!
@@ -8,7 +8,7 @@
 //! - Memory that outlived the machine on a disk is not used.
 //! - A process with another `memory` option uses the memory that is there.
 //!
-//! `DIR/life` is not synced. After a power cut it may hold anything, and the memory that it named
+//! `DIR/incarnation` is not synced. After a power cut it may hold anything, and the memory that it named
 //! is gone.
 //!
 //! A directory on NVRAM is named by the log's UUID, which a copy of the log has, too. So it has a
@@ -97,7 +97,7 @@ impl DirectoryId {
 }
 
 /// Name of the file. Part of the format.
-const INCARNATION: &str = "life";
+const INCARNATION: &str = "incarnation";
 
 /// The shared memory of the service in `root`, if there is one that it can go on in. What is left of an older one is
 /// removed. The caller has the service's lock.

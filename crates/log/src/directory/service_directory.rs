@@ -6,7 +6,7 @@
 //!     clients/000 ...       one file a client, locked while it lives
 //!     daemon                names the socket of the daemon, which locks it
 //!     usn-limit             no USN was given beyond this
-//!     life                  names this incarnation's shared memory (`incarnation`)
+//!     incarnation           names this incarnation's shared memory (`incarnation`)
 //!     group.log             the group log, where lanes are ordinary memory
 //!     streams/NAME/         stream.json, log files, head
 //! /dev/shm/onejournal-ID/   log: path of DIR; control, lane-ID: words; chunk-NNNN unless they lie on NVRAM;

@@ -407,7 +407,7 @@ mod tests {
             append(&other, &sound, 100_000);
         }
         assert!(rounds() > before, "the group log began anew");
-        assert!(directory.join("kept").exists());
+        assert!(directory.join("quarantine").exists());
         // Who has it open goes on.
         append(&service, &damaged, 500);
         drop((damaged, sound, service, other));
@@ -447,6 +447,6 @@ mod tests {
             let stream = log.stream(name).expect("stream");
             assert_eq!(stream.read_from(stream.head()).expect("reader").count(), 1, "{name}");
         }
-        assert!(!test_dir.path().join("streams/failed/kept").exists());
+        assert!(!test_dir.path().join("streams/failed/quarantine").exists());
     }
 }

@@ -2,7 +2,7 @@
 //! files cannot take.
 //!
 //! The log files are damaged or cannot be written, and the group log begins again without these
-//! records. They go to a file `kept` beside the log files. Until the stream is recovered they count
+//! records. They go to a file `quarantine` beside the log files. Until the stream is recovered they count
 //! as part of the group log.
 
 use device::FileStore;
@@ -14,7 +14,7 @@ use crate::format::record::Identity;
 use crate::{LogError, Result};
 
 /// Name of the file. Part of the format.
-const NAME: &str = "kept";
+const NAME: &str = "quarantine";
 
 /// What stands before the records of a piece.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
