@@ -1,10 +1,10 @@
-//! x86-64: CLWB (or what comes nearest to it), non-temporal stores, SFENCE.
+//! x86-64: CLWB (or the nearest instruction that the processor has), non-temporal stores, SFENCE.
 //!
-//! When SFENCE has completed, everything written back or streamed before it has been accepted
-//! by the memory controller. That is what a platform with ADR keeps in a power cut; MAP_SYNC
-//! is offered on no other. A thread that is moved to another CPU between store and fence is no
-//! exception: the kernel's context switch executes locked instructions, which order
-//! write-backs and non-temporal stores as SFENCE does.
+//! When SFENCE has completed, the memory controller has accepted everything that was written back
+//! or streamed before it. A platform with ADR keeps that in a power cut, and MAP_SYNC is offered on
+//! no other platform. This also holds for a thread that is moved to another CPU between store and
+//! fence: the kernel's context switch executes locked instructions, which order write-backs and
+//! non-temporal stores as SFENCE does.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
@@ -12,14 +12,14 @@ use std::arch::x86_64::{__cpuid, __cpuid_count};
 use super::steps::Processor;
 use crate::nvram::line::{LINE_BYTES, WORD_BYTES};
 
-/// How a line is written back, best first.
+/// The instructions that write a line back, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriteBack {
     /// CLWB: the line stays in the cache.
     Keep,
     /// CLFLUSHOPT: the line leaves the cache.
     Evict,
-    /// CLFLUSH: as CLFLUSHOPT, one after the other. Every x86-64 has it.
+    /// CLFLUSH: like CLFLUSHOPT, but one line after the other. Every x86-64 processor has it.
     EvictInOrder,
 }
 
@@ -158,7 +158,7 @@ mod tests {
     #[repr(align(64))]
     struct Lines([u8; 2 * LINE_BYTES]);
 
-    /// Those ways of writing back that this processor has.
+    /// The ways of writing back that this processor has.
     fn available() -> impl Iterator<Item = WriteBack> {
         let best = Native::detect().write_back;
         let all = [WriteBack::Keep, WriteBack::Evict, WriteBack::EvictInOrder];
