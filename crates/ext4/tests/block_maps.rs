@@ -1,5 +1,6 @@
-//! Inodes that map their blocks as ext2 and ext3 did: read as they are, shortened as they are, and given a tree of
-//! extents before they grow. The kernel writes such files and reads them back; e2fsck judges the volume.
+//! Inodes that map their blocks as ext2 and ext3 did. They are read and shortened as they are, and
+//! get an extent tree before they grow. The kernel writes such files and reads them back; e2fsck
+//! checks the volume.
 
 mod common;
 

@@ -26,8 +26,8 @@ fn exercise(device: Arc<MemoryDevice>, read_only: bool) -> onejournal_ext4::Resu
     volume.close()
 }
 
-/// Byte ranges that decide where everything lies: superblock, descriptors, the first inodes, the
-/// kernel's journal superblock, bitmaps.
+/// Byte ranges that decide where everything is stored: superblock, descriptors, the first inodes,
+/// the kernel's journal superblock, bitmaps.
 fn targets(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     let table = word(4096 + 8) * 4096;

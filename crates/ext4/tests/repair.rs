@@ -1,5 +1,5 @@
-//! Repairs of e2fsck that reach the volume through our journal, cut at every write: what is left is the
-//! volume as it was or repaired, and the next fsck can go on with it.
+//! Repairs of e2fsck that reach the volume through our journal, cut at every write. A cut leaves
+//! the volume as it was, or repaired, and the next fsck can continue.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! A run in a file, so that a failure can be replayed: one line of JSON, then the events and the bytes.
+//! Saves a run in a file, so that a failure can be replayed: one line of JSON, then the events and
+//! their bytes.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};

@@ -1,4 +1,4 @@
-//! The allocators from inside: operations on an image that `mke2fs` made and `e2fsck` judges.
+//! Tests of the allocators: operations on an image that `mke2fs` made and `e2fsck` checks.
 
 use std::process::Command;
 use std::sync::Arc;

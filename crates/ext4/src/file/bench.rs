@@ -1,5 +1,5 @@
-//! What the tests of file data stand on: an image that `mke2fs` made and `e2fsck` and `debugfs` judge,
-//! a model of a file in memory, and random operations on both.
+//! The base of the tests of file data: an image that `mke2fs` made and `e2fsck` and `debugfs`
+//! check, a model of a file in memory, and random operations on both.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::{Allocate, DataMode, Error, InodeNo, OpenOptions, Result, SeekTo, Tim
 pub(crate) const BLOCK: u64 = 4096;
 pub(super) const MODES: [DataMode; 7] = DataMode::ALL;
 
-/// Groups of 1 MiB, so that a file lies in many; nothing has a checksum.
+/// Groups of 1 MiB, so that a file is in many groups. Nothing has a checksum.
 pub(super) const SMALL_GROUPS: [&str; 6] =
     ["-g", "256", "-O", "^metadata_csum,^64bit,^flex_bg,^resize_inode", "-N", "1024"];
 
@@ -107,7 +107,7 @@ fn ino_of(image: &std::path::Path, at: usize) -> InodeNo {
     InodeNo(number.parse().expect("a number"))
 }
 
-/// A file as it should be: its bytes, and for each allocated block whether it was written.
+/// The expected file: its bytes, and for each allocated block whether it was written.
 #[derive(Default, Clone)]
 pub(super) struct Model {
     pub(crate) bytes: Vec<u8>,

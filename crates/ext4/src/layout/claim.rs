@@ -1,5 +1,6 @@
-//! The claim: who has the volume open. In what the kernel calls padding of the superblock of its
-//! journal (JBD2), before [`super::jbd2::ExternalJournalField`] and in the same 512 bytes. Big endian.
+//! The claim, which says who has the volume open. It is stored in padding of the superblock of the
+//! kernel's journal (JBD2), before [`super::jbd2::ExternalJournalField`] and in the same 512 bytes.
+//! Big endian.
 
 use std::mem::offset_of;
 
@@ -11,46 +12,46 @@ pub const JBD2_CLAIM: [u8; 4] = *b"OJCL";
 /// Length of a host name; a longer one is cut.
 pub const HOST_NAME_BYTES: usize = 40;
 
-/// A claim as it is stored. Zeros: there is none.
+/// A claim as it is stored. Zeros: there is no claim.
 #[derive(Debug, Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ClaimField {
     /// [`JBD2_CLAIM`].
     pub magic: [u8; 4],
-    /// CRC32C of what follows: the superblock itself need not have a checksum.
+    /// CRC32C of the following fields: the superblock itself need not have a checksum.
     pub checksum: U32,
     /// The machine; zeros: unknown.
     pub machine_id: [u8; 16],
     /// Its boot; zeros: unknown.
     pub boot_id: [u8; 16],
-    /// Number of the process, where it runs; for messages.
+    /// Number of the process in its namespace, for messages.
     pub process: U32,
-    /// Seconds from one heartbeat to the next; 0: there are none.
+    /// Seconds from one heartbeat to the next; 0: no heartbeats.
     pub heartbeat_s: U32,
-    /// The name under which the process can be seen to live, in that boot.
+    /// The name of the process's sign of life, in that boot.
     pub living: U64,
     /// When it was claimed, in seconds since 1970; for messages.
     pub claimed_s: U64,
     /// Counts heartbeats.
     pub sequence: U64,
-    /// Host name, UTF-8, zeros behind it; for messages.
+    /// Host name, UTF-8, filled up with zeros; for messages.
     pub host_name: [u8; HOST_NAME_BYTES],
 }
 
 const _: () = assert!(size_of::<ClaimField>() == 112);
 
-/// Who has a volume open, or had it when it was not closed.
+/// The user that has a volume open, or had it open and did not close it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The machine; zeros: unknown.
     pub machine_id: [u8; 16],
     /// Its boot; zeros: unknown.
     pub boot_id: [u8; 16],
-    /// Number of the process, where it runs.
+    /// Number of the process in its namespace.
     pub process: u32,
-    /// Seconds from one heartbeat to the next; 0: there are none.
+    /// Seconds from one heartbeat to the next; 0: no heartbeats.
     pub heartbeat_s: u32,
-    /// The name under which the process can be seen to live, in that boot.
+    /// The name of the process's sign of life, in that boot.
     pub living: u64,
     /// When it was claimed, in seconds since 1970.
     pub claimed_s: u64,
@@ -86,7 +87,7 @@ impl ClaimField {
         field
     }
 
-    /// The claim. `Err`: neither a claim nor nothing.
+    /// The claim. `Err`: the bytes are neither a claim nor zeros.
     #[allow(clippy::result_unit_err)] // there is nothing more to tell
     pub fn claim(&self) -> Result<Option<Claim>, ()> {
         if *self == ClaimField::new(None) {

@@ -1,7 +1,7 @@
 //! The superblock of the kernel's journal (JBD2): the first 1024 bytes of the journal inode.
 //!
-//! Only as much as is needed to tell that the kernel's journal is empty, and to put our feature bit
-//! into it. All fields are big endian.
+//! Contains only what is needed to see that the kernel's journal is empty, to set our feature bit,
+//! and to store claim and external journal. All fields are big endian.
 
 use std::mem::offset_of;
 
@@ -21,15 +21,16 @@ pub const JBD2_SUPERBLOCK_V2: u32 = 4;
 pub const JBD2_KNOWN_INCOMPAT: u32 = 0x3F;
 /// Incompatible features under which the superblock has a checksum (v2 and v3).
 pub const JBD2_CSUM: u32 = 0x18;
-/// Our feature bit: an incompatible feature unknown to kernel and e2fsck. While it is set the area
-/// holds a journal of ours that may not be empty. (The ext4 superblock has such a bit too.)
+/// Our feature bit: an incompatible feature that the kernel and e2fsck do not know. While it is
+/// set, the area holds a journal of ours that may not be empty. (The ext4 superblock has such a
+/// bit, too.)
 pub const JBD2_ONEJOURNAL: u32 = 0x4000_0000;
 
 /// Start of [`ExternalJournalField`].
 pub const JBD2_EXTERNAL_JOURNAL: [u8; 4] = *b"OJEX";
 
-/// In what the kernel calls padding, while the volume is not closed: our journal is not here, but
-/// on a medium of its own. Zeros: it is here.
+/// Names the external journal while the volume is not closed. Stored in bytes that the kernel calls
+/// padding. Zeros: the journal is in the journal inode.
 #[derive(Debug, Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ExternalJournalField {
@@ -37,24 +38,26 @@ pub struct ExternalJournalField {
     pub magic: [u8; 4],
     /// Zero.
     pub reserved: U32,
-    /// CRC32C of what follows: the superblock itself need not have a checksum.
+    /// CRC32C of the following fields: the superblock itself need not have a checksum.
     pub checksum: U32,
     /// UUID of the journal, as in its label.
     pub journal_uuid: [u8; 16],
     /// The journal's incarnation.
     pub incarnation: U64,
-    /// The incarnation that it gets or has got; the same as `incarnation` when it has begun.
+    /// The incarnation that the journal will begin or has begun. Equal to `incarnation` after it
+    /// has begun.
     pub next_incarnation: U64,
 }
 
-/// A journal on a medium of its own, as the volume that was not closed knows it.
+/// An external journal, as a volume that was not closed records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExternalJournal {
     /// UUID of the journal, as in its label.
     pub journal_uuid: [u8; 16],
     /// The journal's incarnation.
     pub incarnation: u64,
-    /// The incarnation that it gets or has got; the same as `incarnation` when it has begun.
+    /// The incarnation that the journal will begin or has begun. Equal to `incarnation` after it
+    /// has begun.
     pub next_incarnation: u64,
 }
 
@@ -116,21 +119,21 @@ impl ExternalJournalField {
 }
 
 impl Jbd2SuperBlock {
-    /// Is our feature bit set?
+    /// Whether our feature bit is set.
     pub fn has_our_feature_bit(&self) -> bool {
         self.s_feature_incompat.get() & JBD2_ONEJOURNAL != 0
     }
 
-    /// Sets or removes our feature bit, and brings the checksum up to date. Both lie in the first 512
-    /// bytes, so that one sector decides.
+    /// Sets or clears our feature bit, and updates the checksum. Both are in the first 512 bytes,
+    /// so a torn write cannot change only one of them.
     pub fn set_our_feature_bit(&mut self, is_set: bool) {
         let others = self.s_feature_incompat.get() & !JBD2_ONEJOURNAL;
         self.s_feature_incompat.set(if is_set { others | JBD2_ONEJOURNAL } else { others });
         self.seal();
     }
 
-    /// Our journal if it is on a medium of its own. Only of meaning on a volume with a feature bit of ours.
-    /// `Err`: neither a journal nor nothing.
+    /// The external journal, if there is one. Valid only on a volume with one of our feature bits.
+    /// `Err`: the field is neither valid nor zeros.
     #[allow(clippy::result_unit_err)] // there is nothing more to tell
     pub fn external_journal(&self) -> Result<Option<ExternalJournal>, ()> {
         let external_journal = ExternalJournal {
@@ -147,14 +150,14 @@ impl Jbd2SuperBlock {
         }
     }
 
-    /// Notes which journal is ours, if it is on a medium of its own, and brings the checksum up to
-    /// date. All in the first 512 bytes.
+    /// Records the external journal, or that there is none, and updates the checksum. Changes only
+    /// the first 512 bytes.
     pub fn set_external_journal(&mut self, external_journal: Option<ExternalJournal>) {
         self.external_journal = ExternalJournalField::new(external_journal);
         self.seal();
     }
 
-    /// Notes who has the volume open, and brings the checksum up to date. All in the first 512 bytes.
+    /// Records who has the volume open, and updates the checksum. Changes only the first 512 bytes.
     pub fn set_claim(&mut self, claim: Option<&Claim>) {
         self.claim = ClaimField::new(claim);
         self.seal();
@@ -166,12 +169,12 @@ impl Jbd2SuperBlock {
         }
     }
 
-    /// Does this superblock have a checksum?
+    /// Whether this superblock has a checksum.
     pub fn has_checksum(&self) -> bool {
         self.s_feature_incompat.get() & JBD2_CSUM != 0
     }
 
-    /// CRC32C of the superblock, its checksum field taken as zero.
+    /// CRC32C of the superblock, with its checksum field taken as zero.
     pub fn checksum(&self) -> u32 {
         let mut copy = self.clone();
         copy.s_checksum.set(0);

@@ -1,5 +1,6 @@
-//! The journal area: the blocks of the ext4 journal inode. The first holds the superblock of the
-//! kernel's journal and stays; the engine lives in the others while the kernel's journal is empty.
+//! The journal area: the blocks of the ext4 journal inode. The first block holds the superblock of
+//! the kernel's journal and is kept. The engine uses the others while the kernel's journal is
+//! empty.
 
 use std::ops::Range;
 
@@ -17,17 +18,17 @@ use crate::layout::jbd2::{
 use crate::layout::superblock::SuperBlock;
 use crate::{Error, InodeNo, Result};
 
-/// Where the journal lies, and what the kernel's superblock of it says.
+/// The place of the journal, and what the JBD2 superblock says.
 pub(super) struct JournalArea {
     /// The block with the JBD2 superblock.
     pub(crate) jbd2_block: HomeBlock,
     /// The other blocks, as runs of block numbers.
     pub(crate) runs: Vec<Range<u64>>,
-    /// Is one of our feature bits set?
+    /// Whether one of our feature bits is set.
     pub(super) has_our_bits: bool,
-    /// Who has the volume open, or had; `Err`: that cannot be read.
+    /// Who has the volume open, or had it open; `Err`: the claim cannot be read.
     pub(crate) claim: std::result::Result<Option<Claim>, ()>,
-    /// Our journal if it is on a medium of its own; only on a volume with our feature bits.
+    /// The external journal, if there is one. Only on a volume with our feature bits.
     pub(crate) external_journal: Option<ExternalJournal>,
 }
 
@@ -76,7 +77,7 @@ impl JournalArea {
         journal::Space::new(device, extents)
     }
 
-    /// Every block of the journal, that of its superblock too.
+    /// Every block of the journal, including the one with its superblock.
     pub(super) fn all_runs(&self) -> Vec<Range<u64>> {
         let mut all = self.runs.clone();
         all.push(self.jbd2_block.0..self.jbd2_block.0 + 1);
@@ -87,7 +88,7 @@ impl JournalArea {
 /// Blocks for records in the smallest journal that the kernel takes.
 const JBD2_MIN_BLOCKS: u64 = 1024;
 
-/// The kernel refuses a journal that says it is longer than its file, or that has too few blocks.
+/// The kernel refuses a journal that claims to be longer than its file, or that has too few blocks.
 fn check_length(jbd2: &Jbd2SuperBlock, file_blocks: u64) -> Result<()> {
     let (length, first) = (u64::from(jbd2.s_maxlen.get()), u64::from(jbd2.s_first.get()));
     let wrong = if length > file_blocks {

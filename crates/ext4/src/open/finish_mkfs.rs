@@ -1,8 +1,9 @@
-//! The end of `onejournal mkfs`: mke2fs writes in no order that survives a power cut, so its superblock may
-//! be durable when other metadata are not.
+//! The end of `onejournal mkfs`. mke2fs writes in no order that survives a power cut, so its
+//! superblock may be durable before other metadata are.
 //!
-//! It makes a volume that says so ([`MKFS_UNDER_WAY`]) and is refused. When mke2fs has ended, and what it
-//! wrote is durable, this is taken back: in the copies of the superblock, then in the superblock itself.
+//! So mke2fs makes a volume that is marked as unfinished ([`MKFS_UNDER_WAY`]), which is refused.
+//! When mke2fs has ended and everything is durable, the mark is removed: from the copies of the
+//! superblock, then from the superblock itself.
 
 use device::BlockDevice;
 use journal::JournalError;
@@ -14,14 +15,14 @@ use crate::facts::{Checksums, Geometry};
 use crate::layout::superblock::{MKFS_UNDER_WAY, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, SuperBlock};
 use crate::{Error, Result};
 
-/// Was `mkfs` of what is on the device cut before its end?
+/// Whether `mkfs` of the volume on the device was cut before its end.
 pub fn is_mkfs_under_way(device: &dyn BlockDevice) -> Result<bool> {
     let superblock = read_superblock(device)?.superblock;
     let is_volume = superblock.s_magic.get() == SUPERBLOCK_MAGIC;
     Ok(is_volume && superblock.s_last_mounted == MKFS_UNDER_WAY)
 }
 
-/// Makes what mke2fs has made with [`MKFS_UNDER_WAY`] a volume.
+/// Completes the volume that mke2fs has made with [`MKFS_UNDER_WAY`].
 pub fn finish_mkfs(device: &dyn BlockDevice) -> Result<()> {
     if !is_mkfs_under_way(device)? {
         return Err(Error::corrupt("s_last_mounted", "a new superblock"));
@@ -36,7 +37,7 @@ pub fn finish_mkfs(device: &dyn BlockDevice) -> Result<()> {
     change_superblock(device, |superblock| superblock.s_last_mounted = [0; 64])
 }
 
-/// A copy begins its group.
+/// Removes the mark from a copy of the superblock, which is at the start of its group.
 fn finish_copy(device: &dyn BlockDevice, geometry: &Geometry, group: u32) -> Result<()> {
     let home = geometry.first_block(group);
     let mut block = read_block(device, home)?;

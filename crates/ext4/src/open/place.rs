@@ -1,4 +1,4 @@
-//! Where the engine's journal of a volume lies: in the journal inode, or on a medium of its own.
+//! The place of a volume's journal: in the journal inode, or on a medium of its own.
 //!
 //! | the volume | medium given | |
 //! |---|---|---|
@@ -21,8 +21,7 @@ use crate::{Error, Result};
 /// The place of a journal.
 pub(crate) struct JournalPlace {
     pub(crate) space: Space,
-    /// UUID of the journal if it is on a medium of its own, and the incarnation that it is in if it has
-    /// begun one.
+    /// UUID of the external journal, if there is one, and its incarnation if it has begun one.
     pub(crate) external_journal: Option<([u8; 16], Option<u64>)>,
 }
 
@@ -60,7 +59,8 @@ pub(super) fn to_recover(found: &FoundVolume, given: Option<&Medium>) -> Result<
     }
 }
 
-/// The journal is in the incarnation in which the volume has it: neither is a copy from another time.
+/// Checks that the journal is in the incarnation that the volume records. Otherwise one of them is
+/// a copy from another time.
 fn check_incarnation(header: &Header, noted: &ExternalJournal) -> Result<()> {
     if header.is_of_incarnation(noted.incarnation)
         || header.is_of_incarnation(noted.next_incarnation)
@@ -76,7 +76,7 @@ fn check_incarnation(header: &Header, noted: &ExternalJournal) -> Result<()> {
     )))
 }
 
-/// The journal that the volume gets now; it has been recovered if that was needed.
+/// The journal that the volume uses from now on. It has been recovered if that was necessary.
 pub(super) fn to_use(found: &FoundVolume, options: &OpenOptions) -> Result<JournalPlace> {
     let Some(medium) = &options.journal else {
         let space = found.area.space(found.raw.device.clone())?;
@@ -97,8 +97,9 @@ pub(super) fn to_use(found: &FoundVolume, options: &OpenOptions) -> Result<Journ
     })
 }
 
-/// The volume was closed, or has been recovered: history that this journal still holds is that of
-/// a copy of the volume, and would be lost. Returns the incarnation of the journal.
+/// Checks that this journal holds no history. The volume was closed or has been recovered, so such
+/// history would belong to a copy of the volume, and would be lost. Returns the incarnation of the
+/// journal.
 fn check_nothing_left(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<u64>> {
     let scan = match journal::scan(&space_of(medium)?, volume_uuid) {
         Ok(scan) => scan,
@@ -116,7 +117,7 @@ fn check_nothing_left(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<
     ))
 }
 
-/// The journal as it is, to be looked at only.
+/// The journal as it is, for reading only.
 pub(super) fn to_look_at(found: &FoundVolume, given: Option<&Medium>) -> Result<Space> {
     match given {
         Some(medium) if found.area.external_journal.is_none() => {
