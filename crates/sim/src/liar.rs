@@ -1,11 +1,11 @@
-//! Media that lie: what crash enumeration must find out.
+//! Media that break their promises. Crash enumeration must notice that.
 
 use std::sync::Arc;
 
 use device::{BlockDevice, Durability, Nvram, Result};
 use onejournal_testing::{SimDevice, SimNvram};
 
-/// What it lies about.
+/// The broken promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lie {
     /// Flushes do nothing.
@@ -14,14 +14,14 @@ pub enum Lie {
     DurableWriteCached,
 }
 
-/// A simulated device behind a controller that lies.
+/// A simulated device with a controller that breaks a promise.
 pub struct Liar {
     device: Arc<SimDevice>,
     lie: Lie,
 }
 
 impl Liar {
-    /// Puts the liar in front of `device`.
+    /// Puts the controller in front of `device`.
     pub fn wrap(device: Arc<SimDevice>, lie: Lie) -> Arc<dyn BlockDevice> {
         Arc::new(Liar { device, lie })
     }
