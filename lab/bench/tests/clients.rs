@@ -1,4 +1,4 @@
-//! The workloads as programs, on an ordinary directory: what they print is what they did.
+//! The workloads as programs, on an ordinary directory: their output must agree with what they did.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ fn output(arguments: &[&str], dir: &Path) -> Output {
     Command::new(PROGRAM).args(arguments).arg(dir).output().unwrap()
 }
 
-/// Runs a client on a directory; what it printed, if it is JSON.
+/// Runs a client on a directory. Returns its output, if it is JSON.
 #[track_caller]
 fn run(arguments: &[&str], dir: &Path) -> Value {
     let output = output(arguments, dir);
@@ -147,7 +147,7 @@ fn an_unknown_trace_names_those_there_are() {
     assert!(message.contains("no built-in trace (mariadb-commit1, mariadb-commit2"), "{message}");
 }
 
-/// A program that answers lines, ended with its input.
+/// A program that answers lines, and ends with its input.
 struct Lines {
     child: Child,
     output: BufReader<ChildStdout>,

@@ -36,7 +36,7 @@ const SIZE_MIB: u32 = 384;
 const JOURNAL_MODES: [(&str, &str); 2] = [("WAL", "WAL"), ("DELETE", "rollback journal")];
 const OURS: [&str; 3] =
     ["OneJournal", "OneJournal, SQLite extension", "OneJournal, writeback_cache"];
-/// Lines that a client does in a turn when a line is one operation.
+/// Lines that a client performs in a turn, if a line is one operation.
 const GROUP: usize = 10;
 
 /// Transactions of one size in a round.
