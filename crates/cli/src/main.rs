@@ -192,7 +192,7 @@ struct FsckArgs {
     /// Answer yes to all questions of e2fsck (default: repair only what is safe)
     #[arg(short = 'y', conflicts_with = "dry_run")]
     yes: bool,
-    /// Where the journal is damaged, give up the history behind the damage
+    /// Where the journal is damaged, give up the history after the damage
     #[arg(long, conflicts_with = "dry_run")]
     discard_damaged: bool,
     /// The journal, if the volume was mounted with -o journal=PATH

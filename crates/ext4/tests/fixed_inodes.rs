@@ -117,7 +117,7 @@ fn each_field(bytes: &[u8], what: &str, start: usize, fields: &[Field], cases: &
     }
 }
 
-/// Whole inodes: cleared (`debugfs clri`), all ones, one in the place of the other; and extents that lie
+/// Whole inodes: cleared (`debugfs clri`), all ones, one in the place of the other; and extents that are
 /// on metadata.
 fn whole_inodes(bytes: &[u8], at: &Places, cases: &mut Vec<Case>) {
     let mut add = |what: &str, damage: Damage| cases.push((what.to_string(), damage));

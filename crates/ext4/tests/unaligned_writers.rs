@@ -30,7 +30,7 @@ fn open(device: Arc<SimDevice>, data_mode: DataMode) -> Volume {
     Volume::open(device, OpenOptions { data_mode, ..options() }).unwrap()
 }
 
-/// Writes records into its own slots, which lie between those of the others, until it is told to stop.
+/// Writes records into its own slots, which are between those of the others, until it is told to stop.
 fn write_records(volume: &Volume, ino: InodeNo, writer: usize, how: &How, run: &Run) {
     let mut number = 1;
     while !run.is_over.load(Ordering::Relaxed) {

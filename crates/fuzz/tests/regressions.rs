@@ -8,7 +8,7 @@ use onejournal_fuzz::Target;
 fn regression_a_difference_without_its_base_is_refused() {
     for kind in 0..3 {
         for salt in 0..8 {
-            // The second record of the codec xor-lzo, alone, and behind a list of runs.
+            // The second record of the codec xor-lzo, alone, and after a list of runs.
             let head = [0, salt, kind, 1, 5, 0];
             let runs = [31, 0, 1, 0, 0, 3, 4, 4, 101, 1, 7, 0];
             Target::JournalReader.run(&[&head[..], &[13, 0]].concat());

@@ -17,7 +17,7 @@ const HOME_BYTES: u64 = HOME_BLOCKS * BLOCK_BYTES as u64;
 /// Number of the disk that partitions are of.
 const DISK: u64 = 8;
 
-/// Home blocks, and the journal behind them.
+/// Home blocks, and the journal after them.
 struct Machine {
     disk: Arc<Gated>,
     home: Arc<dyn BlockDevice>,

@@ -54,7 +54,7 @@ pub enum LogError {
     /// The file system of the log is full. Nothing was written, and the stream goes on.
     #[error("{0}. Nothing is lost: free some space and try again")]
     NoRoom(String),
-    /// The stream holds something damaged, with valid records behind it.
+    /// The stream holds something damaged, with valid records after it.
     #[error("stream {stream} is damaged at {at}: {what}")]
     Damaged {
         /// The stream's name.

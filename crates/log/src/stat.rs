@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct LogStat {
     /// What a synced append survives: `power`, `reboot` or `process`.
     pub durability: &'static str,
-    /// Whether lanes lie on NVRAM.
+    /// Whether lanes are on NVRAM.
     pub is_nvram: bool,
     /// Size of the pool in bytes.
     pub pool_bytes: u64,

@@ -62,7 +62,7 @@ impl JournalOn {
 /// The place of a journal, and its encoding of deltas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalKind {
-    /// Where it lies.
+    /// Where it is.
     pub on: JournalOn,
     /// How deltas are encoded.
     pub codec: DeltaCodec,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use device::sync::Mutex;
 
-/// What is open, by path. A forked process begins anew: what it has a copy of is its parent's.
+/// What is open, by path. A forked process begins again: what it has a copy of is its parent's.
 pub struct Known<V>(Mutex<Option<Of<V>>>);
 
 struct Of<V> {

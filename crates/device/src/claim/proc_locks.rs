@@ -19,7 +19,7 @@ pub(crate) struct Lock {
 impl Lock {
     pub(crate) fn parse(line: &str) -> Option<Lock> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        // A process that waits for a lock stands behind the holder, with an arrow.
+        // A process that waits for a lock stands after the holder, with an arrow.
         let [_, kind, _, access, _, place, start, end] = words[..] else { return None };
         let mut numbers = place.splitn(3, ':');
         let mut hex = || u32::from_str_radix(numbers.next()?, 16).ok();

@@ -41,7 +41,7 @@ pub(crate) struct Claimed {
     pub(crate) fd: OwnedFd,
     /// Holds the `O_EXCL` claim on a block device that is opened for writing.
     pub(crate) exclusive: Option<OwnedFd>,
-    /// Holds the lock on the file behind a loop device, where that can be opened.
+    /// Holds the lock on the backing file of a loop device, if that can be opened.
     pub(crate) locked: Option<OwnedFd>,
     /// The backing file, and the offset at which the disk begins in it, in bytes.
     pub(crate) behind: Option<(OwnedFd, u64)>,

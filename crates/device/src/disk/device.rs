@@ -52,7 +52,7 @@ pub struct Disk {
     caches: Vec<u64>,
     /// On a block device that is opened for writing: the claim against the kernel's own users.
     exclusive: Mutex<Option<OwnedFd>>,
-    /// Holds the lock on the file behind a loop device.
+    /// Holds the lock on the backing file of a loop device.
     _locked: Option<OwnedFd>,
     /// For a block device, if io_uring is allowed.
     rings: Option<RingPool>,

@@ -124,7 +124,7 @@ impl Mapping {
     /// The address of the byte at `offset`. Panics after the end.
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset <= self.len_bytes, "outside of the mapping");
-        // SAFETY: the result lies in the mapping, or one behind its end.
+        // SAFETY: the result is in the mapping, or one after its end.
         unsafe { self.start.add(offset) }
     }
 }

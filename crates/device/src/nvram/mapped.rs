@@ -238,7 +238,7 @@ impl Nvram for MappedNvram {
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let from = self.span(Operation::Read, offset, buf.len())?;
-        // SAFETY: the span lies in the mapping, which is readable and lives as long as `self`;
+        // SAFETY: the span is in the mapping, which is readable and lives as long as `self`;
         // no reference to mapped memory is ever made.
         unsafe { self.processor.load(from, buf) }
         self.check(Operation::Read, offset, buf.len())

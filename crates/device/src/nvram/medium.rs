@@ -150,7 +150,7 @@ impl Promise {
                 Err(refused(path, ErrorKind::InvalidInput, why))
             }
             (None, Some(assured), _) => Ok(assured),
-            // Nothing will be stored: the least is no lie.
+            // Nothing will be stored, so the weakest class is right.
             (None, None, Access::ReadOnly) => Ok(Durability::Process),
             (None, None, Access::ReadWrite) => {
                 Err(refused(path, ErrorKind::InvalidInput, format!("this {why}")))

@@ -23,7 +23,7 @@ pub(super) const STREAM_FROM_BYTES: usize = 512;
 pub(super) unsafe fn store_cached(processor: &impl Processor, to: *mut u8, pieces: &[&[u8]]) {
     let mut at = to;
     for piece in pieces {
-        // SAFETY: the pieces before and this one lie in the span.
+        // SAFETY: the pieces before and this one are in the span.
         unsafe {
             processor.store(at, piece);
             at = at.add(piece.len());
@@ -44,7 +44,7 @@ unsafe fn write_back(processor: &impl Processor, from: *const u8, len_bytes: usi
     let before = from.addr() % LINE_BYTES;
     let first = from.wrapping_sub(before);
     for distance in (0..before + len_bytes).step_by(LINE_BYTES) {
-        // SAFETY: the line has a byte of the span, and no line lies on two pages.
+        // SAFETY: the line has a byte of the span, and no line is on two pages.
         unsafe { processor.write_back(first.wrapping_add(distance)) }
     }
 }
@@ -85,7 +85,7 @@ impl<P: Processor> Streamer<'_, P> {
                 && let Some((line, rest)) = bytes.split_first_chunk()
             {
                 // SAFETY: nothing is staged, because a line ends here and full lines were
-                // emitted; so `at` is the start of a line, which lies in the span.
+                // emitted; so `at` is the start of a line, which is in the span.
                 unsafe {
                     self.processor.stream_line(self.at, line);
                     self.at = self.at.add(LINE_BYTES);

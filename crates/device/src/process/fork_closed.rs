@@ -34,7 +34,7 @@ unsafe extern "C" fn close_in_child() {
         let file = open.swap(NONE, Ordering::Relaxed);
         if file != NONE {
             // SAFETY: a descriptor that a `ForkClosed` had when the process was forked, which closes it no more.
-            // close(2) may be called behind a fork of a process with threads.
+            // close(2) may be called after a fork of a process with threads.
             unsafe { close(file) };
         }
     }

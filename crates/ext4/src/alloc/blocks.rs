@@ -137,7 +137,7 @@ impl Op<'_> {
         let window = first..first + u64::from(volume.facts.geometry.blocks_in_group(group));
         let mut usable = bits.clone();
         let mut hide = |range: Range<u64>| {
-            // Both ends lie in the group.
+            // Both ends are in the group.
             let range = (range.start - first) as u32..(range.end - first) as u32;
             bitmap::fill(Arc::make_mut(&mut usable), range, true);
         };
@@ -179,7 +179,7 @@ impl Op<'_> {
             let group = volume.facts.geometry.group_of_block(HomeBlock(at));
             let first = volume.facts.geometry.first_block(group).0;
             let stop = end.min(first + u64::from(volume.facts.geometry.blocks_in_group(group)));
-            // Both ends lie in the group.
+            // Both ends are in the group.
             self.free_in_group(group, (at - first) as u32..(stop - first) as u32)?;
             at = stop;
         }
@@ -231,7 +231,7 @@ impl Op<'_> {
         for range in fixed_ranges(self, group)?.iter() {
             let part = range.start.max(first)..range.end.min(first + u64::from(size));
             if part.start < part.end {
-                // Both ends lie in the group.
+                // Both ends are in the group.
                 let part = (part.start - first) as u32..(part.end - first) as u32;
                 bitmap::fill(&mut bits, part, true);
             }

@@ -120,7 +120,7 @@ fn allocations_follow_their_goal() {
     let (first, _) = take(HomeBlock(3 * 2048), 10);
     let (second, count) = take(HomeBlock(first.0 + 10), 20);
     assert_eq!((second.0, count), (first.0 + 10, 20));
-    // A goal in use: the next free run behind it.
+    // A goal in use: the next free run after it.
     assert_eq!(take(first, 5).0.0, second.0 + 20);
     // Long requests get one long run.
     assert_eq!(take(HomeBlock(5 * 2048), 1500).1, 1500);

@@ -30,7 +30,7 @@ impl Run {
         }
     }
 
-    /// The part of the run that lies in `start..end`, if any.
+    /// The part of the run that is in `start..end`, if any.
     fn overlap(&self, start: u64, end: u64) -> Option<Run> {
         let (from, to) = (start.max(u64::from(self.logical)), end.min(self.end()));
         (from < to).then(|| self.part(from, to))

@@ -50,7 +50,7 @@ fn the_block_in_which_a_file_ends_is_read_with_the_rest() {
     assert_eq!(volume.read(ino, 0, &mut out).expect("a read"), len);
     assert_eq!(device.counters().read_count - before, 1);
     assert!(out[..len].iter().all(|byte| *byte == 7) && out[len..].iter().all(|byte| *byte == 0));
-    // Where there is no room for it, nothing is written behind what was asked for.
+    // Where there is no room for it, nothing is written after what was asked for.
     assert_eq!(read_all(&volume, ino, len), vec![7; len]);
     volume.close().expect("a clean close");
 }

@@ -90,7 +90,7 @@ impl DirectoryId {
         })
     }
 
-    /// Whether it is the same one after a restart of the machine, which numbers devices anew.
+    /// Whether it is the same one after a restart of the machine, which numbers devices again.
     fn is_still(&self, other: &DirectoryId) -> bool {
         (self.inode, self.born_ns) == (other.inode, other.born_ns)
     }
@@ -298,7 +298,7 @@ pub(crate) fn nvram_of(
     if owner.boot == boot && owner.directory == directory {
         return Ok(own);
     }
-    // Devices are numbered anew by a restart, and by nothing else.
+    // Devices are numbered again by a restart, and by nothing else.
     if owner.boot != boot && owner.directory.is_still(&directory) {
         claim(&own)?;
         return Ok(own);

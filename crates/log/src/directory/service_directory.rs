@@ -9,7 +9,7 @@
 //!     incarnation           names this incarnation's shared memory (`incarnation`)
 //!     group.log             the group log, where lanes are ordinary memory
 //!     streams/NAME/         stream.json, log files, head
-//! /dev/shm/onejournal-ID/   log: path of DIR; control, lane-ID: words; chunk-NNNN unless they lie on NVRAM;
+//! /dev/shm/onejournal-ID/   log: path of DIR; control, lane-ID: words; chunk-NNNN unless they are on NVRAM;
 //!                           client-ID-LEASE: words of a client of the daemon, locked by it
 //! NVRAM/onejournal-UUID/    owner, chunk-NNNN
 //! ```
@@ -127,7 +127,7 @@ impl ServiceDirectory {
             None => {
                 let device = open_group(&root, settings.group_bytes, may_hold)?;
                 if !is_new && newest_header(&device)?.is_none() {
-                    // It was made anew. The lanes hold all records that are not drained.
+                    // It was made again. The lanes hold all records that are not drained.
                     control.mark_group_unsure();
                 }
                 Some(device)
@@ -179,7 +179,7 @@ impl ServiceDirectory {
             rustix::fs::flock(&self.slot, FlockOperation::Unlock)
                 .map_err(|e| within(&self.root, "clients")(e.into()))?;
             remove_memory(&self.memory)?;
-            // What was not given of the last hour is given by the next one. Behind the memory, which holds the limit
+            // What was not given of the last hour is given by the next one. After the memory, which holds the limit
             // that those who use it go by.
             let base = control.usn_base();
             let limit = control.usn_limit();

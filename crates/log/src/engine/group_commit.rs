@@ -260,7 +260,7 @@ impl Service {
         quarantine::quarantine(&*self.host.store(&lane.name)?, lane.identity(), &[&piece])
     }
 
-    /// Drains all that the group log holds, and begins it anew.
+    /// Drains all that the group log holds, and begins it again.
     pub(crate) fn empty_group(&self) -> Result<()> {
         let Some(device) = self.host.group() else { return Ok(()) };
         let mut stall = StallTimeout::new(self.stall_limit(), self.group_progress());

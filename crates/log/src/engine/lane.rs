@@ -61,7 +61,7 @@ impl Lane {
         self.meta.identity()
     }
 
-    /// Behind the last record that is durable, and that readers may see.
+    /// After the last record that is durable, and that readers may see.
     pub(crate) fn durable(&self) -> u64 {
         match self.host.nvram() {
             Some(_) => {

@@ -77,7 +77,7 @@ impl Service {
         if let Ok(header) = remote.header() {
             lane.words.set_header(&header);
         }
-        // Its chunks hold what it may have stored behind its end.
+        // Its chunks hold what it may have stored after its end.
         lane.words.set_suspect(true);
         lane.words.end_remote();
         remote.remove();
@@ -92,7 +92,7 @@ impl Service {
     }
 
     /// Allocates the client that has the lease a chunk for span `ordinal`: the one that it has for it
-    /// already, or one for the span behind its last.
+    /// already, or one for the span after its last.
     pub(crate) fn allocate_for_client(&self, lane: &Lane, ordinal: u64) -> Result<usize> {
         lane.check()?;
         lane.pull().inspect_err(|e| lane.abort_after(e))?;
@@ -102,7 +102,7 @@ impl Service {
         let next = self.next_ordinal(lane);
         if ordinal > next {
             // The daemon before this one freed the chunks between, and died before it could say that the
-            // pool is full: the append begins anew.
+            // pool is full: the append begins again.
             let pool_bytes = self.host.settings().pool_bytes();
             return Err(LogError::Full { pool_bytes, waited_ms: 0 });
         }

@@ -44,7 +44,7 @@ impl Service {
         Ok(RecordBatch { records: found, next: records.position() })
     }
 
-    /// Gives up what is damaged of a stream and all behind it; where it ends now.
+    /// Gives up what is damaged of a stream and all after it; where it ends now.
     pub(crate) fn discard_damaged(&self, name: &StreamName, meta: &StreamMeta) -> Result<Lsn> {
         let lane = match self.open_lane(StreamId(meta.id)) {
             Some(lane) => lane,
@@ -93,7 +93,7 @@ impl Service {
         })
     }
 
-    /// Makes the lane end behind its last record that is whole.
+    /// Makes the lane end after its last record that is whole.
     fn recover_whole_records(&self, lane: &Arc<Lane>) -> Result<()> {
         let words = &lane.words;
         if let Some(remote) = lane.remote()? {

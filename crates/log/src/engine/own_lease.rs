@@ -91,7 +91,7 @@ impl Service {
         self.tidy(lane)
     }
 
-    /// What a dead writer stored behind its last published record was not acknowledged, and becomes zeros
+    /// What a dead writer stored after its last published record was not acknowledged, and becomes zeros
     /// again; a chunk that was being allocated or freed becomes free. The caller has the lease and
     /// is the drainer.
     pub(crate) fn tidy(&self, lane: &Lane) -> Result<()> {

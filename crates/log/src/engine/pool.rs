@@ -88,7 +88,7 @@ impl Service {
         Ok(())
     }
 
-    /// Takes a free chunk; rather one that the lessee had before, which need not be made anew.
+    /// Takes a free chunk; rather one that the lessee had before, which need not be made again.
     fn take_free_chunk(&self, lane: &Lane) -> Option<usize> {
         let stream = lane.identity().stream;
         let holder = lane.words.remote().unwrap_or(0);

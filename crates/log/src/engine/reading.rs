@@ -6,7 +6,7 @@ use crate::types::RecordBatch;
 use crate::{LogError, Lsn, Record, Result};
 
 impl Lane {
-    /// An error unless `at` lies between the first record that is kept and the end.
+    /// An error unless `at` is between the first record that is kept and the end.
     pub(crate) fn check_position(&self, at: Lsn) -> Result<()> {
         let (name, head) = (&self.name, Lsn(self.words.head()));
         let end = Lsn(self.durable());

@@ -126,7 +126,7 @@ impl Service {
         self.recover(lane, pieces, false)
     }
 
-    /// The same, giving up what is damaged in the last log file and behind it.
+    /// The same, giving up what is damaged in the last log file and after it.
     pub(crate) fn recover_discarding(&self, lane: &Arc<Lane>) -> Result<()> {
         self.recover(lane, &[], true)
     }
@@ -156,7 +156,7 @@ impl Service {
         let store = self.host.store(&lane.name)?;
         let quarantined = quarantine::read(&*store, lane.identity())?;
         let covers = covers(self, lane, pieces.iter().copied().chain(&quarantined))?;
-        // Else what lies in chunks would be missed.
+        // Else what is in chunks would be missed.
         words.check()?;
         let mut composite = Composite { segments, covers: &covers };
         let end_max = composite.end();
@@ -195,7 +195,7 @@ impl Service {
 
 impl Service {
     /// Chunks and pieces begin where the log files end, and there are not more than the pool has: what
-    /// lies beyond was never allocated, and would only have to be searched for damage.
+    /// is beyond was never allocated, and would only have to be searched for damage.
     fn check_reach(&self, lane: &Lane, stored: u64, end: u64) -> Result<()> {
         let settings = self.host.settings();
         let most = stored + settings.pool_bytes() + settings.group_bytes + settings.chunk_bytes;
@@ -248,7 +248,7 @@ struct Composite<'a> {
 }
 
 impl Composite<'_> {
-    /// Behind the last byte that anything holds.
+    /// After the last byte that anything holds.
     fn end(&self) -> u64 {
         let covered = self.covers.iter().map(|cover| cover.at + cover.bytes.len() as u64).max();
         self.segments.end().max(covered.unwrap_or(0))
@@ -289,7 +289,7 @@ impl Bytes for Composite<'_> {
     }
 }
 
-/// Writes the records that end behind `covered` to the log files, whole records at a time.
+/// Writes the records that end after `covered` to the log files, whole records at a time.
 ///
 /// What begins before the last bytes that nothing but the files holds stays in its file. A new file that had
 /// its header but not yet these records would hide them from the next recovery.

@@ -78,7 +78,7 @@ impl Writer {
         self.append_batch(allocator, &[payload])
     }
 
-    /// Appends records one behind the other, persisted together; where the last one begins. After a
+    /// Appends records one after the other, persisted together; where the last one begins. After a
     /// crash in the middle any number of the first ones may be there. Nothing is appended when
     /// this fails.
     pub(crate) fn append_batch(
@@ -122,7 +122,7 @@ impl Writer {
 
     /// Takes `count` USNs that follow each other; the first of them. Before anything is stored: a
     /// record that was stored when a later one of its batch found no USN could be found after a
-    /// crash, behind one that took its place.
+    /// crash, after one that took its place.
     fn take_usns(&mut self, allocator: &dyn ChunkAllocator, count: u64) -> Result<u64> {
         let now = self.words.usn_base().wrapping_add(clock::monotonic_ns());
         let first = now.max(self.last_usn.saturating_add(1));
@@ -164,7 +164,7 @@ impl Writer {
     }
 
     /// Stores a record; persistent when this returns if `persist` and the lane is on NVRAM. The
-    /// zeros behind the payload are there: nothing was stored behind the position yet.
+    /// zeros after the payload are there: nothing was stored after the position yet.
     fn store(&self, at: u64, header: &[u8], payload: &[u8], persist: bool) -> Result<()> {
         let first = self.chunks[0].ordinal;
         let mut rest = [header, payload];

@@ -135,7 +135,7 @@ pub(crate) fn parts(from: u64, len_bytes: usize, data_bytes: u64) -> impl Iterat
     })
 }
 
-/// A part of a span that lies in one chunk.
+/// A part of a span that is in one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) ordinal: u64,

@@ -12,7 +12,7 @@
 //! consecutive numbers. A piece consists of whole records.
 //!
 //! When the area is full, every stream is drained to its log files. Then a new header says that the
-//! next number begins at the front, and the area is used anew.
+//! next number begins at the front, and the area is used again.
 //!
 //! The salt of the header is in the CRC of all its entries, and is random for each incarnation of
 //! the service. So no byte of an earlier incarnation is taken for an entry. The step is the sector
@@ -57,7 +57,7 @@ pub(crate) struct RawEntry {
     pub(crate) crc: U32,
     pub(crate) salt: U64,
     pub(crate) sequence: U64,
-    /// Of the whole entry without the zeros behind it.
+    /// Of the whole entry without the zeros after it.
     pub(crate) len_bytes: U32,
     pub(crate) piece_count: U32,
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The CRC32C covers the stream's salt, the whole LSN, the header without the CRC, and the payload.
-//! So a record certifies itself: bytes that lie at another place, are left from a stream that was
+//! So a record certifies itself: bytes that are at another place, are left from a stream that was
 //! removed, or were stored in part, are no record.
 //!
 //! # Torn or damaged
@@ -15,7 +15,7 @@
 //! Recovery takes records up to the first bytes that are none. They are *torn* when nothing that
 //! was appended later can have been acknowledged, and *damaged* otherwise. A record that was
 //! appended when all before it was durable already does not carry the flag [`FOLLOWS_UNSYNCED`]:
-//! when such a record is found behind the bytes, they were durable once, and are damaged. A record
+//! when such a record is found after the bytes, they were durable once, and are damaged. A record
 //! with the flag proves nothing, because a crash keeps any subset of what was not synced.
 
 use zerocopy::little_endian::{U32, U64};

@@ -33,7 +33,7 @@ impl<'a, B: Bytes> Records<'a, B> {
         Lsn(self.at)
     }
 
-    /// `len_bytes` bytes at `at`, which must lie before the end.
+    /// `len_bytes` bytes at `at`, which must be before the end.
     fn bytes(&mut self, at: u64, len_bytes: usize) -> Result<&[u8]> {
         let window_end = self.window_at + self.window.len() as u64;
         if at < self.window_at || at + len_bytes as u64 > window_end {
@@ -70,18 +70,18 @@ impl<'a, B: Bytes> Records<'a, B> {
         Ok(found.map(|(lsn, header, bytes)| (lsn, header, &bytes[HEADER_BYTES..])))
     }
 
-    /// As [`Records::next`], with all of the record's bytes but the zeros behind them.
+    /// As [`Records::next`], with all of the record's bytes but the zeros after them.
     pub(crate) fn next_raw(&mut self) -> Result<Option<(Lsn, Header, &[u8])>> {
         let at = self.at;
         let Some((header, _)) = self.record_at(at)? else { return Ok(None) };
         self.at += header.record_bytes() as u64;
-        // The bytes of a record that was valid lie in the window still.
+        // The bytes of a record that was valid are in the window still.
         let bytes = self.bytes(at, HEADER_BYTES + header.payload_bytes)?;
         Ok(Some((Lsn(at), header, bytes)))
     }
 
     /// The next records, as many as are at hand and one at least: where they begin, and their bytes as they are stored,
-    /// zeros behind each record; `None`: what follows is none.
+    /// zeros after each record; `None`: what follows is none.
     pub(crate) fn next_run(&mut self) -> Result<Option<(Lsn, &[u8])>> {
         let begin = self.at;
         let Some((first, _)) = self.record_at(begin)? else { return Ok(None) };
@@ -112,7 +112,7 @@ impl<'a, B: Bytes> Records<'a, B> {
         Ok(last)
     }
 
-    /// The first valid record behind the position that proves that what lies between was durable
+    /// The first valid record after the position that proves that what is between was durable
     /// once.
     pub(crate) fn proof_of_damage(&mut self) -> Result<Option<Lsn>> {
         let mut at = self.at + ALIGN_BYTES as u64;

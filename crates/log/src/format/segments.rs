@@ -105,7 +105,7 @@ pub(crate) struct Segments {
 
 impl Segments {
     /// Opens the files in `store`. A last file that is all zeros is left out: its header was never durable, so
-    /// nothing was written behind it, and recovery removes it.
+    /// nothing was written after it, and recovery removes it.
     pub(crate) fn open(
         store: Arc<dyn FileStore>,
         identity: Identity,
@@ -125,7 +125,7 @@ impl Segments {
         Segments { store, identity, limit_bytes, list: Vec::new(), is_last_durable: false }
     }
 
-    /// Gives up the first file whose header is damaged and all behind it. A stream that has no other keeps its position.
+    /// Gives up the first file whose header is damaged and all after it. A stream that has no other keeps its position.
     pub(crate) fn give_up_damaged(&mut self) -> Result<()> {
         let firsts = self.listed()?;
         let is_refused = |first: &u64| match self.open_one(*first) {
@@ -196,7 +196,7 @@ impl Segments {
     }
 
     /// The file that begins at `first`; `None`: it is being made, or a crash left it then, all zeros. It is filled when
-    /// its header is durable, and that lies in one sector: whatever else is not this header is damage.
+    /// its header is durable, and that is in one sector: whatever else is not this header is damage.
     fn open_one(&self, first: u64) -> Result<Option<Segment>> {
         let file = self.store.open(&name_of(first))?;
         let is_whole = |len_bytes, header: &RawSegment| {
@@ -231,7 +231,7 @@ impl Segments {
         self.list.last().map(|segment| segment.first)
     }
 
-    /// Behind the last byte that a file has room for.
+    /// After the last byte that a file has room for.
     pub(crate) fn end(&self) -> u64 {
         self.list.last().map_or(0, |segment| segment.first + segment.room_bytes)
     }
@@ -343,7 +343,7 @@ impl Segments {
         Ok(if bytes[8..12] == crc { head } else { 0 })
     }
 
-    /// Makes the files end at `end`: removes those behind it, the last first, and all that is behind it in
+    /// Makes the files end at `end`: removes those after it, the last first, and all that is after it in
     /// the one that holds it. Durable when this returns.
     pub(crate) fn cut(&mut self, end: u64) -> Result<()> {
         while self.list.len() > 1 && self.last_first().is_some_and(|first| first >= end) {
@@ -375,10 +375,10 @@ impl Segments {
     }
 
     /// Nothing before `head` is wanted any more: keeps that position, and removes the files whose
-    /// records all lie before it and before `drained`. The last one stays.
+    /// records all are before it and before `drained`. The last one stays.
     ///
     /// The position is durable before the first file goes: a power cut may leave any of the removed
-    /// files, and a hole among them has to lie before it.
+    /// files, and a hole among them has to be before it.
     pub(crate) fn truncate_before(&mut self, head: u64, drained: u64) -> Result<()> {
         let is_gone = |pair: &&[Segment]| pair[1].first <= head.min(drained);
         let count = self.list.windows(2).take_while(is_gone).count();
@@ -407,7 +407,7 @@ impl Segments {
     }
 
     /// Recovery's first step: removes what a crash left of a file that was being made, durably, before
-    /// any other is made behind it.
+    /// any other is made after it.
     pub(crate) fn remove_incomplete(&mut self) -> Result<()> {
         for first in self.listed()? {
             if !self.list.iter().any(|segment| segment.first == first) {
@@ -435,7 +435,7 @@ impl Bytes for Segments {
     fn read(&mut self, mut at: u64, mut buf: &mut [u8]) -> Result<()> {
         while !buf.is_empty() {
             let (count, stored) = match self.index_of(at) {
-                // Behind the reserved room of a file and before the next: never written.
+                // After the reserved room of a file and before the next: never written.
                 Some(index) => {
                     let segment = &self.list[index];
                     let next = self.list.get(index + 1).map_or(u64::MAX, |next| next.first);
@@ -460,7 +460,7 @@ impl Bytes for Segments {
     }
 }
 
-/// A file's length, and its first bytes; zeros behind its end.
+/// A file's length, and its first bytes; zeros after its end.
 fn read_header(file: &dyn StoredFile) -> Result<(u64, RawSegment)> {
     let len_bytes = file.len_bytes()?;
     let mut bytes = [0; size_of::<RawSegment>()];

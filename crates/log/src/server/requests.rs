@@ -292,7 +292,7 @@ impl RequestHandler {
         ])
     }
 
-    /// Names behind `name`, in order, that the peer may know.
+    /// Names after `name`, in order, that the peer may know.
     fn streams(&self, peer: &Peer, request: &Request) -> Result<Answer> {
         let mut names: Vec<String> = self
             .service

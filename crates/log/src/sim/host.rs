@@ -61,7 +61,7 @@ pub(super) struct Machine {
     control: Control,
     lanes: Mutex<HashMap<StreamId, LaneWords>>,
     chunks: Mutex<HashMap<usize, Arc<ChunkFile>>>,
-    /// Where on the NVRAM the chunks' files lie, that are not the first ones.
+    /// Where on the NVRAM the chunks' files are, that are not the first ones.
     slots: Mutex<HashMap<usize, usize>>,
     /// Chunks whose descriptors are on their way to a client.
     handed: Mutex<Vec<Arc<ChunkFile>>>,

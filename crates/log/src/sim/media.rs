@@ -144,7 +144,7 @@ impl ChunkFile {
         self.is_cut.store(true, Ordering::Release);
     }
 
-    /// The medium, and where on it `offset` lies; `None`: the file was cut.
+    /// The medium, and where on it `offset` is; `None`: the file was cut.
     fn at(&self, offset: u64, len_bytes: usize) -> Option<(&dyn Nvram, u64)> {
         assert!(offset + len_bytes as u64 <= self.len_bytes, "outside of the chunk");
         (!self.is_cut.load(Ordering::Acquire)).then_some(match &self.bytes {

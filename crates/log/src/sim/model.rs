@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::appended::{Appended, payload};
 use super::found::FoundStream;
 
-/// When something was done, by the machine's clock. It had begun before a crash at a moment behind
-/// `begin`, and had returned before one behind `end`.
+/// When something was done, by the machine's clock. It had begun before a crash at a moment after
+/// `begin`, and had returned before one after `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) begin: u64,
@@ -28,7 +28,7 @@ pub(super) struct StreamModel {
     pub(super) void: Vec<(Appended, u64)>,
     /// Where the append began whose writer died in it.
     pub(super) doubt: Option<u64>,
-    /// LSN behind what was acknowledged, and when that had returned.
+    /// LSN after what was acknowledged, and when that had returned.
     pub(super) acknowledged: Vec<(u64, u64)>,
     /// LSN before which nothing was wanted, and when that began.
     pub(super) heads: Vec<(u64, u64)>,
@@ -81,7 +81,7 @@ impl StreamModel {
         Ok(())
     }
 
-    /// LSN behind what has to be there after a crash at `moment`.
+    /// LSN after what has to be there after a crash at `moment`.
     pub(super) fn least_end(&self, moment: u64) -> u64 {
         let returned = self.acknowledged.iter().filter(|(_, at)| *at < moment);
         returned.map(|(end, _)| *end).max().unwrap_or(0)
@@ -128,7 +128,7 @@ impl Model {
         self.streams.iter_mut().rev().find(|s| s.name == name && s.removed.is_none())
     }
 
-    /// Where a record begins that was found and that one which followed durable ones comes behind.
+    /// Where a record begins that was found and that one which followed durable ones comes after.
     pub(super) fn proof_of_damage(
         &self,
         name: &str,

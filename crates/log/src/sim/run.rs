@@ -14,7 +14,7 @@ use super::workload::{Mix, Process, Workload};
 use crate::Lsn;
 use crate::host::Settings;
 
-/// Where lanes lie.
+/// Where lanes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Medium {
     Memory,
@@ -180,7 +180,7 @@ impl Past<'_> {
         Ok(state_count + 2)
     }
 
-    /// Cuts recovery itself at some moments, and behind its end.
+    /// Cuts recovery itself at some moments, and after its end.
     fn cut_recovery(
         &self,
         traces: &Traces,

@@ -310,7 +310,7 @@ impl Served {
         let Some(record) = self.rng.choice(&model.records[..known]) else { return Ok(()) };
         let head = if self.rng.u8(..8) == 0 { end } else { record.lsn };
         let request = Request { stream, at: head, ..Request::new(Kind::Truncate) };
-        // The client may die behind it.
+        // The client may die after it.
         model.heads.push((head, begin));
         let done = self.live(client, |client| client.ask(&request))?;
         done.transpose().map_err(text)?;

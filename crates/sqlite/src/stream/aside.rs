@@ -1,4 +1,4 @@
-//! Sets aside the records of a database that was deleted and made anew.
+//! Sets aside the records of a database that was deleted and made again.
 //!
 //! A database that the log has records of has at least one page on the disk: a period of
 //! transactions begins with a sync of a database that has one, and so does a generation of a WAL.

@@ -1,4 +1,4 @@
-//! Simulated NVRAM behind a volatile processor cache, for cutting the power at every event.
+//! Simulated NVRAM with a volatile processor cache before it, for cutting the power at every event.
 //!
 //! Used like [`SimDevice`](crate::SimDevice), with the same images and kinds of survival. `cache`
 //! says what a crash leaves. A durable write is two events, a store and a fence.

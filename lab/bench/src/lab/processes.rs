@@ -10,7 +10,7 @@ pub fn all() -> impl Iterator<Item = i32> {
 
 /// CPU time of a process and of its children that it waited for, in clock ticks.
 pub fn cpu_ticks_with_children(pid: i32) -> Option<u64> {
-    // utime, stime, cutime, cstime: fields 14 to 17, so 11 to 14 behind the name.
+    // utime, stime, cutime, cstime: fields 14 to 17, so 11 to 14 after the name.
     let fields = stat_fields(pid)?;
     fields.get(11..15)?.iter().map(|field| field.parse::<u64>().ok()).sum()
 }

@@ -83,7 +83,7 @@ fn check(processor: &impl Processor, streamed: bool, start: usize, pieces: &[&[u
     let data = pieces.concat();
     let mut buffer = Buffer([0xee; BUFFER_BYTES]);
     let to = buffer.0[start..start + data.len()].as_mut_ptr();
-    // SAFETY: the span lies in the buffer, of which no reference is used meanwhile.
+    // SAFETY: the span is in the buffer, of which no reference is used meanwhile.
     unsafe {
         if streamed {
             stream(processor, to, pieces);

@@ -23,7 +23,7 @@ impl Native {
 impl Processor for Native {
     unsafe fn load(&self, from: *const u8, buf: &mut [u8]) {
         for (index, byte) in buf.iter_mut().enumerate() {
-            // SAFETY: the caller vouches for the span, which `index` lies in; nobody accesses
+            // SAFETY: the caller vouches for the span, which `index` is in; nobody accesses
             // it but by atomic bytes.
             *byte =
                 unsafe { AtomicU8::from_ptr(from.cast_mut().add(index)) }.load(Ordering::Relaxed);

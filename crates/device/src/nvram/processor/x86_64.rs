@@ -71,7 +71,7 @@ impl Processor for Native {
         let head = to.align_offset(WORD_BYTES).min(data.len());
         let (head, rest) = data.split_at(head);
         let (words, tail) = rest.as_chunks::<WORD_BYTES>();
-        // SAFETY: the three parts together are `data`, so each address written lies in the
+        // SAFETY: the three parts together are `data`, so each address written is in the
         // span that the caller vouches for; that of a word is aligned, because `head` ends at
         // a word or at the end of `data`.
         unsafe {
@@ -135,7 +135,7 @@ impl Processor for Native {
 /// The span of `data` from `to` is mapped and writable, and no Rust reference to it exists.
 unsafe fn store_bytes(to: *mut u8, data: &[u8]) {
     for (index, &byte) in data.iter().enumerate() {
-        // SAFETY: `index` lies in the span. Does what a relaxed atomic store does.
+        // SAFETY: `index` is in the span. Does what a relaxed atomic store does.
         unsafe {
             let to = to.add(index);
             asm!("mov [{}], {}", in(reg) to, in(reg_byte) byte, options(nostack, preserves_flags));

@@ -7,9 +7,9 @@
 //!                                      length u32, client u32, number u64, crc32c u32, payload |
 //! ```
 //!
-//! Head and valid bytes change together, in one store of eight bytes: a record counts from then on. To measure, not to use: it
-//! has no recovery and trusts its clients. [`Service`] is all of it without IPC, as the paper measured it ("native"); [`run`]
-//! serves it on a Unix socket.
+//! Head and number of valid bytes change together, by one store of eight bytes, which makes a record
+//! valid. The ring is for measurements only: it has no recovery and trusts its clients. [`Service`]
+//! is the ring without IPC, as the paper measured it ("native"). [`run`] serves it on a Unix socket.
 
 mod layout;
 mod server;

@@ -86,7 +86,7 @@ struct ReadArgs {
 /// Where a record goes.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Destination {
-    /// Behind the stream's end
+    /// After the stream's end
     Append,
     /// Anywhere in the file, which `prepare` made
     Random,
