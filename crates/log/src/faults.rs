@@ -1,5 +1,5 @@
-//! The mistakes that the engine can make on purpose, so that the crash enumeration can be seen to find them.
-//! Only unit tests of this crate can switch them on.
+//! The faults of the engine that a test can switch on. The crash enumeration must find each of
+//! them. Only unit tests of this crate can switch them on.
 
 /// A mistake of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -76,7 +76,7 @@ impl Stream {
         Ok(Reader { reading: self.backend.with(reading) })
     }
 
-    /// Where the first record begins that was not truncated away.
+    /// Where the first record begins that was not truncated.
     pub fn head(&self) -> Lsn {
         self.end_of(|stream| stream.head(), |ends| ends.head)
     }
@@ -127,8 +127,8 @@ impl Stream {
     }
 }
 
-/// Reads a stream while it is written. As an iterator it ends at the last durable record. Call it again for the
-/// records that became durable since.
+/// Reads a stream while it is written. As an iterator it ends at the last durable record. Calling
+/// it again returns the records that have become durable since.
 pub struct Reader {
     reading: Owned<Reading>,
 }

@@ -13,9 +13,9 @@ use crate::engine::service::Service;
 use crate::faults::{self, Fault};
 use crate::{LogError, Result, StreamId};
 
-/// What a client gets.
+/// The result of a lease for a client.
 pub(crate) struct Grant {
-    /// What it has to show.
+    /// The token that the client has to send.
     pub(crate) token: u64,
     /// Its words, locked.
     pub(crate) words: File,
@@ -61,7 +61,7 @@ impl Service {
         Ok(Grant { token, words: file, position })
     }
 
-    /// Ends the lease of a client that is gone; an error while it is not.
+    /// Ends the lease of a client that has ended. An error if the client still lives.
     pub(crate) fn end_remote(&self, lane: &Lane) -> Result<()> {
         let Some(remote) = lane.remote()? else { return Ok(()) };
         if remote.is_alive()? && !faults::is(Fault::LivingLeaseEnded) {
@@ -91,8 +91,8 @@ impl Service {
         lane.words.is_remote_of(uid) && lane.words.is_token(token)
     }
 
-    /// Allocates the client that has the lease a chunk for span `ordinal`: the one that it has for it
-    /// already, or one for the span after its last.
+    /// Allocates a chunk for span `ordinal` to the client that has the lease: the chunk that it
+    /// already has for this span, or one for the span after its last.
     pub(crate) fn allocate_for_client(&self, lane: &Lane, ordinal: u64) -> Result<usize> {
         lane.check()?;
         lane.pull().inspect_err(|e| lane.abort_after(e))?;
@@ -127,8 +127,8 @@ impl Service {
         Ok(())
     }
 
-    /// Whether any of the chunks, which the lane had a moment ago, was longer. One that was freed since may be
-    /// another's now, and its client did that.
+    /// Whether any of the chunks, which the lane had a moment ago, was longer. A chunk that was
+    /// freed since then may belong to another lane, whose client made it longer.
     fn cut_chunks(&self, lane: &Lane, chunks: &[(u64, usize)]) -> Result<bool> {
         let mut is_longer = false;
         for &(_, index) in chunks {

@@ -1,5 +1,5 @@
-//! The quarantine of a stream: records that were synced through the group log and that its log
-//! files cannot take.
+//! The quarantine of a stream: records that were synced through the group log, and that the
+//! stream's log files cannot take.
 //!
 //! The log files are damaged or cannot be written, and the group log begins again without these
 //! records. They go to a file `quarantine` beside the log files. Until the stream is recovered they count

@@ -7,16 +7,17 @@
 //! ```
 //!
 //! The CRC32C covers the stream's salt, the whole LSN, the header without the CRC, and the payload.
-//! So a record certifies itself: bytes that are at another place, are left from a stream that was
-//! removed, or were stored in part, are no record.
+//! So a record certifies itself. Bytes at another place, bytes of a stream that was removed, and
+//! bytes that were stored in part are not a record.
 //!
 //! # Torn or damaged
 //!
-//! Recovery takes records up to the first bytes that are none. They are *torn* when nothing that
-//! was appended later can have been acknowledged, and *damaged* otherwise. A record that was
-//! appended when all before it was durable already does not carry the flag [`FOLLOWS_UNSYNCED`]:
-//! when such a record is found after the bytes, they were durable once, and are damaged. A record
-//! with the flag proves nothing, because a crash keeps any subset of what was not synced.
+//! Recovery takes records up to the first bytes that are not a record. These bytes are *torn* if
+//! nothing that was appended later can have been acknowledged, and *damaged* otherwise. A record
+//! that was appended when all records before it were durable does not carry the flag
+//! [`FOLLOWS_UNSYNCED`]. If such a record is found after the bytes, they were durable once, and are
+//! damaged. A record with the flag proves nothing, because a crash keeps any subset of what was not
+//! synced.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

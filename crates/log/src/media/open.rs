@@ -18,7 +18,7 @@ pub(crate) fn chunk_name(index: usize) -> String {
     format!("chunk-{index:04}")
 }
 
-/// Refuses a directory that is no NVRAM of the class that is `asked` for, before a log is made that would be on it.
+/// Refuses a directory that is not NVRAM of the class `asked`, before a log is made on it.
 pub(crate) fn check_nvram(nvram: &Path, asked: Option<Durability>) -> Result<()> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = rustix::fs::open(nvram, flags, Mode::from_raw_mode(0o600));

@@ -1,4 +1,4 @@
-//! The daemon without its socket: the state behind the answers, and the work between requests.
+//! The daemon without its socket: the state that answers need, and the work between requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
