@@ -114,8 +114,8 @@ impl Service {
         lane.words.chunk(ordinal).ok_or_else(|| LogError::Busy(lane.name.to_string()))
     }
 
-    /// Cuts the files that the client has which has the lease, if it made them longer: they take memory that all
-    /// need. Nothing is taken of its stream then.
+    /// Cuts the files of the client that has the lease, if it made them longer, because they use
+    /// memory that all need. After that, nothing is accepted from its stream.
     pub(crate) fn hold_to_size(&self, lane: &Lane) -> Result<()> {
         let Some(remote) = lane.remote()? else { return Ok(()) };
         let mut is_longer = remote.shorten()?;
@@ -144,8 +144,9 @@ impl Service {
         lane.chunks().last().map_or(first, |(last, _)| first.max(last + 1))
     }
 
-    /// Makes sound what daemons before this one left in the middle of allocating: chunks that are taken and in no
-    /// table, words of leases that nobody was given or that have ended. Before anybody is served.
+    /// Repairs what earlier daemons left when they ended during an allocation: chunks that are
+    /// taken but in no table, and words of leases that were never given or have ended. Called
+    /// before any client is served.
     pub(crate) fn take_over_remotes(&self) -> Result<()> {
         let streams = self.host.streams()?;
         for (stream, serial) in self.host.remote_leases()? {

@@ -84,8 +84,8 @@ impl Service {
         done.expect("it was run")
     }
 
-    /// Brings the sound records of a spoiled lane to the log files, and frees its chunks. Its client
-    /// is gone. The stream stays refused until the user discards the rest.
+    /// Brings the valid records of a spoiled lane to the log files, and frees its chunks. Its
+    /// client has ended. The stream is refused until the user discards the rest.
     pub(crate) fn recover_spoiled(&self, lane: &Arc<Lane>) -> Result<()> {
         self.alone(lane, || {
             let recovered = self.recover_whole_records(lane);

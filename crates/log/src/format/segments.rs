@@ -99,8 +99,8 @@ pub(crate) struct Segments {
     /// Room of a file at most, in bytes.
     limit_bytes: u64,
     list: Vec<Segment>,
-    /// Whether the last file, its header and its name, is known to be durable: another process may have made it, and
-    /// died before it was.
+    /// Whether header and name of the last file are known to be durable. Another process may have
+    /// made the file, and died before they were durable.
     is_last_durable: bool,
 }
 
@@ -274,8 +274,9 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes the file that begins at `first`, durably, when all before it is, with room for
-    /// `least_bytes`: a write that finds the disk full is lost, a file that does not find room is not.
+    /// Makes the file that begins at `first`, durably, after all earlier files are durable.
+    /// Reserves space for at least `least_bytes`: a write to a full disk would be lost, but a file
+    /// without space is simply not made.
     fn make(&mut self, first: u64, least_bytes: u64) -> Result<()> {
         self.sync()?;
         let room_bytes = match self.list.last() {
@@ -377,11 +378,11 @@ impl Segments {
         Ok(())
     }
 
-    /// Nothing before `head` is wanted any more: keeps that position, and removes the files whose
-    /// records all are before it and before `drained`. The last one stays.
+    /// Drops everything before `head`: stores that position, and removes the files whose records
+    /// are all before it and before `drained`. The last file stays.
     ///
-    /// The position is durable before the first file goes: a power cut may leave any of the removed
-    /// files, and a hole among them has to be before it.
+    /// The position is durable before the first file is removed. A power cut may restore any of the
+    /// removed files, so there may be a hole among them, and the hole must be before the position.
     pub(crate) fn truncate_before(&mut self, head: u64, drained: u64) -> Result<()> {
         let is_gone = |pair: &&[Segment]| pair[1].first <= head.min(drained);
         let count = self.list.windows(2).take_while(is_gone).count();
@@ -421,8 +422,9 @@ impl Segments {
         Ok(())
     }
 
-    /// Recovery's last step, when the records end at `end`: removes what is left of files that were
-    /// being removed, and makes sure that the kept head is none that later records could reach.
+    /// Recovery's last step, when the records end at `end`. Removes the remaining files that were
+    /// being removed. If the stored head is after `end`, replaces it, because later records could
+    /// reach it.
     pub(crate) fn tidy(&mut self, end: u64) -> Result<()> {
         let head = self.kept_head()?;
         if head > end {
