@@ -19,19 +19,19 @@ use crate::stream::doubt::hear_doubt;
 use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{append, append_closed, close, leave, truncate};
 
-/// What a commit left.
+/// The result of a commit.
 pub struct Committed {
     /// The size of the database.
     pub bytes: u64,
-    /// LSN after the record, if there is so much log that the database is to be synced.
+    /// LSN after the record, if the log holds so much that the database has to be synced.
     pub sync_upto: Option<u64>,
 }
 
 /// Why a transaction was not committed as a record.
 pub enum CommitError {
-    /// The database is as it was: SQLite may write a journal instead.
+    /// The database is unchanged: SQLite may write a journal instead.
     Refused(Failure),
-    /// The record is durable, and the database has a part of the pages: replay is due.
+    /// The record is durable, and some pages were written to the database: replay is due.
     Applying(Failure),
 }
 
@@ -42,7 +42,7 @@ impl From<Failure> for CommitError {
 }
 
 impl Database {
-    /// Commits the pages that are held, under SQLite's exclusive lock.
+    /// Commits the held pages, under SQLite's exclusive lock.
     pub(super) fn commit_batch(
         &self,
         main: Real,
@@ -83,7 +83,7 @@ impl Database {
         Ok(Committed { bytes: transaction.bytes_after(), sync_upto })
     }
 
-    /// The period that the transaction goes into.
+    /// Finds or begins the period of the transaction.
     fn period(
         &self,
         log: &Log,
@@ -128,7 +128,7 @@ impl Database {
         }
     }
 
-    /// Rule 2: makes the database durable as it is, and that its journals are done with.
+    /// Rule 2: makes the present database and the end of its journals durable.
     fn make_durable_home(&self, stream: &Stream, main: Real) -> Result<(), Failure> {
         if faults::is(Fault::SkipsPeriodSync) {
             return Ok(());
@@ -147,14 +147,14 @@ impl Database {
         Ok(())
     }
 
-    /// Where its rollback journal is.
+    /// The path of its rollback journal.
     fn journal_path(&self) -> PathBuf {
         let mut path = self.path.as_os_str().to_owned();
         path.push("-journal");
         PathBuf::from(path)
     }
 
-    /// Ends the period, if there is one: the database is durable then without the log.
+    /// Ends the period, if there is one. The database is then durable without the log.
     pub fn release(&self, main: Real) -> Result<(), Failure> {
         let released = self.with_log(|log, stream| {
             // Only a holder of SQLite's locks ends a period, so this needs no lease.
@@ -189,7 +189,7 @@ struct Transaction<'a> {
     before: DatabaseHeader,
     after: DatabaseHeader,
     head: Head,
-    /// Bytes that the file has now.
+    /// The present size of the file in bytes.
     file_bytes: u64,
 }
 
@@ -238,8 +238,8 @@ impl Transaction<'_> {
         u64::from(self.head.pages_after) * self.head.page_bytes as u64
     }
 
-    /// Writes the pages beyond the end of the database, where SQLite does not read. A full disk shows here,
-    /// before the record.
+    /// Writes the pages beyond the end of the database, where SQLite does not read. A full disk is
+    /// noticed here, before the record.
     fn extend(&self, main: Real) -> Result<(), Failure> {
         if self.head.pages_after <= self.head.pages_before {
             return Ok(());
@@ -263,8 +263,9 @@ impl Transaction<'_> {
         self.write(main, |page| page > self.head.pages_before)
     }
 
-    /// Makes the new pages that the transaction does not write zeros, as replay takes them to be. A file that grows in chunks
-    /// (`SQLITE_FCNTL_CHUNK_SIZE`) is cut at the end of a chunk, and has old pages up to there.
+    /// Zeroes the new pages that the transaction does not write, because replay takes them as
+    /// zeros. A file that grows in chunks (`SQLITE_FCNTL_CHUNK_SIZE`) is cut at the end of a chunk,
+    /// and has old pages up to there.
     fn blank(&self, main: Real) -> Result<(), Failure> {
         let end = main.size()?.min(self.bytes_after());
         let zeros = vec![0; self.head.page_bytes];
@@ -282,7 +283,7 @@ impl Transaction<'_> {
         self.write(main, |page| page <= self.head.pages_before)
     }
 
-    /// Writes pages, those that follow each other at once.
+    /// Writes pages. Adjacent pages are one write.
     fn write(&self, main: Real, which: impl Fn(u32) -> bool) -> Result<(), Failure> {
         let (mut begin, mut run) = (0, Vec::new());
         for (page, bytes) in self.held.pages().filter(|(page, _)| which(*page)) {

@@ -22,12 +22,12 @@ use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::close;
 use crate::stream::live::{Contents, read_live};
 
-/// What became of a replay.
+/// The result of a replay.
 #[must_use]
 pub(super) enum Replayed {
-    /// The database holds the transactions, durably.
+    /// The database durably holds the transactions.
     Done,
-    /// The database is not what they were made for.
+    /// The database is not the one that they were made for.
     Conflict(Conflict),
     /// They cannot be read, or do not follow each other.
     Damaged(Damage),
@@ -54,7 +54,7 @@ impl Database {
         Ok(found.unwrap_or(false))
     }
 
-    /// Brings them into the database. Under SQLite's exclusive lock.
+    /// Replays the transactions into the database, under SQLite's exclusive lock.
     pub(super) fn finish_hot(&self, main: Real) -> Result<(), Failure> {
         let done = self.with_log(|log, stream| {
             let _lease = self.lease(stream)?;
@@ -68,8 +68,8 @@ impl Database {
         done.map_or(Ok(()), Ok)
     }
 
-    /// Brings the transactions into the database, durably; gives them up when that was asked for and they cannot be; sets
-    /// them aside when the database is a new one.
+    /// Replays the transactions into the database, durably. If that is impossible, gives them up if
+    /// the user asked for it. If the database is a new one, sets them aside.
     pub fn bring_home(
         &self,
         log: &Log,
@@ -90,7 +90,7 @@ impl Database {
     }
 }
 
-/// With the lease: whether the database may have transactions of the log in part.
+/// Whether the database may have only a part of a transaction of the log. The caller has the lease.
 pub(super) fn is_due(stream: &Stream) -> Result<bool, Failure> {
     match StreamHeader::read(&stream.header()?) {
         SharedHeader::Whole(shared) => Ok(shared.is_applying),
@@ -104,7 +104,7 @@ pub(super) fn is_due(stream: &Stream) -> Result<bool, Failure> {
     }
 }
 
-/// Brings the transactions into the database, durably.
+/// Replays the transactions into the database, durably.
 pub(super) fn replay(batches: &Batches, main: Real) -> Result<Replayed, Failure> {
     match replay_pages(batches, main) {
         Ok(None) => Ok(Replayed::Done),
@@ -155,7 +155,7 @@ fn replay_pages(batches: &Batches, main: Real) -> Result<Option<Conflict>, Failu
     main.sync().map(|()| None)
 }
 
-/// How the database's header differs from those of the period, if it does.
+/// How the database's header differs from those of the period, if it differs.
 fn check_database_header(
     first: &Head,
     last: &Head,
@@ -174,13 +174,13 @@ fn check_database_header(
     Ok(None)
 }
 
-/// How each page comes to its last version.
+/// How the last version of each page is made.
 struct Plan<'a> {
     pages: BTreeMap<u32, Steps<'a>>,
     fewest_pages: u32,
 }
 
-/// From the database or from zeros, by these.
+/// From the page in the database, or from zeros, by applying these.
 #[derive(Default)]
 struct Steps<'a> {
     is_from_zeros: bool,

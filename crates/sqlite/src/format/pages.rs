@@ -1,4 +1,4 @@
-//! The record of a transaction of pages; `record` in the crate's root says what is around it.
+//! The record of a transaction of pages. `record` describes the header around it.
 //!
 //! ```text
 //! pages:  | u32 page bytes | u32 change counter before | u32 change counter after
@@ -17,11 +17,11 @@ pub struct Head {
     pub page_bytes: usize,
     /// The database's change counter before the transaction.
     pub counter_before: u32,
-    /// And after it.
+    /// The change counter after the transaction.
     pub counter_after: u32,
-    /// Pages of the database before it. What the file has beyond them counts as zeros.
+    /// Pages of the database before the transaction. Bytes of the file after them count as zeros.
     pub pages_before: u32,
-    /// And after it.
+    /// Pages of the database after the transaction.
     pub pages_after: u32,
 }
 
@@ -33,7 +33,7 @@ pub type Batches = Vec<(Head, Vec<u8>)>;
 pub struct Page<'a> {
     /// Its number.
     pub number: u32,
-    /// CRC32C of it.
+    /// CRC32C of the page.
     pub crc: u32,
     /// How `bytes` are to be read.
     pub form: Form,
@@ -59,7 +59,8 @@ impl Writer {
         Writer(Items::after(body))
     }
 
-    /// Adds page `number` against `base`, the page in the file. `None`: it is beyond the end of the database.
+    /// Adds page `number` against `base`, the page in the file. `None`: it is beyond the end of the
+    /// database.
     pub fn push(&mut self, number: u32, base: Option<&[u8]>, page: &[u8]) {
         self.0.push(&[number, crc32c::crc32c(page)], base, page);
     }

@@ -1,9 +1,9 @@
-//! Leaves word of a failed sync of a database, if another process holds the lease of the database's
+//! Records a failed sync of a database while another process holds the lease of the database's
 //! stream.
 //!
-//! The word is in the header of a stream of its own, whose lease is held for microseconds only. So
-//! the process that met the failure may end. Another process reads this stream before it records
-//! that the database is durable and voids records for that.
+//! The record is in the header of a separate stream, whose lease is held for microseconds only. So
+//! the process that saw the failure may end. Every other process reads this stream before it
+//! records that the database is durable and so voids records.
 
 use log::{Log, STREAM_HEADER_BYTES, Stream};
 
