@@ -44,7 +44,7 @@ impl EmbeddedLog {
         &self.service
     }
 
-    /// The stream `name`, which has to exist.
+    /// What is known of the stream `name`. An error if there is no such stream.
     fn named(&self, name: &StreamName) -> Result<StreamMeta> {
         let none = || LogError::NotFound(format!("there is no stream {name}"));
         self.service.host.stream(name)?.ok_or_else(none)

@@ -91,7 +91,8 @@ impl Stream {
         self.end_of(|stream| stream.appended(), |ends| ends.appended)
     }
 
-    /// Asks the stream, or takes the end that is known in a forked process, which must not use the connection.
+    /// Asks the stream for an end. A forked process must not use the connection, and gets the end
+    /// that is known here.
     fn end_of(&self, ask: impl Fn(&dyn StreamBackend) -> Lsn, known: impl Fn(Ends) -> Lsn) -> Lsn {
         match self.backend.get() {
             Ok(stream) => ask(&**stream),
@@ -135,9 +136,9 @@ pub struct Reader {
 
 struct Reading {
     stream: Arc<dyn StreamBackend>,
-    /// Records that were read ahead.
+    /// Records that were read and not returned yet.
     ready: VecDeque<Record>,
-    /// Where the record after those begins.
+    /// Where the record after those in `ready` begins.
     next: Lsn,
 }
 

@@ -36,7 +36,7 @@ impl TestDirectory {
         TestLog { log: Log::new(Box::new(backend)).expect("a log"), service }
     }
 
-    /// Without the flush worker, which drains when it likes.
+    /// Joins without the flush worker, which drains at times that a test cannot choose.
     pub(crate) fn join(&self) -> (Arc<ServiceDirectory>, Service) {
         Service::join(&self.path(), &self.options, None).expect("join")
     }
@@ -46,7 +46,7 @@ impl TestDirectory {
         std::fs::read_dir(self.memory.path()).expect("memory").count()
     }
 
-    /// The machine restarts: memory is lost.
+    /// Restarts the machine. Its memory is lost.
     pub(crate) fn restart(&self) {
         for entry in std::fs::read_dir(self.memory.path()).expect("memory") {
             std::fs::remove_dir_all(entry.expect("entry").path()).expect("remove");

@@ -43,10 +43,10 @@ pub struct Record {
 /// Bytes of records that are read at a time. A larger single record is read as a whole.
 pub(crate) const READ_BYTES: usize = 1 << 20;
 
-/// Records that follow each other.
+/// Consecutive records.
 pub(crate) struct RecordBatch {
     pub(crate) records: Vec<Record>,
-    /// Where the next record begins, or will begin.
+    /// Where the next record begins. If there is none yet: where it will begin.
     pub(crate) next: Lsn,
 }
 

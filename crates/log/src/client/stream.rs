@@ -27,12 +27,13 @@ pub(super) struct RemoteStream {
     heard: Mutex<Ends>,
 }
 
-/// How this process writes the stream. At most one of the two is there.
+/// How this process writes the stream. At most one of the two fields is set.
 #[derive(Default)]
 struct Access {
     /// The lease, if this process has it from the daemon.
     lease: Option<Lease>,
-    /// The stream of the daemon's directory, once the daemon stayed away. It stays for good.
+    /// The stream of the directory that this process opened after the daemon stayed away. It is
+    /// used for good from then on.
     fallback: Option<Arc<dyn StreamBackend>>,
 }
 
@@ -40,7 +41,7 @@ struct Lease {
     writer: Writer,
     words: LaneWords,
     ahead: Arc<Ahead>,
-    /// Its lock says that this process lives and has the lease.
+    /// The lock on this file says that this process lives and has the lease.
     _lock: ForkClosed,
 }
 
@@ -59,13 +60,14 @@ impl RemoteStream {
         Request { stream: self.id, ..Request::new(kind) }
     }
 
-    /// The number that the daemon answers to a request, first of its numbers.
+    /// Sends a request. Returns the first number of the answer.
     fn ask(&self, request: &Request) -> Result<u64> {
         let (reply, _) = self.client.call(request)?;
         Ok(reply.values[0])
     }
 
-    /// Asks the daemon with `remote`. If the daemon stays away, asks the directory's own stream with `local`.
+    /// Asks the daemon with `remote`. If the daemon stays away, calls `local` with the stream of
+    /// the directory.
     fn either<T>(
         &self,
         remote: impl FnOnce() -> Result<T>,
@@ -81,8 +83,8 @@ impl RemoteStream {
         }
     }
 
-    /// Runs `remote` with the lease, which is taken if need be. If the daemon stays away, runs `local` with the
-    /// directory's own stream.
+    /// Takes the lease if this process does not have it, then runs `remote`. If the daemon stays
+    /// away, runs `local` with the stream of the directory.
     fn with_lease<T>(
         &self,
         remote: impl FnOnce(&mut Lease) -> Result<T>,
@@ -158,7 +160,7 @@ impl RemoteStream {
         self.either(remote, local)
     }
 
-    /// Brings home what this process appended.
+    /// Makes the daemon bring everything that this process appended to the log files.
     pub(super) fn flush_own(&self) -> Result<()> {
         let fallback = {
             let access = self.access.lock();

@@ -51,15 +51,15 @@ pub(crate) struct RawHeader {
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
 
-/// What makes the records of a stream its own.
+/// What distinguishes the records of a stream from those of all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) stream: StreamId,
-    /// Random, from when the stream was made.
+    /// A random number, chosen when the stream was made.
     pub(crate) salt: u64,
 }
 
-/// A record's header, checked for form but not for its payload.
+/// A record's header. Its form was checked, its payload was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) payload_bytes: usize,
@@ -91,7 +91,7 @@ impl Identity {
         crc32c::crc32c_append(crc32c::crc32c(&before), payload)
     }
 
-    /// The header of a record with this payload. Panics when it is too long.
+    /// The header of a record with this payload. Panics if the payload is too long.
     pub(crate) fn seal(
         &self,
         lsn: Lsn,
@@ -112,7 +112,7 @@ impl Identity {
         zerocopy::transmute!(header)
     }
 
-    /// The header at `lsn`, if the bytes can be one.
+    /// The header of the record at `lsn`. `None`: these bytes cannot be a header.
     pub(crate) fn header(&self, lsn: Lsn, bytes: &[u8]) -> Option<Header> {
         let (raw, _) = RawHeader::read_from_prefix(bytes).ok()?;
         let length_flags = raw.length_flags.get();
@@ -127,7 +127,8 @@ impl Identity {
         })
     }
 
-    /// Whether `bytes`, which begin with the header that was parsed to `header`, are that record whole.
+    /// Whether `bytes` are all of a valid record. They begin with the header that was parsed to
+    /// `header`.
     pub(crate) fn is_whole(&self, lsn: Lsn, header: &Header, bytes: &[u8]) -> bool {
         let Some(bytes) = bytes.get(..HEADER_BYTES + header.payload_bytes) else { return false };
         let (raw, payload) = RawHeader::read_from_prefix(bytes).expect("longer than a header");

@@ -189,7 +189,7 @@ impl Lane {
     }
 }
 
-/// Appends, however long the pool is full: a slow disk may drain for longer than the service waits here.
+/// Appends, also if the pool is full for longer than the service waits here: the disk may be slow.
 fn append(stream: &Stream, payload: &[u8]) -> Lsn {
     loop {
         match stream.append(payload) {
@@ -200,7 +200,7 @@ fn append(stream: &Stream, payload: &[u8]) -> Lsn {
     }
 }
 
-/// A client whose records must stay as they are.
+/// A client whose records must not change.
 struct Innocent {
     stream: Stream,
     count: u64,
