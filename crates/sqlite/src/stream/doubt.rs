@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{Lease, leave};
 
-/// What the stream header of that stream is while there is doubt.
+/// The stream header of that stream while there is doubt.
 const DOUBT: [u8; STREAM_HEADER_BYTES] = [1; STREAM_HEADER_BYTES];
 const NONE: [u8; STREAM_HEADER_BYTES] = [0; STREAM_HEADER_BYTES];
 
@@ -19,7 +19,7 @@ fn doubt_name(database: &str) -> String {
     format!("{database}.doubt")
 }
 
-/// Leaves word of a failed sync for others. `database` is the name of the database's stream.
+/// Tells other processes of a failed sync. `database` is the name of the database's stream.
 pub(crate) fn leave_doubt(log: &Log, database: &str) -> Result<(), Failure> {
     let stream = log.stream(&doubt_name(database))?;
     let _lease = Lease::take(&stream)?;
@@ -27,9 +27,9 @@ pub(crate) fn leave_doubt(log: &Log, database: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether another process left word of a failed sync. If so, the stream header of the database's stream, which is named
-/// `database`, says it from now on. The caller holds the stream's lease, and calls this before anything says that the
-/// database is durable.
+/// Whether another process reported a failed sync. If so, records that in the stream header of the
+/// database's stream, whose name is `database`. The caller holds the stream's lease, and calls this
+/// before anything records that the database is durable.
 pub(crate) fn hear_doubt(log: &Log, stream: &Stream, database: &str) -> Result<bool, Failure> {
     let Some(left) = log.existing_stream(&doubt_name(database))? else { return Ok(false) };
     let _lease = Lease::take(&left)?;
@@ -41,8 +41,9 @@ pub(crate) fn hear_doubt(log: &Log, stream: &Stream, database: &str) -> Result<b
     Ok(is_due)
 }
 
-/// Says, with the lease, that the database may lack what the page cache shows: replay is due. `false`: no
-/// period is under way. The process that ended it synced the database, and got the error too.
+/// Records, with the lease, that the database may lack what the page cache shows, so that a replay
+/// is due. `false`: no period is under way. The process that ended the period synced the database,
+/// and so got the error, too.
 pub(crate) fn doubt(stream: &Stream) -> Result<bool, Failure> {
     Ok(match StreamHeader::read(&stream.header()?) {
         SharedHeader::Whole(shared) if shared.has_pages => {
